@@ -1,0 +1,54 @@
+# Two commands do everything: `make demo` and `make test`. Both install what they need, once.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
+
+.PHONY: demo test check bench docs format clean
+.DEFAULT_GOAL := test
+
+demo: .venv/demo.stamp
+	@$(BIN)/turnlog demo $(ARGS)
+
+test: check
+	@$(BIN)/python -m tests.tools
+	@rm -f .coverage .coverage.*
+	$(BIN)/python -m coverage run -m pytest --ignore=tests/property --ignore=tests/faults
+	@$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report --fail-under=95
+	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"
+	$(BIN)/python -m pytest tests/property tests/faults
+
+check: .venv/dev.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: .venv/dev.stamp
+	$(BIN)/python -m bench
+
+docs: .venv/dev.stamp
+	$(BIN)/python -m tests.generate_docs
+
+format: .venv/dev.stamp
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@echo "Making the environment .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv || { echo "python3 -m venv failed: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
+
+.venv/demo.stamp: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing turnlog[cli,server] into .venv"
+	@$(PIP) install -q -c constraints.txt -e ".[cli,server]"
+	@$(PIP) freeze --exclude-editable | paste -sd ' ' -
+	@touch $@
+
+.venv/dev.stamp: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing turnlog[all,dev] into .venv"
+	@$(PIP) install -q -c constraints.txt -e ".[all,dev]"
+	@$(PIP) freeze --exclude-editable | paste -sd ' ' -
+	@touch $@ .venv/demo.stamp

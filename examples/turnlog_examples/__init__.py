@@ -1,0 +1,1 @@
+"""Example applications of Turnlog, each on the public API only."""

@@ -1,0 +1,1 @@
+"""A credit broker: an agent and two pages that share one case, as events."""

@@ -1,0 +1,94 @@
+"""The errors of Turnlog, split by who is at fault.
+
+    TurnlogError
+    ├── CallerError          the program that called us is wrong
+    │   ├── InvalidEvent     an event that breaks the vocabulary; carries the JSON path
+    │   ├── UnknownType      a type that no vocabulary declares
+    │   ├── NotFound         a session, agent or call that is not there
+    │   ├── Conflict         the log moved on, or the id is taken by another event
+    │   ├── Fenced           a newer writer has taken over
+    │   └── Closed           the session takes no more events
+    ├── PeerError            what came from outside is wrong
+    │   └── BadInput         JSON that the gate refuses; carries the JSON path
+    └── StoreError           the store cannot do its work
+        └── Damaged          a part of a session is lost; carries which
+
+A message says what was expected, what came and where, with at most 80 characters of the input.
+"""
+
+QUOTE_CHARS = 80  # enough to recognise the input, too little to fill a log
+
+
+def quote(text: object) -> str:
+    """The input as it may appear in a message: one line, at most 80 characters."""
+    shown = repr(text)
+    return shown if len(shown) <= QUOTE_CHARS else shown[: QUOTE_CHARS - 1] + "…"
+
+
+class TurnlogError(Exception):
+    """Everything Turnlog raises on purpose."""
+
+
+class CallerError(TurnlogError):
+    """The calling program is wrong; the same call will fail again."""
+
+
+class PeerError(TurnlogError):
+    """What came from outside is wrong."""
+
+
+class StoreError(TurnlogError):
+    """The store cannot do its work; the call may succeed later."""
+
+
+class InvalidEvent(CallerError):
+    """An event that breaks the vocabulary."""
+
+    def __init__(self, problem: str, path: str = "$") -> None:
+        super().__init__(f"{problem} (at {path})")
+        self.problem = problem
+        self.path = path
+
+
+class UnknownType(CallerError):
+    """A type that no vocabulary declares."""
+
+
+class NotFound(CallerError):
+    """A session, agent or call that is not there."""
+
+
+class Conflict(CallerError):
+    """The log is not where the caller expected it, or the id is taken; `last` is its real last seq."""
+
+    def __init__(self, problem: str, last: int) -> None:
+        super().__init__(f"{problem}; the last seq is {last}")
+        self.last = last
+
+
+class Fenced(CallerError):
+    """A newer writer has taken over the session; this one must stop."""
+
+
+class Closed(CallerError):
+    """The session is closed and takes no more events."""
+
+
+class Damaged(StoreError):
+    """A part of a session is lost: `first` to `last`. The rest stays readable."""
+
+    def __init__(self, session_id: str, first: int, last: int, problem: str) -> None:
+        super().__init__(f"{session_id} is damaged at seq {first} to {last}: {problem}")
+        self.session_id = session_id
+        self.first = first
+        self.last = last
+        self.problem = problem
+
+
+class BadInput(PeerError):
+    """JSON from outside that the gate refuses."""
+
+    def __init__(self, problem: str, path: str = "$") -> None:
+        super().__init__(f"{problem} (at {path})")
+        self.problem = problem
+        self.path = path

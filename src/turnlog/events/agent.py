@@ -1,0 +1,117 @@
+"""The invocations of agents: every start has exactly one end."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from turnlog.events.assistant import File
+from turnlog.events.base import SYSTEM, AgentId, Amount, Count, Key, Name, Origins, Payload, Record
+
+StopReason = Literal[
+    "end_turn",
+    "max_tokens",
+    "max_steps",
+    "stop_sequence",
+    "context_window",
+    "refusal",
+    "handoff",
+    "timeout",
+    "cancelled",
+    "error",
+]
+
+
+class Usage(Record, frozen=True, kw_only=True):
+    input_tokens: Count
+    output_tokens: Count
+    cache_read_tokens: Count = 0
+    cache_creation_tokens: Count = 0
+
+
+class Cost(Record, frozen=True, kw_only=True):
+    total_cost: Amount
+    input_cost: Amount = 0.0
+    output_cost: Amount = 0.0
+    cache_read_cost: Amount = 0.0
+    cache_write_cost: Amount = 0.0
+    currency: Literal["USD"] = "USD"
+
+
+class AgentStart(Payload, frozen=True, kw_only=True):
+    """An invocation began: by a prompt, a call of its parent or a hand-off. The runtime emits it."""
+
+    TYPE: ClassVar = "agent.start"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {
+        "name": "Researcher",
+        "via": "call",
+        "model": "claude-sonnet-4-5",
+        "parent_id": "agt_1",
+        "call_id": "toolu_01",
+        "tools": ["grep_search"],
+        "prompt": "What colour is the grass?",
+    }
+
+    name: Name
+    via: Literal["prompt", "call", "handoff"]
+    model: Name | None = None
+    parent_id: AgentId | None = None
+    call_id: Annotated[Key | None, Meta(description="The tool call that spawned it.")] = None
+    tools: tuple[Name, ...] = ()
+    prompt: str | None = None
+    source_session: Annotated[Key | None, Meta(description="The session id the source itself uses.")] = None
+
+
+class AgentEnd(Payload, frozen=True, kw_only=True):
+    """An invocation ended, whatever ended it. The runtime emits it; after a crash, recovery does."""
+
+    TYPE: ClassVar = "agent.end"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {
+        "stop_reason": "end_turn",
+        "steps": 3,
+        "usage": {"input_tokens": 1000, "output_tokens": 300},
+        "result": "The grass is green.",
+    }
+
+    stop_reason: StopReason
+    steps: Count = 0
+    usage: Usage | None = None
+    cost: Cost | None = None
+    result: str | None = None
+    files: tuple[File, ...] = ()
+
+
+class AgentHandoff(Payload, frozen=True, kw_only=True):
+    """An agent gave its caller and its depth to another one; stands between the call's result and its end."""
+
+    TYPE: ClassVar = "agent.handoff"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"to": "Writer", "to_agent_id": "agt_2"}
+
+    to: Name
+    to_agent_id: AgentId
+
+
+class AgentUsage(Payload, frozen=True, kw_only=True):
+    """One completion of a model finished; the runtime reports its tokens. An unknown price is no cost."""
+
+    TYPE: ClassVar = "agent.usage"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"model": "claude-sonnet-4-5", "usage": {"input_tokens": 900, "output_tokens": 120}}
+
+    model: Name
+    usage: Usage
+    cost: Cost | None = None
+    duration_ms: Count | None = None
+
+
+class ContextCompact(Payload, frozen=True, kw_only=True):
+    """The model's context was compressed; the runtime or a model process reports it."""
+
+    TYPE: ClassVar = "context.compact"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"tokens_before": 180000, "tokens_after": 30000}
+
+    tokens_before: Count | None = None
+    tokens_after: Count | None = None

@@ -1,0 +1,100 @@
+"""What the assistant said and showed, whole."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from turnlog.events.base import Count, Key, Name, Origins, Payload, Record
+
+SPEAKERS: frozenset[str] = frozenset({"model", "app", "tool", "system"})
+
+
+class Citation(Record, frozen=True, kw_only=True):
+    """One source of a text; which fields are set depends on `type`, the provider's name of the kind."""
+
+    type: Name
+    cited_text: str
+    document_index: Count | None = None
+    document_title: str | None = None
+    file_id: Key | None = None
+    start_char_index: Count | None = None
+    end_char_index: Count | None = None
+    start_page_number: Count | None = None
+    end_page_number: Count | None = None
+    start_block_index: Count | None = None
+    end_block_index: Count | None = None
+    url: str | None = None
+    title: str | None = None
+    encrypted_index: str | None = None
+    source: str | None = None
+    search_result_index: Count | None = None
+
+
+class AssistantMessage(Payload, frozen=True, kw_only=True):
+    """A whole text of the assistant: the durable twin of a text block, without tags and markers."""
+
+    TYPE: ClassVar = "assistant.message"
+    ORIGINS: ClassVar[Origins] = SPEAKERS
+    EXAMPLE: ClassVar = {
+        "text": "Got it. Please confirm the entry:",
+        "block_id": "blk_1",
+        "message_id": "msg_1",
+    }
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    block_id: Key | None = None
+    message_id: Annotated[Key | None, Meta(description="The provider's id of the whole reply.")] = None
+    speaker: Name | None = None
+    channel: Name | None = None
+
+
+class AssistantThinking(Payload, frozen=True, kw_only=True):
+    """The model's thinking: the durable twin of a thinking block. Never parsed for tags."""
+
+    TYPE: ClassVar = "assistant.thinking"
+    ORIGINS: ClassVar[Origins] = frozenset({"model"})
+    EXAMPLE: ClassVar = {"text": "The user asks about grass.", "signature": "c2ln", "block_id": "blk_0"}
+
+    text: str
+    signature: str | None = None
+    redacted: Annotated[
+        str | None, Meta(description="The provider's encrypted form, passed back as it is.")
+    ] = None
+    block_id: Key | None = None
+    message_id: Key | None = None
+
+
+class View(Record, frozen=True, kw_only=True):
+    kind: Literal["a2ui.v1"]
+    view_id: Key
+    tree: dict[str, Any]
+    title: str | None = None
+
+
+class AssistantView(Payload, frozen=True, kw_only=True):
+    """The assistant showed a form, a table or another view; actions on it come back as `ui.action`."""
+
+    TYPE: ClassVar = "assistant.view"
+    ORIGINS: ClassVar[Origins] = SPEAKERS
+    EXAMPLE: ClassVar = {"view": {"kind": "a2ui.v1", "view_id": "view_1", "tree": {}}}
+
+    view: View
+
+
+class File(Record, frozen=True, kw_only=True):
+    file_id: Key
+    filename: str
+    storage_location: str
+
+
+class AssistantFiles(Payload, frozen=True, kw_only=True):
+    """Files were made during the run, for instance in a code execution container."""
+
+    TYPE: ClassVar = "assistant.files"
+    ORIGINS: ClassVar[Origins] = SPEAKERS
+    EXAMPLE: ClassVar = {
+        "files": [{"file_id": "file_01", "filename": "report.pdf", "storage_location": "/api/blobs/1"}]
+    }
+
+    files: tuple[File, ...]

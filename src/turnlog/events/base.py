@@ -1,0 +1,81 @@
+"""What every payload shares: strictness, names, and the declarations that stand beside the fields.
+
+A payload is a frozen, keyword-only struct. Absent fields are omitted on the wire. A class declares once,
+next to its fields, everything the rest of the package wants to know about it:
+
+    TYPE      the full name, for the classes of the package; an application's names come from its Vocabulary
+    ORIGINS   who may emit it: a set, or a pure function of the payload
+    LIVE      true for events that only matter while they happen (protocol section 6)
+    LEGACY    true for a type that is still read but refused on append
+    EXAMPLE   one payload, used by the reference and the tests
+
+msgspec validates on decoding, not on construction; `Catalog.event` therefore always decodes what it encoded.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+Origin = Literal["model", "ui", "tool", "app", "system"]
+Origins = frozenset[str] | Callable[[Any], frozenset[str]]
+
+ANYONE: frozenset[str] = frozenset({"model", "ui", "tool", "app", "system"})
+SYSTEM: frozenset[str] = frozenset({"system"})
+MODEL: frozenset[str] = frozenset({"model", "system"})  # system: what recovery closes for a dead model
+UI: frozenset[str] = frozenset({"ui", "app"})
+
+NAME_BYTES = 128  # a name is a label in every frame that mentions it; 128 bytes leave room in 2048
+
+# `$(?!\n)`: Python's `$` also matches before a last newline; this form is exact in Python and JavaScript.
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES, pattern=r"^[^\u0000-\u001f\u007f]+$(?!\n)")]
+Key = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
+EventId = Annotated[str, Meta(pattern=r"^evt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+TraceId = Annotated[str, Meta(pattern=r"^tr_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+AgentId = Annotated[str, Meta(pattern=r"^agt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what every JSON reader can hold exactly
+Amount = Annotated[float, Meta(ge=0)]
+Timestamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$(?!\n)")]
+
+NAME_SHAPES = (Name, Name | None, tuple[Name, ...])
+
+
+def is_name(hint: Any) -> bool:
+    """Whether a field holds names, with or without a description of its own."""
+    return hint in NAME_SHAPES or getattr(hint, "__origin__", None) in NAME_SHAPES
+
+
+def null() -> None:
+    """The default of a field that is written even when it is null (a plain default would be omitted)."""
+
+
+def bound(field: str, value: str | tuple[str, ...] | None) -> None:
+    """Bound a name in bytes; a schema can only count characters."""
+    for name in (value,) if isinstance(value, str) else value or ():
+        if len(name.encode(errors="replace")) > NAME_BYTES:
+            raise ValueError(f"Expected {field} to be a name of at most {NAME_BYTES} bytes")
+
+
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a payload."""
+
+    NAMES: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        own = tuple(field for field, hint in cls.__annotations__.items() if is_name(hint))
+        cls.NAMES = cls.NAMES + own
+
+    def __post_init__(self) -> None:
+        for field in self.NAMES:
+            bound(field, getattr(self, field))
+
+
+class Payload(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of one event; the declarations are explained at the head of this module."""
+
+    TYPE: ClassVar[str] = ""
+    ORIGINS: ClassVar[Origins] = ANYONE
+    LIVE: ClassVar[bool] = False
+    LEGACY: ClassVar[bool] = False
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {}

@@ -1,0 +1,61 @@
+"""The model's output while it is being made, block by block.
+
+A block that completes has a durable twin (`assistant.message`, `assistant.thinking`, `tool.call`) in the
+same append as its end. A block that does not complete has none; its end carries the partial text.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from turnlog.events.base import MODEL, Key, Name, Origins, Payload
+
+BlockKind = Literal["text", "thinking", "tool_call", "other"]
+
+
+class BlockStart(Payload, frozen=True, kw_only=True):
+    """A block began; for text, with its first visible character."""
+
+    TYPE: ClassVar = "block.start"
+    ORIGINS: ClassVar[Origins] = MODEL
+    EXAMPLE: ClassVar = {"block_id": "blk_1", "kind": "text"}
+
+    block_id: Key
+    kind: BlockKind
+    call_id: Key | None = None
+    tool: Name | None = None
+
+
+class BlockDelta(Payload, frozen=True, kw_only=True):
+    """A piece of an open block; the model's channel emits it as it arrives."""
+
+    TYPE: ClassVar = "block.delta"
+    ORIGINS: ClassVar[Origins] = MODEL
+    LIVE: ClassVar = True
+    EXAMPLE: ClassVar = {"block_id": "blk_1", "text": "Based on the document, "}
+
+    block_id: Key
+    text: str
+
+
+class BlockEnd(Payload, frozen=True, kw_only=True):
+    """A block is finished; aborted ones carry what there was of the text."""
+
+    TYPE: ClassVar = "block.end"
+    ORIGINS: ClassVar[Origins] = MODEL
+    EXAMPLE: ClassVar = {"block_id": "blk_1", "status": "aborted", "text": "Based on"}
+
+    block_id: Key
+    status: Literal["complete", "aborted"]
+    text: Annotated[str | None, Meta(description="The partial text of an aborted block.")] = None
+
+
+class BlockRetract(Payload, frozen=True, kw_only=True):
+    """Blocks that were shown are void, finished ones too; a retry emits it before it starts again."""
+
+    TYPE: ClassVar = "block.retract"
+    ORIGINS: ClassVar[Origins] = MODEL
+    EXAMPLE: ClassVar = {"block_ids": ["blk_1"], "reason": "overloaded_error"}
+
+    block_ids: tuple[Key, ...]
+    reason: str

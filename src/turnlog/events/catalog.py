@@ -1,0 +1,191 @@
+"""Vocabularies and the catalog: the one place where a name becomes a class, and a class a name.
+
+A `Vocabulary` is a list of payload classes. The package's own classes carry their full names; an
+application's names are its vocabulary's name and the class name in snake case, so that
+`Vocabulary("broker", [RecordEligibility])` declares `broker.record_eligibility`, whose bare tag name is
+`record_eligibility`. A `Catalog` joins vocabularies, builds events and reads payloads. It knows nothing else:
+behaviour lives in tables of other rooms, keyed by class.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import InvalidEvent, UnknownType, quote
+from turnlog.events.base import EventId, Origin, Origins, Payload
+from turnlog.events.envelope import Envelope, Event, Scope, Unknown
+from turnlog.events.gate import problem
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One declared type of event."""
+
+    name: str
+    payload: type[Payload]
+    decoder: msgspec.json.Decoder[Payload]
+
+    @property
+    def tag(self) -> str:
+        """The bare name inside its vocabulary."""
+        return self.name.rpartition(".")[2]
+
+    def admits(self, payload: Payload, origin: str) -> bool:
+        """Whether this origin may emit this payload."""
+        origins: Origins = self.payload.ORIGINS
+        return origin in (origins(payload) if callable(origins) else origins)
+
+
+class Vocabulary:
+    """The declared types of one application (or of the package itself)."""
+
+    def __init__(self, name: str, payloads: Iterable[type[Payload]]) -> None:
+        check_name(name)
+        self.name = name
+        self.kinds: dict[str, Kind] = {}
+        for payload in payloads:
+            self._declare(payload)
+
+    def _declare(self, payload: type[Payload]) -> None:
+        if not issubclass(payload, Payload):
+            raise InvalidEvent(f"expected a subclass of Payload, got {quote(payload)}", self.name)
+        name = payload.TYPE or f"{self.name}.{_HUMP.sub('_', payload.__name__).lower()}"
+        check_name(name)
+        if name in self.kinds:
+            raise InvalidEvent(f"expected each type once, got {name} twice", self.name)
+        self.kinds[name] = Kind(name, payload, msgspec.json.Decoder(payload))
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self.kinds.values())
+
+    def tag(self, tag: str) -> Kind | None:
+        """The kind of a bare tag name, in this vocabulary only."""
+        return self.kinds.get(f"{self.name}.{tag}")
+
+
+class Catalog:
+    """Every type a session may meet: name to class, class to name."""
+
+    def __init__(self, *vocabularies: Vocabulary) -> None:
+        self.kinds: dict[str, Kind] = {}
+        for vocabulary in vocabularies:
+            for kind in vocabulary:
+                if self.kinds.setdefault(kind.name, kind) is not kind:
+                    raise InvalidEvent(f"expected each type once, got {kind.name} twice", vocabulary.name)
+        self._names = {kind.payload: kind.name for kind in self.kinds.values()}
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self.kinds.values())
+
+    def kind(self, name: str) -> Kind:
+        """The kind of a full name."""
+        try:
+            return self.kinds[name]
+        except KeyError:
+            raise UnknownType(f"expected a declared type, got {quote(name)}") from None
+
+    def name(self, payload: type[Payload]) -> str:
+        """The full name of a class."""
+        try:
+            return self._names[payload]
+        except KeyError:
+            raise UnknownType(f"expected a declared class, got {payload.__name__}") from None
+
+    def payload(self, envelope: Envelope) -> Payload | Unknown:
+        """The typed payload of an envelope. What this version cannot read is kept as `Unknown`."""
+        kind = self.kinds.get(envelope.type)
+        if kind is None:
+            return Unknown(envelope.payload)
+        try:
+            return kind.decoder.decode(envelope.payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Unknown(envelope.payload)
+
+    def event(
+        self,
+        what: Payload | str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        id: str,
+        origin: Origin = "app",
+        scope: Scope = Scope(),  # noqa: B008
+    ) -> Event:
+        """Build a validated event, from a payload or by name; legacy types and wrong origins are refused."""
+        kind = self.kind(what if isinstance(what, str) else self.name(type(what)))
+        body = encode_payload(kind.name, (data or {}) if isinstance(what, str) else what)
+        payload = decode_payload(kind, body)
+        if isinstance(what, str):  # by name: the class decides order and form, not the caller's dict
+            body = encode_payload(kind.name, payload)
+        if kind.payload.LEGACY:
+            raise InvalidEvent(
+                f"{kind.name} is a legacy type: it is read, but not written any more", "$.type"
+            )
+        if not kind.admits(payload, origin):
+            raise InvalidEvent(f"{kind.name} may not come from {origin}", "$.origin")
+        check_place(id, scope)
+        return Event(
+            type=kind.name,
+            id=id,
+            payload=payload,
+            body=body,
+            origin=origin,
+            scope=scope,
+            live=kind.payload.LIVE,
+        )
+
+
+def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:
+    """The payload as one line of JSON; what JSON cannot say is refused."""
+    try:
+        body = msgspec.json.encode(payload)
+        if b"null" in body:  # msgspec writes NaN as null; the plain encoder refuses it
+            check_finite(payload)
+        return body
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(f"{name} cannot be written as JSON: {error}", "$.payload") from None
+
+
+def check_finite(payload: Payload | Mapping[str, Any]) -> None:
+    """Refuse NaN and infinity."""
+    import json  # only payloads with a null pay for it
+
+    json.dumps(msgspec.to_builtins(payload), allow_nan=False)
+
+
+def decode_payload(kind: Kind, body: bytes) -> Payload:
+    """The payload as its class; a refusal names the path inside the event."""
+    try:
+        return kind.decoder.decode(body)
+    except msgspec.ValidationError as error:
+        sentence, path = problem(error)
+        raise InvalidEvent(f"{kind.name}: {sentence}", "$.payload" + path[1:]) from None
+
+
+def check_place(event_id: str, scope: Scope) -> None:
+    """Refuse what is not an event id, and a wrong scope."""
+    try:
+        msgspec.convert(event_id, EventId)
+    except msgspec.ValidationError:
+        wanted = "`evt_` and 1 to 64 of A-Z a-z 0-9 _ -"
+        raise InvalidEvent(f"expected {wanted}, got {quote(event_id)}", "$.id") from None
+    check_scope(scope)
+
+
+@lru_cache(256)  # the events of one invocation share one scope
+def check_scope(scope: Scope) -> None:
+    """Refuse a scope that could not be read back."""
+    try:
+        msgspec.convert(msgspec.structs.asdict(scope), Scope)
+    except msgspec.ValidationError as error:
+        raise InvalidEvent(*problem(error)) from None
+
+
+def check_name(name: str) -> None:
+    """Refuse a vocabulary or type name that no tag and no URL could carry."""
+    if not _NAME.fullmatch(name):
+        raise InvalidEvent(f"expected a name like `broker` or `tool.call`, got {quote(name)}", "name")

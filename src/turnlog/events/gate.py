@@ -1,0 +1,141 @@
+"""The gate for JSON from outside: bytes in, a typed value out, or a `BadInput` that names the path.
+
+Refused: over 1 MiB, deeper than 32, not JSON (NaN, Infinity, lone surrogates, bad UTF-8 included), an
+object that names a key twice, and whatever the wanted type refuses. Ordinary input is never walked in
+Python: after the C decoder accepted it, depth and keys are counted on its skeleton, the bytes that remain
+when strings are removed. Only refused input is walked, to name the place.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from turnlog.errors import BadInput, quote
+
+T = TypeVar("T")
+
+LIMIT_BYTES = 1 << 20  # a larger body is a blob or an attack
+SENTENCE_CHARS = 160  # the decoder's words and up to 80 characters of input
+LIMIT_DEPTH = 32  # real payloads stay below 10; recursion limits begin near 1000
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_NOT_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
+_EMPTY = re.compile(rb"\[\]|\{\}")
+_ESCAPED = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_PART = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_AT = re.compile(r"^(.*) - at `(.*?)`$", re.DOTALL)
+
+
+def decode(data: bytes, kind: type[T], limit_bytes: int = LIMIT_BYTES) -> T:
+    """Decode JSON from outside as `kind`."""
+    if len(data) > limit_bytes:
+        raise BadInput(f"expected at most {limit_bytes} bytes of JSON, got {len(data)}")
+    tree = parse(data)
+    skeleton = _STRING.sub(b"", data)
+    if too_deep(skeleton):
+        raise BadInput(f"expected at most {LIMIT_DEPTH} levels", short(next(deep_paths(tree))))
+    if skeleton.count(b":") != _STRING.sub(b"", msgspec.json.encode(tree)).count(b":"):
+        raise duplicate_key(data)
+    return convert(tree, kind)
+
+
+def parse(data: bytes) -> Any:
+    """Strict JSON to plain values; every failure is a `BadInput`."""
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        raise BadInput(f"expected at most {LIMIT_DEPTH} levels") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"expected UTF-8: {error.reason}") from None
+    except msgspec.ValidationError as error:
+        raise refusal(error) from None
+    except msgspec.DecodeError as error:
+        if _SURROGATE.search(_ESCAPED.sub(b"", data)):  # the decoder's own words would be "truncated"
+            raise BadInput("expected Unicode text, got a lone surrogate") from None
+        raise BadInput(f"expected JSON: {error}; it begins {quote(data[:60])}") from None
+
+
+def convert(tree: Any, kind: type[T]) -> T:
+    """Plain values to `kind`, strictly."""
+    try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError as error:
+        raise refusal(error) from None
+
+
+def refusal(error: msgspec.ValidationError) -> BadInput:
+    """A validation error with its JSON path taken out of the sentence."""
+    return BadInput(*problem(error))
+
+
+def problem(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The sentence and the JSON path of a validation error."""
+    match = _AT.match(str(error))
+    sentence, path = match.groups() if match else (str(error), "$")
+    return short(sentence[:1].lower() + sentence[1:].replace("`", "")), short(path)
+
+
+def path_parts(path: str) -> list[str | int]:
+    """A JSON path like `$.rows[0].weight` as its keys and indexes."""
+    return [int(index) if index else key for key, index in _PART.findall(path)]
+
+
+def short(text: str) -> str:
+    """A piece of a message: one line, bounded, however the input looked."""
+    line = "".join(character if character.isprintable() else "�" for character in text[:SENTENCE_CHARS])
+    return line if len(text) <= SENTENCE_CHARS else line + "…"
+
+
+def too_deep(skeleton: bytes) -> bool:
+    """Whether brackets nest deeper than the limit: each pass removes the innermost level."""
+    brackets = skeleton.translate(None, _NOT_BRACKET)
+    for _ in range(LIMIT_DEPTH):
+        if not brackets:
+            return False
+        brackets = _EMPTY.sub(b"", brackets)
+    return bool(brackets)
+
+
+def deep_paths(tree: Any, path: str = "$", depth: int = 1) -> Iterator[str]:
+    """The paths at which the depth limit is passed."""
+    for place, value in children(tree, path):
+        if isinstance(value, dict | list):
+            if depth == LIMIT_DEPTH:
+                yield place
+            else:
+                yield from deep_paths(value, place, depth + 1)
+
+
+def children(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The values inside an object (also as pairs) or a list, each with its path."""
+    if isinstance(tree, Pairs):
+        yield from ((f"{path}.{key}", value) for key, value in tree)
+    elif isinstance(tree, dict):
+        yield from ((f"{path}.{key}", value) for key, value in tree.items())
+    elif isinstance(tree, list):
+        yield from ((f"{path}[{index}]", value) for index, value in enumerate(tree))
+
+
+class Pairs(list[tuple[str, Any]]):
+    """An object with every key it named, in order."""
+
+
+def duplicate_paths(tree: Any, path: str = "$") -> Iterator[str]:
+    """The paths of the keys that an object names again."""
+    seen: set[str] = set()
+    for place, value in children(tree, path):
+        if isinstance(tree, Pairs) and place in seen:
+            yield place
+        seen.add(place)
+        yield from duplicate_paths(value, place)
+
+
+def duplicate_key(data: bytes) -> BadInput:
+    """Name the first key that stands twice in one object."""
+    import json  # refused input only: `import turnlog` does not pay for it
+
+    path = next(duplicate_paths(json.loads(data, object_pairs_hook=Pairs)))
+    return BadInput("expected each key once in an object, got one twice", short(path))

@@ -1,0 +1,26 @@
+"""What a parser refused."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from turnlog.events.base import SYSTEM, Count, Key, Name, Origins, Payload
+
+
+class ParseReject(Payload, frozen=True, kw_only=True):
+    """Model output that looked like an event and was refused. The text itself is not kept, only its hash."""
+
+    TYPE: ClassVar = "parse.reject"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {
+        "reason": "unknown_type",
+        "length": 61,
+        "sha256": "e3b0c44298fc1c14",
+        "name": "case_closed",
+    }
+
+    reason: Name
+    length: Annotated[Count, Meta(description="Characters of the refused text.")]
+    sha256: Key
+    name: Annotated[Name | None, Meta(description="The event it wanted to be, if that could be read.")] = None
+    block_id: Key | None = None

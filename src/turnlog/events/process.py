@@ -1,0 +1,60 @@
+"""The processes behind a session: the server, model processes, their sign-in, their errors."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from turnlog.events.base import SYSTEM, Count, Name, Origins, Payload
+
+Process = Literal["server", "model"]
+
+
+class ProcessStart(Payload, frozen=True, kw_only=True):
+    """A model process or the server started; the server appends it to every open session after a restart."""
+
+    TYPE: ClassVar = "process.start"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"process": "model", "pid": 4711, "model": "claude-opus-4-6", "demo_mode": True}
+
+    process: Process
+    pid: Count
+    model: Name | None = None
+    demo_mode: bool = False
+
+
+class ProcessEnd(Payload, frozen=True, kw_only=True):
+    """A model process or the server ended, with the true reason. The session lives on."""
+
+    TYPE: ClassVar = "process.end"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"process": "model", "reason": "process_crash", "pid": 4711, "exit_code": 137}
+
+    process: Process
+    reason: Literal["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"]
+    pid: Count | None = None
+    exit_code: int | None = None
+
+
+class ProcessAuth(Payload, frozen=True, kw_only=True):
+    """The sign-in state of a model process changed; the server reports it."""
+
+    TYPE: ClassVar = "process.auth"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"method": "oauth", "needs_setup": False, "expires_in_minutes": 55}
+
+    method: Literal["oauth", "setup_token", "none"]
+    needs_setup: bool
+    expires_in_minutes: int | None = None
+
+
+class SessionError(Payload, frozen=True, kw_only=True):
+    """Something failed that is nobody's tool result: a model, a process, a limit. The runtime reports it."""
+
+    TYPE: ClassVar = "session.error"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"code": "turn_timeout", "message": "The turn took over 300 s.", "retriable": True}
+
+    code: Name
+    message: Annotated[str, Meta(description="For people: no stack traces, no secrets.")]
+    retriable: bool = False
+    terminal: bool = False

@@ -1,0 +1,135 @@
+"""Calls of tools, their progress and results, and the approvals that guard them."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, field
+
+from turnlog.events.base import ANYONE, SYSTEM, Key, Name, Origins, Payload, Record, Timestamp, null
+
+Executor = Literal["backend", "frontend", "provider"]
+
+
+class ToolCall(Payload, frozen=True, kw_only=True):
+    """The model asked for a tool. `executor` says who runs it: this process, the page or the provider."""
+
+    TYPE: ClassVar = "tool.call"
+    ORIGINS: ClassVar[Origins] = frozenset({"model", "app", "system"})
+    EXAMPLE: ClassVar = {
+        "call_id": "toolu_01",
+        "tool": "weight_entry_save_batch",
+        "args": {"rows": [{"measured_at": "2026-01-08T12:00:00-05:00", "weight_lbs": 187.6, "notes": ""}]},
+    }
+
+    call_id: Key
+    tool: Name
+    args: dict[str, Any]
+    executor: Executor = "backend"
+    block_id: Key | None = None
+    message_id: Key | None = None
+    incomplete: Annotated[str | None, Meta(description="Arguments that never became JSON, as they came.")] = (
+        None
+    )
+
+
+class ToolProgress(Payload, frozen=True, kw_only=True):
+    """Output of a running tool; the tool emits it."""
+
+    TYPE: ClassVar = "tool.progress"
+    ORIGINS: ClassVar[Origins] = frozenset({"tool", "app"})
+    LIVE: ClassVar = True
+    EXAMPLE: ClassVar = {"call_id": "toolu_01", "text": "120 of 400 files"}
+
+    call_id: Key
+    text: str
+
+
+class Fault(Record, frozen=True, kw_only=True):
+    """Why a call failed; no stack traces."""
+
+    code: Name
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class Image(Record, frozen=True, kw_only=True):
+    """An image by its address: of a blob, or a data URI if that is short. It must fit into one message."""
+
+    src: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[!#-\[\]-~]+$(?!\n)")]
+    media_type: Name
+
+
+class ToolResult(Payload, frozen=True, kw_only=True):
+    """A call was answered, by whoever ran it. `ok`, `result` and `error` are always there, null included."""
+
+    TYPE: ClassVar = "tool.result"
+    ORIGINS: ClassVar[Origins] = ANYONE
+    EXAMPLE: ClassVar = {
+        "call_id": "toolu_01",
+        "tool": "weight_entry_save_batch",
+        "ok": False,
+        "result": None,
+        "error": {
+            "code": "VALIDATION_ERROR",
+            "message": "weight_lbs must be > 0",
+            "details": {"path": ["rows", 0, "weight_lbs"]},
+        },
+    }
+
+    call_id: Key
+    tool: Name
+    ok: bool
+    result: Any = field(default_factory=null)
+    error: Fault | None = field(default_factory=null)
+    kind: Annotated[Name | None, Meta(description="The provider's name of the result.")] = None
+    images: tuple[Image, ...] = ()
+
+
+class AwaitedCall(Record, frozen=True, kw_only=True):
+    call_id: Key
+    tool: Name
+    args: dict[str, Any]
+
+
+class ToolAwait(Payload, frozen=True, kw_only=True):
+    """The agent waits for the page to answer these calls; its backend calls are done."""
+
+    TYPE: ClassVar = "tool.await"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {
+        "calls": [{"call_id": "toolu_01", "tool": "user_confirm", "args": {"question": "Continue?"}}]
+    }
+
+    calls: tuple[AwaitedCall, ...]
+
+
+class ApprovalRequest(Payload, frozen=True, kw_only=True):
+    """A call may run only if a person agrees; bound to the call and its arguments, single use, expiring."""
+
+    TYPE: ClassVar = "approval.request"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {
+        "call_id": "toolu_01",
+        "tool": "weight_entry_delete_batch",
+        "args_hash": "9f86d081884c7d65",
+        "risk": "db_write",
+    }
+
+    call_id: Key
+    tool: Name
+    args_hash: Key
+    risk: Name
+    reason: str | None = None
+    expires_at: Timestamp | None = None
+
+
+class ApprovalDecision(Payload, frozen=True, kw_only=True):
+    """A person decided, or the request expired."""
+
+    TYPE: ClassVar = "approval.decision"
+    ORIGINS: ClassVar[Origins] = frozenset({"ui", "app", "system"})
+    EXAMPLE: ClassVar = {"call_id": "toolu_01", "args_hash": "9f86d081884c7d65", "decision": "approve"}
+
+    call_id: Key
+    args_hash: Key
+    decision: Literal["approve", "deny", "expired"]
+    notes: str | None = None

@@ -1,0 +1,128 @@
+"""What people and their pages send: messages, actions on views, commands."""
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from turnlog.events.base import UI, AgentId, Key, Name, Origins, Payload, Record, TraceId
+
+
+class UiMessage(Payload, frozen=True, kw_only=True):
+    """A person wrote to the agent; the send route appends it. It opens a turn or joins one that waits."""
+
+    TYPE: ClassVar = "ui.message"
+    ORIGINS: ClassVar[Origins] = UI
+    EXAMPLE: ClassVar = {
+        "text": "Weigh-in 187.6 today",
+        "speaker": "Ada",
+        "target": "Lyra",
+        "channel": "customer",
+    }
+
+    text: str
+    speaker: Name | None = None
+    target: Annotated[Name | None, Meta(description="The agent that is addressed.")] = None
+    channel: Name | None = None
+
+
+class FormSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="form.submit"):
+    form_id: Key
+    values: dict[str, Any]
+
+
+class TableSave(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.save"):
+    table_id: Key
+    rows: tuple[dict[str, Any], ...]
+
+
+class TableAddRow(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.add_row"):
+    table_id: Key
+
+
+class TableDeleteRow(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.delete_row"):
+    table_id: Key
+    row_id: Key
+
+
+class ButtonClick(Record, frozen=True, kw_only=True, tag_field="kind", tag="button.click"):
+    button_id: Key
+
+
+class InputSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="input.submit"):
+    values: dict[str, Any]
+
+
+Action = FormSubmit | TableSave | TableAddRow | TableDeleteRow | ButtonClick | InputSubmit
+
+
+class UiAction(Payload, frozen=True, kw_only=True):
+    """A person acted on a view that was sent, or gave the input a call waits for."""
+
+    TYPE: ClassVar = "ui.action"
+    ORIGINS: ClassVar[Origins] = UI
+    EXAMPLE: ClassVar = {
+        "view_id": "view_1",
+        "action": {
+            "kind": "form.submit",
+            "form_id": "weight_entry",
+            "values": {"measured_at": "2026-01-08", "weight_lbs": 187.6},
+        },
+    }
+
+    action: Action
+    view_id: Key | None = None
+    call_id: Annotated[Key | None, Meta(description="The pending call this answers.")] = None
+
+
+class Summon(Record, frozen=True, kw_only=True, tag_field="kind", tag="summon"):
+    pass
+
+
+class WakeAgent(Record, frozen=True, kw_only=True):
+    name: Name
+    color: str
+    color_name: str
+    seat: Annotated[int, Meta(ge=0, le=8)]
+    has_soul: bool
+    has_transcript: bool
+
+
+class Wake(Record, frozen=True, kw_only=True, tag_field="kind", tag="wake"):
+    agents: tuple[WakeAgent, ...]
+
+
+class StartSession(Record, frozen=True, kw_only=True, tag_field="kind", tag="session.start"):
+    demo_mode: bool = False
+    has_previous_transcript: bool = False
+    has_artifact_catalog: bool = False
+
+
+class EndSession(Record, frozen=True, kw_only=True, tag_field="kind", tag="session.end"):
+    pass
+
+
+class OfferWork(Record, frozen=True, kw_only=True, tag_field="kind", tag="offer_work"):
+    agent: Name
+    jobs: tuple[Name, ...]
+
+
+class JobHelp(Record, frozen=True, kw_only=True, tag_field="kind", tag="job_help"):
+    form: dict[str, Any]
+
+
+class Stop(Record, frozen=True, kw_only=True, tag_field="kind", tag="stop"):
+    turn: TraceId | None = None
+    agent_id: AgentId | None = None
+
+
+Command = Summon | Wake | StartSession | EndSession | OfferWork | JobHelp | Stop
+
+
+class UiCommand(Payload, frozen=True, kw_only=True):
+    """A person told the session what to do: summon, wake, start, end, offer work, ask for help, stop."""
+
+    TYPE: ClassVar = "ui.command"
+    ORIGINS: ClassVar[Origins] = UI
+    EXAMPLE: ClassVar = {"command": {"kind": "stop"}}
+
+    command: Command

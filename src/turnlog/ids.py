@@ -1,0 +1,33 @@
+"""Where ids and time come from: the edge, never the pure rooms.
+
+Ids are a prefix and a UUIDv7, so they sort by time. Nothing orders by them: order is `seq`.
+"""
+
+import os
+import time
+from typing import Literal
+
+Prefix = Literal["evt_", "sess_", "tr_", "agt_", "blk_", "call_"]
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def uuid7(ms: int, random: bytes) -> str:
+    """A UUIDv7 (RFC 9562) from a time and ten random bytes."""
+    tail = int.from_bytes(random[:10])
+    value = (ms & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (tail >> 68) << 64 | 0b10 << 62 | tail & (1 << 62) - 1
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def new_id(prefix: Prefix) -> str:
+    """A fresh id: the prefix and a UUIDv7."""
+    return prefix + uuid7(now_ms(), os.urandom(10))
+
+
+def new_epoch() -> str:
+    """A fresh epoch for a session's history: eight characters that need no escaping anywhere."""
+    return os.urandom(4).hex()

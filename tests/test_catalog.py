@@ -1,0 +1,163 @@
+"""The declarations of every event, and the snapshot that forbids to remove or retype any."""
+
+import json
+import re
+from collections.abc import Iterator
+from inspect import Parameter, signature
+from typing import Any, get_args
+
+import pytest
+from msgspec import inspect
+
+from tests.generate_docs import Facts, gained, lost, recorded, records, snapshot
+from turnlog import events
+from turnlog.errors import InvalidEvent
+from turnlog.events import CORE, TEAM, Catalog, Envelope, Kind, Origin
+from turnlog_examples.broker.events import BROKER
+
+KINDS = [*CORE, *TEAM, *BROKER]
+EVERYTHING = Catalog(CORE, TEAM, BROKER)
+FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "suggestions"}
+REMOVED = "removed or retyped: add a new type instead"
+NEW = "new: run `make docs` to record it"
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+
+def words(name: str) -> list[str]:
+    """The words of a name, whichever way they are joined."""
+    return re.findall(r"[a-z0-9]+", re.sub(r"[A-Z]", lambda hump: " " + hump[0].lower(), name))
+
+
+def shapes(kind: Kind) -> Iterator[inspect.Field]:
+    """Every field of a payload and of the records in it."""
+    for record in records(inspect.type_info(kind.payload)):
+        shape = inspect.type_info(record)
+        assert isinstance(shape, inspect.StructType)
+        yield from shape.fields
+
+
+def is_free(shape: inspect.Type) -> bool:
+    """Whether a type lets anything through."""
+    match shape:
+        case inspect.AnyType() | inspect.RawType() | inspect.DictType():
+            return True
+        case inspect.UnionType():
+            return any(is_free(part) for part in shape.types)
+        case inspect.VarTupleType():
+            return is_free(shape.item_type)
+        case inspect.Metadata():
+            return is_free(shape.type)
+    return False
+
+
+@each_kind
+def test_a_class_is_frozen_and_keyword_only(kind: Kind) -> None:
+    for record in records(inspect.type_info(kind.payload)):
+        assert record.__struct_config__.frozen, record
+        parameters = signature(record).parameters.values()
+        assert {parameter.kind for parameter in parameters} <= {Parameter.KEYWORD_ONLY}, record
+
+
+@each_kind
+def test_a_class_says_what_it_is(kind: Kind) -> None:
+    assert (kind.payload.__doc__ or "").strip().endswith(".")
+
+
+@each_kind
+def test_wire_name_and_class_name_are_the_same_words(kind: Kind) -> None:
+    assert words(kind.name.removeprefix("broker.")) == words(kind.payload.__name__)
+
+
+@each_kind
+def test_the_example_can_be_built_by_each_of_its_origins_only(kind: Kind) -> None:
+    assert kind.payload.EXAMPLE or not kind.payload.__struct_fields__
+    payload = kind.decoder.decode(json.dumps(kind.payload.EXAMPLE))
+    admitted = [origin for origin in get_args(Origin) if kind.admits(payload, origin)]
+    assert admitted
+    for origin in get_args(Origin):
+        if origin in admitted and not kind.payload.LEGACY:
+            event = EVERYTHING.event(kind.name, kind.payload.EXAMPLE, id="evt_1", origin=origin)
+            assert event.payload == payload
+        else:
+            with pytest.raises(InvalidEvent):
+                EVERYTHING.event(kind.name, kind.payload.EXAMPLE, id="evt_1", origin=origin)
+
+
+@each_kind
+def test_only_what_has_no_form_is_untyped(kind: Kind) -> None:
+    assert {field.name for field in shapes(kind) if is_free(field.type)} <= FREE_FORM
+
+
+def test_names_are_unique() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+    assert len({kind.payload.__name__ for kind in KINDS}) == len(KINDS)
+
+
+def test_every_payload_is_exported() -> None:
+    for kind in (*CORE, *TEAM):
+        assert kind.payload.__name__ in events.__all__
+        assert getattr(events, kind.payload.__name__) is kind.payload
+
+
+def test_every_exported_name_is_there() -> None:
+    assert len(set(events.__all__)) == len(events.__all__)
+    assert all(hasattr(events, name) for name in events.__all__)
+
+
+def test_nothing_is_removed_or_retyped() -> None:
+    assert lost(recorded(), snapshot()) == [], REMOVED
+
+
+def test_everything_new_is_recorded() -> None:
+    assert gained(recorded(), snapshot()) == [], NEW
+
+
+def test_the_snapshot_holds_every_type_and_field() -> None:
+    facts = recorded()
+    for kind in (*CORE, *TEAM):
+        assert facts[kind.name] == {"live": kind.payload.LIVE, "legacy": kind.payload.LEGACY}
+        assert all(f"{kind.name}:{field}" in facts for field in kind.payload.__struct_fields__)
+    assert all(f"Envelope:{field}" in facts for field in Envelope.__struct_fields__)
+
+
+def changed(name: str, **fact: Any) -> Facts:
+    """The snapshot as it would be with one fact changed."""
+    return {**snapshot(), name: {**snapshot()[name], **fact}}
+
+
+def without(*names: str) -> Facts:
+    return {name: fact for name, fact in snapshot().items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("now", "gone"),
+    [
+        (without("tool.call"), ["tool.call"]),
+        (without("tool.call:args"), ["tool.call:args"]),
+        (without("Usage:input_tokens"), ["Usage:input_tokens"]),
+        (without("Envelope:depth"), ["Envelope:depth"]),
+        (changed("tool.call:args", schema={"type": "string"}), ["tool.call:args"]),
+        (changed("tool.call:args", required=False), ["tool.call:args"]),
+        (changed("tool.call", live=True), ["tool.call"]),
+    ],
+)
+def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
+    assert lost(snapshot(), now) == gone
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "added"),
+    [
+        (without("tool.call:args"), snapshot(), ["tool.call:args"]),
+        (without("Fault:code", "job.suggest"), snapshot(), ["job.suggest", "Fault:code"]),
+        (snapshot(), changed("tool.call", legacy=True), ["tool.call"]),
+    ],
+)
+def test_growth_and_legacy_marks_may_be_recorded(before: Facts, now: Facts, added: list[str]) -> None:
+    assert lost(before, now) == []
+    assert gained(before, now) == added
+
+
+def test_a_legacy_mark_stays() -> None:
+    assert lost(changed("tool.call", legacy=True), snapshot()) == ["tool.call"]

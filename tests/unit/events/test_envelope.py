@@ -1,0 +1,124 @@
+"""The envelope: its place, its bytes, and what it keeps without understanding it."""
+
+import json
+
+import msgspec
+import pytest
+
+from turnlog.errors import InvalidEvent
+from turnlog.events import CATALOG, Envelope, Scope, Unknown, decode, encode, stamp
+from turnlog.events.envelope import timestamp
+
+LINE = (
+    b'{"type":"tool.call","id":"evt_1","seq":42,"ts":"2026-01-08T12:34:56.789Z","session_id":"sess_1",'
+    b'"trace_id":"tr_1","agent_id":"agt_1","agent_name":"Researcher","depth":1,"origin":"model",'
+    b'"payload":{"call_id":"toolu_01","tool":"grep_search","args":{}}}'
+)
+SCOPE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Researcher", depth=1)
+SHORT = (
+    b'{"type":"ui.message","id":"evt_1","seq":0,"ts":"1970-01-01T00:00:00.000Z","session_id":"sess_1",'
+    b'"origin":"ui","payload":%s}'
+)
+
+
+def test_a_stamped_event_has_the_documented_form() -> None:
+    event = CATALOG.event(
+        "tool.call",
+        {"call_id": "toolu_01", "tool": "grep_search", "args": {}},
+        id="evt_1",
+        origin="model",
+        scope=SCOPE,
+    )
+    assert encode(stamp(event, session_id="sess_1", seq=42, ts_ms=1767875696789)) == LINE
+
+
+def test_stamping_is_pure() -> None:
+    event = CATALOG.event("ui.message", {"text": "hi"}, id="evt_1", origin="ui")
+    first, second = (stamp(event, session_id="sess_1", seq=0, ts_ms=0) for _ in range(2))
+    assert encode(first) == encode(second) == SHORT % b'{"text":"hi"}'
+
+
+@pytest.mark.parametrize("line", [LINE, SHORT % b'{"text":"hi"}', SHORT % b"null"])
+def test_a_line_survives(line: bytes) -> None:
+    assert encode(decode(line)) == line
+
+
+def test_a_decoded_envelope_is_typed() -> None:
+    envelope = decode(LINE)
+    assert (envelope.type, envelope.seq, envelope.depth, envelope.origin) == ("tool.call", 42, 1, "model")
+    assert bytes(envelope.payload) == b'{"call_id":"toolu_01","tool":"grep_search","args":{}}'
+    assert decode(SHORT % b"{}").agent_id is None
+
+
+def test_a_field_of_a_newer_writer_does_not_hurt() -> None:
+    newer = LINE[:-1] + b',"region":"eu"}'
+    assert encode(decode(newer)) == LINE
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1, "1970-01-01T00:00:00.001Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (999, "1970-01-01T00:00:00.999Z"),
+        (1000, "1970-01-01T00:00:01.000Z"),
+        (1767875696789, "2026-01-08T12:34:56.789Z"),
+        (4102444800001, "2100-01-01T00:00:00.001Z"),
+        (8602040266182, "2242-08-03T15:37:46.182Z"),
+        (253402300799999, "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_a_timestamp_is_exact(ms: int, text: str) -> None:
+    assert timestamp(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b"[]", "Expected `object`"),
+        (LINE + b"{}", "trailing"),
+        (LINE.replace(b'"seq":42', b'"seq":-1'), "seq"),
+        (LINE.replace(b'"seq":42,', b""), "seq"),
+        (LINE.replace(b"evt_1", b"evt 1"), "id"),
+        (LINE.replace(b"sess_1", b"tr_1"), "session_id"),
+        (LINE.replace(b".789Z", b"Z"), "ts"),
+        (LINE.replace(b'"model"', b'"human"'), "origin"),
+        (LINE.replace(b"Researcher", b"\xff"), "utf-8"),
+        (LINE.replace(b"Researcher", "€".encode() * 43), "agent_name"),
+        (SHORT % (b"[" * 100_000 + b"]" * 100_000), "envelope"),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "",
+)
+def test_what_is_no_envelope_is_an_invalid_event(line: bytes, says: str) -> None:
+    with pytest.raises(InvalidEvent, match="not an envelope") as caught:
+        decode(line)
+    assert says in str(caught.value)
+
+
+def test_an_unknown_payload_is_its_bytes() -> None:
+    unknown = Unknown(msgspec.Raw(b'{"a":  1}'))
+    assert bytes(unknown.data) == b'{"a":  1}'
+
+
+@pytest.mark.parametrize("text", ["\n", "\r", "\r\n", "a\u2028b\u2029c", "\0\x1f\x7f\x85", '"\\', "😀"])
+def test_no_text_breaks_the_line(text: str) -> None:
+    event = CATALOG.event("ui.message", {"text": text}, id="evt_1", origin="ui")
+    line = encode(stamp(event, session_id="sess_1", seq=0, ts_ms=0))
+    assert not set(line) & set(b"\r\n")
+    assert json.loads(line)["payload"]["text"] == text
+
+
+def test_line_breaks_between_the_fields_do_not_reach_a_line() -> None:
+    spread = SHORT % b'{\r\n  "text": "hi"\n}'
+    try:
+        line = encode(decode(spread))
+    except InvalidEvent:
+        return
+    assert not set(line) & set(b"\r\n")
+
+
+def test_the_wire_order_is_the_order_of_the_fields() -> None:
+    assert Envelope.__struct_fields__ == tuple(json.loads(LINE))

@@ -1,0 +1,42 @@
+"""Ids are a prefix and a UUIDv7."""
+
+import time
+from typing import get_args
+from uuid import RFC_4122, UUID
+
+import pytest
+
+from turnlog.ids import Prefix, new_epoch, new_id, now_ms, uuid7
+
+# RFC 9562, appendix A.6: the time, and rand_a (12 bits) and rand_b (62 bits) in the ten bytes given
+RFC_TIME = 0x017F22E279B0
+RFC_RANDOM = (0xCC3 << 68 | 0x18C4DC0C0C07398F).to_bytes(10)
+
+
+def test_the_example_of_the_rfc() -> None:
+    assert uuid7(RFC_TIME, RFC_RANDOM) == "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"
+
+
+@pytest.mark.parametrize("random", [b"\0" * 10, b"\xff" * 10, bytes(range(10)), b"\xff" * 20])
+def test_version_and_variant_stand_whatever_is_random(random: bytes) -> None:
+    value = UUID(uuid7(RFC_TIME, random))
+    assert (value.version, value.variant, value.int >> 80) == (7, RFC_4122, RFC_TIME)
+
+
+def test_now_is_in_milliseconds() -> None:
+    before = time.time()
+    assert int(before * 1000) <= now_ms() <= time.time() * 1000 + 1
+
+
+@pytest.mark.parametrize("prefix", get_args(Prefix))
+def test_new_ids_are_fresh(prefix: Prefix) -> None:
+    before, first, second = now_ms(), new_id(prefix), new_id(prefix)
+    assert first != second
+    assert first.startswith(prefix)
+    assert before <= UUID(first.removeprefix(prefix)).int >> 80 <= now_ms()
+
+
+def test_an_epoch_is_eight_plain_characters() -> None:
+    first, second = new_epoch(), new_epoch()
+    assert first != second
+    assert len(bytes.fromhex(first)) == 4

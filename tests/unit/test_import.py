@@ -1,0 +1,34 @@
+"""`import turnlog` is cheap and loads nothing it does not need."""
+
+import json
+import subprocess
+import sys
+
+from bench.import_cost import measure, plain_environment
+
+MOST = 2.0
+UNWANTED = {"pydantic", "starlette", "anthropic", "asyncio", "sqlite3", "click"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules of a fresh interpreter after a statement."""
+    script = f"import json, sys; {statement}; print(json.dumps(list(sys.modules)))"
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, env=plain_environment(), check=True, capture_output=True)
+    return set(json.loads(ran.stdout))
+
+
+def test_importing_loads_nothing_large() -> None:
+    modules = loaded_by("import turnlog")
+    assert "turnlog.events" in modules
+    assert modules & UNWANTED == set()
+
+
+def test_what_is_unwanted_would_be_seen() -> None:
+    assert "click" in loaded_by("import turnlog.cli")
+    assert {"asyncio", "sqlite3"} <= loaded_by("import asyncio, sqlite3")
+
+
+def test_importing_costs_at_most_twice_what_msgspec_costs() -> None:
+    turnlog_ms, msgspec_ms = measure()
+    assert turnlog_ms / msgspec_ms <= MOST, f"{turnlog_ms:.1f} ms and {msgspec_ms:.1f} ms"
