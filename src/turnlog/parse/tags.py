@@ -1,0 +1,323 @@
+"""Inline tags: the text of one model message in; text to show, events and rejects out (docs/protocol.md 5).
+
+    <agent-event type="NAME" data='{"JSON": "object"}' nonce="..." />       in any order; data may be missing
+
+Invariant: any cutting of the input gives the same result, and after each feed everything that can no longer
+be part of a tag, or of white space before one, has been returned. A tag becomes an event or a `ParseReject`,
+never text. Between prose and prose removed tags leave one white space, of those that stood around them the
+one with the most line breaks (of equals the last; a space before a letter if there was none); elsewhere none.
+Text, never tags: fenced code, a code span up to its line's end, quoted lines (`>`), HTML comments. Limit: 64
+KiB. A longer tag is refused and skipped to its own end, or to what no JSON holds: a line break in quotes, a
+`<` outside them. `<agent-event ...>` is refused with all up to `</agent-event>`; where none comes within the
+limit only it is, and the rest is prose. Refuses to mend JSON beyond the seed's three dialects.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import BadInput
+from turnlog.events import Kind, Origin, ParseReject, Payload, Vocabulary
+from turnlog.events.gate import decode
+from turnlog.parse.code import SEALED, Code
+from turnlog.parse.walk import LIMIT_CHARS, OPENER, WHITE, Walk
+
+WHITE_CHARS = 64  # a longer run of white space is prose: nobody separates paragraphs with it
+LATE_CHARS = 256  # a tag that begins this near to the end of a chunk can wait for the next one
+CLOSER = "</agent-event>"
+_EDGE = WHITE + "<\\"  # after such a character a chunk is not finished
+_WHOLE_SPANS = re.compile(r"(?:[^`\\]*+`[^`\n]++`(?!`))++[^`\\]++").fullmatch  # ordinary text but for code
+_DELIMITERS = frozenset(WHITE + "/>")
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class TagEvent(msgspec.Struct):
+    """An event found in the text; `payload` is its typed form when there is a vocabulary."""
+
+    type: str
+    data: dict[str, Any]
+    payload: Payload | None = None
+
+
+class Parsed(msgspec.Struct, gc=False):
+    """What one feed or flush decided."""
+
+    display_text: str
+    events: list[TagEvent]
+    rejects: list[ParseReject]
+
+
+class Stripped(msgspec.Struct):
+    """A whole text without its tags, and what was in them."""
+
+    display: str
+    events: list[TagEvent]
+    rejects: list[ParseReject]
+
+
+def _object(text: str) -> tuple[dict[str, Any], bytes] | None:
+    """A JSON object and its bytes, in the first of the three dialects that reads it."""
+    for dialect in _DIALECTS:
+        try:
+            body = dialect(text).encode()
+            if body.count(b"{") + body.count(b"[") == 1:  # flat: the gate's two questions are easily answered
+                data = _FLAT.decode(body)
+                if body.count(b":") == len(data):
+                    return data, body
+            return decode(body, _OBJECT), body
+        except (BadInput, msgspec.DecodeError, ValueError):
+            continue
+    return None
+
+
+_OBJECT = dict[str, Any]
+_FLAT = msgspec.json.Decoder(_OBJECT)
+_BACKSLASHES = re.compile(r'(?<!\\)\\++(?=")')
+_SMART_QUOTES = str.maketrans("‘’“”", "''\"\"")
+_DIALECTS: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda text: _BACKSLASHES.sub(lambda run: run[0][: len(run[0]) // 2], text),
+    lambda text: text.translate(_SMART_QUOTES),
+)
+
+
+def _separator(before: str | None, after: str) -> str:
+    """Of the white space around a removed tag the one with more line breaks; of equals the later."""
+    if not before or (after and after.count("\n") >= before.count("\n")):
+        return after
+    return before
+
+
+class AgentStreamParser:
+    """Takes the tags out of model text while it streams. After `flush` it is ready for the next message."""
+
+    def __init__(
+        self, vocabulary: Vocabulary | None = None, origin: Origin = "model", nonce: str | None = None
+    ) -> None:
+        self._vocabulary, self._origin, self._nonce = vocabulary, origin, nonce
+        self._reset()
+
+    def _reset(self) -> None:
+        self._code = Code()
+        self._plain = False  # whether ordinary text may pass at once
+        self._white = ""  # white space that may stand before a tag
+        self._separator: str | None = None  # the white space around the tags removed just before
+        self._shown = False
+        self._walk: Walk | None = None  # the open tag
+        self._parts: list[str] = []  # its text; nothing once it is too long
+        self._held: list[str] = []  # what is not looked at yet: half an opener, text that cannot end a tag
+        self._size = 0  # characters of both
+        self._begin("")
+
+    def _begin(self, text: str) -> None:
+        self._text = text  # what this feed works on
+        self._childless = 0  # up to here it is known that no closing tag follows
+        self._display: list[str] = []
+        self._events: list[TagEvent] = []
+        self._rejects: list[ParseReject] = []
+
+    def feed(self, chunk: str) -> Parsed:
+        """Take the next piece of text; the answer is everything that is decided by now."""
+        if (
+            self._plain
+            and ("`" not in chunk or _WHOLE_SPANS(chunk))
+            and ("<" not in chunk or ("<a" not in chunk and "<!" not in chunk))
+            and ("\n" not in chunk or (">" not in chunk and "~" not in chunk))
+            and chunk
+        ):
+            if chunk[-1] not in _EDGE:
+                if self._white:
+                    chunk = self._white + chunk
+                    self._white = ""
+                return Parsed(chunk, [], [])
+            if chunk[-1] == " " and chunk[-2:-1] not in _EDGE:
+                white, self._white = self._white, " "
+                return Parsed(white + chunk[:-1], [], [])
+        if self._walk and self._waits(chunk):
+            return Parsed("", [], [])
+        self._begin(self._take() + chunk)
+        self._run(0)
+        busy = self._held or self._code.pending or self._code.mode != "prose"
+        self._plain = self._shown and self._separator is None and not busy
+        return Parsed("".join(self._display), self._events, self._rejects)
+
+    def flush(self) -> Parsed:
+        """The message is over: decide what is left."""
+        self._begin(self._take())
+        if self._walk and self._walk.end:
+            self._run(self._unpair(self._walk, 0))
+            self._text = self._take()
+        if self._walk is None and (self._text or self._separator is None):
+            self._emit(self._white + self._text)
+        elif self._walk and self._parts:
+            self._walk.feed(self._text, 0)
+            self._refuse("unclosed", self._walk, "".join(self._parts) + self._text)
+        parsed = Parsed("".join(self._display), self._events, self._rejects)
+        self._reset()
+        return parsed
+
+    def _take(self) -> str:
+        text, self._held = "".join(self._held), []
+        return text
+
+    def _waits(self, text: str) -> bool:
+        """Whether this text can only go on with the open tag; it is looked at with the text that ends it."""
+        size = self._size + len(text)
+        if size > LIMIT_CHARS or ">" in text or "<" in text or ("\n" in text and not self._parts):
+            return False
+        self._size = size
+        self._held.append(text)
+        return True
+
+    def _run(self, at: int) -> None:
+        while 0 <= at < len(self._text):
+            walk = self._walk
+            at = self._prose(at) if not walk else self._pair(walk, at) if walk.end else self._tag(walk, at)
+        self._text = ""
+
+    def _prose(self, at: int) -> int:
+        text, scan = self._text, at
+        while (found := text.find(OPENER, scan)) >= 0:
+            scan = found + len(OPENER)
+            if text[scan : scan + 1] in _DELIMITERS:
+                self._show(text[at:found])
+                at = found
+                if not self._code.inside():
+                    return self._open(scan)
+        cut = text.rfind("<", max(at, len(text) - len(OPENER)))
+        if cut < 0 or not OPENER.startswith(text[cut:]):
+            self._show(text[at:])
+            return -1
+        self._show(text[at:cut])
+        if self._code.inside():
+            self._show(text[cut:])
+        else:
+            self._held = [text[cut:]]
+        return -1
+
+    def _show(self, text: str) -> None:
+        """Give out prose, except white space at its end that may turn out to stand before a tag."""
+        self._code.feed(text)
+        text = self._white + text
+        shown = text if self._code.mode in SEALED else text.rstrip(WHITE)
+        if len(text) - len(shown) > WHITE_CHARS:
+            shown = text[:-WHITE_CHARS]
+        self._white = text[len(shown) :]
+        if shown:
+            self._emit(shown)
+
+    def _emit(self, text: str) -> None:
+        separator, self._separator = self._separator, None
+        if separator is not None:
+            body = text.lstrip(WHITE)
+            white = text[: len(text) - len(body)]
+            if body and len(white) <= WHITE_CHARS:
+                separator, text = _separator(separator, white) or " " * body[0].isalnum(), body
+            if self._shown:
+                text = separator + text
+        self._shown = True
+        self._display.append(text)
+
+    def _open(self, at: int) -> int:
+        self._separator, self._white = _separator(self._separator, self._white), ""
+        self._walk, self._parts, self._size = Walk(), [OPENER], len(OPENER)
+        return -1 if len(self._text) - at <= LATE_CHARS and self._waits(self._text[at:]) else at
+
+    def _close(self, at: int) -> int:
+        self._walk, self._parts = None, []
+        return at
+
+    def _hold(self, walk: Walk, at: int) -> int:
+        self._held = [self._text[at:]]
+        self._size = (walk.size if self._parts else 0) + len(self._text) - at
+        return -1
+
+    def _tag(self, walk: Walk, at: int) -> int:
+        end = walk.feed(self._text, at)
+        if self._parts:
+            self._parts.append(self._text[at:end])
+            if walk.size > LIMIT_CHARS:
+                self._refuse("too_long", walk, "".join(self._parts)[:LIMIT_CHARS])
+                self._parts = []
+        if not walk.end:
+            return self._hold(walk, end)
+        if self._parts and walk.end == ">" and end > self._childless:
+            self._parts, self._size = ["".join(self._parts)], walk.size
+            return end
+        if self._parts:
+            self._judge(walk, "".join(self._parts))
+        return self._close(end)
+
+    def _pair(self, walk: Walk, at: int) -> int:
+        text, stop = self._text, at + LIMIT_CHARS - walk.size
+        found = text.find(CLOSER, at, stop)
+        if found >= 0:
+            self._refuse("paired", walk, "".join(self._parts) + text[at : found + len(CLOSER)])
+            return self._close(found + len(CLOSER))
+        if len(text) > stop:
+            return self._unpair(walk, at)
+        keep = max(at, len(text) - len(CLOSER) + 1)
+        self._parts.append(text[at:keep])
+        walk.size += keep - at
+        return self._hold(walk, keep)
+
+    def _unpair(self, walk: Walk, at: int) -> int:
+        """No closing tag came: only the opener is refused, and what followed it is prose after all."""
+        opener, *content = self._parts
+        self._refuse("paired", walk, opener)
+        if content:
+            self._text, at = "".join(content) + self._text[at:], 0
+        self._childless = at + LIMIT_CHARS - len(opener)
+        return self._close(at)
+
+    def _judge(self, walk: Walk, raw: str) -> None:
+        event = self._event(walk, raw)
+        if isinstance(event, str):
+            self._refuse(event, walk, raw)
+        else:
+            self._events.append(event)
+
+    def _event(self, walk: Walk, raw: str) -> TagEvent | str:
+        """The event of a tag, or the reason why there is none."""
+        attributes, whole = walk.attributes(raw)
+        if walk.end != "/>" or not whole:
+            return {"/>": "malformed", ">": "paired"}.get(walk.end, "unclosed")
+        name = attributes.get("type", "")
+        if not _NAME.fullmatch(name):
+            return "bad_type" if name else "missing_type"
+        if self._nonce is not None and attributes.get("nonce") != self._nonce:
+            return "wrong_nonce" if "nonce" in attributes else "missing_nonce"
+        read = _object(attributes.get("data", "{}"))
+        if read is None:
+            return "bad_json"
+        if self._vocabulary is None:
+            return TagEvent(name, read[0])
+        kind = self._vocabulary.tag(name)
+        return self._typed(kind, *read) if kind else "unknown_type"
+
+    def _typed(self, kind: Kind, data: dict[str, Any], body: bytes) -> TagEvent | str:
+        try:
+            payload = kind.decoder.decode(body)
+        except msgspec.DecodeError:
+            return "bad_payload"
+        if kind.payload.LEGACY:
+            return "legacy_type"
+        return TagEvent(kind.tag, data, payload) if kind.admits(payload, self._origin) else "wrong_origin"
+
+    def _refuse(self, reason: str, walk: Walk, raw: str) -> None:
+        name = walk.attributes(raw)[0].get("type", "")
+        readable = name if _NAME.fullmatch(name) else None
+        sha256 = hashlib.sha256(raw.encode(errors="surrogatepass")).hexdigest()
+        self._rejects.append(ParseReject(reason=reason, length=len(raw), sha256=sha256, name=readable))
+
+
+def strip_event_tags(
+    text: str, vocabulary: Vocabulary | None = None, origin: Origin = "model", nonce: str | None = None
+) -> Stripped:
+    """A whole text at once: feed and flush."""
+    parser = AgentStreamParser(vocabulary, origin, nonce)
+    fed, end = parser.feed(text), parser.flush()
+    return Stripped(fed.display_text + end.display_text, fed.events + end.events, fed.rejects + end.rejects)

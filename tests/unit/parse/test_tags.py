@@ -1,0 +1,288 @@
+"""Inline tags: every vector however it is cut, what is held back, and that the work is linear."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable
+from itertools import accumulate
+from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from turnlog.events import ParseReject, Payload, Vocabulary
+from turnlog.events.base import ANYONE, UI, Origins
+from turnlog.parse import AgentStreamParser, Parsed, Stripped, TagEvent, strip_event_tags
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "parse" / "tags.json").read_text())["vectors"]
+TAG = '<agent-event type="t" />'
+OPENER = "<agent-event"
+REST = "\n\nThe end."
+CLOSER = "</agent-event>"
+CONTINUATIONS = (
+    [TAG[at:] for at in range(len(OPENER) + 1)] + ["\n" + TAG] + [CLOSER[at:] for at in range(len(CLOSER))]
+)
+
+Result = tuple[str, list[Any], list[Any]]
+
+
+class RecordContact(Payload, frozen=True, kw_only=True):
+    mobile: str
+
+
+class CloseCase(Payload, frozen=True, kw_only=True):
+    ORIGINS: ClassVar[Origins] = UI
+
+
+class Acknowledge(Payload, frozen=True, kw_only=True):
+    ORIGINS: ClassVar[Origins] = lambda payload: ANYONE if payload.id == "service_status" else UI
+
+    id: str
+
+
+class RequestDecision(Payload, frozen=True, kw_only=True):
+    LEGACY: ClassVar[bool] = True
+
+
+VOCABULARY = Vocabulary("demo", [RecordContact, CloseCase, Acknowledge, RequestDecision])
+
+
+def join(text: str | list[Any]) -> str:
+    return text if isinstance(text, str) else "".join(part * times for part, times in text)
+
+
+def source(vector: dict[str, Any]) -> str:
+    return "".join(vector["chunks"]) if "chunks" in vector else join(vector["text"])
+
+
+def parser(vector: dict[str, Any]) -> AgentStreamParser:
+    options = dict(vector.get("parser", {}))
+    vocabulary = VOCABULARY if options.pop("vocabulary", False) else None
+    return AgentStreamParser(vocabulary, **options)
+
+
+def total(answers: Iterable[Parsed]) -> Result:
+    answers = list(answers)
+    display = "".join(answer.display_text for answer in answers)
+    events = [(event.type, event.data, event.payload) for answer in answers for event in answer.events]
+    return display, events, [reject for answer in answers for reject in answer.rejects]
+
+
+def run(vector: dict[str, Any], chunks: Iterable[str]) -> Result:
+    """A parser that is used for a second message: the first must leave nothing behind."""
+    streaming = parser(vector)
+    total([streaming.feed(chunk) for chunk in ("a\n```", "<agent-event x='")] + [streaming.flush()])
+    return total([*map(streaming.feed, chunks), streaming.flush()])
+
+
+def expected(vector: dict[str, Any]) -> Result:
+    events = []
+    for event in vector["events"]:
+        data = {key: join(value) if vector.get("long") else value for key, value in event["data"].items()}
+        kind = VOCABULARY.tag(event["type"]) if vector.get("parser", {}).get("vocabulary") else None
+        events.append((event["type"], data, kind and msgspec.convert(data, kind.payload)))
+    rejects = []
+    for entry in vector["rejects"]:
+        times, reject = entry if isinstance(entry, list) else (1, entry)
+        raw = join(reject["text"])
+        sha256 = hashlib.sha256(raw.encode(errors="surrogatepass")).hexdigest()
+        made = ParseReject(reason=reject["reason"], length=len(raw), sha256=sha256, name=reject.get("name"))
+        rejects += [made] * times
+    return join(vector["display"]), events, rejects
+
+
+@pytest.fixture(params=VECTORS, ids=lambda vector: vector["id"])
+def vector(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = request.param
+    return found
+
+
+@pytest.fixture(params=[v for v in VECTORS if not v.get("long")], ids=lambda vector: vector["id"])
+def short(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = request.param
+    return found
+
+
+def test_whole(vector: dict[str, Any]) -> None:
+    assert run(vector, [source(vector)]) == expected(vector)
+
+
+def test_as_cut_in_the_vector(vector: dict[str, Any]) -> None:
+    assert run(vector, vector.get("chunks") or [source(vector)]) == expected(vector)
+
+
+def test_character_by_character(vector: dict[str, Any]) -> None:
+    assert run(vector, source(vector)) == expected(vector)
+
+
+@pytest.mark.parametrize("size", [7, 4093])
+def test_in_pieces(vector: dict[str, Any], size: int) -> None:
+    text = source(vector)
+    assert run(vector, [text[at : at + size] for at in range(0, len(text), size)]) == expected(vector)
+
+
+def test_cut_at_every_position(short: dict[str, Any]) -> None:
+    text, wanted = source(short), expected(short)
+    for at in range(len(text) + 1):
+        assert run(short, [text[:at], "", text[at:]]) == wanted
+
+
+def test_with_trailing_text(vector: dict[str, Any]) -> None:
+    text = source(vector)
+    followed = run(vector, [text + REST])
+    assert run(vector, [text, REST]) == followed
+    display, events, rejects = expected(vector)
+    white = text[len(text.rstrip()) :]  # after a tag it is dropped at the end, but not before more prose
+    between = REST if display.endswith(white) else white + REST
+    if not vector.get("open"):
+        assert followed == (display + between if display or not text else REST.lstrip(), events, rejects)
+
+
+def withheld(vector: dict[str, Any], streaming: AgentStreamParser) -> list[str]:
+    """The prefixes after which something is not shown, although no continuation makes it part of a tag."""
+    text, found = source(vector), []
+    shown = ["", *accumulate(streaming.feed(char).display_text for char in text)]
+    assert all(expected(vector)[0].startswith(part) for part in shown)
+    for at, part in enumerate(shown):
+        prefix = text[:at]
+        display = run(vector, [prefix, "x"])[0]
+        if display == part:
+            assert OPENER in prefix  # the x went into an open tag
+        elif display != part + "x" and all(run(vector, [prefix, rest])[0] != part for rest in CONTINUATIONS):
+            found.append(prefix)
+    return found
+
+
+def test_what_is_held_back_may_still_go_with_a_tag(short: dict[str, Any]) -> None:
+    assert withheld(short, parser(short)) == []
+
+
+def test_that_test_sees_a_parser_that_is_late() -> None:
+    class Late(AgentStreamParser):
+        last = ""
+
+        def feed(self, chunk: str) -> Parsed:
+            now, self.last = self.last, chunk
+            return super().feed(now)
+
+    assert withheld(VECTORS[0], Late())[:2] == ["G", "Go"]
+
+
+def test_the_seed_shows_prose_at_once() -> None:
+    streaming = AgentStreamParser()
+    first = streaming.feed('Hi Sarah. Got it. <agent-event type="reco')
+    assert first == Parsed("Hi Sarah. Got it.", [], [])
+    assert streaming.feed('rd_customer_contact" data=\'{"mobile":"07700 900 123') == Parsed("", [], [])
+    assert streaming.feed("\"}' />").events == [
+        TagEvent("record_customer_contact", {"mobile": "07700 900 123"})
+    ]
+    assert streaming.flush() == Parsed("", [], [])
+
+
+def test_a_whole_text_is_feed_and_flush() -> None:
+    text = f"one {TAG} two <agent-event />"
+    stripped = strip_event_tags(text)
+    streaming = AgentStreamParser()
+    display, events, rejects = total([streaming.feed(text), streaming.flush()])
+    assert stripped == Stripped(display, [TagEvent(*event) for event in events], rejects)
+    assert strip_event_tags(TAG, VOCABULARY).rejects[0].reason == "unknown_type"
+    assert strip_event_tags(TAG, nonce="n").rejects[0].reason == "missing_nonce"
+    assert (
+        strip_event_tags('<agent-event type="close_case" />', VOCABULARY, "ui").events[0].payload
+        == CloseCase()
+    )
+
+
+def test_rejects_are_payloads_that_can_be_stored(vector: dict[str, Any]) -> None:
+    for reject in run(vector, [source(vector)])[2]:
+        assert msgspec.json.decode(msgspec.json.encode(reject), type=ParseReject) == reject
+
+
+def test_a_refusal_comes_at_the_limit_and_not_at_the_end() -> None:
+    streaming = AgentStreamParser()
+    assert streaming.feed(OPENER + " " + "x" * ((1 << 16) - len(OPENER) - 1)) == Parsed("", [], [])
+    assert [reject.reason for reject in streaming.feed("x").rejects] == ["too_long"]
+
+
+HOSTILE = {
+    "many <": "<",
+    "unclosed tag": "x",
+    "/> in strings": "/> ",
+    "backslashes": "\\",
+    "backslashed quotes": '\\\\"',
+    "near-tags": "<agent-even",
+    "openers": "<agent-event ",
+    "open pairs": '<agent-event type="x">',
+    "deep braces": "{",
+    "backticks": "`",
+    "white space": " ",
+    "line breaks": "\n",
+    "quotes": "\n> ",
+    "dashes": "-",
+    "tags": TAG,
+}
+STARTS = {
+    "unclosed tag": '<agent-event type="t" data=\'{"a":"',
+    "/> in strings": '<agent-event type="t" data=\'{"a":"',
+    "backslashes": '<agent-event type="t" data=\'{"a":"',
+    "backslashed quotes": '<agent-event type="t" data=\'{\\"a\\":\\"',
+    "deep braces": '<agent-event type="t" data=\'',
+    "dashes": "<!-- ",
+}
+
+
+def hostile(name: str, size: int) -> str:
+    return (STARTS.get(name, "") + HOSTILE[name] * size)[:size]
+
+
+class Rescanning(AgentStreamParser):
+    """The obvious way: everything again with each chunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def feed(self, chunk: str) -> Parsed:
+        self.text += chunk
+        return AgentStreamParser().feed(self.text)
+
+
+def work(streaming: AgentStreamParser, text: str, chunk: int) -> int:
+    """The characters that the functions of the parser hand to each other, or walk over."""
+    count = 0
+    starts: list[int | None] = []
+
+    def watch(frame: FrameType, event: str, result: object) -> None:
+        nonlocal count
+        if event not in ("call", "return") or not frame.f_code.co_filename.endswith("/parse/tags.py"):
+            return
+        values = frame.f_locals
+        if event == "call":
+            starts.append(values.get("at"))
+            count += len(values["text"]) if "text" in values and "at" not in values else 1
+        elif (start := starts.pop()) is not None and isinstance(result, int):
+            count += max(result - start, 0)
+
+    chunks = [text[at : at + chunk] for at in range(0, len(text), chunk)]
+    sys.setprofile(watch)
+    try:
+        for piece in chunks:
+            streaming.feed(piece)
+        streaming.flush()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("chunk", [1, 7, 500])
+def test_twice_the_text_is_twice_the_work(name: str, chunk: int) -> None:
+    once, twice = (work(AgentStreamParser(), hostile(name, size), chunk) for size in (4000, 8000))
+    assert twice <= 2.2 * once
+
+
+def test_the_count_sees_what_is_not_linear() -> None:
+    once, twice = (work(Rescanning(), hostile("many <", size), 7) for size in (4000, 8000))
+    assert twice > 3.5 * once
