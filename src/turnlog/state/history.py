@@ -1,0 +1,110 @@
+"""The model's view of a session: messages in order, from the log alone (protocol section 4).
+
+The root agents of a session share one conversation; an agent that was called has its own, which begins with
+its prompt. Blank turns are dropped, neighbours of one role are merged, and the last turn is the user's.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    AssistantMessage,
+    Envelope,
+    Payload,
+    ToolCall,
+    ToolResult,
+    UiMessage,
+    Unknown,
+)
+
+
+@dataclass(slots=True)
+class Message:
+    """One turn of a conversation: texts, calls and results, as content parts."""
+
+    role: Literal["user", "assistant"]
+    content: list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class History:
+    """The conversations of a session, folded from its events."""
+
+    root: list[Message] = field(default_factory=list)
+    called: dict[str, list[Message]] = field(default_factory=dict)
+    _traces: set[str] = field(default_factory=set)
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take one event into account."""
+        messages = self.called.get(envelope.agent_id or "", self.root)
+        match payload:
+            case AgentStart(via="call", prompt=prompt):
+                own = self.called[envelope.agent_id or ""] = []
+                add(own, "user", text_part(prompt or ""))
+            case AgentStart(prompt=prompt):  # a message that waits for its turn is read when the turn begins
+                self._traces.add(envelope.trace_id or "")
+                add(messages, "user", text_part(prompt or ""))
+            case AgentEnd() if messages is self.root:
+                self._traces.discard(envelope.trace_id or "")
+            case UiMessage(text=text) if envelope.trace_id in self._traces:
+                add(messages, "user", text_part(text))
+            case AssistantMessage(text=text):
+                add(messages, "assistant", text_part(text))
+            case ToolCall():
+                part = {
+                    "type": "tool_use",
+                    "id": payload.call_id,
+                    "name": payload.tool,
+                    "input": payload.args,
+                }
+                add(messages, "assistant", part)
+            case ToolResult():
+                add(messages, "user", result_part(payload))
+                sort_results(messages)
+            case _:
+                pass
+
+    def messages(self, agent_id: str) -> list[Message]:
+        """What this agent's model gets to read."""
+        return self.called.get(agent_id, self.root)
+
+
+def add(messages: list[Message], role: Literal["user", "assistant"], part: dict[str, Any]) -> None:
+    """Append a part: blank text is dropped, the same role as before is continued."""
+    if part["type"] == "text" and not part["text"].strip():
+        return
+    if messages and messages[-1].role == role:
+        messages[-1].content.append(part)
+    else:
+        messages.append(Message(role, [part]))
+
+
+def sort_results(messages: list[Message]) -> None:
+    """Results in the order of their calls, whichever was ready first; words come after them."""
+    calls = messages[-2].content if len(messages) > 1 else []
+    order = {part["id"]: place for place, part in enumerate(calls) if part["type"] == "tool_use"}
+    messages[-1].content.sort(key=lambda part: order.get(part.get("tool_use_id"), len(calls)))
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def result_part(payload: ToolResult) -> dict[str, Any]:
+    """A tool result as the model reads it: text as it is, other values as JSON."""
+    return {
+        "type": "tool_result",
+        "tool_use_id": payload.call_id,
+        "content": result_text(payload),
+        "is_error": not payload.ok,
+    }
+
+
+def result_text(payload: ToolResult) -> str:
+    """The result of a call in one text."""
+    value = payload.result if payload.ok else payload.error
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

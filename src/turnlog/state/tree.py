@@ -1,0 +1,255 @@
+"""The invocations of a session that are open, and the messages that wait for one (protocol section 4).
+
+A fold over the log, in order. It answers: which agents run, which wait, what is open inside them, which
+message is next; and, when something died or was stopped, `closing` lists the events that close it.
+Closing events derive their ids from what they close, so two recoveries write one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    AgentUsage,
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Envelope,
+    Fault,
+    Payload,
+    ProcessEnd,
+    ProcessStart,
+    Scope,
+    ToolAwait,
+    ToolCall,
+    ToolResult,
+    UiMessage,
+    Unknown,
+)
+from turnlog.events.agent import StopReason
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call without a result."""
+
+    call: ToolCall
+    awaited: bool = False
+
+
+@dataclass(slots=True)
+class Invocation:
+    """An agent that has started and not ended."""
+
+    start: AgentStart
+    scope: Scope
+    calls: dict[str, OpenCall] = field(default_factory=dict)
+    blocks: dict[str, list[str]] = field(default_factory=dict)
+    steps: int = 0
+
+
+@dataclass(slots=True)
+class Closing:
+    """An event that closes something, before it is built."""
+
+    payload: Payload
+    scope: Scope
+    id: str
+
+
+@dataclass(slots=True)
+class Tree:
+    """Everything that is open in a session."""
+
+    last: int = -1
+    open: dict[str, Invocation] = field(default_factory=dict)
+    queue: dict[str, UiMessage] = field(default_factory=dict)
+    server: ProcessStart | None = None
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take one event into account."""
+        self.last = envelope.seq
+        step = STEPS.get(type(payload))
+        if step is not None:
+            step(self, envelope, payload)
+
+    def child(self, agent_id: str, call_id: str) -> str | None:
+        """The agent that this call of this agent started, if it is open."""
+        for child_id, invocation in self.open.items():
+            if invocation.start.parent_id == agent_id and invocation.start.call_id == call_id:
+                return child_id
+        return None
+
+    def waits(self, agent_id: str) -> bool:
+        """Whether all this agent can do is wait for the page, itself or through its children."""
+        calls = self.open[agent_id].calls
+        return bool(calls) and all(
+            call.awaited or self.waits_through(agent_id, call_id) for call_id, call in calls.items()
+        )
+
+    def waits_through(self, agent_id: str, call_id: str) -> bool:
+        """Whether a call started an agent that waits."""
+        child = self.child(agent_id, call_id)
+        return child is not None and self.waits(child)
+
+    def waiting(self) -> list[str]:
+        """The agents that have asked the page something."""
+        return [
+            agent_id
+            for agent_id, invocation in self.open.items()
+            if self.waits(agent_id) and any(call.awaited for call in invocation.calls.values())
+        ]
+
+
+def _message(tree: Tree, envelope: Envelope, payload: UiMessage) -> None:
+    trace = envelope.trace_id
+    if trace and all(invocation.scope.trace_id != trace for invocation in tree.open.values()):
+        tree.queue[trace] = payload
+
+
+def _start(tree: Tree, envelope: Envelope, payload: AgentStart) -> None:
+    if envelope.agent_id:
+        tree.queue.pop(envelope.trace_id or "", None)
+        tree.open[envelope.agent_id] = Invocation(payload, scope_of(envelope))
+
+
+def _end(tree: Tree, envelope: Envelope, _: AgentEnd) -> None:
+    tree.open.pop(envelope.agent_id or "", None)
+
+
+def _usage(tree: Tree, envelope: Envelope, _: AgentUsage) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        invocation.steps += 1
+
+
+def _block_start(tree: Tree, envelope: Envelope, payload: BlockStart) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        invocation.blocks[payload.block_id] = []
+
+
+def _block_delta(tree: Tree, envelope: Envelope, payload: BlockDelta) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        invocation.blocks.setdefault(payload.block_id, []).append(payload.text)
+
+
+def _block_end(tree: Tree, envelope: Envelope, payload: BlockEnd) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        invocation.blocks.pop(payload.block_id, None)
+
+
+def _call(tree: Tree, envelope: Envelope, payload: ToolCall) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        invocation.calls[payload.call_id] = OpenCall(payload)
+
+
+def _result(tree: Tree, envelope: Envelope, payload: ToolResult) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        invocation.calls.pop(payload.call_id, None)
+
+
+def _await(tree: Tree, envelope: Envelope, payload: ToolAwait) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        for call in payload.calls:
+            if call.call_id in invocation.calls:
+                invocation.calls[call.call_id].awaited = True
+
+
+def _process_start(tree: Tree, _: Envelope, payload: ProcessStart) -> None:
+    if payload.process == "server":
+        tree.server = payload
+
+
+def _process_end(tree: Tree, _: Envelope, payload: ProcessEnd) -> None:
+    if payload.process == "server":
+        tree.server = None
+
+
+STEPS: dict[type, Callable[[Tree, Envelope, Any], None]] = {
+    UiMessage: _message,
+    AgentStart: _start,
+    AgentEnd: _end,
+    AgentUsage: _usage,
+    BlockStart: _block_start,
+    BlockDelta: _block_delta,
+    BlockEnd: _block_end,
+    ToolCall: _call,
+    ToolResult: _result,
+    ToolAwait: _await,
+    ProcessStart: _process_start,
+    ProcessEnd: _process_end,
+}
+
+
+def scope_of(envelope: Envelope) -> Scope:
+    """The scope an envelope was stamped with."""
+    return Scope(
+        trace_id=envelope.trace_id,
+        agent_id=envelope.agent_id,
+        agent_name=envelope.agent_name,
+        depth=envelope.depth,
+    )
+
+
+def closing_id(what: str, key: str) -> str:
+    """The id of the event that closes something: the same for everyone who closes it."""
+    return "evt_" + sha256(f"{what}:{key}".encode()).hexdigest()[:40]
+
+
+def cancelled(call: ToolCall, message: str) -> ToolResult:
+    """The result of a call that nobody will answer any more."""
+    fault = Fault(code="CANCELLED", message=message)
+    return ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=fault)
+
+
+def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool) -> list[Closing]:
+    """The events that close what is open, children first; with `keep_waiting` agents that wait stay open.
+
+    A caller that only waits for agents that stay open stays open too; its other open calls are answered.
+    """
+    closed: list[Closing] = []
+    kept: set[str] = set()
+    for agent_id in reversed(list(tree.open)):  # a child starts after its parent
+        invocation = tree.open[agent_id]
+        lasting = {
+            call_id
+            for call_id, call in invocation.calls.items()
+            if keep_waiting and (call.awaited or tree.child(agent_id, call_id) in kept)
+        }
+        if lasting:
+            kept.add(agent_id)
+        closed += _close_parts(invocation, lasting, message)
+        if not lasting:
+            closed += _close_agent(tree, agent_id, reason, message)
+    return _once(closed)
+
+
+def _close_parts(invocation: Invocation, lasting: set[str], message: str) -> Iterator[Closing]:
+    for block_id, pieces in invocation.blocks.items():
+        end = BlockEnd(block_id=block_id, status="aborted", text="".join(pieces))
+        yield Closing(end, invocation.scope, closing_id("block", f"{invocation.scope.agent_id}:{block_id}"))
+    for call_id, call in invocation.calls.items():
+        if call_id not in lasting:
+            yield _cancel(invocation, call.call, message)
+
+
+def _close_agent(tree: Tree, agent_id: str, reason: StopReason, message: str) -> Iterator[Closing]:
+    invocation = tree.open[agent_id]
+    yield Closing(
+        AgentEnd(stop_reason=reason, steps=invocation.steps), invocation.scope, closing_id("agent", agent_id)
+    )
+    parent = tree.open.get(invocation.start.parent_id or "")
+    call = parent.calls.get(invocation.start.call_id or "") if parent else None
+    if parent and call:
+        yield _cancel(parent, call.call, message)
+
+
+def _cancel(invocation: Invocation, call: ToolCall, message: str) -> Closing:
+    key = f"{invocation.scope.agent_id}:{call.call_id}"
+    return Closing(cancelled(call, message), invocation.scope, closing_id("call", key))
+
+
+def _once(closings: list[Closing]) -> list[Closing]:
+    return list({item.id: item for item in closings}.values())

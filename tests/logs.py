@@ -1,0 +1,63 @@
+"""Logs written by hand: events with given ids, seqs and times, as a reader of the log would get them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from turnlog.events import CATALOG, Envelope, Event, Origin, Payload, Scope, Unknown, stamp
+from turnlog.state.tree import Closing
+
+Item = tuple[Envelope, Payload | Unknown]
+
+ORIGINS: tuple[Origin, ...] = ("system", "model", "ui", "tool", "app")
+
+
+def scope(agent_id: str, depth: int = 0, trace_id: str = "tr_1") -> Scope:
+    """The scope of an invocation."""
+    return Scope(trace_id=trace_id, agent_id=agent_id, agent_name=agent_id.upper(), depth=depth)
+
+
+def place(event: Event, seq: int) -> Item:
+    """An event at its seq."""
+    envelope = stamp(event, session_id="sess_1", seq=seq, ts_ms=1_767_875_696_000 + seq)
+    return envelope, CATALOG.payload(envelope)
+
+
+def entry(payload: Payload, at: Scope = Scope(), seq: int = 0) -> Item:  # noqa: B008
+    """One event of a log, from whoever may emit it."""
+    kind = CATALOG.kind(CATALOG.name(type(payload)))
+    origin = next(origin for origin in ORIGINS if kind.admits(payload, origin))
+    return place(CATALOG.event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq)
+
+
+def log(*entries: tuple[Payload, Scope]) -> list[Item]:
+    """A log of these events."""
+    return [entry(payload, at, seq) for seq, (payload, at) in enumerate(entries)]
+
+
+def vector_log(entries: Iterable[Mapping[str, Any]]) -> list[Item]:
+    """The log of a vector: entries have the fields of an envelope, without what their place decides."""
+    return [place(vector_event(fields, seq), seq) for seq, fields in enumerate(entries)]
+
+
+def vector_event(fields: Mapping[str, Any], seq: int) -> Event:
+    """An event as it stands in a vector; its type may be one that nobody declares."""
+    body = msgspec.json.encode(fields["payload"])
+    at = {name: value for name, value in fields.items() if name in Scope.__struct_fields__}
+    return Event(
+        type=fields["type"],
+        id=f"evt_{seq}",
+        payload=Unknown(msgspec.Raw(body)),
+        body=body,
+        origin="system",
+        scope=msgspec.convert(at, Scope),
+    )
+
+
+def closing_log(closings: Iterable[Closing], seq: int) -> list[Item]:
+    """The closing events in the log, from a seq on; the catalog has to take them."""
+    return [
+        place(CATALOG.event(item.payload, id=item.id, origin="system", scope=item.scope), seq + number)
+        for number, item in enumerate(closings)
+    ]

@@ -1,0 +1,100 @@
+"""What the models of a session read, from its log alone (protocol section 4)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.logs import Item, entry, scope, vector_log
+from turnlog.events import AgentStart, Fault, ToolCall, ToolResult
+from turnlog.state.history import History, Message, result_text
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "history.json"
+CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
+
+
+def told(items: list[Item]) -> History:
+    history = History()
+    for envelope, payload in items:
+        history.apply(envelope, payload)
+    return history
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    history = told(vector_log(case["events"]))
+    assert msgspec.to_builtins(history.root) == case["root"]
+    assert msgspec.to_builtins(history.called) == case["called"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_model_is_asked_when_the_last_word_is_the_users(case: dict[str, Any]) -> None:
+    items = vector_log(case["events"])
+    for seq, agent_id in case["asked"]:
+        messages = told(items[: seq + 1]).messages(agent_id)
+        assert messages[-1].role == "user"
+        roles = [message.role for message in messages]
+        assert roles == [("user", "assistant")[number % 2] for number in range(len(roles))]
+        assert all(message.content for message in messages)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_when_a_model_is_asked_every_call_has_its_result(case: dict[str, Any]) -> None:
+    items = vector_log(case["events"])
+    for seq, agent_id in case["asked"]:
+        parts = [part for message in told(items[: seq + 1]).messages(agent_id) for part in message.content]
+        used = [part["id"] for part in parts if part["type"] == "tool_use"]
+        assert sorted(used) == sorted(part["tool_use_id"] for part in parts if part["type"] == "tool_result")
+
+
+def test_root_agents_read_the_same_conversation_and_called_ones_their_own() -> None:
+    history = told(
+        [
+            entry(AgentStart(name="Guide", via="prompt", prompt="Oslo"), scope("agt_1"), 0),
+            entry(AgentStart(name="Scout", via="call", prompt="sights"), scope("agt_2", 1), 1),
+            entry(AgentStart(name="Writer", via="handoff", prompt="go on"), scope("agt_3"), 2),
+        ]
+    )
+    assert history.messages("agt_1") is history.messages("agt_3") is history.root
+    assert history.messages("agt_2") == [Message("user", [{"type": "text", "text": "sights"}])]
+    assert history.messages("agt_9") is history.root
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [("as it is\n", "as it is\n"), ("", ""), (3, "3"), (None, "null"), ([1, "ü"], '[1,"ü"]'), (True, "true")],
+)
+def test_results_that_are_not_text_are_json(result: object, text: str) -> None:
+    assert result_text(ToolResult(call_id="c", tool="t", ok=True, result=result)) == text
+
+
+def test_a_failure_is_told_by_its_error() -> None:
+    fault = Fault(code="TIMEOUT", message="It took too long.", details={"s": 30})
+    failed = ToolResult(call_id="c", tool="t", ok=False, result="half", error=fault)
+    assert json.loads(result_text(failed)) == {
+        "code": "TIMEOUT",
+        "message": "It took too long.",
+        "details": {"s": 30},
+    }
+
+
+def finished(call_id: str) -> Item:
+    return entry(ToolResult(call_id=call_id, tool="t", ok=True, result=call_id), scope("agt_1"))
+
+
+def test_results_are_read_in_the_order_of_their_calls() -> None:
+    start = entry(AgentStart(name="Guide", via="prompt", prompt="Oslo"), scope("agt_1"))
+    calls = [
+        entry(ToolCall(call_id=call_id, tool="t", args={}), scope("agt_1"))
+        for call_id in ("call_1", "call_2")
+    ]
+    history = told([start, *calls, finished("call_2"), finished("call_1")])
+    assert [part["tool_use_id"] for part in history.root[-1].content] == ["call_1", "call_2"]
+
+
+@pytest.mark.parametrize("prompt", ["", " \n", None])
+def test_a_blank_prompt_of_a_called_agent_is_dropped(prompt: str | None) -> None:
+    start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_1", prompt=prompt)
+    assert told([entry(start, scope("agt_2", 1))]).messages("agt_2") == []

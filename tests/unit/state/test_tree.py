@@ -1,0 +1,295 @@
+"""What is open, what waits, and what closes it (protocol section 4)."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.logs import Item, closing_log, entry, log, scope, vector_log
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    AgentUsage,
+    AwaitedCall,
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Payload,
+    ProcessEnd,
+    ProcessStart,
+    Scope,
+    ToolAwait,
+    ToolCall,
+    ToolResult,
+    UiMessage,
+    Unknown,
+    Usage,
+)
+from turnlog.state.tree import Closing, Tree, cancelled, closing, closing_id, scope_of
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"
+CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
+
+ROOT, CHILD, GRANDCHILD = scope("agt_1"), scope("agt_2", 1), scope("agt_3", 2)
+USAGE = AgentUsage(model="scripted", usage=Usage(input_tokens=0, output_tokens=0))
+BEGIN = AgentStart(name="Guide", via="prompt", prompt="Oslo")
+CALL = ToolCall(call_id="call_1", tool="confirm", args={"question": "Go?"}, executor="frontend")
+AWAIT = ToolAwait(calls=(AwaitedCall(call_id="call_1", tool="confirm", args={"question": "Go?"}),))
+ANSWER = ToolResult(call_id="call_1", tool="confirm", ok=True, result=True)
+
+
+def grown(items: list[Item]) -> Tree:
+    tree = Tree()
+    for envelope, payload in items:
+        tree.apply(envelope, payload)
+    return tree
+
+
+def close(tree: Tree, *, keep_waiting: bool) -> list[Closing]:
+    return closing(tree, "error", "It stopped.", keep_waiting=keep_waiting)
+
+
+def after(items: list[Item], closings: list[Closing]) -> Tree:
+    return grown(items + closing_log(closings, len(items)))
+
+
+def written(closings: list[Closing], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Closing events as a vector writes them; `closes` stands only where the id is the one it gives."""
+    names = {closes_id(item["closes"]): item["closes"] for item in expected}
+    return [
+        {
+            "closes": names.get(item.id),
+            "type": envelope.type,
+            "agent_id": envelope.agent_id,
+            "payload": json.loads(bytes(envelope.payload)),
+        }
+        for item, (envelope, _) in zip(closings, closing_log(closings, 0), strict=True)
+    ]
+
+
+def closes_id(closes: str) -> str:
+    return "evt_" + hashlib.sha256(closes.encode()).hexdigest()[:40]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    tree = grown(vector_log(case["events"]))
+    assert tree.last == len(case["events"]) - 1
+    assert list(tree.open) == case["open"]
+    assert list(tree.queue) == case["queue"]
+    assert [agent_id for agent_id in tree.open if tree.waits(agent_id)] == case["waits"]
+    assert tree.waiting() == case["waiting"]
+    assert written(close(tree, keep_waiting=False), case["stop"]) == case["stop"]
+    assert written(close(tree, keep_waiting=True), case["recovery"]) == case["recovery"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_after_the_closing_events_only_what_waits_is_open(case: dict[str, Any]) -> None:
+    items = vector_log(case["events"])
+    stopped = after(items, close(grown(items), keep_waiting=False))
+    assert (stopped.open, list(stopped.queue)) == ({}, case["queue"])
+    recovered = after(items, close(grown(items), keep_waiting=True))
+    assert list(recovered.open) == case["left"] == [agent for agent in case["left"] if recovered.waits(agent)]
+    assert list(recovered.queue) == case["queue"]
+    assert close(recovered, keep_waiting=True) == []
+    assert all(not invocation.blocks for invocation in recovered.open.values())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_every_agent_ends_once_and_children_before_their_parents(case: dict[str, Any]) -> None:
+    tree = grown(vector_log(case["events"]))
+    ended = [
+        item.scope.agent_id for item in close(tree, keep_waiting=False) if isinstance(item.payload, AgentEnd)
+    ]
+    assert sorted(map(str, ended)) == sorted(tree.open)
+    for agent_id, invocation in tree.open.items():
+        if parent_id := invocation.start.parent_id:
+            assert ended.index(agent_id) < ended.index(parent_id)
+
+
+@pytest.mark.parametrize("keep_waiting", [True, False])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_who_closes_again_writes_the_same_events(case: dict[str, Any], keep_waiting: bool) -> None:
+    items = vector_log(case["events"])
+    first, second = (close(grown(items), keep_waiting=keep_waiting) for _ in range(2))
+    assert first == second
+    assert len({item.id for item in first}) == len(first)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_closing_does_not_change_the_tree(case: dict[str, Any]) -> None:
+    items = vector_log(case["events"])
+    tree = grown(items)
+    close(tree, keep_waiting=False)
+    close(tree, keep_waiting=True)
+    assert tree == grown(items)
+
+
+def test_a_message_of_no_turn_is_not_pending() -> None:
+    assert grown(log((UiMessage(text="hi"), Scope()))).queue == {}
+
+
+def test_the_queue_holds_the_messages_themselves() -> None:
+    first, second = UiMessage(text="Oslo", target="Guide"), UiMessage(text="Rome")
+    items = log((first, Scope(trace_id="tr_1")), (second, Scope(trace_id="tr_2")))
+    assert list(grown(items).queue.items()) == [("tr_1", first), ("tr_2", second)]
+
+
+def test_a_message_of_another_turn_queues_while_one_is_open() -> None:
+    items = log((BEGIN, ROOT), (UiMessage(text="Rome"), Scope(trace_id="tr_2")))
+    assert list(grown(items).queue) == ["tr_2"]
+
+
+def test_a_start_without_an_agent_opens_nothing() -> None:
+    assert grown(log((BEGIN, Scope(trace_id="tr_1")))).open == {}
+
+
+def test_what_a_start_says_is_kept() -> None:
+    [invocation] = grown(log((BEGIN, ROOT))).open.values()
+    assert (invocation.start, invocation.scope, invocation.steps) == (BEGIN, ROOT, 0)
+
+
+def test_each_completion_is_a_step() -> None:
+    items = log((BEGIN, ROOT), (USAGE, ROOT), (USAGE, CHILD), (USAGE, ROOT))
+    tree = grown(items)
+    assert tree.open["agt_1"].steps == 2
+    [end] = closing(tree, "cancelled", "Stopped by the user.", keep_waiting=False)
+    assert end.payload == AgentEnd(stop_reason="cancelled", steps=2)
+    assert end.scope == ROOT
+
+
+STRAY = [
+    USAGE,
+    BlockStart(block_id="blk_1", kind="text"),
+    BlockDelta(block_id="blk_1", text="x"),
+    BlockEnd(block_id="blk_1", status="complete"),
+    CALL,
+    ANSWER,
+    AWAIT,
+    AgentEnd(stop_reason="end_turn"),
+]
+
+
+@pytest.mark.parametrize("at", [Scope(), CHILD], ids=["no agent", "an agent that is not open"])
+@pytest.mark.parametrize("payload", STRAY, ids=lambda payload: type(payload).__name__)
+def test_events_of_agents_that_are_not_open_open_nothing(payload: Payload, at: Scope) -> None:
+    before, tree = grown(log((BEGIN, ROOT))), grown(log((BEGIN, ROOT), (payload, at)))
+    assert (tree.open, tree.queue, tree.last) == (before.open, {}, 1)
+
+
+def test_ends_and_answers_of_nothing_change_nothing() -> None:
+    end = BlockEnd(block_id="blk_9", status="complete")
+    answer = ToolResult(call_id="call_9", tool="confirm", ok=True)
+    tree = grown(log((BEGIN, ROOT), (CALL, ROOT), (end, ROOT), (answer, ROOT)))
+    assert (list(tree.open["agt_1"].calls), tree.open["agt_1"].blocks) == (["call_1"], {})
+
+
+def test_what_nobody_knows_only_moves_the_position() -> None:
+    envelope, _ = entry(BEGIN, ROOT, 7)
+    tree = Tree()
+    tree.apply(envelope, Unknown(msgspec.Raw(b"{}")))
+    assert tree == Tree(last=7)
+
+
+def test_an_await_counts_for_the_calls_that_are_open() -> None:
+    other = AwaitedCall(call_id="call_9", tool="confirm", args={})
+    items = log((BEGIN, ROOT), (CALL, ROOT), (ToolAwait(calls=(other, *AWAIT.calls)), ROOT))
+    calls = grown(items).open["agt_1"].calls
+    assert {call_id: call.awaited for call_id, call in calls.items()} == {"call_1": True}
+
+
+def test_a_delta_without_its_start_is_kept_for_the_abort() -> None:
+    items = log((BEGIN, ROOT), (BlockDelta(block_id="blk_1", text="half"), ROOT))
+    block, _ = close(grown(items), keep_waiting=True)
+    assert block.payload == BlockEnd(block_id="blk_1", status="aborted", text="half")
+
+
+def test_an_agent_without_calls_does_not_wait() -> None:
+    assert not grown(log((BEGIN, ROOT))).waits("agt_1")
+
+
+def test_an_agent_does_not_wait_while_a_tool_of_its_runs() -> None:
+    tool = ToolCall(call_id="call_2", tool="weather", args={})
+    items = log((BEGIN, ROOT), (tool, ROOT), (CALL, ROOT), (AWAIT, ROOT))
+    tree = grown(items)
+    assert (tree.waits("agt_1"), tree.waiting()) == (False, [])
+    [answer] = close(tree, keep_waiting=True)
+    assert answer.payload == cancelled(tool, "It stopped.")
+    assert after(items, [answer]).waiting() == ["agt_1"]
+
+
+def test_an_answer_frees_the_agent_and_its_callers() -> None:
+    nested = next(case for case in CASES if case["name"] == "a caller waits through the child of its child")
+    items = vector_log(nested["events"])
+    tree = grown(items)
+    assert [tree.waits(agent_id) for agent_id in tree.open] == [True, True, True]
+    answer = ToolResult(call_id="call_3", tool="confirm", ok=True, result=True)
+    tree.apply(*entry(answer, GRANDCHILD, len(items)))
+    assert [tree.waits(agent_id) for agent_id in tree.open] == [False, False, False]
+    assert tree.waiting() == []
+
+
+def test_a_child_is_found_by_its_call_while_it_is_open() -> None:
+    call = ToolCall(call_id="call_2", tool="scout", args={})
+    start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_2")
+    items = log((BEGIN, ROOT), (call, ROOT), (start, CHILD))
+    tree = grown(items)
+    assert tree.child("agt_1", "call_2") == "agt_2"
+    assert tree.child("agt_1", "call_1") is None
+    assert tree.child("agt_2", "call_2") is None
+    tree.apply(*entry(AgentEnd(stop_reason="end_turn"), CHILD, 3))
+    assert tree.child("agt_1", "call_2") is None
+
+
+def test_an_orphan_is_closed_alone() -> None:
+    start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_2")
+    items = log((BEGIN, ROOT), (start, CHILD))
+    closings = close(grown(items), keep_waiting=False)
+    assert [item.scope for item in closings] == [CHILD, ROOT]
+    assert after(items, closings).open == {}
+
+
+def test_the_server_is_known_from_its_start_to_its_end() -> None:
+    model = ProcessStart(process="model", pid=1)
+    server = ProcessStart(process="server", pid=2)
+    items = log((model, Scope()), (server, Scope()))
+    tree = grown(items)
+    assert tree.server == server
+    tree.apply(*entry(ProcessEnd(process="model", reason="process_crash"), seq=2))
+    assert tree.server == server
+    tree.apply(*entry(ProcessEnd(process="server", reason="server_shutdown"), seq=3))
+    assert tree.server is None
+
+
+def test_the_scope_of_an_envelope_is_the_one_it_was_stamped_with() -> None:
+    for at in (ROOT, GRANDCHILD, Scope(), Scope(trace_id="tr_9")):
+        assert scope_of(entry(CALL, at)[0]) == at
+
+
+def test_closing_ids_name_what_is_closed() -> None:
+    assert closing_id("call", "call_1") == closing_id("call", "call_1")
+    others = {closing_id(what, key) for what in ("agent", "block", "call") for key in ("a", "b")}
+    assert len(others) == 6
+    assert closing_id("agent", "agt_1") == closes_id("agent:agt_1")
+
+
+def test_a_cancelled_call_says_why() -> None:
+    assert msgspec.to_builtins(cancelled(CALL, "It stopped.")) == {
+        "call_id": "call_1",
+        "tool": "confirm",
+        "ok": False,
+        "result": None,
+        "error": {"code": "CANCELLED", "message": "It stopped."},
+    }
+
+
+def test_calls_and_blocks_of_two_agents_may_have_the_same_key() -> None:
+    block = BlockStart(block_id="blk_1", kind="text")
+    call = ToolCall(call_id="call_1", tool="scout", args={})
+    start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_1")
+    items = log((BEGIN, ROOT), (call, ROOT), (start, CHILD), (call, CHILD), (block, ROOT), (block, CHILD))
+    closings = close(grown(items), keep_waiting=False)
+    assert len(closings) == 6
