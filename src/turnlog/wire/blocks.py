@@ -1,0 +1,297 @@
+"""The dialect `blocks`: typed JSON messages of at most 2048 bytes, each complete by itself.
+
+`convert` takes one event and gives the messages it becomes. Text and thinking are streamed delta by delta
+and closed by an empty final message; everything else is buffered and its last message is final. A block
+whose deltas are gone is told from its durable twin. The state is what is open or can still be retracted, so
+it is empty between turns. Converting never fails: names, ids and addresses are bounded by the vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    AssistantFiles,
+    AssistantMessage,
+    AssistantThinking,
+    BlockDelta,
+    BlockEnd,
+    BlockRetract,
+    BlockStart,
+    Citation,
+    Envelope,
+    File,
+    Payload,
+    SessionError,
+    ToolAwait,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    Usage,
+)
+from turnlog.state.history import Message, result_text
+from turnlog.wire.chunks import chunk
+
+Key = tuple[str, str]  # an agent and one of its blocks
+
+DONE = b"[DONE]"
+STREAMED = ("text", "thinking")
+LABEL_BYTES = 200  # a title or an address beside a cited text, of which there may be four; whole in the log
+
+
+class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader may ask for beside the content."""
+
+    stream_meta_history_and_tool_results: bool = False
+    stream_tool_results: bool = True
+
+
+class Blocks:
+    """One projection of a session's log. `history` gives an agent's conversation as of the event at hand."""
+
+    def __init__(
+        self,
+        options: BlocksOptions = BlocksOptions(),  # noqa: B008
+        history: Callable[[str], list[Message]] = lambda _: [],
+    ) -> None:
+        self._options = options
+        self._history = history
+        self._open: dict[Key, str] = {}  # open blocks: their message type
+        self._told: set[Key] = set()  # blocks of which something was said
+        self._untold: dict[Key, str] = {}  # complete blocks that wait for their twin: their message type
+        self._shown: dict[str, list[str]] = {}  # by agent: what can still be retracted, in order
+
+    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+        """The messages of one event."""
+        convert = CONVERT.get(type(payload))
+        return convert(self, bare(envelope.agent_id or ""), payload) if convert else []
+
+    def close(self) -> list[bytes]:
+        """What ends a response."""
+        return [DONE]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is open: the state is empty between turns."""
+        return not (self._open or self._told or self._untold or self._shown)
+
+    def _agent_start(self, agent: str, payload: AgentStart) -> list[bytes]:
+        meta = {
+            "format": "json",
+            "user_query": payload.prompt or "",
+            "agent_uuid": agent,
+            "model": payload.model or "",
+        }
+        if payload.parent_id:
+            meta["parent_agent_uuid"] = bare(payload.parent_id)
+        return chunk("meta_init", agent, compact(meta | self._told_history("message_history", agent)))
+
+    def _agent_end(self, agent: str, payload: AgentEnd) -> list[bytes]:
+        messages = self._forget(agent)
+        if not self._options.stream_meta_history_and_tool_results:
+            return messages
+        meta = self._told_history("conversation_history", agent) | {
+            "stop_reason": payload.stop_reason,
+            "total_steps": payload.steps,
+            "generated_files": [file_json(file) for file in payload.files] or None,
+            "cost": payload.cost,
+            "cumulative_usage": usage_json(payload.usage),
+        }
+        return messages + chunk("meta_final", agent, compact(meta))
+
+    def _forget(self, agent: str) -> list[bytes]:
+        """An agent is gone: what it left open is ended, and nothing of it is kept."""
+        ended = [
+            chunk(kind, agent, "")
+            for key, kind in self._open.items()
+            if key[0] == agent and key in self._told
+        ]
+        for kept in (self._open, self._untold):
+            for key in [key for key in kept if key[0] == agent]:
+                del kept[key]
+        self._told = {key for key in self._told if key[0] != agent}
+        self._shown.pop(agent, None)
+        return [message for messages in ended for message in messages]
+
+    def _told_history(self, key: str, agent: str) -> dict[str, Any]:
+        if not self._options.stream_meta_history_and_tool_results:
+            return {}
+        messages = self._history(f"agt_{agent}")
+        return {key: [{"role": message.role, "content": message.content} for message in messages]}
+
+    def _show(self, agent: str, block_id: str) -> None:
+        self._shown.setdefault(agent, []).append(block_id)
+
+    def _block_start(self, agent: str, payload: BlockStart) -> list[bytes]:
+        if payload.kind in STREAMED:
+            self._open[agent, payload.block_id] = payload.kind
+        return []
+
+    def _block_delta(self, agent: str, payload: BlockDelta) -> list[bytes]:
+        key = (agent, payload.block_id)
+        if key not in self._open:
+            return []
+        if key not in self._told:
+            self._told.add(key)
+            self._show(agent, payload.block_id)
+        return chunk(self._open[key], agent, payload.text, final=False)
+
+    def _block_end(self, agent: str, payload: BlockEnd) -> list[bytes]:
+        key = (agent, payload.block_id)
+        kind = self._open.pop(key, None)
+        if kind is None:
+            return []
+        if key in self._told:
+            self._told.remove(key)
+            return chunk(kind, agent, "")
+        if payload.status == "complete":
+            self._untold[key] = kind
+            return []
+        return self._say(kind, agent, payload.block_id, payload.text or "")
+
+    def _message(self, agent: str, payload: AssistantMessage) -> list[bytes]:
+        return self._twin("text", agent, payload) + citations(agent, payload.citations)
+
+    def _thinking(self, agent: str, payload: AssistantThinking) -> list[bytes]:
+        return self._twin("thinking", agent, payload)
+
+    def _twin(self, kind: str, agent: str, payload: AssistantMessage | AssistantThinking) -> list[bytes]:
+        """A text that was not streamed: its deltas are gone, or it never had a block."""
+        block_id = payload.block_id
+        waited = block_id is not None and self._untold.pop((agent, block_id), None) is not None
+        if not waited and block_id in self._shown.get(agent, []):
+            return []  # it was streamed
+        return self._say(kind, agent, block_id or "", payload.text)
+
+    def _say(self, kind: str, agent: str, block_id: str, text: str) -> list[bytes]:
+        """A block told at once; one without a word is not told."""
+        if not text:
+            return []
+        self._show(agent, block_id)
+        return chunk(kind, agent, text, final=False) + chunk(kind, agent, "")
+
+    def _retract(self, agent: str, payload: BlockRetract) -> list[bytes]:
+        """End what is open, then say how many of the agent's last blocks are void."""
+        void, shown = set(payload.block_ids), self._shown.get(agent, [])
+        messages: list[bytes] = []
+        for key in [(agent, block_id) for block_id in payload.block_ids]:
+            kind = self._open.pop(key, None)
+            if kind and key in self._told:
+                messages += chunk(kind, agent, "")
+            self._told.discard(key)
+            self._untold.pop(key, None)
+        first = next((place for place, block_id in enumerate(shown) if block_id in void), len(shown))
+        count = len(shown) - first
+        del shown[first:]
+        return messages + (chunk("rollback", agent, compact({"blocks": count})) if count else [])
+
+    def _tool_call(self, agent: str, payload: ToolCall) -> list[bytes]:
+        kind = "server_tool_call" if payload.executor == "provider" else "tool_call"
+        args = payload.args if payload.incomplete is None else payload.incomplete
+        self._show(agent, payload.block_id or "")
+        return chunk(kind, agent, compact(args), id=payload.call_id, name=payload.tool)
+
+    def _tool_result(self, agent: str, payload: ToolResult) -> list[bytes]:
+        if payload.kind is not None:
+            if not self._options.stream_tool_results:
+                return []
+            self._show(agent, "")
+            text = result_text(payload)
+            return chunk("server_tool_result", agent, text, id=payload.call_id, name=payload.kind)
+        names: dict[str, Any] = {"id": payload.call_id, "name": payload.tool}
+        text = result_text(payload)
+        if not payload.images:
+            return chunk("tool_result", agent, text, final=True, **names)
+        messages = chunk("tool_result", agent, text, final=False, **names)
+        for image in payload.images:
+            place = names | {"src": image.src, "media_type": image.media_type}
+            messages += chunk("tool_result_image", agent, "", final=False, **place)
+        return messages + chunk("tool_result", agent, "", final=True, **names)
+
+    def _tool_await(self, agent: str, payload: ToolAwait) -> list[bytes]:
+        calls = [
+            {"tool_use_id": call.call_id, "name": call.tool, "input": call.args} for call in payload.calls
+        ]
+        return chunk("awaiting_frontend_tools", agent, compact(calls))
+
+    def _files(self, agent: str, payload: AssistantFiles) -> list[bytes]:
+        return chunk("meta_files", agent, compact({"files": [file_json(file) for file in payload.files]}))
+
+    def _session_error(self, agent: str, payload: SessionError) -> list[bytes]:
+        return chunk("error", agent, compact({"type": payload.code, "message": payload.message}))
+
+
+CONVERT: dict[type, Callable[[Blocks, str, Any], list[bytes]]] = {
+    AgentStart: Blocks._agent_start,
+    AgentEnd: Blocks._agent_end,
+    BlockStart: Blocks._block_start,
+    BlockDelta: Blocks._block_delta,
+    BlockEnd: Blocks._block_end,
+    BlockRetract: Blocks._retract,
+    AssistantMessage: Blocks._message,
+    AssistantThinking: Blocks._thinking,
+    AssistantFiles: Blocks._files,
+    ToolCall: Blocks._tool_call,
+    ToolResult: Blocks._tool_result,
+    ToolAwait: Blocks._tool_await,
+    SessionError: Blocks._session_error,
+}
+
+
+def bare(agent_id: str) -> str:
+    """An agent id as this dialect writes it."""
+    return agent_id.removeprefix("agt_")
+
+
+def compact(value: object) -> str:
+    """A value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def citations(agent: str, items: tuple[Citation, ...]) -> list[bytes]:
+    """The sources of a text, after its final marker; `index` holds the chunks of one together."""
+    messages: list[bytes] = []
+    for index, item in enumerate(items):
+        fields: dict[str, Any] = {"citation_type": item.type, "index": index} | citation_fields(item)
+        last = index == len(items) - 1
+        messages += chunk("citation", agent, item.cited_text, final=last, **fields)
+    return messages
+
+
+def citation_fields(item: Citation) -> dict[str, Any]:
+    """The fields of a citation that are set; titles and addresses of bounded length."""
+    fields: dict[str, Any] = msgspec.to_builtins(item)
+    return {
+        key: shorten(value) if isinstance(value, str) else value
+        for key, value in fields.items()
+        if key in CITATION_FIELDS
+    }
+
+
+CITATION_FIELDS = frozenset(Citation.__struct_fields__) - {"type", "cited_text", "encrypted_index"}
+
+
+def shorten(text: str) -> str:
+    """A label that fits beside a text, with a sign that it was cut."""
+    if len(msgspec.json.encode(text)) <= LABEL_BYTES:
+        return text
+    cuts = (text[:size] + "…" for size in range(LABEL_BYTES, 0, -8))
+    return next((cut for cut in cuts if len(msgspec.json.encode(cut)) <= LABEL_BYTES), "…")
+
+
+def file_json(file: File) -> dict[str, str]:
+    """A generated file."""
+    return {"file_id": file.file_id, "filename": file.filename, "storage_location": file.storage_location}
+
+
+def usage_json(usage: Usage | None) -> dict[str, int]:
+    """Tokens under the provider's names."""
+    return {
+        "input_tokens": usage.input_tokens if usage else 0,
+        "output_tokens": usage.output_tokens if usage else 0,
+        "cache_creation_input_tokens": usage.cache_creation_tokens if usage else 0,
+        "cache_read_input_tokens": usage.cache_read_tokens if usage else 0,
+    }

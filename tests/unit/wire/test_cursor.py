@@ -1,0 +1,86 @@
+"""Cursors as headers and queries write them (protocol section 7)."""
+
+import pytest
+
+from turnlog.errors import BadInput
+from turnlog.wire.cursor import Cursor, parse
+
+START = Cursor(-1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "cursor"),
+    [
+        ("k3x9:41", Cursor(41, "k3x9")),
+        ("k3x9:41.0", Cursor(41, "k3x9", 0)),
+        ("k3x9:41.7", Cursor(41, "k3x9", 7)),
+        ("0:0", Cursor(0, "0")),
+        ("12:34", Cursor(34, "12")),
+        ("41", Cursor(41)),
+        ("0", Cursor(0)),
+        ("41.2", Cursor(41, None, 2)),
+        ("-1", START),
+        ("k3x9:-1", Cursor(-1, "k3x9")),
+        ("9" * 18, Cursor(10**18 - 1)),
+        ("a" * 32 + ":1", Cursor(1, "a" * 32)),
+    ],
+)
+def test_a_cursor_is_read_and_written_back(text: str, cursor: Cursor) -> None:
+    assert parse(text) == cursor
+    assert str(cursor) == text
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t", "-1"])
+def test_nothing_is_the_start(text: str) -> None:
+    assert parse(text) == START == Cursor()
+    assert str(parse(text)) == "-1"
+
+
+def test_white_space_around_it_does_not_count() -> None:
+    assert parse(" k3x9:41 ") == Cursor(41, "k3x9")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "k3x9:",
+        ":41",
+        "k3x9",
+        "-2",
+        "+1",
+        "--1",
+        "1e3",
+        "4 1",
+        "41.",
+        ".5",
+        "41.-1",
+        "41.2.3",
+        "a:b:3",
+        "K3X9:41",
+        "k-9:41",
+        "k3x9:41,k3x9:42",
+        "0x10",
+        "1" * 19,
+        "1." + "1" * 10,
+        "a" * 33 + ":1",
+        "null",
+        "41\0",
+    ],
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="expected a cursor like `k3x9:41` or `41`, got ") as refused:
+        parse(text)
+    assert refused.value.path == "after"
+
+
+def test_a_refusal_quotes_little_of_a_long_cursor() -> None:
+    with pytest.raises(BadInput) as refused:
+        parse("k3x9:" + "x" * 10_000)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["٣", "４２", "k3x9:٤١", "1.٢", "-1.0", "k3x9:-1.3"])
+def test_what_nobody_writes_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse(text)

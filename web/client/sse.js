@@ -1,0 +1,173 @@
+/**
+ * A decoder for Server-Sent Events: bytes in, in any pieces, messages out.
+ *
+ * It follows the EventSource chapter of the HTML standard and is equal to `turnlog.wire.sse.Decoder`. A line
+ * ends with CR, LF or CRLF and nothing else. Bad UTF-8 is replaced, unknown fields are ignored. A line, with the
+ * data lines before it, may have `limitBytes`; more throws `BadInput`, after the messages before it were handed
+ * out. However the stream is cut into pieces, messages and refusals are the same.
+ */
+
+export const LIMIT_BYTES = 16 * 1024 * 1024; // 1 MiB from the gate is at worst 6 MiB escaped, 5 MB of image 7 MB
+
+const CR = 13;
+const LF = 10;
+const RETRY = /^[0-9]{1,15}$/; // 30,000 years; a number holds no more exactly
+const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** What came from outside is wrong. */
+export class BadInput extends Error {
+  name = "BadInput";
+}
+
+/**
+ * Reads a stream fed in any pieces.
+ *
+ * `lastId` is the id to reconnect with: it moves when a message is complete, with data or without. `retryMs` is
+ * the last waiting time the server asked for.
+ */
+export class Decoder {
+  lastId = "";
+  retryMs = null;
+  #overflowed = false;
+  #first;
+  #afterCr;
+  #line; // pieces of the line that is not complete
+  #lineBytes;
+  #data; // the data lines of the message so far
+  #dataBytes;
+  #event;
+  #id;
+  #retryMs;
+
+  constructor(limitBytes = LIMIT_BYTES) {
+    this.limitBytes = limitBytes;
+    this.#start();
+  }
+
+  #start() {
+    this.#first = true;
+    this.#afterCr = false;
+    this.#line = [];
+    this.#lineBytes = 0;
+    this.#data = [];
+    this.#dataBytes = 0;
+    this.#event = "";
+    this.#id = this.lastId;
+    this.#retryMs = null;
+  }
+
+  /** Take the next piece of the stream; return the messages it completed. */
+  feed(chunk) {
+    this.#check();
+    const messages = [];
+    for (const part of this.#parts(chunk)) {
+      if (!this.#fits(part.bytes)) break;
+      const message = part.ended ? this.#read(this.#complete(part.bytes)) : this.#keep(part.bytes);
+      if (message) messages.push(message);
+    }
+    if (messages.length === 0) this.#check();
+    return messages;
+  }
+
+  /** The stream ended: an unfinished message is dropped, and the next stream may begin. */
+  flush() {
+    this.#check();
+    this.#start();
+    return [];
+  }
+
+  #check() {
+    if (this.#overflowed) {
+      throw new BadInput(`expected an SSE message of at most ${this.limitBytes} bytes, got more (at stream)`);
+    }
+  }
+
+  /** The pieces of lines in a chunk; all but the last are the ends of their lines. */
+  *#parts(chunk) {
+    let start = this.#afterCr && chunk[0] === LF ? 1 : 0;
+    if (chunk.length > 0) this.#afterCr = chunk.length > start && chunk.at(-1) === CR;
+    let cr = chunk.indexOf(CR, start);
+    let lf = chunk.indexOf(LF, start);
+    while (cr >= 0 || lf >= 0) {
+      const end = cr >= 0 && (lf < 0 || cr < lf) ? cr : lf;
+      yield { bytes: chunk.subarray(start, end), ended: true };
+      start = end === cr && lf === cr + 1 ? end + 2 : end + 1;
+      if (cr >= 0 && cr < start) cr = chunk.indexOf(CR, start);
+      if (lf >= 0 && lf < start) lf = chunk.indexOf(LF, start);
+    }
+    if (start < chunk.length) yield { bytes: chunk.subarray(start), ended: false };
+  }
+
+  #fits(bytes) {
+    if (this.#dataBytes + this.#lineBytes + bytes.length <= this.limitBytes) return true;
+    this.#start();
+    this.#overflowed = true;
+    return false;
+  }
+
+  #keep(bytes) {
+    this.#line.push(bytes.slice()); // a copy: the caller may use its buffer again
+    this.#lineBytes += bytes.length;
+    return null;
+  }
+
+  /** The line that these bytes end. */
+  #complete(bytes) {
+    if (this.#lineBytes === 0) return bytes;
+    const line = new Uint8Array(this.#lineBytes + bytes.length);
+    let at = 0;
+    for (const piece of [...this.#line, bytes]) {
+      line.set(piece, at);
+      at += piece.length;
+    }
+    this.#line = [];
+    this.#lineBytes = 0;
+    return line;
+  }
+
+  #read(bytes) {
+    const text = UTF8.decode(bytes);
+    const line = this.#first && text.startsWith("\ufeff") ? text.slice(1) : text;
+    const lineBytes = bytes.length - (line === text ? 0 : 3);
+    this.#first = false;
+    if (line === "") return this.#dispatch();
+    const colon = line.includes(":") ? line.indexOf(":") : line.length;
+    const start = line[colon + 1] === " " ? colon + 2 : colon + 1;
+    const take = Decoder.#FIELDS.get(line.slice(0, colon)); // a comment has no name
+    take?.(this, line.slice(start), Math.max(lineBytes - start, 0)); // what has a name is ASCII up to here
+    return null;
+  }
+
+  #dispatch() {
+    this.lastId = this.#id;
+    const lines = this.#data;
+    const message = {
+      data: lines.join("\n"), event: this.#event || "message", id: this.lastId, retryMs: this.#retryMs,
+    };
+    this.#data = [];
+    this.#dataBytes = 0;
+    this.#event = "";
+    this.#retryMs = null;
+    return lines.length > 0 ? message : null;
+  }
+
+  #takeData(value, valueBytes) {
+    this.#data.push(value);
+    this.#dataBytes += valueBytes + 1;
+  }
+
+  #takeId(value) {
+    if (!value.includes("\0")) this.#id = value;
+  }
+
+  #takeRetry(value) {
+    if (RETRY.test(value)) this.retryMs = this.#retryMs = Number(value);
+  }
+
+  static #FIELDS = new Map([
+    ["data", (self, value, valueBytes) => self.#takeData(value, valueBytes)],
+    ["event", (self, value) => (self.#event = value)],
+    ["id", (self, value) => self.#takeId(value)],
+    ["retry", (self, value) => self.#takeRetry(value)],
+  ]);
+}
