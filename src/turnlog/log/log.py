@@ -1,0 +1,489 @@
+"""The log: append, read, follow (protocol sections 6 and 7).
+
+An append is one unit of work for the writer: dedupe, expectation, fence, seqs, stamping and rows in one
+transaction. After the commit its rows go to the session's tail, a bounded window of recent rows in memory,
+and everyone who follows the session wakes once. A follower is a cursor: it reads the tail, or the store
+when it is further back. Damage that a read meets is recorded, and the session's readers are told by a new
+epoch.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from itertools import islice, takewhile
+from typing import Any, TypeVar
+
+from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound, StoreError, TurnlogError
+from turnlog.events import Event, decode, encode, stamp
+from turnlog.ids import new_epoch, new_id, now_ms
+from turnlog.log.integrity import link
+from turnlog.log.store import (
+    AGENT,
+    BLOCK,
+    CALL,
+    Blob,
+    Damage,
+    Document,
+    Head,
+    NewRow,
+    Row,
+    Store,
+    line_of,
+    pack,
+    span_mark,
+    span_of,
+)
+from turnlog.log.wakeup import Wakeup
+from turnlog.log.writer import Writer
+
+T = TypeVar("T")
+
+log = logging.getLogger("turnlog.log")
+
+PAGE_BYTES = 256 * 1024  # one read: large enough to be fast, small enough to let others go
+TAIL_ROWS = 512  # what a follower may lag behind before it goes back to the store
+TAIL_BYTES = 1 << 20
+WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
+
+
+class Tail:
+    """The recent rows of one session and the one signal its followers sleep on."""
+
+    def __init__(self, head: Head) -> None:
+        self.last = head.last
+        self.epoch = head.epoch
+        self.closed = head.closed
+        self.followers = 0
+        self.wakeup = Wakeup()
+        self._rows: deque[Row] = deque()
+        self._bytes = 0
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Take committed rows and wake the followers."""
+        self._rows.extend(rows)
+        self._bytes += sum(len(row.frame) for row in rows)
+        while len(self._rows) > TAIL_ROWS or (self._bytes > TAIL_BYTES and len(self._rows) > 1):
+            self._bytes -= len(self._rows.popleft().frame)
+        self.last = rows[-1].seq
+        self.wakeup.wake()
+
+    def catch_up(self, head: Head) -> None:
+        """Take over where the session stands, and wake whoever sleeps on an older view."""
+        if head.epoch != self.epoch:
+            self.epoch = ""  # another history: what follows this tail ends
+        elif head.last < self.last or (head.last, head.closed or self.closed) == (self.last, self.closed):
+            return
+        self.last, self.closed = max(head.last, self.last), head.closed or self.closed
+        self.wakeup.wake()
+
+    def after(self, seq: int) -> list[Row] | None:
+        """The rows after a seq, or None when the window begins later."""
+        if not self._rows or self._rows[0].seq > seq + 1:
+            return None
+        fresh = sum(1 for _ in takewhile(lambda row: row.seq > seq, reversed(self._rows)))
+        return list(islice(self._rows, len(self._rows) - fresh, None))
+
+
+class Log:
+    """Sessions of events. Made by `open_log`."""
+
+    def __init__(self, store: Store, clock: Callable[[], int] = now_ms, *, writable: bool = True) -> None:
+        self._store = store
+        self._clock = clock
+        self._writer = Writer(store) if writable else None
+        self._watcher = None if writable else asyncio.create_task(self._watch())
+        self._readers = ThreadPoolExecutor(2, "turnlog-reader")
+        self.tails: dict[str, Tail] = {}
+
+    # sessions
+
+    async def create(self, app: str, session_id: str | None = None) -> str:
+        """Make a session for an application; the id it gets cannot be guessed."""
+        head = Head(session_id or new_id("sess_"), epoch=new_epoch(), app=app, created_ms=self._clock())
+        await self.work(lambda store: new_session(store, head))
+        return head.session_id
+
+    async def info(self, session_id: str) -> Head:
+        """Where a session stands; `NotFound` if there is none."""
+        try:
+            head = await self._read(self._store.info, session_id)
+        except Damaged as damage:
+            await self._quarantine(damage)
+            head = await self._read(self._store.info, session_id)
+        if head is None:
+            raise NotFound(f"no session {session_id[:80]}")
+        return head
+
+    async def sessions(self) -> list[Head]:
+        """All sessions, the oldest first."""
+        try:
+            return await self._read(self._store.sessions)
+        except Damaged as damage:
+            await self._quarantine(damage)
+            return await self._read(self._store.sessions)
+
+    async def close_session(self, session_id: str) -> None:
+        """The session takes no more events; its followers end when they have read everything."""
+        await self._submit(
+            lambda store: change_head(store, session_id, closed=True), lambda _: self._close_tail(session_id)
+        )
+
+    def _close_tail(self, session_id: str) -> None:
+        if tail := self.tails.get(session_id):
+            tail.closed = True
+            tail.wakeup.wake()
+
+    # events
+
+    async def append(
+        self,
+        session_id: str,
+        events: Sequence[Event],
+        *,
+        expected_last: int | None = None,
+        fence: int | None = None,
+    ) -> list[int]:
+        """Append events, all or none; returns their seqs when they are durable."""
+        return await self.submit(session_id, events, expected_last=expected_last, fence=fence)
+
+    def submit(
+        self,
+        session_id: str,
+        events: Sequence[Event],
+        *,
+        expected_last: int | None = None,
+        fence: int | None = None,
+    ) -> asyncio.Future[list[int]]:
+        """Queue an append; the future resolves when it is durable."""
+        ts_ms = self._clock()
+        return self._submit(
+            lambda store: write(store, session_id, events, expected_last, fence, ts_ms),
+            lambda written: self._publish(session_id, *written),
+        )
+
+    async def restore(self, session_id: str, work: Callable[[Store], tuple[T, list[Row], str]]) -> T:
+        """Add rows made elsewhere, as an append does; `work` returns its result, the rows and the epoch."""
+        result: T = await self._submit(work, lambda written: self._publish(session_id, *written))
+        return result
+
+    def _publish(self, session_id: str, result: T, rows: list[Row], epoch: str) -> T:
+        tail = self.tails.get(session_id)
+        if tail is not None and tail.epoch != epoch:
+            self._end_tail(session_id)
+        elif tail is not None and rows:
+            tail.extend(rows)
+        return result
+
+    def _end_tail(self, session_id: str) -> None:
+        """The session has another history now: its followers end."""
+        if tail := self.tails.pop(session_id, None):
+            tail.epoch = ""
+            tail.wakeup.wake()
+
+    async def read(
+        self, session_id: str, after: int = -1, *, origin: int | None = None, max_bytes: int = PAGE_BYTES
+    ) -> list[Row]:
+        """One page of rows after a seq; with an origin, without the live rows of finished spans after it."""
+        try:
+            return await self._read(self._store.read, session_id, after, origin, max_bytes)
+        except Damaged as damage:
+            await self._quarantine(damage)
+            raise
+
+    async def follow(
+        self, session_id: str, after: int = -1, *, origin: int | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[list[Row]]:
+        """Pages of rows after a seq, history then live, no seam; an empty page after `idle_s` of silence.
+
+        Ends when the session is closed; when its epoch changes, because what follows is another history; and
+        when the store no longer keeps what comes next. From -1 it begins with what there is.
+        """
+        tail = await self._join(session_id)
+        epoch, history = (
+            tail.epoch,
+            -1 if origin is None else tail.last,
+        )  # only the store knows what to leave out
+        try:
+            while epoch and tail.epoch == epoch:
+                if after < tail.last:
+                    end = tail.last
+                    shared = tail.after(after) if after >= history else None
+                    rows = shared or await self.read(session_id, after, origin=origin)
+                    gap = not rows or rows[0].seq > after + 1
+                    if gap and await self._overtaken(session_id, after):
+                        return
+                    after = rows[-1].seq if rows else end
+                    if rows:
+                        yield rows
+                elif tail.closed:
+                    return
+                elif not await tail.wakeup.wait(idle_s):
+                    yield []
+        finally:
+            self._leave(session_id, tail)
+
+    async def _overtaken(self, session_id: str, after: int) -> bool:
+        """Whether the store has let go of what comes after a cursor."""
+        return after >= 0 and (await self.info(session_id)).first > after + 1
+
+    async def _join(self, session_id: str) -> Tail:
+        """The tail of a session, with one more follower."""
+        tail = self.tails.get(session_id)
+        if tail is not None:
+            tail.followers += 1
+            return tail
+        head = await self.info(session_id)
+        tail = self.tails.setdefault(session_id, Tail(head))
+        tail.followers += 1
+        try:  # what was appended between the look and the tail would be missed: look again
+            tail.catch_up(await self.info(session_id))
+        except BaseException:
+            self._leave(session_id, tail)
+            raise
+        if not tail.epoch and self.tails.get(session_id) is tail:
+            del self.tails[session_id]
+        return tail
+
+    def _leave(self, session_id: str, tail: Tail) -> None:
+        tail.followers -= 1
+        if not tail.followers and self.tails.get(session_id) is tail:
+            del self.tails[session_id]
+
+    async def holds(self, session_id: str, seq: int) -> bool:
+        """Whether the event of a seq is still there."""
+        return await self._read(self._store.holds, session_id, seq)
+
+    async def turn_start(self, session_id: str, at: int) -> int:
+        """Where the oldest turn that was open at a seq began."""
+        return await self._read(self._store.turn_start, session_id, at)
+
+    async def ended(self, session_id: str, key: str) -> Row | None:
+        """The event that closed a call, block or agent."""
+        for kind in (CALL, BLOCK, AGENT):
+            seq = await self._read(self._store.span_end, session_id, kind + key)
+            if seq is not None:
+                rows = await self.read(session_id, seq - 1, max_bytes=1)
+                return rows[0] if rows and rows[0].seq == seq else None
+        return None
+
+    async def unfinished(self) -> list[str]:
+        """The sessions in which an agent is open."""
+        return await self._read(self._store.unfinished)
+
+    # what stands beside the events
+
+    async def put_blob(self, data: bytes, media_type: str) -> str:
+        """Keep binary content; returns the hash it is known by."""
+        digest = sha256(data).hexdigest()
+        await self.work(lambda store: store.put_blob(digest, Blob(media_type, data)))
+        return digest
+
+    async def get_blob(self, digest: str) -> Blob:
+        """The content of a hash; `NotFound` if there is none."""
+        blob = await self._read(self._store.blob, digest)
+        if blob is None:
+            raise NotFound(f"no blob {digest[:80]}")
+        return blob
+
+    async def put_document(self, document: Document) -> None:
+        """Add or replace a document."""
+        await self.work(lambda store: store.put_document(document))
+
+    async def documents(
+        self, session_id: str | None = None, *, type: str | None = None, category: str | None = None
+    ) -> list[Document]:
+        """The documents that match."""
+        return await self._read(self._store.documents, session_id, type, category)
+
+    async def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
+        """Keep a state as of a seq."""
+        await self.work(lambda store: store.put_snapshot(session_id, name, seq, body))
+
+    async def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
+        """The newest state of a name as of a seq or earlier."""
+        return await self._read(self._store.snapshot, session_id, name, at)
+
+    async def forget_derived(self) -> None:
+        """Remove every document and snapshot; they can be made again from the events."""
+        await self.work(lambda store: store.forget_derived())
+
+    # care
+
+    async def prune(self, session_id: str, before_ms: int) -> int:
+        """Remove live events of finished blocks and calls older than a time; how many went."""
+        return await self.work(lambda store: pruned(store, session_id, before_ms))
+
+    async def verify(self) -> list[Damage]:
+        """Check everything; what is wrong."""
+        return await self._read(lambda: list(self._store.verify()))
+
+    async def damages(self) -> list[Damage]:
+        """What is known to be lost."""
+        return await self._read(self._store.damages)
+
+    async def work(self, work: Callable[[Store], T]) -> T:
+        """Run work on the store as the one writer, in a transaction: it checks first and writes last."""
+        result: T = await self._submit(work)
+        return result
+
+    def _submit(
+        self, work: Callable[[Store], Any], after: Callable[[Any], Any] = lambda result: result
+    ) -> asyncio.Future[Any]:
+        if self._writer is None:
+            raise StoreError("this log was opened for reading only")
+        return self._writer.submit(work, after)
+
+    async def _watch(self) -> None:
+        """Notice what the process that writes has written: one look at shared memory, no query."""
+        seen = self._store.counter()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if (count := await self._read(self._store.counter)) != seen:
+                seen = count
+                for session_id, tail in list(self.tails.items()):
+                    await self._look(session_id, tail)
+
+    async def _look(self, session_id: str, tail: Tail) -> None:
+        """Take over what is new in one session; one that cannot be read any more ends its followers."""
+        try:
+            tail.catch_up(await self.info(session_id))
+        except TurnlogError as error:
+            log.error("cannot see what is new: %s", error)
+            self._end_tail(session_id)
+
+    async def _quarantine(self, damage: Damaged) -> None:
+        log.error("%s", damage)
+        if self._writer is None:
+            raise damage
+        await self._submit(
+            lambda store: quarantine(store, damage), lambda news: self._told(damage.session_id, news)
+        )
+
+    def _told(self, session_id: str, news: bool) -> None:
+        if news:
+            self._end_tail(session_id)
+
+    async def close(self) -> None:
+        """Finish every append, end the followers and let go of the store."""
+        for session_id in list(self.tails):
+            self._close_tail(session_id)
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._writer is not None:
+            await self._writer.close()
+        self._readers.shutdown()
+        self._store.close()
+
+    async def _read(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
+
+
+def new_session(store: Store, head: Head) -> None:
+    """Add a session; its id must be new."""
+    if store.head(head.session_id) is not None:
+        raise Conflict(f"there is a session {head.session_id[:80]} already", -1)
+    store.put_head(head)
+
+
+def known_head(store: Store, session_id: str) -> Head:
+    """The head of a session that must be there."""
+    try:
+        head = store.head(session_id)
+    except Damaged as damage:
+        quarantine(store, damage)
+        head = store.head(session_id)
+    if head is None:
+        raise NotFound(f"no session {session_id[:80]}")
+    return head
+
+
+def quarantine(store: Store, damage: Damaged) -> bool:
+    """Record a damage; whether it was news, and the session has a new epoch."""
+    lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
+    if damage.first >= 0 and lost in store.damages():
+        return False
+    store.quarantine(lost)
+    return True
+
+
+def pruned(store: Store, session_id: str, before_ms: int) -> int:
+    """Prune a session that must be there."""
+    known_head(store, session_id)
+    return store.prune(session_id, before_ms)
+
+
+def change_head(store: Store, session_id: str, **changes: object) -> None:
+    """Change a session."""
+    store.put_head(known_head(store, session_id).moved(**changes))
+
+
+def write(
+    store: Store,
+    session_id: str,
+    events: Sequence[Event],
+    expected_last: int | None,
+    fence: int | None,
+    ts_ms: int,
+) -> tuple[list[int], list[Row], str]:
+    """One append inside a transaction: checks first, writes last."""
+    head = known_head(store, session_id)
+    known = known_seqs(store, head, events)
+    fresh = [event for event in events if event.id not in known]
+    if fresh:
+        check_append(head, expected_last, fence)
+    rows, last, rank, chain = [], head.last, head.rank, head.chain
+    for event in fresh:
+        last, rank = last + 1, rank + (not event.live)
+        row = row_of(event, session_id, last, rank, ts_ms)
+        chain = chain if event.live else link(chain, row.frame)
+        rows.append(NewRow(row, event.id, ts_ms, None if event.live else chain, span_of(event.payload)))
+        known[event.id] = last
+    if rows:
+        moved = head.moved(last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0))
+        marks = [span_mark(e.payload, e.scope.agent_id, e.scope.trace_id, known[e.id]) for e in fresh]
+        store.put(moved, rows, [mark for mark in marks if mark])
+    return [known[event.id] for event in events], [new.row for new in rows], head.epoch
+
+
+def known_seqs(store: Store, head: Head, events: Sequence[Event]) -> dict[str, int]:
+    """The seqs of events that are in the log already; an id of another event is a `Conflict`."""
+    if len({event.id for event in events}) < len(events):
+        raise Conflict("expected each event id once in an append", head.last)
+    known = {}
+    for event in events:
+        row = store.find(head.session_id, event.id)
+        if row is not None:
+            if not same_body(event, row):
+                raise Conflict(f"{event.id} is the id of another event", head.last)
+            known[event.id] = row.seq
+    return known
+
+
+def check_append(head: Head, expected_last: int | None, fence: int | None) -> None:
+    """Whether new events may be appended."""
+    if head.closed:
+        raise Closed(f"{head.session_id} is closed")
+    if fence is not None and fence < head.fence:
+        raise Fenced(f"expected fence {head.fence} or higher, got {fence}")
+    if expected_last is not None and expected_last != head.last:
+        raise Conflict(f"expected the last seq to be {expected_last}", head.last)
+
+
+def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:
+    """An event as it is stored: stamped, encoded, framed, once."""
+    line = encode(stamp(event, session_id=session_id, seq=seq, ts_ms=ts_ms))
+    meta = pack(rank, event.live, event.scope.depth or 0, event.scope.trace_id, event.type)
+    return Row(seq, meta, b"data: " + line + b"\n\n")
+
+
+def same_body(event: Event, row: Row) -> bool:
+    """Whether a stored row says the same as an event (protocol section 2.2)."""
+    stored = decode(line_of(row))
+    return (stored.type, bytes(stored.payload), stored.agent_id) == (
+        event.type,
+        event.body,
+        event.scope.agent_id,
+    )

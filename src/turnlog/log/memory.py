@@ -1,0 +1,294 @@
+"""Sessions in memory: a ring per session. Durable means: as long as the process lives.
+
+A ring keeps a bounded number of durable events and bytes. It lets go of the oldest part of a session, but
+only at a place no turn crosses: finished turns go whole, an open one and a message that waits for its turn
+never go.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
+
+from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Row, SpanMark
+
+RING_EVENTS = 2000
+RING_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class Span:
+    first: int
+    trace: str | None
+    agent: bool
+    last: int | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """From the first event of a trace to its last; open while a message waits or an agent is open."""
+
+    first: int
+    last: int
+    waiting: bool = False
+    started: bool = False
+    agents: set[str] = field(default_factory=set)
+
+    @property
+    def end(self) -> float:
+        """The last seq, if it is known; a trace in which no agent works holds nothing together."""
+        if self.waiting or self.agents:
+            return inf
+        return self.last if self.started else self.first
+
+
+@dataclass(slots=True)
+class Ring:
+    """One session: its rows, sorted by seq, and what is indexed about them."""
+
+    head: Head
+    rows: list[Row] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    ids: dict[str, int] = field(default_factory=dict)
+    inside: dict[int, str] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    turns: dict[str, Turn] = field(default_factory=dict)
+    size_bytes: int = 0
+    durable: int = 0
+
+    def add(self, new: NewRow) -> None:
+        seq, trace = new.row.seq, new.row.trace
+        self.rows.append(new.row)
+        self.seqs.append(seq)
+        self.names.append(new.id)
+        self.ids[new.id] = seq
+        self.times[seq] = new.ts_ms
+        self._count(new.row, new.span, 1)
+        if new.span is not None:
+            self.inside[seq] = new.span
+        if trace is not None:
+            turn = self.turns.setdefault(trace, Turn(seq, seq, waiting=new.row.type == "ui.message"))
+            turn.last = seq
+
+    def _count(self, row: Row, span: str | None, sign: int) -> None:
+        self.size_bytes += sign * len(row.frame)
+        self.durable += sign * (span is None)
+
+    def mark(self, mark: SpanMark) -> None:
+        turn = self.turns.get(mark.trace or "")
+        if mark.opens:
+            self.spans[mark.key] = Span(mark.seq, mark.trace, mark.agent)
+            if turn and mark.agent:
+                turn.waiting, turn.started = False, True
+                turn.agents.add(mark.key)
+        elif mark.key in self.spans:
+            self.spans[mark.key].last = mark.seq
+            if turn and mark.agent:
+                turn.agents.discard(mark.key)
+
+    def row(self, seq: int) -> Row | None:
+        place = bisect_right(self.seqs, seq - 1)
+        return self.rows[place] if place < len(self.seqs) and self.seqs[place] == seq else None
+
+    def let_go(self, events: int, size_bytes: int) -> None:
+        """Let go of the oldest rows until the ring is within its bounds, as far as no open turn is cut."""
+        allowed, reach = 0, -inf
+        durable, size = self.durable, self.size_bytes
+        ends = {turn.first: turn.end for turn in self.turns.values()}
+        for span in self.spans.values():
+            ends[span.first] = max(ends.get(span.first, -inf), inf if span.last is None else span.last)
+        for place, row in enumerate(self.rows):
+            if allowed == place and durable <= events and size <= size_bytes:
+                break
+            reach = max(reach, ends.get(row.seq, -inf))
+            if reach == inf:
+                break
+            durable -= row.seq not in self.inside
+            size -= len(row.frame)
+            if reach <= row.seq:
+                allowed = place + 1
+        self._drop(set(range(allowed)))
+        if allowed:
+            first = self.seqs[0] if self.seqs else self.head.last + 1
+            self.head = self.head.moved(first=first)
+            self.spans = {key: span for key, span in self.spans.items() if span.first >= first}
+            self.turns = {key: turn for key, turn in self.turns.items() if turn.last >= first}
+
+    def prune(self, before_ms: int) -> list[int]:
+        """Drop the live rows of finished spans older than a time; their seqs."""
+        gone = [
+            place
+            for place, seq in enumerate(self.seqs)
+            if self.times[seq] < before_ms
+            and (span := self.spans.get(self.inside.get(seq, "")))
+            and span.last
+        ]
+        seqs = [self.seqs[place] for place in gone]
+        self._drop(set(gone))
+        return seqs
+
+    def _drop(self, places: set[int]) -> None:
+        for place in places:
+            row = self.rows[place]
+            self._count(row, self.inside.pop(row.seq, None), -1)
+            del self.ids[self.names[place]], self.times[row.seq]
+        kept = [place for place in range(len(self.rows)) if place not in places]
+        self.rows = [self.rows[place] for place in kept]
+        self.seqs = [self.seqs[place] for place in kept]
+        self.names = [self.names[place] for place in kept]
+
+
+class MemoryStore:
+    """The store behind `memory:`."""
+
+    group = 1  # memory cannot be rolled back
+
+    def __init__(self, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
+        self._ring_events = ring_events
+        self._ring_bytes = ring_bytes
+        self._lock = threading.RLock()
+        self._rings: dict[str, Ring] = {}
+        self._blobs: dict[str, Blob] = {}
+        self._documents: dict[tuple[str, str], Document] = {}
+        self._snapshots: dict[tuple[str, str], dict[int, bytes]] = {}
+
+    def close(self) -> None:
+        pass
+
+    # writing
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._lock:
+            yield
+
+    def head(self, session_id: str) -> Head | None:
+        return self.info(session_id)
+
+    def put_head(self, head: Head) -> None:
+        self._rings.setdefault(head.session_id, Ring(head)).head = head
+
+    def find(self, session_id: str, event_id: str) -> Row | None:
+        ring = self._rings[session_id]
+        return ring.row(ring.ids[event_id]) if event_id in ring.ids else None
+
+    def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
+        ring = self._rings[head.session_id]
+        for new in rows:
+            ring.add(new)
+        for mark in marks:
+            ring.mark(mark)
+        ring.head = head
+        if ring.durable > self._ring_events or ring.size_bytes > self._ring_bytes:
+            ring.let_go(self._ring_events, self._ring_bytes)
+
+    def put_blob(self, digest: str, blob: Blob) -> None:
+        self._blobs.setdefault(digest, blob)
+
+    def put_document(self, document: Document) -> None:
+        self._documents[document.session_id, document.id] = document
+
+    def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
+        self._snapshots.setdefault((session_id, name), {})[seq] = body
+
+    def forget_derived(self) -> None:
+        self._documents.clear()
+        self._snapshots.clear()
+
+    def prune(self, session_id: str, before_ms: int) -> int:
+        ring = self._rings[session_id]
+        gone = ring.prune(before_ms)
+        if gone:
+            ring.head = ring.head.moved(pruned=max(ring.head.pruned, *gone))
+        return len(gone)
+
+    def quarantine(self, damage: Damage) -> None:
+        raise AssertionError("memory is not damaged")
+
+    # reading
+
+    def info(self, session_id: str) -> Head | None:
+        ring = self._rings.get(session_id)
+        return ring.head if ring else None
+
+    def sessions(self) -> list[Head]:
+        with self._lock:
+            return [ring.head for ring in self._rings.values()]
+
+    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:
+        with self._lock:
+            ring = self._rings.get(session_id)
+            rows: list[Row] = []
+            if ring is None:
+                return rows
+            size = 0
+            for row in ring.rows[bisect_right(ring.seqs, after) :]:
+                if origin is None or not skipped(ring, row.seq, origin):
+                    rows.append(row)
+                    size += len(row.frame)
+                    if size >= limit_bytes:
+                        break
+            return rows
+
+    def holds(self, session_id: str, seq: int) -> bool:
+        with self._lock:
+            ring = self._rings.get(session_id)
+            return ring is not None and ring.row(seq) is not None
+
+    def turn_start(self, session_id: str, at: int) -> int:
+        with self._lock:
+            ring = self._rings.get(session_id)
+            spans = ring.spans.values() if ring else []
+            traces = {s.trace for s in spans if s.first <= at and (s.last is None or s.last > at)}
+            return min([span.first for span in spans if span.trace in traces] + [at + 1])
+
+    def span_end(self, session_id: str, key: str) -> int | None:
+        ring = self._rings.get(session_id)
+        span = ring.spans.get(key) if ring else None
+        return span.last if span else None
+
+    def unfinished(self) -> list[str]:
+        with self._lock:
+            return [
+                session_id
+                for session_id, ring in self._rings.items()
+                if any(span.agent and span.last is None for span in ring.spans.values())
+            ]
+
+    def blob(self, digest: str) -> Blob | None:
+        return self._blobs.get(digest)
+
+    def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
+        with self._lock:
+            return [
+                document
+                for _, document in sorted(self._documents.items())
+                if session_id in (None, document.session_id)
+                and type in (None, document.type)
+                and category in (None, document.category)
+            ]
+
+    def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
+        with self._lock:
+            kept = self._snapshots.get((session_id, name), {})
+            seqs = [seq for seq in kept if seq <= at]
+            return (max(seqs), kept[max(seqs)]) if seqs else None
+
+    def damages(self) -> list[Damage]:
+        return []
+
+    def verify(self) -> list[Damage]:
+        return []
+
+    def counter(self) -> int:
+        return 0
+
+
+def skipped(ring: Ring, seq: int, origin: int) -> bool:
+    """Whether replay leaves out a row: live, of a span that began after the origin and has ended."""
+    span = ring.spans.get(ring.inside.get(seq, ""))
+    return span is not None and span.first > origin and span.last is not None

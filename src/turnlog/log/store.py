@@ -1,0 +1,284 @@
+"""What a store must do, and the values that pass through it.
+
+A store is synchronous and small. Writing is one thread's business: `transaction` brackets a group of work,
+and the methods of `StoreWriter` are called inside it. The methods of `StoreReader` may be called from any
+thread. A store never hands out a row it cannot vouch for: it raises `Damaged` instead, after the good rows
+before it.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct, structs
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Payload,
+    ToolCall,
+    ToolProgress,
+    ToolResult,
+    Unknown,
+)
+
+
+class Row(NamedTuple):
+    """An event as stored: the finished frame, and beside it what filters and replay ask, packed by `pack`."""
+
+    seq: int
+    meta: bytes
+    frame: bytes
+
+    @property
+    def rank(self) -> int:
+        """How many durable events there are up to this one: a jump in it is a loss."""
+        return int(self.meta.split(b"|", 1)[0])
+
+    @property
+    def live(self) -> bool:
+        return self.meta.split(b"|", 2)[1] == b"1"
+
+    @property
+    def depth(self) -> int:
+        return int(self.meta.split(b"|", 3)[2])
+
+    @property
+    def trace(self) -> str | None:
+        return self.meta.split(b"|", 4)[3].decode() or None
+
+    @property
+    def type(self) -> str:
+        return self.meta.split(b"|", 4)[4].decode()
+
+
+def line_of(row: Row) -> bytes:
+    """The envelope of a row, as JSON."""
+    return row.frame[len(b"data: ") : -len(b"\n\n")]
+
+
+def pack(rank: int, live: bool, depth: int, trace: str | None, type: str) -> bytes:
+    """What stands beside a frame. The type is last: it alone may hold the separator."""
+    return f"{rank}|{live:d}|{depth}|{trace or ''}|{type}".encode()
+
+
+class NewRow(NamedTuple):
+    """A row on its way in: its identity, its link in the hash chain or, if live, the span it is part of."""
+
+    row: Row
+    id: str
+    ts_ms: int
+    chain: bytes | None
+    span: str | None
+
+
+class Head(Struct, frozen=True):
+    """Where a session stands. Live rows up to `pruned` may be gone; `revision` counts the changes."""
+
+    session_id: str
+    epoch: str
+    app: str
+    created_ms: int = 0
+    first: int = 0
+    last: int = -1
+    rank: int = 0
+    chain: bytes = b""
+    fence: int = 0
+    pruned: int = -1
+    revision: int = 0
+    closed: bool = False
+
+    def moved(self, **changes: object) -> "Head":
+        """The same session after a change."""
+        return structs.replace(self, **changes)
+
+
+class SpanMark(NamedTuple):
+    """A span of the log opens or closes at a seq: a block, a call, an agent."""
+
+    key: str
+    opens: bool
+    seq: int
+    trace: str | None
+    agent: bool
+
+
+class Damage(NamedTuple):
+    """A part of a session that is lost, and why."""
+
+    session_id: str
+    first: int
+    last: int
+    problem: str
+
+
+class Document(NamedTuple):
+    """A document made from events: stable id, queried by type and category."""
+
+    session_id: str
+    id: str
+    type: str
+    category: str
+    body: bytes
+
+
+class Blob(NamedTuple):
+    """Binary content, known by its hash."""
+
+    media_type: str
+    data: bytes
+
+
+class StoreWriter(Protocol):
+    """What the one writer does, inside a transaction."""
+
+    @property
+    def group(self) -> int:
+        """How much work may share a transaction; 1 for a store that cannot take half of it back."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Everything inside is durable when it ends, or nothing is."""
+        ...
+
+    def head(self, session_id: str) -> Head | None:
+        """Where a session stands, the transaction's own changes included."""
+        ...
+
+    def put_head(self, head: Head) -> None:
+        """Add or change a session."""
+        ...
+
+    def find(self, session_id: str, event_id: str) -> Row | None:
+        """The row of an event id."""
+        ...
+
+    def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
+        """Add rows and move the head there."""
+        ...
+
+    def put_blob(self, digest: str, blob: Blob) -> None:
+        """Keep binary content under its hash."""
+        ...
+
+    def put_document(self, document: Document) -> None:
+        """Add or replace a document."""
+        ...
+
+    def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
+        """Keep a state as of a seq."""
+        ...
+
+    def forget_derived(self) -> None:
+        """Remove every document and snapshot; they can be made again from the events."""
+        ...
+
+    def prune(self, session_id: str, before_ms: int) -> int:
+        """Remove the live rows of finished spans older than a time; how many went."""
+        ...
+
+    def quarantine(self, damage: Damage) -> None:
+        """Take a damaged part out of reading for good."""
+        ...
+
+
+class StoreReader(Protocol):
+    """What anyone may ask, from any thread."""
+
+    def info(self, session_id: str) -> Head | None:
+        """Where a session stands."""
+        ...
+
+    def sessions(self) -> list[Head]:
+        """All sessions, the oldest first."""
+        ...
+
+    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:
+        """Rows after a seq, about `limit_bytes` of them, at least one if there is one.
+
+        With an origin, live rows of spans that began after it and have ended are left out.
+        """
+        ...
+
+    def holds(self, session_id: str, seq: int) -> bool:
+        """Whether the row of a seq is there."""
+        ...
+
+    def turn_start(self, session_id: str, at: int) -> int:
+        """The first seq of the oldest turn that was open at a seq, or `at + 1`."""
+        ...
+
+    def span_end(self, session_id: str, key: str) -> int | None:
+        """The seq at which a block, call or agent was closed."""
+        ...
+
+    def unfinished(self) -> list[str]:
+        """The sessions in which an agent is open."""
+        ...
+
+    def blob(self, digest: str) -> Blob | None:
+        """The content of a hash."""
+        ...
+
+    def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
+        """The documents that match."""
+        ...
+
+    def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
+        """The newest state of a name as of a seq or earlier."""
+        ...
+
+    def counter(self) -> int:
+        """A number that changes when another process has written."""
+        ...
+
+    def verify(self) -> Iterable[Damage]:
+        """Check everything; what is wrong, session by session."""
+        ...
+
+    def damages(self) -> list[Damage]:
+        """What is known to be lost."""
+        ...
+
+    def close(self) -> None:
+        """Let go of every file."""
+        ...
+
+
+class Store(StoreWriter, StoreReader, Protocol):
+    """A place where sessions live."""
+
+
+BLOCK, CALL, AGENT = "block:", "call:", "agent:"  # spans of different kinds may bear the same name
+OPENS: dict[type, tuple[str, str]] = {BlockStart: (BLOCK, "block_id"), ToolCall: (CALL, "call_id")}
+CLOSES: dict[type, tuple[str, str]] = {BlockEnd: (BLOCK, "block_id"), ToolResult: (CALL, "call_id")}
+INSIDE: dict[type, tuple[str, str]] = {BlockDelta: (BLOCK, "block_id"), ToolProgress: (CALL, "call_id")}
+
+
+def span_key(kinds: dict[type, tuple[str, str]], payload: Payload | Unknown) -> str | None:
+    """The key of the span a payload speaks of, if it is one of these kinds."""
+    if type(payload) not in kinds:
+        return None
+    prefix, field = kinds[type(payload)]
+    return prefix + str(getattr(payload, field))
+
+
+def span_of(payload: Payload | Unknown) -> str | None:
+    """The span a live event belongs to."""
+    return span_key(INSIDE, payload)
+
+
+def span_mark(
+    payload: Payload | Unknown, agent_id: str | None, trace: str | None, seq: int
+) -> SpanMark | None:
+    """The span an event opens or closes."""
+    if key := span_key(OPENS, payload):
+        return SpanMark(key, True, seq, trace, False)
+    if key := span_key(CLOSES, payload):
+        return SpanMark(key, False, seq, trace, False)
+    if isinstance(payload, AgentStart | AgentEnd) and agent_id:
+        return SpanMark(AGENT + agent_id, isinstance(payload, AgentStart), seq, trace, True)
+    return None

@@ -1,0 +1,156 @@
+"""The tables of the SQLite store, and how their rows are read and checked: functions of a connection."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from turnlog.errors import Damaged
+from turnlog.log.integrity import Walk, rank_of, values_checksum
+from turnlog.log.store import Head, Row
+
+MIGRATIONS = [
+    """
+    create table session (
+        id integer primary key, name text not null unique, epoch text not null, app text not null,
+        created integer not null, first integer not null, last integer not null, rank integer not null,
+        chain blob not null, fence integer not null, pruned integer not null, revision integer not null,
+        closed integer not null,
+        crc integer not null);
+    create table event (
+        session integer not null, seq integer not null, id text not null, ts integer not null, span text,
+        chain blob, crc integer not null, meta blob not null, frame blob not null,
+        primary key (session, seq)) without rowid;
+    create unique index event_id on event (session, id);
+    create table span (
+        session integer not null, key text not null, trace text, first integer not null, last integer,
+        agent integer not null, crc integer not null, primary key (session, key)) without rowid;
+    create index span_open on span (agent, session) where last is null;
+    create index span_trace on span (session, trace, first);
+    create table damage (
+        session text not null, first integer not null, last integer not null, problem text not null);
+    create table blob (digest text primary key, media_type text not null, data blob not null) without rowid;
+    create table document (
+        session text not null, id text not null, type text not null, category text not null,
+        body blob not null, primary key (session, id)) without rowid;
+    create index document_type on document (type, category);
+    create table snapshot (
+        session text not null, name text not null, seq integer not null, body blob not null,
+        primary key (session, name, seq)) without rowid;
+    """,
+]
+HEAD = "name, epoch, app, created, first, last, rank, chain, fence, pruned, revision, closed"
+NUMBER = "(select id from session where name = ?)"
+SKIPPED = """span is not null and exists (select 1 from span
+    where span.session = event.session and span.key = event.span and span.first > ? and span.last is not null
+    and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
+PAGE_ROWS = 256
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+BAD_INDEX = "the index of blocks and calls is damaged"
+BAD_RECORD = "the session's own record is not what was written"
+INSERT_EVENT = """insert into event (session, seq, id, ts, span, chain, crc, meta, frame)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_SPAN = """insert or replace into span (session, key, trace, first, last, agent, crc)
+    values (?, ?, ?, ?, ?, ?, ?)"""
+
+
+def intact(crc: int, *values: Any) -> bool:
+    """For SQL: whether a row of the span index is what was written."""
+    return values_checksum(*values) == crc
+
+
+def head_values(head: Head) -> tuple[Any, ...]:
+    """A head as its columns."""
+    return (
+        head.session_id,
+        head.epoch,
+        head.app,
+        head.created_ms,
+        head.first,
+        head.last,
+        head.rank,
+        head.chain,
+        head.fence,
+        head.pruned,
+        head.revision,
+        int(head.closed),
+    )
+
+
+def make_head(row: tuple[Any, ...]) -> Head:
+    """A head from (number, its columns, checksum)."""
+    return Head(*row[1:-2], closed=bool(row[-2]))  # type: ignore[misc]  # the tuple is one column shorter
+
+
+def all_heads(connection: sqlite3.Connection) -> Iterator[tuple[int, Head, int]]:
+    """Every session with its number and checksum."""
+    for row in connection.execute(f"select id, {HEAD}, crc from session order by id"):
+        yield row[0], make_head(row), row[-1]
+
+
+def numbered_head(
+    connection: sqlite3.Connection, session_id: str, *, checked: bool = True
+) -> tuple[int, Head] | None:
+    """A session with its number; a record that does not match is `Damaged`."""
+    row = connection.execute(f"select id, {HEAD}, crc from session where name = ?", (session_id,)).fetchone()
+    if row is None:
+        return None
+    head = make_head(row)
+    if checked and checked_head(head, row[-1]).session_id != session_id:
+        raise Damaged(session_id, -1, -1, BAD_RECORD)
+    return row[0], head
+
+
+def is_whole(head: Head, crc: int) -> bool:
+    """Whether a head is what was written."""
+    return values_checksum(*head_values(head)) == crc
+
+
+def checked_head(head: Head, crc: int) -> Head:
+    """A head that is what was written; another is `Damaged`."""
+    if not is_whole(head, crc):
+        raise Damaged(str(head.session_id), -1, -1, BAD_RECORD)
+    return head
+
+
+def rank_at(connection: sqlite3.Connection, number: int, seq: int) -> int | None:
+    """How many durable events there were at a seq; None when what stands there cannot be read."""
+    query = "select seq, meta from event where session = ? and seq <= ? order by seq desc limit 1"
+    row = connection.execute(query, (number, seq)).fetchone()
+    return rank_of(row[1]) if row else 0
+
+
+def stored_rows(
+    connection: sqlite3.Connection, number: int, after: int, origin: int | None
+) -> sqlite3.Cursor:
+    """Rows with their checksums; those that replay leaves out come without their frame."""
+    if origin is None:
+        query = "select seq, meta, frame, crc from event where session = ? and seq > ? order by seq"
+        return connection.execute(query, (number, after))
+    query = f"""select seq, meta, case when {SKIPPED} then null else frame end, crc from event
+        where session = ? and seq > ? order by seq"""
+    return connection.execute(query, (origin, number, after))
+
+
+def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> list[Row]:
+    """Rows that are whole, about so many bytes. Damage behind good rows waits for the next page."""
+    rows: list[Row] = []
+    fault: Damaged | None = None
+    size = 0
+    try:
+        while fault is None and size < limit_bytes:
+            stored = cursor.fetchmany(PAGE_ROWS)
+            good, fault = walk.take(stored) if stored else ([], walk.end())
+            for row in good:
+                rows.append(row)
+                size += len(row.frame)
+                if size >= limit_bytes:
+                    return rows
+            if not stored:
+                break
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in DAMAGE_CODES:
+            raise
+        fault = walk.unreadable(str(error))
+    if fault and not rows:
+        raise fault
+    return rows

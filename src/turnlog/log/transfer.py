@@ -1,0 +1,162 @@
+"""Sessions as lines of JSON, out and in again: ids, seqs and bytes are kept.
+
+A session is one line that describes it, `{"type":"session",...}`, and its envelopes, one per line, as
+stored. Import adds what is not there yet; doing it twice changes nothing. A session that is made by an
+import has a new epoch: its history was restored.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from turnlog.errors import Conflict, InvalidEvent
+from turnlog.events import CATALOG, Envelope, decode
+from turnlog.events.base import SessionId
+from turnlog.events.gate import short
+from turnlog.ids import new_epoch, now_ms
+from turnlog.log.integrity import link
+from turnlog.log.log import Log
+from turnlog.log.store import Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
+
+BATCH = 500
+
+
+class SessionLine(msgspec.Struct, tag_field="type", tag="session", frozen=True):
+    """The first line of a session."""
+
+    session_id: SessionId
+    app: str = ""
+    closed: bool = False
+    created_ms: int = 0
+
+
+class EventLine(NamedTuple):
+    """A line that holds an event."""
+
+    number: int
+    envelope: Envelope
+    line: bytes
+
+    def conflict(self, head: Head) -> Conflict:
+        """What to say when the log holds another history."""
+        text = f"line {self.number}: {self.envelope.id} is not what this log has at that place"
+        return Conflict(text, head.last)
+
+
+class Imported(NamedTuple):
+    """How much of an import was new."""
+
+    added: int
+    known: int
+
+
+async def export_session(log: Log, session_id: str) -> AsyncIterator[bytes]:
+    """The lines of a session, without their line ends."""
+    head = await log.info(session_id)
+    yield msgspec.json.encode(SessionLine(head.session_id, head.app, head.closed, head.created_ms))
+    after = head.first - 1
+    while rows := await log.read(session_id, after):
+        for row in rows:
+            yield line_of(row)
+        after = rows[-1].seq
+
+
+async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Imported]:
+    """Take lines in, in batches; yields how much each batch added. Stops at the first line that is wrong."""
+    for session, batch, last in batches(lines):
+        work = partial(restore_batch, session=session, batch=batch)
+        yield await log.restore(session.session_id, work)
+        if last and session.closed:
+            await log.close_session(session.session_id)
+
+
+def batches(lines: Iterable[bytes]) -> Iterator[tuple[SessionLine, list[EventLine], bool]]:
+    """The events of each session, some at a time, and whether they are its last."""
+    session: SessionLine | None = None
+    batch: list[EventLine] = []
+    for number, text in enumerate(lines, 1):
+        line = text.strip()
+        item = read_line(line, number) if line else None
+        if isinstance(item, SessionLine):
+            if session:
+                yield session, batch, True
+            session, batch = item, []
+        elif item is not None:
+            if session is None or item.session_id != session.session_id:
+                name = item.session_id
+                raise InvalidEvent(f"line {number}: expected the line of session {name} before its events")
+            batch.append(EventLine(number, item, line))
+            if len(batch) == BATCH:
+                yield session, batch, False
+                batch = []
+    if session:
+        yield session, batch, True
+
+
+def read_line(line: bytes, number: int) -> SessionLine | Envelope:
+    """A line is a session or an envelope, and text throughout."""
+    try:
+        tree = msgspec.json.decode(line)
+        if isinstance(tree, dict) and tree.get("type") == "session":
+            return msgspec.json.decode(line, type=SessionLine)
+        return decode(line)
+    except InvalidEvent as error:
+        raise InvalidEvent(f"line {number}: {error.problem}", error.path) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEvent(f"line {number}: {short(str(error))}") from None
+
+
+def restore_batch(
+    store: Store, session: SessionLine, batch: list[EventLine]
+) -> tuple[Imported, list[Row], str]:
+    """One batch inside a transaction: checks first, writes last."""
+    known = store.head(session.session_id)
+    head = known or Head(
+        session.session_id, epoch=new_epoch(), app=session.app, created_ms=session.created_ms or now_ms()
+    )
+    rows, marks, moved = [], [], head
+    for item in batch:
+        if known and is_known(store, head, item):
+            continue
+        if item.envelope.seq <= moved.last:
+            raise item.conflict(head)
+        new, mark, moved = restored(moved, item)
+        rows.append(new)
+        marks.append(mark)
+    if known is None:
+        store.put_head(head)
+    if rows:
+        store.put(moved, rows, [mark for mark in marks if mark])
+    return Imported(len(rows), len(batch) - len(rows)), [new.row for new in rows], head.epoch
+
+
+def is_known(store: Store, head: Head, item: EventLine) -> bool:
+    """Whether the log has this very event, or had it and pruned it."""
+    row = store.find(head.session_id, item.envelope.id)
+    if row is None:
+        return item.envelope.seq <= head.pruned and span_of(CATALOG.payload(item.envelope)) is not None
+    if line_of(row) != item.line:
+        raise item.conflict(head)
+    return True
+
+
+def restored(head: Head, item: EventLine) -> tuple[NewRow, SpanMark | None, Head]:
+    """An event as it was: its bytes, seq and time; seqs that are missing before it were pruned."""
+    envelope, payload = item.envelope, CATALOG.payload(item.envelope)
+    span = span_of(payload)
+    rank = head.rank + (span is None)
+    meta = pack(rank, span is not None, envelope.depth or 0, envelope.trace_id, envelope.type)
+    row = Row(envelope.seq, meta, b"data: " + item.line + b"\n\n")
+    chain = head.chain if span else link(head.chain, row.frame)
+    pruned = envelope.seq - 1 if envelope.seq > head.last + 1 else head.pruned
+    moved = head.moved(last=envelope.seq, rank=rank, chain=chain, pruned=pruned)
+    mark = span_mark(payload, envelope.agent_id, envelope.trace_id, envelope.seq)
+    return NewRow(row, envelope.id, milliseconds(envelope.ts), None if span else chain, span), mark, moved
+
+
+def milliseconds(ts: str) -> int:
+    """A time stamp as milliseconds since 1970."""
+    return int(datetime.fromisoformat(ts).timestamp() * 1000)

@@ -1,0 +1,100 @@
+"""One thread that writes: group commit over all sessions.
+
+Work is a function of the store. The thread commits at once when idle and takes everything that arrived
+during an fsync into the next transaction. A function checks first and writes last, so one that raises has
+written nothing and its neighbours in the group are not touched. Results reach the event loop after the
+commit, one call per group.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from turnlog.errors import CallerError, Damaged, StoreError, TurnlogError
+from turnlog.log.store import Store
+
+
+class Job(NamedTuple):
+    work: Callable[[Store], Any]
+    after: Callable[[Any], Any]
+    done: asyncio.Future[Any]
+
+
+class Writer:
+    """Runs work on the store, in order, in groups."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="turnlog-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[Store], Any], after: Callable[[Any], Any]) -> asyncio.Future[Any]:
+        """Queue work. When it is durable, `after` is called on the loop and the future gets its result."""
+        if self._closed:
+            raise StoreError("the log is closed")
+        done: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs.put(Job(work, after, done))
+        return done
+
+    async def close(self) -> None:
+        """Finish what was submitted and end the thread."""
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        open_for_work = True
+        while open_for_work:
+            group = [self._jobs.get()]
+            while len(group) < self._store.group and group[-1] is not None and not self._jobs.empty():
+                group.append(self._jobs.get())
+            open_for_work = group[-1] is not None
+            jobs = [job for job in group if job is not None]
+            self._loop.call_soon_threadsafe(settle, jobs, self._commit(jobs))
+
+    def _commit(self, jobs: list[Job]) -> list[Any]:
+        """The outcomes of a group. A job with a bug must not take the others along: then each goes alone."""
+        try:
+            with self._store.transaction():
+                return [attempt(job.work, self._store) for job in jobs]
+        except StoreError as error:
+            return [error] * len(jobs)
+        except Exception as error:  # noqa: BLE001  the thread must live on; whoever waits gets the error
+            if len(jobs) == 1:
+                return [refusal(error)]
+            return [outcome for job in jobs for outcome in self._commit([job])]
+
+
+def refusal(error: Exception) -> Exception:
+    """A value that no column can hold is the caller's fault; everything else is a bug and stays one."""
+    if isinstance(error, OverflowError | UnicodeEncodeError):
+        return CallerError(f"this cannot be stored: {error}")
+    return error
+
+
+def attempt(work: Callable[[Store], Any], store: Store) -> Any:
+    """The result of the work, or the refusal it raised."""
+    try:
+        return work(store)
+    except TurnlogError as error:
+        if isinstance(error, StoreError) and not isinstance(error, Damaged):
+            raise
+        return error
+
+
+def settle(jobs: list[Job], outcomes: list[Any]) -> None:
+    """Hand the outcomes on; whoever asked may not be waiting any more, but what is done is done."""
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            if not job.done.cancelled():
+                job.done.set_exception(outcome)
+        else:
+            result = job.after(outcome)
+            if not job.done.cancelled():
+                job.done.set_result(result)

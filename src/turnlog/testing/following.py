@@ -1,0 +1,91 @@
+"""What a store promises about reading and following."""
+
+import asyncio
+
+from turnlog.log import Log, Row
+from turnlog.testing.bench import Make, bench, following
+from turnlog.testing.samples import note, notes
+
+
+async def pages(make: Make) -> None:
+    """A page is in order, never empty while there is more, and at most one event larger than asked."""
+    async with bench(make) as b:
+        await b.add(*[note(str(number), "z" * (number % 40) * 100) for number in range(400)])
+        largest = max(len(row.frame) for row in await b.rows())
+        for limit in (1, 1000, 50_000, 1 << 30):
+            found: list[int] = []
+            while page := await b.log.read(b.session, len(found) - 1, max_bytes=limit):
+                assert sum(len(row.frame) for row in page) < limit + largest
+                found += [row.seq for row in page]
+            assert found == list(range(400))
+
+
+async def follow_from_anywhere(make: Make) -> None:
+    """A follower gets what is after its cursor, then what comes, each event once, in order."""
+    async with bench(make) as b:
+        await b.add(*notes(*range(10)))
+        followers = [asyncio.create_task(b.followed(19, after)) for after in range(-1, 12)]
+        await asyncio.gather(*[b.add(note(str(number))) for number in range(10, 20)])
+        for after, follower in zip(range(-1, 12), followers, strict=True):
+            assert [row.seq for row in await follower] == list(range(after + 1, 20))
+
+
+async def no_seam(make: Make) -> None:
+    """Joining while others append: nothing is missed between history and live, and nothing comes twice."""
+    async with bench(make) as b:
+        followers: dict[asyncio.Task[list[Row]], int] = {}
+        for number in range(150):
+            b.log.submit(b.session, [note(str(number))])
+            if number % 3 == 0:
+                after = -1 if number % 2 else max(-1, number - 20)
+                followers[asyncio.create_task(b.followed(149, after))] = after
+            if number % 5 == 0:
+                await b.log.info(b.session)
+        for follower, after in followers.items():
+            assert [row.seq for row in await follower] == list(range(after + 1, 150))
+
+
+async def slow_follower(make: Make) -> None:
+    """A follower that takes a page only now and then gets everything all the same."""
+    async with bench(make) as b, following(b.log, b.session) as pages:
+        found: list[int] = []
+        for burst in range(4):
+            await b.add(*notes(*range(burst * 400, burst * 400 + 400)))
+            found += [row.seq for row in await anext(pages)]
+        while len(found) < 1600:
+            found += [row.seq for row in await anext(pages)]
+        assert found == list(range(1600))
+
+
+async def idle_follower(make: Make) -> None:
+    """A follower that asked for it gets an empty page in the silence, and loses nothing by it."""
+    async with bench(make) as b, following(b.log, b.session, idle_s=0.01) as pages:
+        assert await anext(pages) == []
+        await b.add(note("a"))
+        assert [row.seq for row in await anext(pages)] == [0]
+        assert await anext(pages) == []
+
+
+async def own_wake_ups(make: Make) -> None:
+    """An append wakes the followers of its own session, once, and nobody else."""
+    async with bench(make) as b, following(b.log, b.session) as busy:
+        other = await b.log.create("contract")
+        idle = asyncio.create_task(first_page(b.log, other))
+        while other not in b.log.tails:
+            await b.log.info(other)
+        await b.add(note("a"))
+        await anext(busy)
+        before = {session: b.log.tails[session].wakeup.count for session in (other, b.session)}
+        for number in range(20):
+            await b.add(*notes(f"{number}-1", f"{number}-2"))
+            assert len(await anext(busy)) == 2
+        woken = {session: b.log.tails[session].wakeup.count - count for session, count in before.items()}
+        assert woken == {other: 0, b.session: 20}
+        await b.add(note("b"), session=other)
+        assert [row.seq for row in await idle] == [0]
+
+
+async def first_page(log: Log, session: str) -> list[Row]:
+    """The first page a follower gets."""
+    async with following(log, session) as pages:
+        return await anext(pages)

@@ -1,0 +1,84 @@
+"""What a store promises about sessions."""
+
+import asyncio
+
+from turnlog.errors import Closed, Conflict, NotFound
+from turnlog.events import decode
+from turnlog.log import line_of
+from turnlog.testing.bench import Make, bench, refused
+from turnlog.testing.samples import began, delta, note, notes, over
+
+
+async def closed_refuses(make: Make) -> None:
+    """A closed session takes nothing new, stays readable, and still answers a retry."""
+    async with bench(make) as b:
+        await b.add(*notes("a", "b"))
+        await b.log.close_session(b.session)
+        await refused(Closed, b.add(note("c")))
+        await refused(Closed, b.add(*notes("a", "c")))
+        assert await b.add(note("b")) == [1]
+        assert (await b.log.info(b.session)).closed
+        assert await b.seqs() == [0, 1]
+
+
+async def closed_ends_followers(make: Make) -> None:
+    """Followers of a session end when it is closed and they have read everything; later ones do at once."""
+    async with bench(make) as b:
+        early = [asyncio.create_task(b.followed(99, after)) for after in (-1, 0, 1)]
+        await b.add(*notes("a", "b"))
+        await asyncio.gather(b.add(note("c")), b.log.close_session(b.session))
+        late = asyncio.create_task(b.followed(99))
+        found = [[row.seq for row in await follower] for follower in [*early, late]]
+        assert found == [[0, 1, 2], [1, 2], [2], [0, 1, 2]]
+
+
+async def unknown_session(make: Make) -> None:
+    """A session that was never made is not found, and asking does not make it."""
+    async with bench(make) as b:
+        await refused(NotFound, b.log.info("sess_x"))
+        await refused(NotFound, b.add(note("a"), session="sess_x"))
+        await refused(NotFound, b.log.close_session("sess_x"))
+        await refused(NotFound, b.log.prune("sess_x", 0))
+        await refused(NotFound, anext(b.log.follow("sess_x")))
+        assert [head.session_id for head in await b.log.sessions()] == [b.session]
+
+
+async def session_list(make: Make) -> None:
+    """Sessions are listed, the oldest first; each is made once and has its own epoch."""
+    async with bench(make) as b:
+        made = [b.session, *[await b.log.create(f"app {number}") for number in range(5)]]
+        assert (await refused(Conflict, b.log.create("again", made[2]))).last == -1
+        heads = await b.log.sessions()
+        assert [head.session_id for head in heads] == made
+        assert [head.app for head in heads] == ["contract", *[f"app {number}" for number in range(5)]]
+        assert len({head.epoch for head in heads}) == len({head.session_id for head in heads}) == 6
+
+
+async def sessions_are_independent(make: Make) -> None:
+    """Ids, seqs, fences and spans of one session say nothing about another."""
+    async with bench(make) as b:
+        other = await b.log.create("contract")
+        await b.add(began("x"), delta("x"), note("a"), fence=5)
+        assert await b.add(note("a", "another text"), over("x"), session=other, fence=1) == [0, 1]
+        await b.log.close_session(other)
+        assert await b.add(note("b"), fence=5, expected_last=2) == [3]
+        assert await b.seqs(origin=-1) == [0, 1, 2, 3]
+        assert await b.log.ended(b.session, "x") is None
+        for session in (b.session, other):
+            found = {decode(line_of(row)).session_id for row in await b.rows(session=session)}
+            assert found == {session}
+
+
+async def heads(make: Make) -> None:
+    """A head says first, last, epoch, app and whether it is closed; the epoch stays while nothing is lost."""
+    async with bench(make) as b:
+        empty = await b.log.info(b.session)
+        assert (empty.first, empty.last, empty.closed, empty.app) == (0, -1, False, "contract")
+        assert empty.created_ms == b.now_ms
+        assert empty.epoch
+        await b.add(began("x"), delta("x"), over("x"), fence=3)
+        await b.log.prune(b.session, b.now_ms + 1)
+        await b.log.close_session(b.session)
+        head = await b.log.info(b.session)
+        assert (head.first, head.last, head.closed, head.fence) == (0, 2, True, 3)
+        assert (head.epoch, head.session_id, head.rank) == (empty.epoch, b.session, 2)

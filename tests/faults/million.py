@@ -1,0 +1,147 @@
+"""A log of any size, made quickly, and what opening and following it costs: `python -m tests.faults.million`.
+
+The measurements are commands of their own because memory and time are those of a whole process, without the
+test run around it: `open PATH` prints milliseconds, `follow PATH ORIGIN` prints KiB of growth and how much
+was read.
+"""
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import cast
+
+from tests.faults.sample import turn
+from turnlog.events import Event
+from turnlog.log import Head, Row, SqliteStore, Store, open_log
+from turnlog.log.integrity import link
+from turnlog.log.log import write
+from turnlog.log.store import NewRow, SpanMark
+
+LONG = "sess_long_one"
+TURN_EVENTS = 20
+NOW_MS = 1_767_875_696_789
+GROUP = 20_000  # events per transaction
+
+
+def turns(count: int) -> Iterator[list[Event]]:
+    """Turns of 20 events, 12 of them live."""
+    for number in range(count):
+        yield turn(f"{number:06}", TURN_EVENTS - 9, "ok")
+
+
+class Recorder:
+    """A store that keeps what is put into it. Nothing in it is known before: the ids are fresh."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self.rows: list[NewRow] = []
+        self.marks: list[SpanMark] = []
+
+    def head(self, session_id: str) -> Head:
+        return self._head
+
+    def find(self, session_id: str, event_id: str) -> None:
+        return None
+
+    def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
+        self._head = head
+        self.rows += rows
+        self.marks += marks
+
+    def take(self) -> tuple[Head, list[NewRow], list[SpanMark]]:
+        """What came since the last time."""
+        rows, marks, self.rows, self.marks = self.rows, self.marks, [], []
+        return self._head, rows, marks
+
+
+def new_head(session: str) -> Head:
+    return Head(session, epoch="00000000", app="faults", created_ms=NOW_MS)
+
+
+def renamed(
+    template: tuple[Head, list[NewRow], list[SpanMark]], session: str
+) -> tuple[Head, list[NewRow], list[SpanMark]]:
+    """The same events in another session, whose name is as long."""
+    head, rows, marks = template
+    old, new, chain, moved = head.session_id.encode(), session.encode(), b"", []
+    for row in rows:
+        frame = row.row.frame.replace(old, new)
+        chain = chain if row.chain is None else link(chain, frame)
+        placed = Row(row.row.seq, row.row.meta, frame)
+        moved.append(row._replace(row=placed, chain=None if row.chain is None else chain))
+    return head.moved(session_id=session, chain=chain), moved, marks
+
+
+def name_of(number: int) -> str:
+    return f"sess_{number:08}"
+
+
+def build(path: Path, *, sessions: int, events_each: int, long_events: int) -> None:
+    """Many sessions with the same events each, and a long one."""
+    store = SqliteStore(path)
+    recorder = Recorder(new_head(name_of(0)))
+    for events in turns(events_each // TURN_EVENTS):
+        write(cast(Store, recorder), name_of(0), events, None, None, NOW_MS)
+    template = recorder.take()
+    at_once = max(1, GROUP // events_each)
+    for first in range(0, sessions, at_once):
+        with store.transaction():
+            for number in range(first, min(first + at_once, sessions)):
+                store.put_head(new_head(name_of(number)))
+                store.put(*renamed(template, name_of(number)))
+    with store.transaction():
+        store.put_head(new_head(LONG))
+    recorder = Recorder(new_head(LONG))
+    for number, events in enumerate(turns(long_events // TURN_EVENTS), 1):
+        write(cast(Store, recorder), LONG, events, None, None, NOW_MS)
+        if number % (GROUP // TURN_EVENTS) == 0 or number == long_events // TURN_EVENTS:
+            with store.transaction():
+                store.put(*recorder.take())
+    store.close()
+
+
+async def open_ms(path: Path) -> float:
+    """Milliseconds until the log can be used."""
+    begun = time.perf_counter()
+    log = await open_log(f"sqlite:///{path}")
+    spent = time.perf_counter() - begun
+    await log.close()
+    return spent * 1000
+
+
+async def follow_kib(path: Path, origin: int | None) -> tuple[int, int, int]:
+    """How much memory reading the long session to its end takes beyond the first pages; events and bytes."""
+    log = await open_log(f"sqlite:///{path}")
+    last, events, size, base, pages = (await log.info(LONG)).last, 0, 0, 0, 0
+    async for rows in log.follow(LONG, origin=origin):
+        pages, events, size = pages + 1, events + len(rows), size + sum(len(row.frame) for row in rows)
+        if pages == 3:
+            base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if rows[-1].seq == last:
+            break
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base
+    await log.close()
+    return grown, events, size
+
+
+def main(command: str, path: str, *rest: str) -> None:
+    begun = time.perf_counter()
+    answer: object
+    if command == "build":
+        sessions, events_each, long_events = map(int, rest)
+        build(Path(path), sessions=sessions, events_each=events_each, long_events=long_events)
+        answer = time.perf_counter() - begun
+    elif command == "open":
+        answer = median(asyncio.run(open_ms(Path(path))) for _ in range(5))
+    else:
+        answer = asyncio.run(follow_kib(Path(path), int(rest[0]) if rest else None))
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

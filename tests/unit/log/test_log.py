@@ -1,0 +1,438 @@
+"""The log over its store: opening, the shared tail, joining and leaving, and what happens in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.unit.log.delegates import (
+    Counting,
+    Gated,
+    all_pages,
+    held,
+    scenario,
+    soon,
+    until,
+)
+from turnlog.errors import CallerError, Damaged, NotFound, StoreError
+from turnlog.events import decode, encode, stamp
+from turnlog.log import Damage, Log, MemoryStore, Row, SqliteStore, line_of, open_log
+from turnlog.log.log import TAIL_BYTES, TAIL_ROWS
+from turnlog.log.transfer import import_lines
+from turnlog.testing.bench import following
+from turnlog.testing.samples import began, delta, note, notes, over
+
+SESSION, OTHER = "sess_1", "sess_2"
+
+
+@asynccontextmanager
+async def opened(store: Counting) -> AsyncIterator[Log]:
+    log = Log(store.store)
+    for session in (SESSION, OTHER):
+        await log.create("t", session)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def wakes(log: Log, session: str = SESSION) -> int:
+    return log.tails[session].wakeup.count
+
+
+async def asleep(log: Log, count: int, session: str = SESSION) -> list[asyncio.Task[list[Row]]]:
+    """So many followers at the head of a session, all of them asleep."""
+    after = (await log.info(session)).last
+    followers = [asyncio.create_task(first_page(log, session, after)) for _ in range(count)]
+    await until(lambda: session in log.tails and log.tails[session].followers == count)
+    await log.info(session)  # whoever joined first looks twice
+    return followers
+
+
+async def first_page(log: Log, session: str, after: int) -> list[Row]:
+    async with following(log, session, after) as pages:
+        return await anext(pages)
+
+
+# opening
+
+
+@scenario
+async def test_a_log_in_memory() -> None:
+    log = await open_log("memory:")
+    session = await log.create("t")
+    assert await log.append(session, notes("a")) == [0]
+    assert decode(line_of((await log.read(session))[0])).id == "evt_a"
+    await log.close()
+
+
+def test_a_log_in_a_file_by_its_path_relative_or_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @scenario
+    async def run() -> None:
+        for url in ("sqlite:///some/log.db", f"sqlite:///{tmp_path}/a%20b.db"):
+            log = await open_log(url)
+            await log.create("t", SESSION)
+            await log.close()
+            reader = await open_log(url, writable=False)
+            assert [head.session_id for head in await reader.sessions()] == [SESSION]
+            with pytest.raises(StoreError, match="reading only"):
+                await reader.append(SESSION, notes("a"))
+            await reader.close()
+
+    monkeypatch.chdir(tmp_path)
+    run()
+    assert (tmp_path / "some" / "log.db").exists()
+    assert (tmp_path / "a b.db").exists()
+
+
+URLS = ["", "log.db", "/log.db", "sqlite:", "sqlite://host/log.db", "sqlite:///", "memory://x", "nats://x"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *URLS,
+        pytest.param("sqlite:log.db"),
+    ],
+)
+def test_a_log_that_nobody_can_open(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @scenario
+    async def run() -> None:
+        with pytest.raises(CallerError, match="expected a log like"):
+            await (await open_log(url)).close()
+
+    monkeypatch.chdir(tmp_path)
+    run()
+
+
+# counted, not timed
+
+
+@scenario
+async def test_idle_followers_cost_no_read_and_no_wake_up() -> None:
+    store = Counting(MemoryStore())
+    async with opened(store) as log:
+        followers = await asleep(log, 1000)
+        reads, woken = store.reads, wakes(log)
+        for number in range(200):
+            await log.append(OTHER, [note(str(number))])
+        assert (store.reads - reads, wakes(log) - woken) == (0, 0)
+        assert not any(follower.done() for follower in followers)
+        await log.append(SESSION, notes("a"))
+        assert {len(page) for page in await asyncio.gather(*followers)} == {1}
+
+
+@scenario
+async def test_idle_followers_of_many_sessions_cost_nothing_either(tmp_path: Path) -> None:
+    store = Counting(SqliteStore(tmp_path / "log.db"))
+    async with opened(store) as log:
+        sessions = [await log.create("t") for _ in range(50)]
+        followers = [await asleep(log, 20, session) for session in sessions]
+        reads, woken = store.reads, [wakes(log, session) for session in sessions]
+        for number in range(200):
+            await log.append(OTHER, [note(str(number))])
+        assert store.reads == reads
+        assert [wakes(log, session) for session in sessions] == woken
+        for session in sessions:
+            await log.close_session(session)
+        with pytest.raises(StopAsyncIteration):
+            await followers[0][0]
+        await asyncio.gather(*[one for group in followers for one in group], return_exceptions=True)
+
+
+@scenario
+async def test_an_append_wakes_all_its_followers_once_and_they_share_its_rows() -> None:
+    store = Counting(MemoryStore())
+    async with opened(store) as log:
+        followers = await asleep(log, 1000)
+        reads, woken = store.reads, wakes(log)
+        tail = log.tails[SESSION]
+        await log.append(SESSION, notes("a", "b", "c"))
+        pages = await asyncio.gather(*followers)
+        assert tail.wakeup.count - woken == 1
+        assert store.reads == reads
+        assert all([row.seq for row in page] == [0, 1, 2] for page in pages)
+        assert all(row is shared for page in pages for row, shared in zip(page, pages[0], strict=True))
+
+
+@scenario
+async def test_a_follower_that_keeps_up_never_reads_the_store() -> None:
+    store = Counting(MemoryStore())
+    async with opened(store) as log, following(log, SESSION, idle_s=0.01) as pages:
+        assert await anext(pages) == []
+        reads = store.reads
+        for number in range(2 * TAIL_ROWS):
+            await log.append(SESSION, [note(str(number))])
+            assert [row.seq for row in await anext(pages)] == [number]
+        assert store.reads == reads
+
+
+@scenario
+async def test_the_shared_tail_is_bounded_in_rows_and_bytes() -> None:
+    store = Counting(MemoryStore())
+    async with opened(store) as log, following(log, SESSION, idle_s=0.01) as pages:
+        assert await anext(pages) == []
+        await log.append(SESSION, notes(*range(TAIL_ROWS)))
+        reads = store.reads
+        assert len(await anext(pages)) == TAIL_ROWS
+        assert store.reads == reads
+        await log.append(SESSION, notes(*[f"b{number}" for number in range(TAIL_ROWS + 1)]))
+        assert len(await anext(pages)) == TAIL_ROWS + 1
+        assert store.reads == reads + 1
+        for part in range(3):
+            await log.append(SESSION, [note(f"c{part}", "z" * (TAIL_BYTES // 2))])
+        assert (await anext(pages))[0].seq == 2 * TAIL_ROWS + 1
+        assert store.reads == reads + 2
+
+
+@scenario
+async def test_an_event_larger_than_the_tail_is_shared_all_the_same() -> None:
+    store = Counting(MemoryStore())
+    async with opened(store) as log, following(log, SESSION, idle_s=0.01) as pages:
+        assert await anext(pages) == []
+        reads = store.reads
+        for number in range(3):
+            await log.append(SESSION, [note(str(number), "z" * (2 * TAIL_BYTES))])
+            assert [row.seq for row in await anext(pages)] == [number]
+        assert store.reads == reads
+
+
+# joining and leaving
+
+
+@scenario
+async def test_nothing_is_left_of_a_session_nobody_follows() -> None:
+    async with opened(Counting(MemoryStore())) as log:
+        async with AsyncExitStack() as stack:
+            for _ in range(10):
+                pages = await stack.enter_async_context(following(log, SESSION, idle_s=0.001))
+                assert await anext(pages) == []
+            assert log.tails[SESSION].followers == 10
+        assert log.tails == {}
+        with pytest.raises(NotFound):
+            await all_pages(log, "sess_x")
+        assert log.tails == {}
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_nothing_is_left_of_a_follower_that_is_cancelled_while_it_joins(looks: int) -> None:
+    @scenario
+    async def run() -> None:
+        store = Gated(MemoryStore())
+        async with opened(store) as log:
+            gate = store.gate("info", skip=looks)
+            follower = asyncio.create_task(all_pages(log, SESSION))
+            await gate.reached()
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+            assert log.tails == {}
+            gate.open()
+
+    run()
+
+
+@scenario
+async def test_an_append_during_the_join_reaches_whoever_joins_and_whoever_joined_meanwhile() -> None:
+    store = Gated(MemoryStore())
+    async with opened(store) as log:
+        first, second = store.gate("info"), store.gate("info")
+        one = asyncio.create_task(first_page(log, SESSION, -1))
+        await first.reached()
+        await log.append(SESSION, notes("a"))
+        first.open()
+        await second.reached()
+        two = asyncio.create_task(first_page(log, SESSION, -1))
+        await until(lambda: log.tails[SESSION].followers == 2)
+        second.open()
+        assert [[row.seq for row in await soon(page)] for page in (one, two)] == [[0], [0]]
+
+
+@scenario
+async def test_a_session_that_closes_during_the_join_ends_the_follower() -> None:
+    store = Gated(MemoryStore())
+    async with opened(store) as log:
+        await log.append(SESSION, notes("a"))
+        gate = store.gate("info")
+        follower = asyncio.create_task(all_pages(log, SESSION))
+        await gate.reached()
+        await log.close_session(SESSION)
+        gate.open()
+        assert [row.seq for row in await soon(follower)] == [0]
+
+
+@scenario
+async def test_a_session_that_closes_during_the_second_look_ends_the_follower() -> None:
+    store = Gated(MemoryStore())
+    async with opened(store) as log:
+        await log.append(SESSION, notes("a"))
+        gate = store.gate("info", skip=1)
+        follower = asyncio.create_task(all_pages(log, SESSION))
+        await gate.reached()
+        await log.close_session(SESSION)
+        gate.open()
+        assert [row.seq for row in await soon(follower)] == [0]
+
+
+@pytest.mark.parametrize("look", [0, pytest.param(1)])
+def test_an_epoch_that_changes_during_the_join_is_not_missed(tmp_path: Path, look: int) -> None:
+    @scenario
+    async def run() -> None:
+        store = Gated(SqliteStore(tmp_path / "log.db"))
+        async with opened(store) as log:
+            await log.append(SESSION, notes("a"))
+            gate = store.gate("info", skip=look)
+            follower = asyncio.create_task(all_pages(log, SESSION, 0))
+            await gate.reached()
+            await log._quarantine(Damaged(SESSION, 0, 0, "for the test"))
+            gate.open()
+            await log.append(SESSION, notes("b"))
+            await log.close_session(SESSION)
+            assert [row.seq for row in await soon(follower)] in ([], [1])
+
+    run()
+
+
+@scenario
+async def test_what_comes_while_only_skipped_events_are_read_is_not_skipped() -> None:
+    store = Gated(MemoryStore())
+    async with opened(store) as log:
+        await log.append(SESSION, [began("x"), over("x"), delta("x")])
+        gate = store.gate("read", skip=1)
+        async with following(log, SESSION, origin=-1) as pages:
+            assert [row.seq for row in await anext(pages)] == [0, 1]
+            second = asyncio.ensure_future(anext(pages))
+            await gate.reached()
+            await log.append(SESSION, notes("a"))
+            gate.open()
+            await log.append(SESSION, notes("b"))
+            assert (await soon(second))[0].seq == 3
+
+
+@scenario
+async def test_what_is_imported_into_a_session_reaches_its_followers() -> None:
+    async with opened(Counting(MemoryStore())) as log, following(log, SESSION, idle_s=0.01) as pages:
+        assert await anext(pages) == []
+        await log.append(SESSION, notes("a"))
+        assert [row.seq for row in await anext(pages)] == [0]
+        lines = [b'{"type":"session","session_id":"sess_1"}']
+        lines.append(encode(stamp(note("b"), session_id=SESSION, seq=1, ts_ms=0)))
+        assert [counts async for counts in import_lines(log, lines)] == [(1, 0)]
+        await log.append(SESSION, notes("c"))
+        assert [row.seq for row in await anext(pages)] == [1, 2]
+
+
+# leaving in the middle
+
+
+@scenario
+async def test_followers_end_though_whoever_closed_the_session_did_not_wait() -> None:
+    async with opened(Counting(MemoryStore())) as log:
+        follower = asyncio.create_task(all_pages(log, SESSION))
+        await until(lambda: SESSION in log.tails)
+        async with held(log):
+            closing = asyncio.create_task(log.close_session(SESSION))
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
+        await log.work(lambda store: None)  # whatever was submitted before is done now
+        assert (await log.info(SESSION)).closed
+        assert await soon(follower) == []
+
+
+@scenario
+async def test_followers_are_told_of_damage_though_whoever_met_it_did_not_wait(tmp_path: Path) -> None:
+    store = Gated(SqliteStore(tmp_path / "log.db"))
+    async with opened(store) as log:
+        await log.append(SESSION, notes("a"))
+        follower = asyncio.create_task(all_pages(log, SESSION, 0))
+        await until(lambda: SESSION in log.tails)
+        async with held(log):
+            met = asyncio.create_task(log._quarantine(Damaged(SESSION, 0, 0, "for the test")))
+            await asyncio.sleep(0)
+            met.cancel()
+            await asyncio.gather(met, return_exceptions=True)
+        await log.work(lambda store: None)  # whatever was submitted before is done now
+        assert await log.damages() == [Damage(SESSION, 0, 0, "for the test")]
+        assert await soon(follower) == []
+
+
+@scenario
+async def test_followers_are_told_of_damage(tmp_path: Path) -> None:
+    async with opened(Counting(SqliteStore(tmp_path / "log.db"))) as log:
+        await log.append(SESSION, notes("a"))
+        epoch = (await log.info(SESSION)).epoch
+        followers = [asyncio.create_task(all_pages(log, SESSION, 0)) for _ in range(5)]
+        await until(lambda: SESSION in log.tails and log.tails[SESSION].followers == 5)
+        await log._quarantine(Damaged(SESSION, 0, 0, "for the test"))
+        assert await asyncio.gather(*followers) == [[]] * 5
+        assert (await log.info(SESSION)).epoch != epoch
+        assert await log.append(SESSION, notes("b")) == [1]
+        assert [row.seq for row in await first_page(log, SESSION, 0)] == [1]
+
+
+@scenario
+async def test_a_follower_that_is_cancelled_takes_no_other_with_it() -> None:
+    async with opened(Counting(MemoryStore())) as log:
+        followers = [asyncio.create_task(all_pages(log, SESSION)) for _ in range(100)]
+        await until(lambda: SESSION in log.tails and log.tails[SESSION].followers == 100)
+        for number, follower in enumerate(followers):
+            if number % 2:
+                follower.cancel()
+            await log.append(SESSION, [note(str(number))])
+        await log.close_session(SESSION)
+        outcomes = await asyncio.gather(*followers, return_exceptions=True)
+        assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[1::2])
+        assert all([row.seq for row in rows] == list(range(100)) for rows in outcomes[0::2])  # type: ignore[union-attr]
+        assert log.tails == {}
+
+
+@scenario
+async def test_seqs_that_an_import_left_out_do_not_shift_the_tail() -> None:
+    async with opened(Counting(MemoryStore())) as log, following(log, SESSION, idle_s=0.01) as pages:
+        assert await anext(pages) == []
+        await log.append(SESSION, notes("a"))
+        assert [row.seq for row in await anext(pages)] == [0]
+        lines = [b'{"type":"session","session_id":"sess_1"}']
+        lines += [encode(stamp(note(f"b{seq}"), session_id=SESSION, seq=seq, ts_ms=0)) for seq in (3, 4)]
+        assert [counts async for counts in import_lines(log, lines)] == [(2, 0)]
+        assert [row.seq for row in await anext(pages)] == [3, 4]
+        await log.append(SESSION, notes("c", "d", "e", "f"))
+        assert [row.seq for row in await anext(pages)] == [5, 6, 7, 8]
+
+
+@scenario
+async def test_what_shares_its_group_with_a_bug_reaches_the_followers() -> None:
+    async with opened(Counting(MemoryStore())) as log, following(log, SESSION, idle_s=0.01) as pages:
+        assert await anext(pages) == []
+        await log.append(SESSION, notes("a"))
+        assert [row.seq for row in await anext(pages)] == [0]
+        await log.create("t", "sess_\ud800")
+        async with held(log):
+            jobs = [log.submit(name, notes("b")) for name in (SESSION, "sess_\ud800")]
+        outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+        assert outcomes[0] == [1]
+        assert [row.seq for row in await anext(pages)] == [1]
+
+
+@scenario
+async def test_followers_end_with_the_log() -> None:
+    async with opened(Counting(MemoryStore())) as log:
+        follower = asyncio.create_task(all_pages(log, SESSION))
+        await until(lambda: SESSION in log.tails)
+        await log.close()
+        assert await soon(follower) == []
+
+
+@pytest.mark.xfail(strict=True, reason="RuntimeError: cannot schedule new futures after shutdown")
+@scenario
+async def test_a_follower_that_lags_when_the_log_is_closed_ends_or_is_told() -> None:
+    async with opened(Counting(MemoryStore())) as log, following(log, SESSION) as pages:
+        await log.append(SESSION, notes(*range(2000)))
+        await anext(pages)
+        await log.close()
+        with pytest.raises((StopAsyncIteration, StoreError)):
+            await anext(pages)

@@ -1,0 +1,97 @@
+"""The high-water mark beside the database."""
+
+from pathlib import Path
+
+import pytest
+
+from turnlog.log.mark import FIRST_SLOT, GROW_SLOTS, SLOT, Mark, Slot
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db.mark"
+
+
+def test_it_remembers_the_last_seq_of_each_session_after_its_process(path: Path) -> None:
+    mark = Mark(path, writable=True)
+    mark.reserve(1)
+    mark.reserve(2)
+    assert (mark.get(1), mark.get(2), mark.counter) == (None, None, 0)
+    mark.set({1: Slot(41, 1, "sess_1"), 2: Slot(1 << 40, 7, "sess_1")})
+    mark.set({1: Slot(42, 2, "sess_1")})
+    assert mark.numbers() == [1, 2]
+    mark.close()
+    again = Mark(path, writable=True, sessions=2)
+    assert (again.get(1), again.get(2), again.counter) == (
+        Slot(42, 2, "sess_1"),
+        Slot(1 << 40, 7, "sess_1"),
+        2,
+    )
+    again.forget(1)
+    assert (again.get(1), again.numbers()) == (None, [2])
+    assert not again.damaged
+    again.close()
+
+
+def test_it_says_nothing_about_sessions_it_never_saw(path: Path) -> None:
+    mark = Mark(path, writable=True)
+    assert [mark.get(number) for number in (1, GROW_SLOTS, 10**9)] == [None, None, None]
+    mark.close()
+
+
+def test_it_grows_with_the_sessions_and_their_number(path: Path) -> None:
+    mark = Mark(path, writable=True)
+    for number in (1, GROW_SLOTS - 1, GROW_SLOTS, 5 * GROW_SLOTS):
+        mark.reserve(number)
+        mark.set({number: Slot(number, 1, "sess_1")})
+    assert mark.numbers() == [1, GROW_SLOTS - 1, GROW_SLOTS, 5 * GROW_SLOTS]
+    mark.close()
+
+
+def test_a_mark_that_was_lost_makes_room_for_the_sessions_there_are(path: Path) -> None:
+    mark = Mark(path, writable=True, sessions=3 * GROW_SLOTS)
+    assert not mark.damaged
+    mark.set({3 * GROW_SLOTS: Slot(7, 1, "sess_1")})
+    assert mark.get(3 * GROW_SLOTS) == Slot(7, 1, "sess_1")
+    mark.close()
+
+
+def test_a_reader_sees_what_is_set_and_follows_a_file_that_grows(path: Path) -> None:
+    writer = Mark(path, writable=True, sessions=1)
+    reader = Mark(path, writable=False)
+    writer.reserve(1)
+    writer.set({1: Slot(5, 1, "sess_1")})
+    assert (reader.get(1), reader.counter) == (Slot(5, 1, "sess_1"), 1)
+    writer.reserve(2 * GROW_SLOTS)
+    writer.set({2 * GROW_SLOTS: Slot(6, 1, "sess_1")})
+    assert (reader.get(2 * GROW_SLOTS), reader.counter) == (Slot(6, 1, "sess_1"), 2)
+    reader.close()
+    writer.close()
+
+
+@pytest.mark.parametrize("place", range(SLOT.size))
+def test_a_slot_with_a_wrong_bit_says_nothing(path: Path, place: int) -> None:
+    mark = Mark(path, writable=True, sessions=1)
+    mark.reserve(1)
+    mark.set({1: Slot(1000, 3, "sess_1")})
+    mark.close()
+    data = bytearray(path.read_bytes())
+    data[FIRST_SLOT + SLOT.size + place] ^= 4
+    path.write_bytes(data)
+    mark = Mark(path, writable=True, sessions=1)
+    assert mark.get(1) is None
+    mark.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"turn", b"something else, of some length" * 10, b"\0" * 100_000])
+def test_a_damaged_file_is_told_and_made_anew(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    mark = Mark(path, writable=True, sessions=3)
+    assert mark.damaged
+    assert (mark.counter, mark.get(1)) == (0, None)
+    mark.set({1: Slot(8, 1, "sess_1")})
+    assert mark.get(1) == Slot(8, 1, "sess_1")
+    mark.close()
+    again = Mark(path, writable=False)
+    assert not again.damaged
+    again.close()

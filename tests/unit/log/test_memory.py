@@ -1,0 +1,182 @@
+"""The ring: what it lets go of, and what never."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from tests.unit.log.delegates import scenario, soon
+from turnlog.errors import NotFound, StoreError
+from turnlog.events import Event
+from turnlog.log import Log, MemoryStore
+from turnlog.log.log import TAIL_BYTES, TAIL_ROWS
+from turnlog.testing.bench import following
+from turnlog.testing.samples import agent, began, delta, ended, message, note, over, started
+
+SESSION = "sess_1"
+
+
+@asynccontextmanager
+async def ring(events: int = 10, size_bytes: int = 1 << 20) -> AsyncIterator[Log]:
+    log = Log(MemoryStore(events, size_bytes))
+    await log.create("t", SESSION)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def turn(number: int, *inside: Event) -> list[Event]:
+    """A whole turn: three durable events and what happened inside."""
+    scope = agent(number, trace=number)
+    return [message(f"m{number}", trace=number), started(scope), *inside, ended(scope)]
+
+
+async def add(log: Log, *batches: Sequence[Event]) -> None:
+    for batch in batches:
+        await log.append(SESSION, batch)
+
+
+async def kept(log: Log) -> list[int]:
+    rows = await log.read(SESSION, max_bytes=1 << 30)
+    assert not rows or rows[0].seq == (await log.info(SESSION)).first
+    return [row.seq for row in rows]
+
+
+@scenario
+async def test_nothing_goes_while_there_is_room() -> None:
+    async with ring(events=9) as log:
+        await add(log, turn(1), turn(2), turn(3))
+        assert await kept(log) == list(range(9))
+        assert (await log.info(SESSION)).first == 0
+
+
+@scenario
+async def test_finished_turns_go_whole() -> None:
+    async with ring(events=9) as log:
+        await add(log, turn(1), turn(2), turn(3), turn(4))
+        assert await kept(log) == list(range(3, 12))
+        await add(log, turn(5, note("a")))
+        assert await kept(log) == list(range(9, 16))
+
+
+@scenario
+async def test_after_letting_go_the_ring_is_within_its_bounds_and_goes_on() -> None:
+    async with ring(events=9) as log:
+        for number in range(50):
+            await add(log, turn(number))
+            assert len(await kept(log)) <= 9
+        head = await log.info(SESSION)
+        assert (head.last, head.rank, head.epoch) == (149, 150, (await log.sessions())[0].epoch)
+        assert await log.append(SESSION, [note("a")], expected_last=149) == [150]
+
+
+@scenario
+async def test_only_durable_events_count() -> None:
+    async with ring(events=5) as log:
+        deltas = [delta("x", number) for number in range(100)]
+        await add(log, turn(1, began("x"), *deltas, over("x")))
+        assert len(await kept(log)) == 105
+        await add(log, turn(2))
+        assert await kept(log) == [105, 106, 107]
+
+
+@scenario
+async def test_bytes_count_live_ones_too() -> None:
+    async with ring(events=1000, size_bytes=20_000) as log:
+        for number in range(20):
+            deltas = [delta(f"x{number}", place) for place in range(30)]
+            await add(log, turn(number, began(f"x{number}"), *deltas, over(f"x{number}")))
+            rows = await log.read(SESSION, max_bytes=1 << 30)
+            assert sum(len(row.frame) for row in rows) <= 20_000
+        assert (await log.info(SESSION)).first > 300
+
+
+@scenario
+async def test_an_open_turn_never_goes_with_the_message_that_opened_it() -> None:
+    async with ring(events=5) as log:
+        await add(log, turn(1)[:-1], [note(str(number)) for number in range(50)])
+        assert await kept(log) == list(range(52))
+        await add(log, turn(1)[-1:], turn(2))
+        assert await kept(log) == [53, 54, 55]
+
+
+@scenario
+async def test_what_is_older_than_an_open_turn_may_go_what_is_younger_may_not() -> None:
+    async with ring(events=5) as log:
+        await add(log, turn(1), [started(agent(2, trace=2))], turn(3), turn(4), turn(5))
+        assert (await kept(log))[0] == 3
+        assert len(await kept(log)) == 10
+
+
+@scenario
+async def test_an_open_block_or_call_is_not_cut() -> None:
+    async with ring(events=3) as log:
+        await add(log, [note("a"), began("x")], [delta("x")], [note(str(number)) for number in range(20)])
+        assert (await kept(log))[0] == 1
+        await add(log, [over("x")])
+        assert len(await kept(log)) <= 3
+
+
+@scenario
+async def test_a_message_that_waits_for_its_turn_never_goes() -> None:
+    async with ring(events=3) as log:
+        await add(log, turn(1), [message("m", trace=9)], *[turn(number) for number in range(2, 8)])
+        assert (await kept(log))[0] == 3
+        await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], [note("a")])
+        assert len(await kept(log)) <= 3
+
+
+@scenario
+async def test_what_was_let_go_of_is_forgotten_altogether() -> None:
+    async with ring(events=6) as log:
+        await add(log, turn(1, began("x"), over("x")))
+        await add(log, *[turn(number) for number in range(2, 8)])
+        assert await log.ended(SESSION, "x") is None
+        assert not await log.holds(SESSION, 0)
+        assert await log.unfinished() == []
+
+
+@scenario
+async def test_a_follower_the_ring_has_overtaken_is_not_served_a_gap() -> None:
+    async with ring(events=10) as log, following(log, SESSION) as pages:
+        await add(log, turn(1))
+        cursor = (await anext(pages))[-1].seq
+        await add(log, *[turn(number) for number in range(2, TAIL_ROWS)])
+        try:
+            page = await anext(pages)
+        except (StopAsyncIteration, StoreError):
+            return
+        assert page[0].seq == cursor + 1
+
+
+@scenario
+async def test_a_follower_within_the_window_reads_on_though_the_ring_has_moved() -> None:
+    async with ring(events=10) as log, following(log, SESSION) as pages:
+        await add(log, turn(1))
+        assert [row.seq for row in await anext(pages)] == [0, 1, 2]
+        await add(log, *[turn(number) for number in range(2, 100)])
+        assert [row.seq for row in await anext(pages)] == list(range(3, 297))
+
+
+@scenario
+async def test_asking_about_an_unknown_session_is_no_bug() -> None:
+    async with ring() as log:
+        with suppress(NotFound):
+            assert not await log.holds("sess_x", 0)
+        with suppress(NotFound):
+            assert await log.turn_start("sess_x", 0) == 1
+        with suppress(NotFound):
+            assert await log.ended("sess_x", "x") is None
+
+
+@scenario
+async def test_a_follower_of_a_ring_that_is_empty_again_is_not_served_a_gap() -> None:
+    async with ring(size_bytes=10_000) as log, following(log, SESSION) as pages:
+        await add(log, turn(1))
+        assert [row.seq for row in await anext(pages)] == [0, 1, 2]
+        big = [note(str(number), "z" * TAIL_BYTES, agent(2, trace=2)) for number in range(3)]
+        await add(log, *[[event] for event in turn(2, *big)])
+        assert (await log.info(SESSION)).first == 9
+        with pytest.raises(StopAsyncIteration):
+            await soon(anext(pages))

@@ -1,0 +1,67 @@
+"""The values that pass through a store."""
+
+import pytest
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Payload,
+    ToolCall,
+    ToolProgress,
+    ToolResult,
+    UiMessage,
+    Unknown,
+)
+from turnlog.log.store import Head, Row, SpanMark, pack, span_mark, span_of
+
+
+@pytest.mark.parametrize("trace", [None, "tr_1"])
+@pytest.mark.parametrize("live", [False, True])
+def test_what_stands_beside_a_frame_comes_back(trace: str | None, live: bool) -> None:
+    row = Row(7, pack(12, live, 3, trace, "ui.message"), b"")
+    assert (row.rank, row.live, row.depth, row.trace, row.type) == (12, live, 3, trace, "ui.message")
+
+
+def test_a_type_from_elsewhere_may_hold_the_separator() -> None:
+    row = Row(0, pack(1, False, 0, "tr_1", "strange|type|\u00e9"), b"")
+    assert (row.trace, row.type) == ("tr_1", "strange|type|\u00e9")
+
+
+def test_a_head_that_moved_is_another_one() -> None:
+    head = Head("sess_1", epoch="e1", app="a")
+    assert head.moved(last=4, closed=True) == Head("sess_1", epoch="e1", app="a", last=4, closed=True)
+    assert head.last == -1
+
+
+@pytest.mark.parametrize(
+    ("payload", "key", "opens", "agent"),
+    [
+        (BlockStart(block_id="b", kind="text"), "block:b", True, False),
+        (BlockEnd(block_id="b", status="aborted"), "block:b", False, False),
+        (ToolCall(call_id="c", tool="t", args={}), "call:c", True, False),
+        (ToolResult(call_id="c", tool="t", ok=True), "call:c", False, False),
+        (AgentStart(name="Ada", via="prompt"), "agent:agt_1", True, True),
+        (AgentEnd(stop_reason="error"), "agent:agt_1", False, True),
+    ],
+)
+def test_some_events_open_or_close_a_span(payload: Payload, key: str, opens: bool, agent: bool) -> None:
+    assert span_mark(payload, "agt_1", "tr_1", 5) == SpanMark(key, opens, 5, "tr_1", agent)
+    assert span_of(payload) is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "key"),
+    [(BlockDelta(block_id="b", text="t"), "block:b"), (ToolProgress(call_id="c", text="t"), "call:c")],
+)
+def test_live_events_are_inside_a_span(payload: Payload, key: str) -> None:
+    assert span_of(payload) == key
+    assert span_mark(payload, "agt_1", "tr_1", 5) is None
+
+
+@pytest.mark.parametrize("payload", [UiMessage(text="t"), Unknown(b"{}"), AgentStart(name="A", via="call")])  # type: ignore[arg-type]
+def test_others_do_neither_nor_does_an_agent_without_an_id(payload: Payload | Unknown) -> None:
+    assert span_of(payload) is None
+    assert span_mark(payload, None, "tr_1", 5) is None

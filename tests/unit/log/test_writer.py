@@ -1,0 +1,178 @@
+"""The one thread that writes."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.unit.log.delegates import THREAD_DIES, Counting, held, scenario, soon
+from turnlog.errors import Conflict, NotFound, StoreError
+from turnlog.log import Log, MemoryStore, SqliteStore, Store
+from turnlog.log.store import Head
+from turnlog.log.writer import Writer
+from turnlog.testing.samples import note, notes
+
+
+class Failing(MemoryStore):
+    """A store whose transactions can be made to fail at their end."""
+
+    fault: Exception | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with super().transaction():
+            yield
+            if self.fault:
+                raise self.fault
+
+
+@scenario
+async def test_what_arrives_during_a_commit_is_one_group(tmp_path: Path) -> None:
+    counting = Counting(SqliteStore(tmp_path / "log.db"))
+    log = Log(counting.store)
+    session = await log.create("t")
+    async with held(log):
+        before = counting.calls["transaction"]
+        jobs = [log.submit(session, [note(str(number))]) for number in range(100)]
+    assert await asyncio.gather(*jobs) == [[seq] for seq in range(100)]
+    assert counting.calls["transaction"] == before + 1
+    await log.close()
+
+
+@scenario
+async def test_a_group_is_bounded(tmp_path: Path) -> None:
+    counting = Counting(SqliteStore(tmp_path / "log.db"))
+    log = Log(counting.store)
+    async with held(log):
+        before = counting.calls["transaction"]
+        jobs = [asyncio.create_task(log.work(lambda _: None)) for _ in range(1025)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*jobs)
+    assert counting.calls["transaction"] == before + 3
+    await log.close()
+
+
+@scenario
+async def test_an_idle_writer_commits_at_once() -> None:
+    counting = Counting(MemoryStore())
+    log = Log(counting.store)
+    for _ in range(5):
+        await log.work(lambda _: None)
+    assert counting.calls["transaction"] == 5
+    await log.close()
+
+
+@scenario
+async def test_outcomes_come_in_order_after_the_commit_and_to_the_right_one() -> None:
+    writer, order = Writer(MemoryStore()), list[object]()
+    jobs = [writer.submit(lambda _, n=n: n, order.append) for n in range(50)]  # type: ignore[misc]
+    await asyncio.gather(*jobs)
+    assert order == list(range(50))
+    await writer.close()
+
+
+@scenario
+async def test_a_refusal_reaches_who_asked_and_nobody_else() -> None:
+    def refuse(_: Store) -> None:
+        raise NotFound("no")
+
+    writer = Writer(MemoryStore())
+    jobs = [writer.submit(work, str) for work in (lambda _: 1, refuse, lambda _: 2)]
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    assert outcomes[0::2] == ["1", "2"]
+    assert isinstance(outcomes[1], NotFound)
+    await writer.close()
+
+
+@scenario
+async def test_nobody_has_to_wait_for_an_outcome_good_or_bad() -> None:
+    def refuse(_: Store) -> None:
+        raise Conflict("no", 0)
+
+    writer, done = Writer(MemoryStore()), list[object]()
+    for work in (lambda _: 1, refuse):
+        writer.submit(work, done.append).cancel()
+    assert await writer.submit(lambda _: 2, str) == "2"
+    assert done == [1]
+    await writer.close()
+
+
+@scenario
+async def test_a_group_that_cannot_be_committed_fails_as_a_whole_and_the_next_one_works() -> None:
+    store = Failing()
+    store.group = 512
+    log = Log(store)
+    await log.create("t", "sess_1")
+    async with held(log):
+        full = StoreError("the disk is full")
+        works = [lambda _: None, lambda _: setattr(store, "fault", full), lambda _: None]
+        jobs = [asyncio.create_task(log.work(work)) for work in works]
+        await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    assert {str(outcome) for outcome in outcomes} == {"the disk is full"}
+    store.fault = None
+    assert await log.append("sess_1", notes("a")) == [0]
+    await log.close()
+
+
+@scenario
+async def test_closing_finishes_what_was_submitted() -> None:
+    log = Log(MemoryStore())
+    session = await log.create("t")
+    jobs = [log.submit(session, [note(str(number))]) for number in range(2000)]
+    await log.close()
+    assert [job.result() for job in jobs] == [[seq] for seq in range(2000)]
+
+
+@scenario
+async def test_closing_ends_though_something_is_submitted_meanwhile() -> None:
+    log = Log(MemoryStore())
+    session = await log.create("t")
+    async with held(log):
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        with pytest.raises(StoreError):
+            log.submit(session, [note("a")])
+    await soon(closing)
+
+
+@scenario
+async def test_appending_to_a_log_that_was_closed_is_refused() -> None:
+    log = Log(MemoryStore())
+    session = await log.create("t")
+    await log.close()
+    with pytest.raises(StoreError):
+        await soon(log.append(session, [note("a")]))
+
+
+@THREAD_DIES
+@scenario
+async def test_work_with_a_bug_fails_and_what_comes_after_it_works() -> None:
+    def broken(_: Store) -> None:
+        raise KeyError("a bug")
+
+    log = Log(MemoryStore())
+    session = await log.create("t")
+    async with held(log):
+        bad = asyncio.create_task(log.work(broken))
+        neighbour = asyncio.create_task(log.append(session, [note("a")]))
+        await asyncio.sleep(0)
+    outcomes = await soon(asyncio.gather(bad, neighbour, return_exceptions=True))
+    assert isinstance(outcomes[0], Exception)
+    assert await soon(log.append(session, [note("a")])) == [0]
+    await log.close()
+
+
+@THREAD_DIES
+@scenario
+async def test_a_commit_with_a_bug_fails_and_the_next_one_works() -> None:
+    store = Failing()
+    log = Log(store)
+    store.fault = OverflowError("a bug")
+    with pytest.raises(Exception, match="a bug"):
+        await soon(log.work(lambda store: store.put_head(Head("sess_1", epoch="e", app="t"))))
+    store.fault = None
+    await soon(log.create("t"))
+    await log.close()
