@@ -1,0 +1,114 @@
+"""The tour: the smallest application that goes through every room.
+
+A guide looks up the weather (a backend tool), asks a scout (a sub-agent), asks the page for a yes or no (a
+frontend tool), and notes the trip with an inline tag that becomes an application event. The words are
+scripted, the rest is real.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from turnlog import Agent, App, Vocabulary, tool
+from turnlog.agents import Scripted, ToolUse
+from turnlog.events import Payload
+from turnlog.state.history import Message
+
+WEATHER = ("clear and 21 °C", "cloudy and 14 °C", "rain and 11 °C", "snow and -3 °C")
+SIGHTS = ("the harbour at dusk", "the old market hall", "the river path", "the hill with the view")
+
+
+class NoteTrip(Payload, frozen=True, kw_only=True):
+    """The guide noted a trip that the visitor agreed to."""
+
+    ORIGINS: ClassVar = frozenset({"model"})
+    EXAMPLE: ClassVar = {"city": "Oslo", "weather": "clear and 21 °C"}
+
+    city: str
+    weather: str
+
+
+def note_trip(state: dict[str, Any], trip: NoteTrip) -> dict[str, Any]:
+    """The state of the tour: the trips noted so far."""
+    noted = {"city": trip.city, "weather": trip.weather}
+    return {**state, "trips": [*state.get("trips", []), noted]}
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return WEATHER[len(city) % len(WEATHER)]
+
+
+@tool(executor="frontend")
+def confirm(question: str) -> bool:
+    """Ask the visitor a yes-or-no question."""
+    raise NotImplementedError  # the page answers
+
+
+def last_text(messages: list[Message]) -> str:
+    """What the visitor wrote last."""
+    texts = [
+        part["text"]
+        for message in messages
+        if message.role == "user"
+        for part in message.content
+        if "text" in part
+    ]
+    return str(texts[-1]).strip() if texts else ""
+
+
+def results_since_the_message(messages: list[Message]) -> list[dict[str, Any]]:
+    """The tool results that came after the visitor's last words."""
+    results: list[dict[str, Any]] = []
+    for message in messages:
+        for part in message.content:
+            if message.role == "user" and part["type"] == "text":
+                results = []
+            elif part["type"] == "tool_result" and not part["is_error"]:
+                results.append(part)
+    return results
+
+
+def guide(messages: list[Message]) -> Iterator[str | ToolUse]:
+    """What the guide says: one step for each result it has."""
+    city, results = last_text(messages), results_since_the_message(messages)
+    if len(results) == 0:
+        yield f"Let me see what {city} is like today. I will look at the sky first."
+        yield ToolUse("weather", {"city": city})
+    elif len(results) == 1:
+        yield f"It is {results[0]['content']}. My scout knows the place, one moment."
+        yield ToolUse("scout", {"prompt": city})
+    elif len(results) == 2:
+        yield f"{results[1]['content']} Shall I note the trip?"
+        yield ToolUse("confirm", {"question": f"Note a trip to {city}?"})
+    elif results[2]["content"] == "true":
+        yield f"Noted: {city}, {results[0]['content']}. Have a good time!\n"
+        trip = json.dumps({"city": city, "weather": results[0]["content"]}, ensure_ascii=False)
+        yield f"<agent-event type=\"note_trip\" data='{trip}' />"
+    else:
+        yield "As you like, nothing is noted. Name another place when you want one."
+
+
+def scout(messages: list[Message]) -> Iterator[str | ToolUse]:
+    """What the scout says."""
+    city = last_text(messages)
+    yield f"In {city}, do not miss {SIGHTS[len(city) % len(SIGHTS)]}."
+
+
+def make_app(pace_s: float = 0.0) -> App:
+    """The application; a pace makes the words come as from a model."""
+    scouting = Agent("Scout", "Name one sight.", Scripted(scout, pace_s))
+    guiding = Agent(
+        "Guide", "Plan a trip.", Scripted(guide, pace_s), tools=(weather, confirm), agents=(scouting,)
+    )
+    return App(
+        "tour",
+        guiding,
+        vocabulary=Vocabulary("tour", [NoteTrip]),
+        reducers={NoteTrip: note_trip},
+        start=lambda: {"trips": []},
+    )
+
+
+app = make_app(pace_s=0.05)

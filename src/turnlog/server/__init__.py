@@ -1,0 +1,6 @@
+"""The server: logs and agents over HTTP. `create_app` gives an ASGI application, `serve` runs it."""
+
+from turnlog.server.application import create_app
+from turnlog.server.serve import serve
+
+__all__ = ["create_app", "serve"]

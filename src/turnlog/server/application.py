@@ -1,0 +1,197 @@
+"""The routes, as one ASGI application (protocol section 8).
+
+Bodies are JSON of a declared shape and pass the gate. Every refusal is JSON with an `error` that a person can
+read; which status it has is a table. The event stream is raw ASGI; a plain page is served at `/`.
+"""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+import turnlog
+from turnlog.app import App, Sessions
+from turnlog.app.sessions import Posted
+from turnlog.errors import (
+    BadInput,
+    Closed,
+    Conflict,
+    InvalidEvent,
+    NotFound,
+    StoreError,
+    TurnlogError,
+    UnknownType,
+)
+from turnlog.events import UiMessage, gate
+from turnlog.ids import new_id
+from turnlog.log import open_log
+from turnlog.server.guard import LOOPBACK, Guard
+from turnlog.server.stream import EventStream
+
+T = TypeVar("T")
+
+MESSAGE_CHARS = 100_000
+STATUS = {
+    BadInput: 400,
+    InvalidEvent: 400,
+    UnknownType: 400,
+    NotFound: 404,
+    Conflict: 409,
+    Closed: 409,
+    StoreError: 507,
+}
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+
+
+class SendBody(msgspec.Struct, forbid_unknown_fields=True):
+    session: str
+    message: str
+    target_agent: str | None = msgspec.field(default=None, name="targetAgent")
+
+
+class EventBody(msgspec.Struct, forbid_unknown_fields=True):
+    type: str
+    payload: dict[str, Any] = {}
+    id: str | None = None
+
+
+class EventsBody(msgspec.Struct, forbid_unknown_fields=True):
+    session: str
+    events: list[EventBody]
+
+
+class SessionBody(msgspec.Struct, forbid_unknown_fields=True):
+    session: str
+
+
+class Routes:
+    """What the server can be asked."""
+
+    def __init__(self) -> None:
+        self.sessions: Sessions | None = None
+        self.stream = EventStream(self.opened)
+
+    def opened(self) -> Sessions:
+        """The sessions, once the server has started."""
+        if self.sessions is None:
+            raise StoreError("the server is not ready yet")
+        return self.sessions
+
+    async def create_session(self, request: Request) -> Response:
+        await body(request, dict[str, Any])
+        return JSONResponse({"session_id": await self.opened().create()}, 201)
+
+    async def send(self, request: Request) -> Response:
+        sent = await body(request, SendBody)
+        if not sent.message.strip():
+            raise BadInput("expected a message with some text", "$.message")
+        if len(sent.message) > MESSAGE_CHARS:
+            raise BadInput(
+                f"expected at most {MESSAGE_CHARS} characters, got {len(sent.message)}", "$.message"
+            )
+        message = UiMessage(text=sent.message, target=sent.target_agent)
+        seq, event_id, turn = await self.opened().send(sent.session, message)
+        return JSONResponse({"eventId": seq, "id": event_id, "turn": turn}, 202)
+
+    async def post_events(self, request: Request) -> Response:
+        sent = await body(request, EventsBody)
+        posted = [Posted(item.type, item.payload, item.id or new_id("evt_")) for item in sent.events]
+        return JSONResponse({"seqs": await self.opened().post(sent.session, posted)}, 202)
+
+    async def stop(self, request: Request) -> Response:
+        sent = await body(request, SessionBody)
+        return JSONResponse({"eventId": await self.opened().stop(sent.session)}, 202)
+
+    async def state(self, request: Request) -> Response:
+        seq, state = await self.opened().state(request.query_params.get("session", ""))
+        return Response(msgspec.json.encode({"seq": seq, "state": state}), media_type="application/json")
+
+    async def health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok" if self.sessions else "starting", "version": turnlog.__version__})
+
+
+async def body(request: Request, kind: type[T]) -> T:
+    """A request's JSON body as `kind`, through the gate."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise UnsupportedBody("expected the content type application/json")
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > gate.LIMIT_BYTES:
+            raise OversizedBody(f"expected at most {gate.LIMIT_BYTES} bytes")
+    return gate.decode(bytes(data), kind)
+
+
+class UnsupportedBody(BadInput):
+    """A body that is not JSON."""
+
+
+class OversizedBody(BadInput):
+    """A body over the limit."""
+
+
+async def refuse(_: Request, error: Exception) -> Response:
+    """A refusal as JSON; the table says which status."""
+    statuses = {UnsupportedBody: 415, OversizedBody: 413, **STATUS}
+    status = next((statuses[kind] for kind in type(error).__mro__ if kind in statuses), 500)
+    return JSONResponse({"error": str(error)}, status)
+
+
+def page_file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    """A route for a file of the page."""
+
+    async def route(_: Request) -> Response:
+        text = files("turnlog.server").joinpath("page", name).read_text(encoding="utf-8")
+        return Response(text, media_type=media_type, headers=PAGE_HEADERS)
+
+    return route
+
+
+def create_app(app: App, log_url: str, hosts: tuple[str, ...] = LOOPBACK) -> Starlette:
+    """The ASGI application of an app and a log; `state.stop_streams()` ends its open streams."""
+    routes = Routes()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        log = await open_log(log_url)
+        sessions = Sessions(log, app, os.getpid())
+        await sessions.recover()
+        routes.sessions = sessions
+        try:
+            yield
+        finally:
+            await sessions.close()
+            await log.close()
+
+    application = Starlette(
+        routes=[
+            Route("/api/events", routes.stream, methods=["GET"]),
+            Route("/api/events", routes.post_events, methods=["POST"]),
+            Route("/api/send", routes.send, methods=["POST"]),
+            Route("/api/stop", routes.stop, methods=["POST"]),
+            Route("/api/sessions", routes.create_session, methods=["POST"]),
+            Route("/api/state", routes.state, methods=["GET"]),
+            Route("/healthz", routes.health, methods=["GET"]),
+            Route("/", page_file("index.html", "text/html"), methods=["GET"]),
+            Route("/page.js", page_file("page.js", "text/javascript"), methods=["GET"]),
+            Route("/page.css", page_file("page.css", "text/css"), methods=["GET"]),
+        ],
+        middleware=[Middleware(Guard, hosts=hosts)],
+        exception_handlers={TurnlogError: refuse},
+        lifespan=lifespan,
+    )
+    application.state.stop_streams = routes.stream.stop
+    return application

@@ -1,0 +1,142 @@
+"""A dialect with state, projected once per session and options and shared by all its readers.
+
+The projection follows the log and keeps a bounded window of ready frames. A reader inside the window takes
+frames from it; one that is further back projects for itself, from the start of the oldest turn open at its
+cursor, until it has caught up. Both give the same frames, because converting is pure.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from turnlog.errors import Damaged
+from turnlog.events import Catalog, Envelope, Payload, Unknown, decode
+from turnlog.log import Head, Log, Row, line_of
+from turnlog.log.wakeup import Wakeup
+from turnlog.wire import sse
+from turnlog.wire.cursor import Cursor
+
+WINDOW_FRAMES = 4096
+
+
+class Dialect(Protocol):
+    """What a projection asks of a dialect."""
+
+    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+        """The messages of one event."""
+        ...
+
+
+class Frame(NamedTuple):
+    """Ready bytes, and their place: the seq and the number of the message within its event."""
+
+    seq: int
+    number: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Private:
+    """A reader's own projection, while the window does not reach back to it."""
+
+    dialect: Dialect
+    after: int
+    done: bool = False
+
+
+Place = tuple[float, float]  # a seq, and the number of a message within its event
+
+
+class Projection:
+    """The shared projection of one session in one dialect. `make` gives a dialect that can begin at a seq."""
+
+    def __init__(
+        self, log: Log, head: Head, catalog: Catalog, make: Callable[[int], Awaitable[Dialect]]
+    ) -> None:
+        self._log = log
+        self._head = head
+        self._catalog = catalog
+        self._make = make
+        self._window: deque[Frame] = deque()
+        self._base: Place = (math.inf, math.inf)  # every frame after this place is in the window
+        self._over = False
+        self._wakeup = Wakeup()
+        self._pump: asyncio.Task[None] | None = None
+        self.readers = 0
+        self.converted = 0
+
+    async def frames(self, at: Cursor, idle_s: float) -> AsyncIterator[bytes]:
+        """Frames after a cursor, joined as they come; an empty page after a silence."""
+        seen: Place = (at.seq, math.inf if at.chunk is None else at.chunk)
+        private: Private | None = None
+        self.readers += 1
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._follow())
+        try:
+            while not self._over:
+                if seen >= self._base:
+                    frames, private = self._after(seen), None
+                else:
+                    private = private or await self._private(seen)
+                    frames = [frame for frame in await self.read(private) if frame[:2] > seen]
+                    seen = max(seen, (private.after, math.inf))
+                if frames:
+                    seen = max(seen, frames[-1][:2])
+                    yield b"".join([frame.data for frame in frames])
+                elif (private is None or private.done) and not await self._wakeup.wait(idle_s):
+                    yield b""
+        finally:
+            self.readers -= 1
+            if not self.readers:
+                self._pump.cancel()
+
+    def _after(self, seen: Place) -> list[Frame]:
+        """The frames of the window after a place; they are few, so the search goes from the end."""
+        fresh = 0
+        for frame in reversed(self._window):
+            if frame[:2] <= seen:
+                break
+            fresh += 1
+        return list(islice(self._window, len(self._window) - fresh, None))
+
+    async def _private(self, seen: Place) -> "Private":
+        whole = int(seen[0]) if seen[1] == math.inf else int(seen[0]) - 1
+        start = await self._log.turn_start(self._head.session_id, whole)
+        return Private(await self._make(start), start - 1)
+
+    async def read(self, private: "Private") -> list[Frame]:
+        """The next frames of a reader's own projection."""
+        rows = await self._log.read(self._head.session_id, private.after)
+        private.done = not rows
+        private.after = rows[-1].seq if rows else private.after
+        return self._convert(private.dialect, rows)
+
+    async def _follow(self) -> None:
+        start = await self._log.turn_start(self._head.session_id, self._head.last)
+        dialect = await self._make(start)
+        self._base = (start - 1, math.inf)
+        with suppress(Damaged):
+            async for rows in self._log.follow(self._head.session_id, start - 1):
+                self._window.extend(self._convert(dialect, rows))
+                while len(self._window) > WINDOW_FRAMES:
+                    self._base = (self._window.popleft().seq, math.inf)
+                self._wakeup.wake()
+        self._over = True
+        self._wakeup.wake()
+
+    def _convert(self, dialect: Dialect, rows: list[Row]) -> list[Frame]:
+        frames = []
+        for row in rows:
+            envelope = decode(line_of(row))
+            messages = dialect.convert(envelope, self._catalog.payload(envelope))
+            self.converted += 1
+            for number, message in enumerate(messages):
+                part = None if number == len(messages) - 1 else number
+                data = sse.encode(message, id=str(Cursor(row.seq, self._head.epoch, part)))
+                frames.append(Frame(row.seq, number, data))
+        return frames

@@ -1,0 +1,201 @@
+"""`GET /api/events`: a session's log as Server-Sent Events, resumable (protocol section 7). Raw ASGI.
+
+A subscriber is a cursor: it pulls pages from the log and sends each page with one write. The stream ends when
+the client leaves or the server stops; neither touches the session. Heartbeats and `reset` are named events
+without an id, so they reach pages and move no cursor.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import NamedTuple
+
+from msgspec import json
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from turnlog.app import Sessions
+from turnlog.errors import BadInput, Damaged, quote
+from turnlog.events import Envelope, Payload, Unknown, decode
+from turnlog.log import Head, line_of
+from turnlog.server.projection import Dialect, Projection
+from turnlog.state.history import History, Message
+from turnlog.wire import cursor, sse
+from turnlog.wire.blocks import Blocks, BlocksOptions
+from turnlog.wire.blocks_raw import BlocksRaw
+from turnlog.wire.blocks_xml import BlocksXml
+from turnlog.wire.cursor import Cursor
+
+HEARTBEAT_S = 15.0
+HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
+RETRY = b"retry: 1000\n\n"
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+BLOCKS: dict[str, Callable[[BlocksOptions, Callable[[str], list[Message]]], Dialect]] = {
+    "blocks": Blocks,
+    "blocks-xml": BlocksXml,
+    "blocks-raw": BlocksRaw,
+}
+DIALECTS = ("turnlog", *BLOCKS)
+
+Frames = AsyncIterator[bytes]
+
+
+class Wanted(NamedTuple):
+    """What a request asks for: a dialect and its options."""
+
+    name: str
+    options: BlocksOptions
+
+
+class EventStream:
+    """The ASGI endpoint, and the streams that are open on it."""
+
+    def __init__(self, sessions: Callable[[], Sessions]) -> None:
+        self._sessions = sessions
+        self._open: set[asyncio.Task[None]] = set()
+        self._projections: dict[tuple[str, str, Wanted], Projection] = {}
+
+    def stop(self) -> None:
+        """End every open stream; readers come back with their cursor."""
+        for task in self._open:
+            task.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        frames = await self._frames(Request(scope, receive))
+        if frames is None:
+            await Response(status_code=204)(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        pump = asyncio.create_task(pump_frames(frames, send))
+        self._open.add(pump)
+        gone = asyncio.create_task(left(receive))
+        gone.add_done_callback(lambda _: pump.cancel())
+        try:
+            await asyncio.wait({pump})
+        finally:
+            self._open.discard(pump)
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _frames(self, request: Request) -> Frames | None:
+        """The frames a request asks for; None when there is nothing more to come."""
+        sessions, query = self._sessions(), request.query_params
+        session_id, wanted = query.get("session", ""), wanted_dialect(query)
+        at = cursor.parse(request.headers.get("last-event-id") or query.get("after") or "")
+        await sessions.driver(session_id)
+        head = await sessions.log.info(session_id)
+        reason = reset_reason(at, head)
+        if reason is None and 0 <= at.seq <= head.pruned and not await sessions.log.holds(session_id, at.seq):
+            reason = "pruned"
+        if reason is None and head.closed and at.seq == head.last:
+            return None
+        frames = self._dialect_frames(wanted, sessions, head, Cursor() if reason else at)
+        return after_reset(reason, head, frames) if reason else frames
+
+    def _dialect_frames(self, wanted: Wanted, sessions: Sessions, head: Head, at: Cursor) -> Frames:
+        if wanted.name == "turnlog":
+            return turnlog_frames(sessions, head, at)
+        return self._projection(wanted, sessions, head).frames(at, HEARTBEAT_S)
+
+    def _projection(self, wanted: Wanted, sessions: Sessions, head: Head) -> Projection:
+        """The shared projection; one without readers is made anew."""
+        key = (head.session_id, head.epoch, wanted)
+        self._projections = {k: shared for k, shared in self._projections.items() if shared.readers}
+        if key not in self._projections:
+            make = partial(make_dialect, sessions, head.session_id, wanted)
+            self._projections[key] = Projection(sessions.log, head, sessions.app.catalog, make)
+        return self._projections[key]
+
+
+def wanted_dialect(query: QueryParams) -> Wanted:
+    """The dialect and the options a request asks for."""
+    name = query.get("dialect", "turnlog")
+    if name not in DIALECTS:
+        raise BadInput(f"expected one of the dialects {', '.join(DIALECTS)}, got {quote(name)}", "dialect")
+    options = {key: flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
+    return Wanted(name, BlocksOptions(**options))
+
+
+def flag(text: str, name: str) -> bool:
+    """An option of a request."""
+    if text not in ("true", "false"):
+        raise BadInput(f"expected true or false, got {quote(text)}", name)
+    return text == "true"
+
+
+async def make_dialect(sessions: Sessions, session_id: str, wanted: Wanted, start: int) -> Dialect:
+    """A dialect that begins at a seq; the histories it tells are folded up to there."""
+    if not wanted.options.stream_meta_history_and_tool_results:
+        return BLOCKS[wanted.name](wanted.options, lambda _: [])
+    told = Told(wanted)
+    after = -1
+    while after < start - 1 and (rows := await sessions.log.read(session_id, after, origin=-1)):
+        for row in rows:
+            if row.seq < start:
+                envelope = decode(line_of(row))
+                told.history.apply(envelope, sessions.app.catalog.payload(envelope))
+        after = rows[-1].seq
+    return told
+
+
+class Told:
+    """A dialect together with the history it tells."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.history = History()
+        self._dialect = BLOCKS[wanted.name](wanted.options, self.history.messages)
+
+    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+        """The messages of one event; a history tells what came before it."""
+        messages = self._dialect.convert(envelope, payload)
+        self.history.apply(envelope, payload)
+        return messages
+
+
+async def pump_frames(frames: Frames, send: Send) -> None:
+    """Send page after page; each is one write."""
+    await send({"type": "http.response.body", "body": RETRY, "more_body": True})
+    try:
+        async for page in frames:
+            await send({"type": "http.response.body", "body": page or HEARTBEAT, "more_body": True})
+    except Damaged:
+        return  # the session has a new epoch now: the reader comes back and is told
+
+
+async def left(receive: Receive) -> None:
+    """Return when the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def reset_reason(at: Cursor, head: Head) -> str | None:
+    """Why a cursor cannot be continued, if it cannot."""
+    if at.epoch is not None and at.epoch != head.epoch:
+        return "epoch"
+    if at.seq > head.last:
+        return "ahead"
+    return "expired" if at.seq < head.first - 1 else None
+
+
+async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
+    """Say that the cursor cannot be continued, then what there is."""
+    reset = {"type": "reset", "reason": reason, "epoch": head.epoch, "first": head.first, "last": head.last}
+    yield sse.encode(json.encode(reset), event="reset")
+    async for page in frames:
+        yield page
+
+
+async def turnlog_frames(sessions: Sessions, head: Head, at: Cursor) -> Frames:
+    """The envelopes themselves; replay leaves out the live events of blocks that began and ended since."""
+    prefix = f"id: {head.epoch}:".encode()
+    after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again, whole
+    async for rows in sessions.log.follow(head.session_id, after, origin=after, idle_s=HEARTBEAT_S):
+        yield b"".join([b"%b%d\n%b" % (prefix, row.seq, row.frame) for row in rows])

@@ -1,0 +1,41 @@
+"""Real Chromium, driven by Playwright, closed off from every network but loopback."""
+
+import contextlib
+from collections.abc import Iterator
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+]
+
+
+@contextlib.contextmanager
+def browsing(chromium: str) -> Iterator[Browser]:
+    """A browser; what the page logs as an error fails the test that looks."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def watched(page: Page) -> list[str]:
+    """The errors a page reports from now on."""
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    return errors
+
+
+def bubbles(page: Page) -> list[str]:
+    """The texts of the chat, in order."""
+    return page.locator("#messages > div").all_inner_texts()

@@ -1,0 +1,71 @@
+"""What an agent may call, and under which names."""
+
+import pytest
+
+from turnlog.agents import Agent, Scripted, tool
+
+MODEL = Scripted(lambda messages: [])
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return "rain"
+
+
+@tool(executor="frontend")
+def confirm(question: str) -> bool:
+    """Ask the visitor."""
+    raise NotImplementedError
+
+
+GUARD = Agent("Guard", "Guard it.", MODEL)
+SCOUT = Agent("Night Scout", "Find it.", MODEL, agents=(GUARD,))
+CLERK = Agent("Clerk", "Write it.", MODEL)
+GUIDE = Agent("Guide", "Plan it.", MODEL, tools=(weather, confirm), agents=(SCOUT, CLERK))
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_name"),
+    [
+        ("Guide", "guide"),
+        ("Night Scout", "night_scout"),
+        ("Dr. Who's  TARDIS", "dr_who_s_tardis"),
+        ("agent_7", "agent_7"),
+        ("Zoë", "zoë"),
+    ],
+)
+def test_an_agent_is_called_by_its_name_in_small_letters(name: str, tool_name: str) -> None:
+    assert Agent(name, "", MODEL).tool_name == tool_name
+
+
+def test_it_may_call_its_tools_and_its_agents() -> None:
+    assert GUIDE.tool_names == ("weather", "confirm", "night_scout", "clerk")
+    assert GUARD.tool_names == ()
+
+
+def test_a_tool_is_found_by_its_name() -> None:
+    assert GUIDE.tool("weather") is weather
+    assert GUIDE.tool("confirm") is confirm
+    assert GUIDE.tool("night_scout") is None
+    assert GUARD.tool("weather") is None
+
+
+def test_an_agent_is_found_by_its_tool_name_one_level_below() -> None:
+    assert GUIDE.agent("night_scout") is SCOUT
+    assert GUIDE.agent("Night Scout") is None
+    assert GUIDE.agent("guard") is None
+    assert SCOUT.agent("guard") is GUARD
+
+
+@pytest.mark.parametrize(
+    ("name", "executor"),
+    [("weather", "backend"), ("confirm", "frontend"), ("night_scout", "backend"), ("nothing", "backend")],
+)
+def test_who_runs_a_call(name: str, executor: str) -> None:
+    assert GUIDE.executor(name) == executor
+
+
+def test_a_walk_meets_every_agent_parents_first() -> None:
+    assert list(GUIDE.walk()) == [GUIDE, SCOUT, GUARD, CLERK]
+    assert list(GUARD.walk()) == [GUARD]

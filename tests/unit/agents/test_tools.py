@@ -1,0 +1,260 @@
+"""`@tool`: the schema from the hints, validation before the function runs, failures as answers."""
+
+import asyncio
+import threading
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from turnlog.agents.tools import Tool, failed, succeeded, tool
+from turnlog.errors import CallerError
+from turnlog.events import CATALOG, Fault, ToolCall, ToolResult
+
+SECRET = "postgres://user:hunter2@db"
+
+
+class Row(msgspec.Struct):
+    day: str
+    weight_lbs: Annotated[float, msgspec.Meta(gt=0)]
+
+
+@tool
+def save(rows: list[Row], unit: Literal["lbs", "kg"] = "lbs", note: str | None = None) -> dict[str, Any]:
+    """Save weights.
+
+    One row a day.
+    """
+    return {"saved": len(rows), "unit": unit, "note": note}
+
+
+@tool
+async def fetch(url: str) -> str:
+    return f"the page at {url}"
+
+
+@tool(executor="frontend")
+def confirm(question: str) -> bool:
+    """Ask the visitor."""
+    raise NotImplementedError
+
+
+@tool(executor="backend")
+def ping() -> str:
+    return "pong"
+
+
+def ran(what: Tool, **args: Any) -> ToolResult:
+    call = ToolCall(call_id="call_1", tool=what.name, args=args)
+    result = asyncio.run(what.run(call))
+    assert (result.call_id, result.tool) == ("call_1", what.name)
+    CATALOG.event(result, id="evt_1", origin="tool")
+    return result
+
+
+def fault(result: ToolResult) -> Fault:
+    assert not result.ok
+    assert result.result is None
+    assert result.error is not None
+    return result.error
+
+
+def test_name_and_description_are_the_functions() -> None:
+    assert (save.name, save.description) == ("save", "Save weights.\n\nOne row a day.")
+    assert (fetch.name, fetch.description) == ("fetch", "")
+
+
+def test_the_schema_comes_from_the_hints() -> None:
+    definitions = msgspec.json.schema(save.arguments)["$defs"]
+    assert definitions["save"] == {
+        "title": "save",
+        "type": "object",
+        "properties": {
+            "rows": {"type": "array", "items": {"$ref": "#/$defs/Row"}},
+            "unit": {"enum": ["kg", "lbs"], "default": "lbs"},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        },
+        "required": ["rows"],
+        "additionalProperties": False,
+    }
+    assert definitions["Row"]["properties"]["weight_lbs"] == {"type": "number", "exclusiveMinimum": 0}
+
+
+def test_hints_may_be_written_as_text() -> None:
+    def later(count: "int") -> "int":
+        return count + 1
+
+    assert ran(tool(later), count=2).result == 3
+    assert fault(ran(tool(later), count="2")).code == "VALIDATION_ERROR"
+
+
+def test_the_decorator_works_with_and_without_arguments() -> None:
+    assert [what.executor for what in (save, fetch, ping, confirm)] == ["backend"] * 3 + ["frontend"]
+    assert isinstance(confirm, Tool)
+    assert msgspec.json.schema(confirm.arguments)["$defs"]["confirm"]["required"] == ["question"]
+
+
+@pytest.mark.parametrize("hinted", [True, False])
+def test_a_parameter_without_a_hint_is_refused_by_name(hinted: bool) -> None:
+    def guess(city: str, country="NO") -> str:  # type: ignore[no-untyped-def]
+        return f"{city}, {country}"
+
+    with pytest.raises(CallerError, match="tool guess: parameter country needs a type hint"):
+        tool(guess) if hinted else tool(executor="backend")(guess)
+
+
+def test_arguments_become_what_the_hints_say() -> None:
+    row = {"day": "2026-01-08", "weight_lbs": 187.6}
+    assert ran(save, rows=[row], unit="kg", note="new") == ToolResult(
+        call_id="call_1", tool="save", ok=True, result={"saved": 1, "unit": "kg", "note": "new"}
+    )
+
+    def first(rows: list[Row]) -> float:
+        return rows[0].weight_lbs
+
+    assert ran(tool(first), rows=[row]).result == 187.6
+
+
+def test_defaults_stand_in_for_what_is_missing() -> None:
+    assert ran(save, rows=[]).result == {"saved": 0, "unit": "lbs", "note": None}
+
+
+def test_a_default_list_is_not_shared() -> None:
+    def collect(items: list[str] = []) -> list[str]:  # noqa: B006
+        items.append("x")
+        return items
+
+    assert [ran(tool(collect)).result for _ in range(2)] == [["x"], ["x"]]
+
+
+def test_async_and_sync_functions_both_run() -> None:
+    assert ran(fetch, url="/a").result == "the page at /a"
+    assert ran(ping).result == "pong"
+
+
+def test_a_sync_function_does_not_hold_up_the_loop() -> None:
+    def where() -> int:
+        return threading.get_ident()
+
+    async def here() -> int:
+        return threading.get_ident()
+
+    assert ran(tool(where)).result != threading.get_ident()
+    assert ran(tool(here)).result == threading.get_ident()
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "words"),
+    [
+        ({}, [], "missing required field rows"),
+        ({"rows": "none"}, ["rows"], "expected array, got str"),
+        (
+            {"rows": [{"day": "x", "weight_lbs": 1}, {"day": "x", "weight_lbs": -1}]},
+            ["rows", 1, "weight_lbs"],
+            "> 0",
+        ),
+        ({"rows": [], "unit": "stone"}, ["unit"], "stone"),
+        ({"rows": [], "note": 3}, ["note"], "expected str | null, got int"),
+        ({"rows": [], "colour": "red"}, [], "unknown field colour"),
+    ],
+)
+def test_wrong_arguments_are_named_by_their_path(
+    args: dict[str, Any], path: list[str | int], words: str
+) -> None:
+    error = fault(ran(save, **args))
+    assert (error.code, error.details) == ("VALIDATION_ERROR", {"path": path})
+    assert words in error.message
+
+
+def test_a_function_does_not_run_with_wrong_arguments() -> None:
+    ran_with: list[int] = []
+
+    def remember(number: int) -> None:
+        ran_with.append(number)
+
+    assert fault(ran(tool(remember), number="1")).code == "VALIDATION_ERROR"
+    assert ran(tool(remember), number=1).ok
+    assert ran_with == [1]
+
+
+class Leak(Exception):
+    """An error whose text nobody may see."""
+
+
+async def leak_later(city: str) -> str:
+    raise Leak(f"{SECRET} for {city}")
+
+
+def leak_now(city: str) -> str:
+    raise Leak(f"{SECRET} for {city}")
+
+
+@pytest.mark.parametrize("function", [leak_now, leak_later])
+def test_what_a_function_raises_is_masked(function: Any) -> None:
+    result = ran(tool(function), city="Oslo")
+    assert fault(result) == Fault(code="EXECUTION_ERROR", message=f"{function.__name__} failed")
+    assert SECRET.encode() not in msgspec.json.encode(result)
+    assert b"Leak" not in msgspec.json.encode(result)
+
+
+def test_results_are_plain_values() -> None:
+    def rows() -> list[Row]:
+        return [Row("2026-01-08", 1.5)]
+
+    def nothing() -> None:
+        return None
+
+    assert ran(tool(rows)).result == [{"day": "2026-01-08", "weight_lbs": 1.5}]
+    assert ran(tool(nothing)) == ToolResult(call_id="call_1", tool="nothing", ok=True, result=None)
+
+
+def test_answers_carry_the_call_they_answer() -> None:
+    call = ToolCall(call_id="call_7", tool="save", args={})
+    assert succeeded(call, [1]) == ToolResult(call_id="call_7", tool="save", ok=True, result=[1])
+    no = failed(call, "TOOL_NOT_FOUND", "no such tool", {"tool": "save"})
+    assert (no.call_id, no.tool, no.ok, no.result) == ("call_7", "save", False, None)
+    assert no.error == Fault(code="TOOL_NOT_FOUND", message="no such tool", details={"tool": "save"})
+
+
+def unwritable() -> object:
+    return object()
+
+
+def not_a_number() -> float:
+    return float("nan")
+
+
+def lone_surrogate() -> str:
+    return "\ud800"
+
+
+def either(row: dict[str, Any] | Row) -> int:
+    return 1
+
+
+@pytest.mark.parametrize("function", [unwritable, not_a_number, lone_surrogate])
+def test_a_result_that_cannot_be_written_is_a_failure(function: Any) -> None:
+    assert fault(ran(tool(function))).code == "EXECUTION_ERROR"
+
+
+def test_a_hint_that_cannot_be_checked_is_refused_at_once() -> None:
+    with pytest.raises(CallerError):
+        tool(either)
+
+
+def by_position(city: str, /) -> str:
+    return city
+
+
+def any_number(*cities: str) -> str:
+    return "".join(cities)
+
+
+def anything(**cities: str) -> str:
+    return "".join(cities)
+
+
+@pytest.mark.parametrize("function", [by_position, any_number, anything])
+def test_parameters_that_have_no_name_are_refused_at_once(function: Any) -> None:
+    with pytest.raises(CallerError):
+        tool(function)

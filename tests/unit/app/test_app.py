@@ -1,0 +1,65 @@
+"""What an application ties together."""
+
+from typing import Any
+
+import pytest
+
+from turnlog.agents import Agent, Scripted
+from turnlog.app import App
+from turnlog.errors import InvalidEvent
+from turnlog.events import CATALOG, Payload, UiMessage, Vocabulary
+from turnlog.state.fold import fold
+from turnlog_examples.tour import NoteTrip, make_app
+
+AGENT = Agent("Guide", "Plan it.", Scripted(lambda messages: []))
+
+
+class Counted(Payload, frozen=True, kw_only=True):
+    pass
+
+
+class Impostor(Payload, frozen=True, kw_only=True):
+    TYPE = "tool.call"
+
+
+def count(state: int, payload: Counted) -> int:
+    return state + 1
+
+
+def test_an_application_may_be_a_name_and_an_agent() -> None:
+    app = App("plain", AGENT)
+    assert (app.name, app.agent, app.vocabulary, app.reducers) == ("plain", AGENT, None, {})
+    assert app.catalog.kinds == CATALOG.kinds
+    assert app.start() == {}
+    assert app.start() is not app.start()
+
+
+def test_its_vocabulary_is_added_to_the_catalog() -> None:
+    app = App("counter", AGENT, vocabulary=Vocabulary("counter", [Counted]))
+    assert set(app.catalog.kinds) == {*CATALOG.kinds, "counter.counted"}
+    assert app.catalog.name(Counted) == "counter.counted"
+    assert app.catalog.kind("roster.join") is CATALOG.kind("roster.join")
+
+
+def test_a_vocabulary_cannot_take_a_name_of_the_package() -> None:
+    with pytest.raises(InvalidEvent, match=r"each type once, got tool\.call twice"):
+        App("impostor", AGENT, vocabulary=Vocabulary("impostor", [Impostor]))
+
+
+def test_reducers_and_start_are_a_fold() -> None:
+    app = App(
+        "counter",
+        AGENT,
+        vocabulary=Vocabulary("counter", [Counted]),
+        reducers={Counted: count},
+        start=lambda: 40,
+    )
+    assert fold(app.reducers, [Counted(), UiMessage(text="hi"), Counted()], app.start()) == 42
+
+
+def test_the_tour_keeps_its_trips_and_begins_each_session_without_any() -> None:
+    app = make_app()
+    trips: list[Any] = [NoteTrip(city="Oslo", weather="rain"), NoteTrip(city="Rome", weather="snow")]
+    cities = [trip["city"] for trip in fold(app.reducers, trips, app.start())["trips"]]
+    assert cities == ["Oslo", "Rome"]
+    assert app.start() == {"trips": []}
