@@ -1,0 +1,54 @@
+"""The command `turnlog`: a thin shell over the rooms. The only place that reads the environment.
+
+Commands are in modules by what they are about: `serve` runs applications, `log` reads and tends a log. What
+stands here is the group and what belongs to no log. Errors of Turnlog are one line, never a stack trace.
+"""
+
+import json
+
+import click
+import msgspec
+
+import turnlog
+from turnlog.cli import log, serve
+from turnlog.cli.serve import load_app, run_server
+from turnlog.cli.terminal import escape
+from turnlog.errors import TurnlogError
+from turnlog.events import CATALOG, Envelope
+
+__all__ = ["load_app", "main", "run_server"]
+
+
+class Group(click.Group):
+    """Errors of Turnlog are messages, not stack traces."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except TurnlogError as error:
+            raise click.ClickException(escape(str(error))) from error
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(turnlog.__version__, prog_name="turnlog")
+def main() -> None:
+    """The event log between AI agents and the people and programs that watch them."""
+
+
+@main.command()
+@click.argument("type_name", metavar="[TYPE]", required=False)
+def schema(type_name: str | None) -> None:
+    """Print JSON Schema: of the payload of TYPE, or of the envelope and every payload."""
+    if type_name is None:
+        payloads = {kind.name: msgspec.json.schema(kind.payload) for kind in CATALOG}
+        document = {"envelope": msgspec.json.schema(Envelope), "payloads": payloads}
+    elif type_name in CATALOG.kinds:
+        document = msgspec.json.schema(CATALOG.kind(type_name).payload)
+    else:
+        known = ", ".join(CATALOG.kinds)
+        raise click.BadParameter(f"no event type {type_name!r}. There are: {known}", param_hint="TYPE")
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+for command in (*serve.COMMANDS, *log.COMMANDS):
+    main.add_command(command)

@@ -1,0 +1,251 @@
+"""Commands on a log: `tail`, `sessions`, `export`, `import`, `verify`, `prune`.
+
+All but `import` and `prune` only read, and work beside a running server. Each command is its options and one
+piece of work; what it prints about the work is here, what takes longer is in a module of its own.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import BinaryIO
+
+import click
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from turnlog.cli.opening import damage_line, opened, run, span
+from turnlog.cli.tail import Choice, Show, Source, followed, json_lines, readable_lines, stored, tail
+from turnlog.cli.terminal import console, counted, escape, write_json
+from turnlog.cli.transfer import export_sessions, import_sessions
+from turnlog.errors import StoreError
+from turnlog.events.envelope import timestamp
+from turnlog.ids import now_ms
+from turnlog.log import Damage, Head, Log
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+WIDE = 1000  # a table is as wide as it needs to be: an id that is cut is no id
+FEW = 3  # parts of a session that are named one by one
+
+log_option = click.option(
+    "--log",
+    "log_url",
+    default="sqlite:///turnlog.db",
+    envvar="TURNLOG_LOG",
+    show_default=True,
+    show_envvar=True,
+    callback=lambda context, option, value: lasting(value),
+    help="Where the log is.",
+)
+
+
+def lasting(log_url: str) -> str:
+    """Refuse a log that no other process can see."""
+    if log_url.startswith("memory:"):
+        raise click.BadParameter("a log in memory is seen by its own process only")
+    return log_url
+
+
+def milliseconds(age: str) -> int:
+    """A length of time such as `30d`."""
+    found = re.fullmatch(r"(\d{1,12})([smhdw])", age, re.ASCII)
+    if found is None:
+        raise click.BadParameter(f"expected a number and one of s, m, h, d, w, such as 30d; got {age!r}")
+    return int(found[1]) * SECONDS[found[2]] * 1000
+
+
+@click.command("tail")
+@click.argument("session", required=False)
+@log_option
+@click.option("--after", default=-1, help="Begin after this seq.", metavar="SEQ")
+@click.option("--follow", "-f", is_flag=True, help="Wait for more, until the session is closed.")
+@click.option(
+    "--type", "types", multiple=True, help="Only this type; `tool` means all of tool.*. May be repeated."
+)
+@click.option("--depth", type=click.IntRange(min=0), help="Only agents down to this depth; 0 is the first.")
+@click.option("--json", "as_json", is_flag=True, help="Print the events as they are stored.")
+@click.pass_context
+def tail_command(
+    context: click.Context,
+    session: str | None,
+    log_url: str,
+    after: int,
+    follow: bool,
+    types: tuple[str, ...],
+    depth: int | None,
+    as_json: bool,
+) -> None:
+    """Print the events of SESSION, or of the newest one. Times are UTC."""
+    source: Source = followed if follow else stored
+    show: Show = json_lines() if as_json else readable_lines()
+    if not run(tail(log_url, session, after, source, Choice(types, depth), show)):
+        context.exit(1)
+
+
+class Lost(msgspec.Struct):
+    """A part of a session that is lost, as `turnlog sessions --json` prints it."""
+
+    first: int
+    last: int
+    problem: str
+
+
+class Listed(msgspec.Struct):
+    """A session as `turnlog sessions --json` prints it."""
+
+    session_id: str
+    app: str
+    events: int
+    created: str
+    closed: bool
+    damage: list[Lost]
+
+
+@click.command()
+@log_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per session.")
+def sessions(log_url: str, as_json: bool) -> None:
+    """List the sessions of a log, the oldest first. Times are UTC."""
+    listed = run(list_sessions(log_url))
+    if as_json:
+        output = sys.stdout.buffer
+        for item in listed:
+            write_json(output, msgspec.json.encode(item))
+    elif listed:
+        screen = console()
+        screen.width = WIDE
+        screen.print(session_table(listed))
+    else:
+        click.echo("There is no session in this log yet.", err=True)
+
+
+async def list_sessions(log_url: str) -> list[Listed]:
+    """The sessions with what is known to be lost of them."""
+    async with opened(log_url) as log:
+        heads, damages = await log.sessions(), await log.damages()
+    return [listed(head, [lost for lost in damages if lost.session_id == head.session_id]) for head in heads]
+
+
+def listed(head: Head, damage: list[Damage]) -> Listed:
+    """A session in its list."""
+    created = timestamp(head.created_ms)
+    lost = [Lost(item.first, item.last, item.problem) for item in damage]
+    return Listed(head.session_id, head.app, head.last + 1, created, head.closed, lost)
+
+
+def session_table(listed: list[Listed]) -> Table:
+    """The list for people; a column about damage only if there is some."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("session", "app", "events", "created", "state"):
+        table.add_column(name, justify="right" if name == "events" else "left", no_wrap=True)
+    if any(item.damage for item in listed):
+        table.add_column("damage", style="red", no_wrap=True)
+    for item in listed:
+        table.add_row(*islice(cells(item), len(table.columns)))
+    return table
+
+
+def cells(item: Listed) -> Iterator[Text]:
+    """The row of a session."""
+    yield Text(item.session_id)
+    yield Text(escape(item.app))
+    yield Text(str(item.events))
+    yield Text(item.created[:16].replace("T", " "), "dim")
+    yield Text("closed", "dim") if item.closed else Text("open", "green")
+    yield Text(lost_parts(item.damage))
+
+
+def lost_parts(damage: list[Lost]) -> str:
+    """What is lost, in a few words."""
+    if len(damage) > FEW:
+        return f"{len(damage)} parts lost"
+    return ", ".join(lost_part(lost) for lost in damage)
+
+
+def lost_part(lost: Lost) -> str:
+    """One part; the session's own record has no seq."""
+    return f"seq {span(lost.first, lost.last)} lost" if lost.first >= 0 else "its record was damaged"
+
+
+@click.command()
+@click.argument("names", metavar="[SESSION]...", nargs=-1)
+@log_option
+@click.option("--output", "-o", type=click.File("wb"), default="-", help="The file to write; else stdout.")
+def export(names: tuple[str, ...], log_url: str, output: BinaryIO) -> None:
+    """Write sessions as lines of JSON: those that are named, or all."""
+    run(export_sessions(log_url, names, output))
+
+
+@click.command("import")
+@click.argument("file", type=click.File("rb"), default="-")
+@log_option
+def import_command(file: BinaryIO, log_url: str) -> None:
+    """Take in what `turnlog export` wrote, from FILE or stdin. Doing it twice is harmless."""
+    if file.isatty():
+        raise click.UsageError("expected a FILE, or lines on stdin")
+    click.echo(run(import_sessions(log_url, file)))
+
+
+@click.command()
+@log_option
+@click.pass_context
+def verify(context: click.Context, log_url: str) -> None:
+    """Check every event of a log. Exits with 1 if something is damaged."""
+    heads, damages = run(check(log_url))
+    for damage in damages:
+        click.echo(damage_line(damage))
+    if damages:
+        context.exit(1)
+    events = counted(sum(head.last + 1 for head in heads), "event")
+    click.echo(f"everything is whole: {counted(len(heads), 'session')}, {events}")
+
+
+async def check(log_url: str) -> tuple[list[Head], list[Damage]]:
+    """The sessions, and all that is lost of them: known before, and found now."""
+    async with opened(log_url) as log:
+        found = await log.verify()
+        if found:  # what is damaged may not be asked for more
+            return [], list(dict.fromkeys([*await known_damages(log), *found]))
+        return await log.sessions(), await log.damages()
+
+
+async def known_damages(log: Log) -> list[Damage]:
+    """What was lost before; a file that cannot be read has nothing to say."""
+    try:
+        return await log.damages()
+    except StoreError:
+        return []
+
+
+@click.command()
+@click.argument("names", metavar="[SESSION]...", nargs=-1)
+@log_option
+@click.option(
+    "--older-than",
+    "age_ms",
+    metavar="AGE",
+    required=True,
+    callback=lambda context, option, value: milliseconds(value),
+    help="Such as 30d; the units are s, m, h, d, w.",
+)
+def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
+    """Remove old live events of finished blocks and calls.
+
+    Live events are what was streamed piece by piece. What was said, called and answered stays whole.
+    """
+    gone, touched = run(prune_sessions(log_url, names, max(0, now_ms() - age_ms)))
+    place = f" from {counted(touched, 'session')}" if gone else ""
+    click.echo(f"{counted(gone, 'live event')} removed{place}")
+
+
+async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -> tuple[int, int]:
+    """Prune; how many events went, and from how many sessions. Nothing goes unless all names are there."""
+    async with opened(log_url) as log:  # a log that is not there must not be made
+        heads = [await log.info(name) for name in dict.fromkeys(names)] if names else await log.sessions()
+    async with opened(log_url, writable=True) as log:
+        gone = [await log.prune(head.session_id, before_ms) for head in heads]
+    return sum(gone), sum(count > 0 for count in gone)
+
+
+COMMANDS = (tail_command, sessions, export, import_command, verify, prune)

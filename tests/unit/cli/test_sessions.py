@@ -1,0 +1,99 @@
+"""`turnlog sessions`: the list, for people and for programs."""
+
+import json
+
+from tests.unit.cli.harness import Place, error, said
+
+LISTED = """\
+session  app    events  created           state
+sess_1   tour        2  2026-01-08 12:34  closed
+sess_2   other       0  2026-01-08 12:34  open
+"""
+
+
+def filled(place: Place) -> Place:
+    place.session("sess_1", said("one", "two"))
+    place.session("sess_2", [], app="other")
+    place.close_session("sess_1")
+    return place
+
+
+def plain(output: str) -> str:
+    """A table without the blanks that fill its last column."""
+    return "".join(line.rstrip() + "\n" for line in output.split("\n")[:-1])
+
+
+def test_sessions_are_a_table(place: Place) -> None:
+    result = filled(place).run("sessions")
+    assert (result.exit_code, plain(result.stdout), result.stderr) == (0, LISTED, "")
+
+
+def test_damage_gets_a_column_if_there_is_some(place: Place) -> None:
+    filled(place)
+    place.lose("sess_1", 1, 1)
+    place.lose("sess_1", 3, 5)
+    place.lose("sess_2", -1, -1)
+    heading, first, second = plain(place.run("sessions").stdout).split("\n")[:-1]
+    assert heading.endswith("state   damage")
+    assert first.endswith("closed  seq 1 lost, seq 3 to 5 lost")
+    assert second.endswith("open    its record was damaged")
+
+
+def test_much_damage_is_counted(place: Place) -> None:
+    filled(place)
+    for seq in range(10, 18, 2):
+        place.lose("sess_1", seq, seq)
+    assert "closed  4 parts lost" in place.run("sessions").stdout
+
+
+def test_json_is_one_object_per_session(place: Place) -> None:
+    filled(place)
+    place.lose("sess_2", 3, 5, "gone")
+    lines = place.run("sessions", "--json").stdout.split("\n")[:-1]
+    created = "2026-01-08T12:34:56.789Z"
+    assert [json.loads(line) for line in lines] == [
+        {
+            "session_id": "sess_1",
+            "app": "tour",
+            "events": 2,
+            "created": created,
+            "closed": True,
+            "damage": [],
+        },
+        {
+            "session_id": "sess_2",
+            "app": "other",
+            "events": 6,
+            "created": created,
+            "closed": False,
+            "damage": [{"first": 3, "last": 5, "problem": "gone"}],
+        },
+    ]
+
+
+def test_an_empty_log_says_so_beside_the_data(place: Place) -> None:
+    place.work(lambda log: log.sessions())
+    result = place.run("sessions")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "There is no session in this log yet.\n"
+    assert place.run("sessions", "--json").output == ""
+
+
+def test_an_app_cannot_control_the_terminal(place: Place) -> None:
+    place.session("sess_1", [], app="a\x1b[2Jb\nc")
+    output = place.run("sessions").stdout
+    assert "a\\x1b[2Jb\\nc" in output
+    assert output.count("\n") == 2
+
+
+def test_a_long_id_is_never_cut(place: Place) -> None:
+    name = "sess_" + "x" * 64
+    place.session(name, [], app="y" * 100)
+    assert f"{name}  {'y' * 100} " in place.run("sessions", env={"COLUMNS": "40"}).stdout
+
+
+def test_the_environment_names_the_log_and_the_option_wins(place: Place) -> None:
+    other = Place(place.path.with_name("other.db"))
+    filled(place)
+    assert error(other.run("sessions")) == "there is no log at other.db"
+    assert other.run("sessions", "--log", place.url).stdout == place.run("sessions").stdout
