@@ -1,0 +1,102 @@
+"""The rooms and the one direction of imports (docs/architecture.md)."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "turnlog"
+
+RANK = {
+    "errors": 0,
+    "events": 1,
+    "parse": 2,
+    "state": 2,
+    "wire": 3,
+    "ids": 4,
+    "log": 5,
+    "testing": 6,
+    "agents": 6,
+    "app": 7,
+    "server": 8,
+    "cli": 9,
+}
+PURE = {"errors", "events", "parse", "state", "wire"}
+WORLD = {
+    "asyncio", "concurrent", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
+    "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time", "urllib", "uuid",
+}  # fmt: skip
+LIBRARIES = {
+    "errors": set(),
+    "ids": set(),
+    "events": {"msgspec"},
+    "parse": {"msgspec"},
+    "state": {"msgspec"},
+    "wire": {"msgspec"},
+    "log": {"msgspec"},
+    "testing": {"msgspec"},
+    "agents": {"msgspec", "anthropic"},
+    "app": {"msgspec"},
+    "server": {"msgspec", "starlette", "uvicorn"},
+    "cli": {"msgspec", "click", "rich"},
+}  # fmt: skip
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(text: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the direction"
+            found.add(node.module or "")
+            if node.module == "turnlog":
+                found.update(f"turnlog.{alias.name}" for alias in node.names)
+    return found
+
+
+def faults(place: str, text: str) -> list[str]:
+    """What a file of a room may not import."""
+    found = []
+    for name in imports(text):
+        top, _, rest = name.partition(".")
+        if top == "turnlog":
+            other = rest.partition(".")[0]
+            if other in RANK and other != place and RANK[other] >= RANK[place]:
+                found.append(f"{place} may not import {name}")
+        elif place in PURE and top in WORLD:
+            found.append(f"{place} is pure and may not import {name}")
+        elif top not in sys.stdlib_module_names and top not in LIBRARIES[place]:
+            found.append(f"{place} may not use the library {top}")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_left_and_pure_rooms_stay_pure(path: Path) -> None:
+    if path != SOURCE / "__init__.py":
+        assert faults(room(path), path.read_text()) == []
+
+
+def test_every_room_is_known() -> None:
+    rooms = {room(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
+    assert rooms <= set(RANK)
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("parse", "import asyncio"),
+        ("events", "from time import time"),
+        ("parse", "from turnlog.state import fold"),
+        ("wire", "import turnlog.log"),
+        ("log", "from turnlog import server"),
+        ("events", "import starlette"),
+    ],
+)
+def test_the_rule_sees_what_it_forbids(place: str, text: str) -> None:
+    assert len(faults(place, text)) == 1
