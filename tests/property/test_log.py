@@ -46,18 +46,12 @@ T = TypeVar("T")
 SESSIONS = ("sess_1", "sess_2")
 LIMIT_S = 20.0
 FOLLOWERS = 5
-SETTINGS = settings(
-    derandomize=True,
-    deadline=None,
-    database=None,
-    max_examples=40,
-    stateful_step_count=40,
-    phases=[Phase.generate],  # a failure is shown as it was found: shrinking takes minutes
-)
+PHASES = [Phase.generate]  # a failure is shown as it was found: shrinking takes minutes
+BOUNDS = settings(max_examples=40, stateful_step_count=40, phases=PHASES)
+SETTINGS = settings(BOUNDS, derandomize=True, deadline=None, database=None)
 
 names = st.sampled_from(SESSIONS)
 chances = st.integers(0, 1 << 32)  # of a generator of its own: hypothesis likes small numbers too much
-counts = st.integers(1, 8)
 
 
 @dataclass(frozen=True)
@@ -232,7 +226,7 @@ class LogMachine(RuleBasedStateMachine):
 
     # appending
 
-    @rule(name=names, count=counts, chance=chances, fence=st.sampled_from([None, None, 0, 1, 5]))
+    @rule(name=names, count=st.integers(1, 8), chance=chances, fence=st.sampled_from([None, None, 0, 1, 5]))
     def append(self, name: str, count: int, chance: int, fence: int | None) -> None:
         model = self.models[name]
         events = model.events(count, chance)

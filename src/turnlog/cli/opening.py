@@ -49,6 +49,8 @@ async def newest(log: Log) -> str:
     """The session that was made last."""
     heads = await log.sessions()
     if not heads:
+        for name in await log.broken():
+            await log.info(name)  # says what is wrong with it
         raise NotFound("there is no session in this log yet")
     return heads[-1].session_id
 

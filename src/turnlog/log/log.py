@@ -9,11 +9,9 @@ epoch.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from itertools import islice, takewhile
 from typing import Any, TypeVar
 
 from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound, StoreError, TurnlogError
@@ -36,7 +34,7 @@ from turnlog.log.store import (
     span_mark,
     span_of,
 )
-from turnlog.log.wakeup import Wakeup
+from turnlog.log.tail import Tail
 from turnlog.log.writer import Writer
 
 T = TypeVar("T")
@@ -44,47 +42,7 @@ T = TypeVar("T")
 log = logging.getLogger("turnlog.log")
 
 PAGE_BYTES = 256 * 1024  # one read: large enough to be fast, small enough to let others go
-TAIL_ROWS = 512  # what a follower may lag behind before it goes back to the store
-TAIL_BYTES = 1 << 20
 WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
-
-
-class Tail:
-    """The recent rows of one session and the one signal its followers sleep on."""
-
-    def __init__(self, head: Head) -> None:
-        self.last = head.last
-        self.epoch = head.epoch
-        self.closed = head.closed
-        self.followers = 0
-        self.wakeup = Wakeup()
-        self._rows: deque[Row] = deque()
-        self._bytes = 0
-
-    def extend(self, rows: Sequence[Row]) -> None:
-        """Take committed rows and wake the followers."""
-        self._rows.extend(rows)
-        self._bytes += sum(len(row.frame) for row in rows)
-        while len(self._rows) > TAIL_ROWS or (self._bytes > TAIL_BYTES and len(self._rows) > 1):
-            self._bytes -= len(self._rows.popleft().frame)
-        self.last = rows[-1].seq
-        self.wakeup.wake()
-
-    def catch_up(self, head: Head) -> None:
-        """Take over where the session stands, and wake whoever sleeps on an older view."""
-        if head.epoch != self.epoch:
-            self.epoch = ""  # another history: what follows this tail ends
-        elif head.last < self.last or (head.last, head.closed or self.closed) == (self.last, self.closed):
-            return
-        self.last, self.closed = max(head.last, self.last), head.closed or self.closed
-        self.wakeup.wake()
-
-    def after(self, seq: int) -> list[Row] | None:
-        """The rows after a seq, or None when the window begins later."""
-        if not self._rows or self._rows[0].seq > seq + 1:
-            return None
-        fresh = sum(1 for _ in takewhile(lambda row: row.seq > seq, reversed(self._rows)))
-        return list(islice(self._rows, len(self._rows) - fresh, None))
 
 
 class Log:
@@ -97,6 +55,7 @@ class Log:
         self._watcher = None if writable else asyncio.create_task(self._watch())
         self._readers = ThreadPoolExecutor(2, "turnlog-reader")
         self.tails: dict[str, Tail] = {}
+        self._closed = False
 
     # sessions
 
@@ -119,11 +78,13 @@ class Log:
 
     async def sessions(self) -> list[Head]:
         """All sessions, the oldest first."""
-        try:
-            return await self._read(self._store.sessions)
-        except Damaged as damage:
-            await self._quarantine(damage)
-            return await self._read(self._store.sessions)
+        for name in await self.broken() if self._writer else []:
+            await self.info(name)  # repairs it
+        return await self._read(self._store.sessions)
+
+    async def broken(self) -> list[str]:
+        """The sessions whose own record is damaged; `info` of one tells, and repairs it if it can."""
+        return await self._read(self._store.broken)
 
     async def close_session(self, session_id: str) -> None:
         """The session takes no more events; its followers end when they have read everything."""
@@ -374,10 +335,13 @@ class Log:
             self._watcher.cancel()
         if self._writer is not None:
             await self._writer.close()
+        self._closed = True
         self._readers.shutdown()
         self._store.close()
 
     async def _read(self, work: Callable[..., T], *args: object) -> T:
+        if self._closed:
+            raise StoreError("the log is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
 
 
@@ -429,8 +393,8 @@ def write(
     ts_ms: int,
 ) -> tuple[list[int], list[Row], str]:
     """One append inside a transaction: checks first, writes last."""
+    known = known_seqs(store, known_head(store, session_id), events)
     head = known_head(store, session_id)
-    known = known_seqs(store, head, events)
     fresh = [event for event in events if event.id not in known]
     if fresh:
         check_append(head, expected_last, fence)
@@ -454,12 +418,21 @@ def known_seqs(store: Store, head: Head, events: Sequence[Event]) -> dict[str, i
         raise Conflict("expected each event id once in an append", head.last)
     known = {}
     for event in events:
-        row = store.find(head.session_id, event.id)
+        row = found(store, head.session_id, event.id)
         if row is not None:
             if not same_body(event, row):
                 raise Conflict(f"{event.id} is the id of another event", head.last)
             known[event.id] = row.seq
     return known
+
+
+def found(store: Store, session_id: str, event_id: str) -> Row | None:
+    """The row of an event id; one that is damaged is recorded as lost, and its id is free again."""
+    try:
+        return store.find(session_id, event_id)
+    except Damaged as damage:
+        quarantine(store, damage)
+        return None
 
 
 def check_append(head: Head, expected_last: int | None, fence: int | None) -> None:

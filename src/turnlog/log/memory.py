@@ -219,6 +219,9 @@ class MemoryStore:
         with self._lock:
             return [ring.head for ring in self._rings.values()]
 
+    def broken(self) -> list[str]:
+        return []
+
     def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:
         with self._lock:
             ring = self._rings.get(session_id)

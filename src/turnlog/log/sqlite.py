@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from turnlog.errors import Damaged, InvalidEvent, StoreError
+from turnlog.errors import InvalidEvent, StoreError
 from turnlog.events import CATALOG, decode
 from turnlog.ids import new_epoch
 from turnlog.log.integrity import Walk, broken_links, rank_of, row_checksum, seed, values_checksum
@@ -276,11 +276,12 @@ class SqliteStore:
 
     def sessions(self) -> list[Head]:
         with reported():
-            heads = [(head, is_whole(head, crc)) for _, head, crc in all_heads(self._reader())]
-            for head, whole in heads:
-                if not whole and numbered_head(self._reader(), head.session_id, checked=False):
-                    raise Damaged(head.session_id, -1, -1, BAD_RECORD)
-        return [head for head, whole in heads if whole]
+            return [head for _, head, crc in all_heads(self._reader()) if is_whole(head, crc)]
+
+    def broken(self) -> list[str]:
+        with reported():
+            names = [head.session_id for _, head, crc in all_heads(self._reader()) if not is_whole(head, crc)]
+            return [name for name in names if numbered_head(self._reader(), name, checked=False)]
 
     def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:
         reader = self._reader()

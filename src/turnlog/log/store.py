@@ -193,7 +193,11 @@ class StoreReader(Protocol):
         ...
 
     def sessions(self) -> list[Head]:
-        """All sessions, the oldest first."""
+        """All sessions whose record is whole, the oldest first."""
+        ...
+
+    def broken(self) -> list[str]:
+        """The sessions whose record is not what was written; asking for one tells."""
         ...
 
     def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:

@@ -286,7 +286,6 @@ def test_a_retry_of_a_damaged_event_is_not_the_fault_of_its_sender(path: Path, v
     run()
 
 
-@pytest.mark.xfail(strict=True, reason="Damaged every time, until somebody happens to read that far")
 @scenario
 async def test_a_retry_that_meets_the_damage_gets_through_by_itself(path: Path) -> None:
     async with opened(path) as log:

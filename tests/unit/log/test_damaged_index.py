@@ -276,7 +276,6 @@ def flip(path: Path, text: bytes) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.xfail(strict=True, reason="the second damaged record is met by a read that repairs nothing")
 @scenario
 async def test_several_damaged_records_do_not_hide_the_list(path: Path) -> None:
     async with opened(path) as log:
@@ -285,7 +284,6 @@ async def test_several_damaged_records_do_not_hide_the_list(path: Path) -> None:
         assert [head.session_id for head in await log.sessions()] == [SESSION, OTHER]
 
 
-@pytest.mark.xfail(strict=True, reason="Damaged, for all of them, as long as nobody writes")
 @scenario
 async def test_a_damaged_record_does_not_hide_the_others_from_a_reading_process(path: Path) -> None:
     async with opened(path) as log:

@@ -19,7 +19,7 @@ from tests.unit.log.delegates import (
 from turnlog.errors import CallerError, Damaged, NotFound, StoreError
 from turnlog.events import decode, encode, stamp
 from turnlog.log import Damage, Log, MemoryStore, Row, SqliteStore, line_of, open_log
-from turnlog.log.log import TAIL_BYTES, TAIL_ROWS
+from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
 from turnlog.log.transfer import import_lines
 from turnlog.testing.bench import following
 from turnlog.testing.samples import began, delta, note, notes, over
@@ -427,7 +427,6 @@ async def test_followers_end_with_the_log() -> None:
         assert await soon(follower) == []
 
 
-@pytest.mark.xfail(strict=True, reason="RuntimeError: cannot schedule new futures after shutdown")
 @scenario
 async def test_a_follower_that_lags_when_the_log_is_closed_ends_or_is_told() -> None:
     async with opened(Counting(MemoryStore())) as log, following(log, SESSION) as pages:

@@ -9,7 +9,7 @@ from tests.unit.log.delegates import scenario, soon
 from turnlog.errors import NotFound, StoreError
 from turnlog.events import Event
 from turnlog.log import Log, MemoryStore
-from turnlog.log.log import TAIL_BYTES, TAIL_ROWS
+from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
 from turnlog.testing.bench import following
 from turnlog.testing.samples import agent, began, delta, ended, message, note, over, started
 
