@@ -6,20 +6,22 @@ cursor, until it has caught up. Both give the same frames, because converting is
 """
 
 import asyncio
+import logging
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from turnlog.errors import Damaged
+from turnlog.errors import TurnlogError
 from turnlog.events import Catalog, Envelope, Payload, Unknown, decode
 from turnlog.log import Head, Log, Row, line_of
 from turnlog.log.wakeup import Wakeup
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
+
+log = logging.getLogger("turnlog.server")
 
 WINDOW_FRAMES = 4096
 
@@ -76,7 +78,7 @@ class Projection:
         private: Private | None = None
         self.readers += 1
         if self._pump is None:
-            self._pump = asyncio.create_task(self._follow())
+            self._start()
         try:
             while not self._over:
                 if seen >= self._base:
@@ -92,8 +94,14 @@ class Projection:
                     yield b""
         finally:
             self.readers -= 1
-            if not self.readers:
+            if not self.readers and self._pump is not None:
                 self._pump.cancel()
+                self._pump = None  # whoever holds this projection and has not begun starts it again
+
+    def _start(self) -> None:
+        self._window.clear()
+        self._base, self._over = (math.inf, math.inf), False
+        self._pump = asyncio.create_task(self._follow())
 
     def _after(self, seen: Place) -> list[Frame]:
         """The frames of the window after a place; they are few, so the search goes from the end."""
@@ -117,17 +125,23 @@ class Projection:
         return self._convert(private.dialect, rows)
 
     async def _follow(self) -> None:
+        try:
+            await self._fill()
+        except TurnlogError as error:  # the readers end, come back, and are told
+            log.error("a projection ended: %s", error)
+        self._over = True
+        self._wakeup.wake()
+
+    async def _fill(self) -> None:
         start = await self._log.turn_start(self._head.session_id, self._head.last)
         dialect = await self._make(start)
         self._base = (start - 1, math.inf)
-        with suppress(Damaged):
-            async for rows in self._log.follow(self._head.session_id, start - 1):
-                self._window.extend(self._convert(dialect, rows))
-                while len(self._window) > WINDOW_FRAMES:
-                    self._base = (self._window.popleft().seq, math.inf)
-                self._wakeup.wake()
-        self._over = True
         self._wakeup.wake()
+        async for rows in self._log.follow(self._head.session_id, start - 1):
+            self._window.extend(self._convert(dialect, rows))
+            while len(self._window) > WINDOW_FRAMES:
+                self._base = (self._window.popleft().seq, math.inf)
+            self._wakeup.wake()
 
     def _convert(self, dialect: Dialect, rows: list[Row]) -> list[Frame]:
         frames = []

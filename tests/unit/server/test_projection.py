@@ -1,0 +1,35 @@
+"""A projection that lost its last reader serves whoever comes next, also one that already held it."""
+
+import asyncio
+
+import turnlog
+from turnlog.events import CATALOG, AssistantMessage
+from turnlog.log import open_log
+from turnlog.server.projection import Dialect, Projection
+from turnlog.wire.blocks import Blocks
+from turnlog.wire.cursor import Cursor
+
+
+async def make(_: int) -> Dialect:
+    return Blocks()
+
+
+def test_a_reader_that_begins_after_the_last_one_left_is_served() -> None:
+    async def run() -> bytes:
+        log = await open_log("memory:")
+        session = await log.create("t")
+        projection = Projection(log, await log.info(session), CATALOG, make)
+        first, second = projection.frames(Cursor(), 0.01), projection.frames(Cursor(), 0.01)
+        assert await anext(first) == b""
+        await first.aclose()  # type: ignore[attr-defined]
+        assert projection.readers == 0
+        assert await anext(second) == b""
+        await log.append(session, [turnlog.event(AssistantMessage(text="hello"), origin="model")])
+        while not (page := await anext(second)):
+            pass
+        await second.aclose()  # type: ignore[attr-defined]
+        await log.close()
+        return page
+
+    page = asyncio.run(asyncio.wait_for(run(), 10))
+    assert b'"delta":"hello"' in page
