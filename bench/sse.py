@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from bench.chunks import Candidates, Times, interleaved, speed, verdict
-from turnlog.events import CATALOG, BlockDelta, Envelope, Event, Scope, encode, stamp
+from turnlog.events import CATALOG, BlockDelta, Event, Scope, stamp
 from turnlog.events.envelope import timestamp
 from turnlog.wire import sse
 
@@ -30,7 +30,7 @@ SCOPE = Scope(trace_id="tr_01a1e16b", agent_id="agt_01a1e16b", agent_name="Resea
 CURSOR = "0:42"
 TS_MS = 1_767_875_696_789
 
-READY = "envelope -> frame"
+READY = "event -> frame"
 WHOLE = "payload -> event -> stamp -> frame"
 BARE = "bare Struct -> frame"
 DUMPS = "dict -> json.dumps -> frame"
@@ -61,14 +61,14 @@ def event() -> Event:
     return CATALOG.event(payload, id=ID, origin="model", scope=SCOPE)
 
 
-def envelope(what: Event) -> Envelope:
-    """The event in its place."""
+def placed(what: Event) -> bytes:
+    """The event in its place, one line."""
     return stamp(what, session_id=SESSION, seq=42, ts_ms=TS_MS)
 
 
-def frame(what: Envelope) -> bytes:
+def frame(what: Event) -> bytes:
     """The frame of the `turnlog` dialect."""
-    return sse.encode(encode(what), id=CURSOR)
+    return sse.encode(placed(what), id=CURSOR)
 
 
 def fields() -> dict[str, Any]:
@@ -118,15 +118,13 @@ def ag_ui() -> dict[str, Callable[[], object]]:
 def candidates() -> Candidates:
     """From the stored line to the whole way, then the others."""
     made = event()
-    placed = envelope(made)
-    line, plain = encode(placed), fields()
+    line, plain = placed(made), fields()
     assert json.loads(line) == plain
     twin = Bare(**{**plain, "payload": made.payload})
     return {
         "stored line -> frame": partial(sse.encode, line, id=CURSOR),
-        READY: partial(frame, placed),
-        "event -> stamp -> frame": lambda: frame(envelope(made)),
-        WHOLE: lambda: frame(envelope(event())),
+        READY: partial(frame, made),
+        WHOLE: lambda: frame(event()),
         BARE: partial(bare, msgspec.json.Encoder(), twin),
         DUMPS: partial(dumps, plain),
         DUMPS_BUILT: lambda: dumps(fields()),
@@ -162,7 +160,7 @@ def feed_all(stream: bytes, piece: int) -> int:
 
 def print_decoder() -> None:
     """The table of the decoder; time per byte must not grow with the length of a line."""
-    small = b"".join(sse.encode(frame_line, id=CURSOR) for frame_line in [encode(envelope(event()))] * 3000)
+    small = b"".join(sse.encode(frame_line, id=CURSOR) for frame_line in [placed(event())] * 3000)
     streams = {
         "3000 frames, 64 KiB pieces": (small, 1 << 16),
         "3000 frames, 24-byte pieces": (small, 24),

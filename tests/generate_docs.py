@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from turnlog.events import CATALOG, Envelope, Kind, Scope, base, encode, stamp
+from turnlog.events import CATALOG, Envelope, Kind, Scope, base, stamp
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "events.md"
@@ -196,7 +196,7 @@ def envelope_sections() -> Iterator[str]:
     kind = CATALOG.kind("tool.call")
     scope = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Researcher", depth=1)
     event = CATALOG.event(kind.name, kind.payload.EXAMPLE, id="evt_1", origin="model", scope=scope)
-    line = encode(stamp(event, session_id="sess_1", seq=42, ts_ms=1767875696789))
+    line = stamp(event, session_id="sess_1", seq=42, ts_ms=1767875696789)
     yield from ("## The envelope\n", doc(Envelope), table(Envelope), example(json.loads(line)))
 
 

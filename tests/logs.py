@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import CATALOG, Envelope, Event, Origin, Payload, Scope, Unknown, stamp
+from turnlog.events import CATALOG, Envelope, Event, Origin, Payload, Scope, Unknown, decode, stamp
 from turnlog.state.tree import Closing
 
 Item = tuple[Envelope, Payload | Unknown]
@@ -20,7 +20,7 @@ def scope(agent_id: str, depth: int = 0, trace_id: str = "tr_1") -> Scope:
 
 def place(event: Event, seq: int) -> Item:
     """An event at its seq."""
-    envelope = stamp(event, session_id="sess_1", seq=seq, ts_ms=1_767_875_696_000 + seq)
+    envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=1_767_875_696_000 + seq))
     return envelope, CATALOG.payload(envelope)
 
 

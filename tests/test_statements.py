@@ -24,7 +24,7 @@ from turnlog.agents.models import Part
 from turnlog.app import Sessions
 from turnlog.app.sessions import Posted
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Envelope, Kind, Origin, Payload, UiMessage, decode, encode, stamp
+from turnlog.events import CATALOG, Envelope, Kind, Origin, Payload, UiMessage, decode, stamp
 from turnlog.log import Log, line_of
 from turnlog.parse import AgentStreamParser, Parsed, TagEvent, strip_event_tags
 from turnlog.server.stream import Told, Wanted
@@ -384,7 +384,7 @@ EXAMPLES: list[tuple[str, Origin, dict[str, Any]]] = [
 def written(name: str, origin: Origin, payload: Mapping[str, Any], trace: str | None = "tr_1") -> Any:
     """An event as it stands in the log."""
     event = turnlog.event(name, payload, origin=origin, scope=Scope(trace_id=trace))
-    return json.loads(encode(stamp(event, session_id="sess_1", seq=7, ts_ms=1_767_875_696_789)))
+    return json.loads(stamp(event, session_id="sess_1", seq=7, ts_ms=1_767_875_696_789))
 
 
 @pytest.mark.parametrize(("name", "origin", "payload"), EXAMPLES)

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from turnlog.errors import Closed, Conflict, Fenced, TurnlogError
-from turnlog.events import Event, encode, stamp
+from turnlog.events import Event, stamp
 from turnlog.log import Damage, Log, MemoryStore, Row, SqliteStore, Store
 from turnlog.log.store import span_mark, span_of
 from turnlog.testing.samples import (
@@ -82,8 +82,8 @@ class Model:
         seqs = []
         for event in events:
             self.last += 1
-            envelope = stamp(event, session_id=self.session, seq=self.last, ts_ms=ts_ms)
-            entry = Entry(event, self.last, b"data: " + encode(envelope) + b"\n\n", ts_ms)
+            line = stamp(event, session_id=self.session, seq=self.last, ts_ms=ts_ms)
+            entry = Entry(event, self.last, b"data: " + line + b"\n\n", ts_ms)
             self.entries.append(entry)
             self.history[self.last] = entry
             seqs.append(self.last)

@@ -18,7 +18,7 @@ from turnlog.events.assistant import (
 from turnlog.events.base import Origin, Payload, Record
 from turnlog.events.block import BlockDelta, BlockEnd, BlockRetract, BlockStart
 from turnlog.events.catalog import Catalog, Kind, Vocabulary
-from turnlog.events.envelope import Envelope, Event, Scope, Unknown, decode, encode, stamp
+from turnlog.events.envelope import Envelope, Event, Scope, Unknown, decode, stamp
 from turnlog.events.parse import ParseReject
 from turnlog.events.process import ProcessAuth, ProcessEnd, ProcessStart, SessionError
 from turnlog.events.team import (
@@ -134,6 +134,5 @@ __all__ = [
     "View",
     "Vocabulary",
     "decode",
-    "encode",
     "stamp",
 ]

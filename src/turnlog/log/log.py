@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound, StoreError, TurnlogError
-from turnlog.events import Event, decode, encode, stamp
+from turnlog.events import Event, decode, stamp
 from turnlog.ids import new_epoch, new_id, now_ms
 from turnlog.log.integrity import link
 from turnlog.log.store import (
@@ -447,7 +447,7 @@ def check_append(head: Head, expected_last: int | None, fence: int | None) -> No
 
 def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:
     """An event as it is stored: stamped, encoded, framed, once."""
-    line = encode(stamp(event, session_id=session_id, seq=seq, ts_ms=ts_ms))
+    line = stamp(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
     meta = pack(rank, event.live, event.scope.depth or 0, event.scope.trace_id, event.type)
     return Row(seq, meta, b"data: " + line + b"\n\n")
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from turnlog.errors import Conflict, Fenced, NotFound
-from turnlog.events import Scope, UiMessage, decode, encode, stamp
+from turnlog.events import Scope, UiMessage, decode, stamp
 from turnlog.log import line_of
 from turnlog.testing.bench import Make, bench, refused
 from turnlog.testing.samples import began, delta, event, note, notes, over
@@ -38,10 +38,8 @@ async def bytes_as_stored(make: Make) -> None:
         events = [note(str(number), text) for number, text in enumerate(texts)]
         follower = asyncio.create_task(b.followed(len(texts) - 1))
         await b.add(*events)
-        stamped = [
-            stamp(event, session_id=b.session, seq=n, ts_ms=b.now_ms) for n, event in enumerate(events)
-        ]
-        wanted = [b"data: " + encode(envelope) + b"\n\n" for envelope in stamped]
+        lines = [stamp(event, session_id=b.session, seq=n, ts_ms=b.now_ms) for n, event in enumerate(events)]
+        wanted = [b"data: " + line + b"\n\n" for line in lines]
         assert [row.frame for row in await b.rows()] == wanted
         assert [row.frame for row in await follower] == wanted
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Envelope, Scope, Unknown, decode, encode, stamp
+from turnlog.events import CATALOG, Envelope, Scope, Unknown, decode, stamp
 from turnlog.events.envelope import timestamp
 
 LINE = (
@@ -29,18 +29,18 @@ def test_a_stamped_event_has_the_documented_form() -> None:
         origin="model",
         scope=SCOPE,
     )
-    assert encode(stamp(event, session_id="sess_1", seq=42, ts_ms=1767875696789)) == LINE
+    assert stamp(event, session_id="sess_1", seq=42, ts_ms=1767875696789) == LINE
 
 
 def test_stamping_is_pure() -> None:
     event = CATALOG.event("ui.message", {"text": "hi"}, id="evt_1", origin="ui")
     first, second = (stamp(event, session_id="sess_1", seq=0, ts_ms=0) for _ in range(2))
-    assert encode(first) == encode(second) == SHORT % b'{"text":"hi"}'
+    assert first == second == SHORT % b'{"text":"hi"}'
 
 
 @pytest.mark.parametrize("line", [LINE, SHORT % b'{"text":"hi"}', SHORT % b"null"])
 def test_a_line_survives(line: bytes) -> None:
-    assert encode(decode(line)) == line
+    assert msgspec.json.encode(decode(line)) == line
 
 
 def test_a_decoded_envelope_is_typed() -> None:
@@ -52,7 +52,7 @@ def test_a_decoded_envelope_is_typed() -> None:
 
 def test_a_field_of_a_newer_writer_does_not_hurt() -> None:
     newer = LINE[:-1] + b',"region":"eu"}'
-    assert encode(decode(newer)) == LINE
+    assert msgspec.json.encode(decode(newer)) == LINE
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,15 @@ def test_an_unknown_payload_is_its_bytes() -> None:
 @pytest.mark.parametrize("text", ["\n", "\r", "\r\n", "a\u2028b\u2029c", "\0\x1f\x7f\x85", '"\\', "😀"])
 def test_no_text_breaks_the_line(text: str) -> None:
     event = CATALOG.event("ui.message", {"text": text}, id="evt_1", origin="ui")
-    line = encode(stamp(event, session_id="sess_1", seq=0, ts_ms=0))
+    line = stamp(event, session_id="sess_1", seq=0, ts_ms=0)
     assert not set(line) & set(b"\r\n")
     assert json.loads(line)["payload"]["text"] == text
 
 
 def test_line_breaks_between_the_fields_do_not_reach_a_line() -> None:
     spread = SHORT % b'{\r\n  "text": "hi"\n}'
-    try:
-        line = encode(decode(spread))
-    except InvalidEvent:
-        return
-    assert not set(line) & set(b"\r\n")
+    with pytest.raises(InvalidEvent):
+        decode(spread)
 
 
 def test_the_wire_order_is_the_order_of_the_fields() -> None:

@@ -17,7 +17,7 @@ from tests.unit.log.delegates import (
     until,
 )
 from turnlog.errors import CallerError, Damaged, NotFound, StoreError
-from turnlog.events import decode, encode, stamp
+from turnlog.events import decode, stamp
 from turnlog.log import Damage, Log, MemoryStore, Row, SqliteStore, line_of, open_log
 from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
 from turnlog.log.transfer import import_lines
@@ -319,7 +319,7 @@ async def test_what_is_imported_into_a_session_reaches_its_followers() -> None:
         await log.append(SESSION, notes("a"))
         assert [row.seq for row in await anext(pages)] == [0]
         lines = [b'{"type":"session","session_id":"sess_1"}']
-        lines.append(encode(stamp(note("b"), session_id=SESSION, seq=1, ts_ms=0)))
+        lines.append(stamp(note("b"), session_id=SESSION, seq=1, ts_ms=0))
         assert [counts async for counts in import_lines(log, lines)] == [(1, 0)]
         await log.append(SESSION, notes("c"))
         assert [row.seq for row in await anext(pages)] == [1, 2]
@@ -397,7 +397,7 @@ async def test_seqs_that_an_import_left_out_do_not_shift_the_tail() -> None:
         await log.append(SESSION, notes("a"))
         assert [row.seq for row in await anext(pages)] == [0]
         lines = [b'{"type":"session","session_id":"sess_1"}']
-        lines += [encode(stamp(note(f"b{seq}"), session_id=SESSION, seq=seq, ts_ms=0)) for seq in (3, 4)]
+        lines += [stamp(note(f"b{seq}"), session_id=SESSION, seq=seq, ts_ms=0) for seq in (3, 4)]
         assert [counts async for counts in import_lines(log, lines)] == [(2, 0)]
         assert [row.seq for row in await anext(pages)] == [3, 4]
         await log.append(SESSION, notes("c", "d", "e", "f"))
