@@ -17,7 +17,7 @@ from turnlog_examples.broker.events import BROKER
 
 KINDS = [*CORE, *TEAM, *BROKER]
 EVERYTHING = Catalog(CORE, TEAM, BROKER)
-FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "suggestions"}
+FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "suggestions", "data", "extra"}
 REMOVED = "removed or retyped: add a new type instead"
 NEW = "new: run `make docs` to record it"
 

@@ -19,8 +19,7 @@ from tests.e2e import harness
 from tests.logs import entry, scope, vector_log
 from tests.test_seed_names import NAMES, mapping
 from turnlog import Agent, App, Catalog, Scope, events, open_log, tool
-from turnlog.agents import Model, Scripted, Text, ToolUse
-from turnlog.agents.models import Part
+from turnlog.agents import Model, Reply, Scripted, ToolUse
 from turnlog.app import Sessions
 from turnlog.app.sessions import Posted
 from turnlog.errors import InvalidEvent
@@ -247,10 +246,12 @@ class Watching:
     room: Room | None = None
     seen: list[str] = field(default_factory=list)
 
-    async def stream(self, instructions: str, messages: list[Message]) -> AsyncIterator[Part]:
+    async def stream(
+        self, instructions: str, messages: list[Message], reply: Reply
+    ) -> AsyncIterator[list[Payload]]:
         assert self.room
         self.seen += [row.type for row in await self.room.log.read(self.room.session)]
-        yield Text("Hi.")
+        yield [*reply.text("Hi."), *reply.done("end_turn")]
 
 
 def test_direct_events_and_the_start_of_an_agent_are_there_before_its_model_is_asked() -> None:

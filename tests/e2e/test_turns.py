@@ -143,7 +143,7 @@ def test_a_model_that_breaks_ends_the_agent_with_what_was_said(tmp_path: Path) -
         assert asyncio.run(reader.read(kind("agent.end")))
         types = [event["type"] for event in reader.events]
         assert types[-3:] == ["block.end", "session.error", "agent.end"]
-        assert reader.events[-3]["payload"]["text"] == "I was about to"
+        assert reader.events[-3]["payload"]["text"] == "I was about to "
         assert "the line is dead" not in json.dumps(reader.events), "foreign error texts stay inside"
 
 

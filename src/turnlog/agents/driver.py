@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from turnlog.agents.agent import Agent
-from turnlog.agents.reply import Reply
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import Tool, failed, succeeded
 from turnlog.events import (
@@ -44,12 +43,15 @@ from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Log, Row, line_of
 from turnlog.log.wakeup import Wakeup
+from turnlog.parse.reply import Reply, tags_of
 from turnlog.state.history import History
 from turnlog.state.tree import Invocation, Tree, closing
 
 log = logging.getLogger("turnlog.agents")
 
-ORIGINS: dict[type[Payload], Origin] = {
+Origins = Mapping[type[Payload], Origin]
+
+ORIGINS: Origins = {
     AgentStart: "system",
     AgentEnd: "system",
     AgentUsage: "system",
@@ -60,6 +62,7 @@ ORIGINS: dict[type[Payload], Origin] = {
     ToolAwait: "system",
     ToolResult: "tool",
 }
+SAID: Origins = {ParseReject: "system"}  # by a model: its provider's results are its own
 
 
 class Driver:
@@ -140,9 +143,9 @@ class Driver:
                 self._ask(envelope.agent_id or "")
             case AgentEnd():
                 self._start_next()
-            case ToolCall(executor="backend"):
+            case ToolCall():
                 self._call(envelope.agent_id or "", payload)
-            case ToolResult():
+            case ToolResult() if envelope.origin != "model":
                 await self._go_on(envelope.agent_id or "", payload)
             case _:
                 pass
@@ -178,35 +181,49 @@ class Driver:
         """One completion: what the model says goes to the log as it comes."""
         invocation = self.tree.open[agent_id]
         agent = self._agents.get(invocation.start.name, self._root)
-        reply = Reply(agent, self._vocabulary, new_id)
+        reply = Reply(new_id, tags_of(self._vocabulary), agent.executor)
         messages = list(self._history.messages(agent_id))
-        speaker = Speaker(lambda said: self._append(said, invocation.scope))
+        speaker = Speaker(lambda said: self._append(said, invocation.scope, SAID))
+        ending: list[Payload] = []
         try:
-            async for part in agent.model.stream(agent.instructions, messages):
-                await speaker.say(reply.feed(part))
+            async for batch in agent.model.stream(agent.instructions, messages, reply):
+                if reply.complete:
+                    ending += batch
+                else:
+                    await speaker.say(batch)
             await speaker.finish()
-            await self._end_step(invocation, reply)
+            if reply.complete:
+                await self._end_step(invocation, reply, ending)
+            else:
+                await self._fail_step(invocation, reply, reply.error.code if reply.error else "no end")
         except Exception as error:  # noqa: BLE001  a model is foreign code: its failure ends the agent by events
             await speaker.finish()
             await self._fail_step(invocation, reply, type(error).__name__)
         finally:
             speaker.stop()
 
-    async def _end_step(self, invocation: Invocation, reply: Reply) -> None:
-        batch = reply.finish()
-        batch.append(AgentUsage(model=invocation.start.model or "", usage=reply.usage))
-        if reply.calls and all(call.executor == "frontend" for call in reply.calls):
-            batch.append(awaiting(reply.calls))
-        events = self._events(batch, invocation.scope)
-        if not reply.calls:
-            end = AgentEnd(stop_reason="end_turn", steps=invocation.steps + 1, result=reply.text)
-            events += self._end(invocation, end, lambda call: succeeded(call, reply.text))
-        self._asked.discard(invocation.scope.agent_id or "")
-        await self._log.append(self._session_id, events)
+    async def _end_step(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
+        """The end of the message and what follows from it, in one append: its calls start with it."""
+        usage = AgentUsage(model=reply.model or invocation.start.model or "", usage=reply.usage)
+        events = self._events(ending, invocation.scope, SAID) + self._events([usage], invocation.scope)
+        pauses = reply.stop_reason == "pause_turn"
+        if reply.calls:
+            if all(map(asks_the_page, reply.calls)):
+                events += self._events([awaiting(reply.calls)], invocation.scope)
+        elif not pauses:
+            end = AgentEnd(stop_reason=stopped(reply), steps=invocation.steps + 1, result=reply.said)
+            events += self._end(invocation, end, lambda call: succeeded(call, reply.said))
+        agent_id = invocation.scope.agent_id or ""
+        self._asked.discard(agent_id)
+        seqs = await self._log.append(self._session_id, events)
+        if pauses and not reply.calls:
+            await self.reached(seqs[-1])
+            self._ask(agent_id)
 
     async def _fail_step(self, invocation: Invocation, reply: Reply, error: str) -> None:
         problem = SessionError(code="model_failed", message=f"The model failed: {error}.")
-        events = self._events([*reply.abort(), problem], invocation.scope)
+        events = self._events(reply.abort(), invocation.scope, SAID)
+        events += self._events([problem], invocation.scope)
         end = AgentEnd(stop_reason="error", steps=invocation.steps)
         events += self._end(invocation, end, lambda call: failed(call, "EXECUTION_ERROR", problem.message))
         self._asked.discard(invocation.scope.agent_id or "")
@@ -223,13 +240,16 @@ class Driver:
         return events
 
     def _call(self, agent_id: str, call: ToolCall) -> None:
-        """Run a tool, or start the agent that stands behind it."""
+        """Run a tool, or start the agent that stands behind it; what others run is theirs."""
         invocation = self.tree.open.get(agent_id)
-        if invocation is None:
+        if invocation is None or call.executor == "provider" or asks_the_page(call):
             return
         agent = self._agents.get(invocation.start.name, self._root)
         called, tool = agent.agent(call.tool), agent.tool(call.tool)
-        if called is not None:
+        if call.incomplete is not None:
+            answer = failed(call, "VALIDATION_ERROR", "the arguments are not a JSON object")
+            self._spawn(self._append([answer], invocation.scope))
+        elif called is not None:
             self._spawn(self._start_called(invocation, called, call))
         elif tool is not None:
             self._spawn(self._run_tool(tool, call, invocation.scope))
@@ -261,11 +281,12 @@ class Driver:
         invocation = self.tree.open.get(agent_id)
         if invocation is None or (result.error and result.error.code == "CANCELLED"):
             return  # what cancelled it decides what comes next
-        left = [call for call in invocation.calls.values() if not call.awaited]
-        if not invocation.calls:
+        calls = [call for call in invocation.calls.values() if call.call.executor != "provider"]
+        left = [call.call for call in calls if not call.awaited]
+        if not calls:
             self._ask(agent_id)
-        elif left and all(call.call.executor == "frontend" for call in left):
-            await self._append([awaiting([call.call for call in left])], invocation.scope)
+        elif left and all(map(asks_the_page, left)):
+            await self._append([awaiting(left)], invocation.scope)
 
     async def _stop(self) -> None:
         """Cancel every task of this session and close what they left open."""
@@ -290,19 +311,16 @@ class Driver:
         ]
         await self._log.append(self._session_id, events)
 
-    def _events(self, payloads: Iterable[Payload], scope: Scope) -> list[Event]:
+    def _events(self, payloads: Iterable[Payload], scope: Scope, origins: Origins = ORIGINS) -> list[Event]:
         return [
             self._catalog.event(
-                payload, id=new_id("evt_"), origin=ORIGINS.get(type(payload), "model"), scope=scope
+                payload, id=new_id("evt_"), origin=origins.get(type(payload), "model"), scope=scope
             )
             for payload in payloads
         ]
 
-    def _submit(self, payloads: Iterable[Payload], scope: Scope) -> asyncio.Future[list[int]]:
-        return self._log.submit(self._session_id, self._events(payloads, scope))
-
-    async def _append(self, payloads: Iterable[Payload], scope: Scope) -> None:
-        await self._submit(payloads, scope)
+    async def _append(self, payloads: Iterable[Payload], scope: Scope, origins: Origins = ORIGINS) -> None:
+        await self._log.submit(self._session_id, self._events(payloads, scope, origins))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -315,6 +333,17 @@ def report(task: asyncio.Task[None]) -> None:
     """A task that could not do its work is not silent: the log itself may be what failed."""
     if not task.cancelled() and (error := task.exception()):
         log.error("a session's work failed: %s", error, exc_info=error)
+
+
+def asks_the_page(call: ToolCall) -> bool:
+    """Whether a page has to answer; arguments that are no JSON are answered here."""
+    return call.executor == "frontend" and call.incomplete is None
+
+
+def stopped(reply: Reply) -> StopReason:
+    """Why an agent ends with this reply."""
+    reason = reply.stop_reason
+    return "end_turn" if reason is None or reason == "tool_use" or reason == "pause_turn" else reason
 
 
 def awaiting(calls: Iterable[ToolCall]) -> ToolAwait:

@@ -1,7 +1,8 @@
 """Models: something that reads a conversation and streams a reply.
 
-A reply is a stream of parts: pieces of text, requests for tools, and its usage at the end. `Scripted` is
-the offline model: a Python function from the conversation to the parts, spoken word by word. It is
+A model says what it says to a `Reply` and yields the batches it gets from it: `yield reply.text("Hello ")`,
+`yield reply.call("add", {"a": 1})`, at the end `yield reply.done("end_turn", usage)`. `Scripted` is the
+offline model: a Python function from the conversation to texts and calls, spoken word by word. It is
 deterministic; `pace_s` is for people who watch. It uses no tokens.
 """
 
@@ -11,33 +12,17 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from turnlog.events import Usage
+from turnlog.events import Payload, Usage
+from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A piece of the reply's text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class ToolUse:
-    """The model asks for a tool."""
+    """A script asks for a tool."""
 
     tool: str
     args: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The reply is complete; what it cost."""
-
-    usage: Usage
-
-
-Part = Text | ToolUse | Done
 
 
 class Model(Protocol):
@@ -48,8 +33,10 @@ class Model(Protocol):
         """The name that stands in the log."""
         ...
 
-    def stream(self, instructions: str, messages: list[Message]) -> AsyncIterator[Part]:
-        """The reply to a conversation."""
+    def stream(
+        self, instructions: str, messages: list[Message], reply: Reply
+    ) -> AsyncIterator[list[Payload]]:
+        """The reply to a conversation, batch by batch; a stream that ends before `done` has failed."""
         ...
 
 
@@ -61,12 +48,14 @@ class Scripted:
     pace_s: float = 0.0
     name: str = "scripted"
 
-    async def stream(self, instructions: str, messages: list[Message]) -> AsyncIterator[Part]:
+    async def stream(
+        self, instructions: str, messages: list[Message], reply: Reply
+    ) -> AsyncIterator[list[Payload]]:
         for part in self.script(messages):
             if isinstance(part, ToolUse):
-                yield part
+                yield reply.call(part.tool, part.args)
                 continue
             for word in re.findall(r"\s*\S+\s*", part):
                 await asyncio.sleep(self.pace_s)
-                yield Text(word)
-        yield Done(Usage(input_tokens=0, output_tokens=0))
+                yield reply.text(word)
+        yield reply.done("tool_use" if reply.calling else "end_turn", Usage(input_tokens=0, output_tokens=0))

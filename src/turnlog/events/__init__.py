@@ -7,6 +7,7 @@ The reference `docs/events.md` is generated from the classes; the rules are in `
 
 from turnlog.events.agent import AgentEnd, AgentHandoff, AgentStart, AgentUsage, ContextCompact, Cost, Usage
 from turnlog.events.assistant import (
+    AssistantBlock,
     AssistantFiles,
     AssistantMessage,
     AssistantThinking,
@@ -64,6 +65,7 @@ CORE = Vocabulary(
         BlockRetract,
         AssistantMessage,
         AssistantThinking,
+        AssistantBlock,
         AssistantView,
         AssistantFiles,
         ToolCall,
@@ -89,6 +91,7 @@ __all__ = [
     "ApprovalDecision",
     "ApprovalRequest",
     "ArtifactWrite",
+    "AssistantBlock",
     "AssistantFiles",
     "AssistantMessage",
     "AssistantThinking",

@@ -65,6 +65,23 @@ class AssistantThinking(Payload, frozen=True, kw_only=True):
     message_id: Key | None = None
 
 
+class AssistantBlock(Payload, frozen=True, kw_only=True):
+    """A block of a kind that has no event of its own, whole: the durable twin of an `other` block."""
+
+    TYPE: ClassVar = "assistant.block"
+    ORIGINS: ClassVar[Origins] = frozenset({"model"})
+    EXAMPLE: ClassVar = {
+        "kind": "compaction",
+        "data": {"type": "compaction", "content": "They talked about grass."},
+        "block_id": "blk_2",
+    }
+
+    kind: Annotated[Name, Meta(description="The provider's name of the kind.")]
+    data: Annotated[dict[str, Any], Meta(description="The block as it came, passed back as it is.")]
+    block_id: Key | None = None
+    message_id: Key | None = None
+
+
 class View(Record, frozen=True, kw_only=True):
     kind: Literal["a2ui.v1"]
     view_id: Key

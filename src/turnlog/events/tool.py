@@ -7,6 +7,10 @@ from msgspec import Meta, field
 from turnlog.events.base import ANYONE, SYSTEM, Key, Name, Origins, Payload, Record, Timestamp, null
 
 Executor = Literal["backend", "frontend", "provider"]
+Extra = Annotated[
+    dict[str, Any] | None,
+    Meta(description="What else the provider's block says, passed back as it is."),
+]
 
 
 class ToolCall(Payload, frozen=True, kw_only=True):
@@ -29,6 +33,7 @@ class ToolCall(Payload, frozen=True, kw_only=True):
     incomplete: Annotated[str | None, Meta(description="Arguments that never became JSON, as they came.")] = (
         None
     )
+    extra: Extra = None
 
 
 class ToolProgress(Payload, frozen=True, kw_only=True):
@@ -82,6 +87,7 @@ class ToolResult(Payload, frozen=True, kw_only=True):
     error: Fault | None = field(default_factory=null)
     kind: Annotated[Name | None, Meta(description="The provider's name of the result.")] = None
     images: tuple[Image, ...] = ()
+    extra: Extra = None
 
 
 class AwaitedCall(Record, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ The root agents of a session share one conversation; an agent that was called ha
 its prompt. Blank turns are dropped, neighbours of one role are merged, and the last turn is the user's.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,7 +13,9 @@ import msgspec
 from turnlog.events import (
     AgentEnd,
     AgentStart,
+    AssistantBlock,
     AssistantMessage,
+    AssistantThinking,
     Envelope,
     Payload,
     ToolCall,
@@ -52,19 +55,15 @@ class History:
                 self._traces.discard(envelope.trace_id or "")
             case UiMessage(text=text) if envelope.trace_id in self._traces:
                 add(messages, "user", text_part(text))
-            case AssistantMessage(text=text):
-                add(messages, "assistant", text_part(text))
-            case ToolCall():
-                part = {
-                    "type": "tool_use",
-                    "id": payload.call_id,
-                    "name": payload.tool,
-                    "input": payload.args,
-                }
-                add(messages, "assistant", part)
-            case ToolResult():
+            case ToolResult(kind=None):
                 add(messages, "user", result_part(payload))
                 sort_results(messages)
+            case AssistantBlock(kind=kind) if kind in OWN or kind.endswith("_tool_result"):
+                pass  # it lacked what its kind needs: no provider takes it back
+            case AssistantThinking(signature=None, redacted=None):
+                pass  # nor a thinking that nobody signed
+            case _ if part_of := PARTS.get(type(payload)):
+                add(messages, "assistant", part_of(payload))
             case _:
                 pass
 
@@ -92,6 +91,46 @@ def sort_results(messages: list[Message]) -> None:
 
 def text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
+
+
+def said_part(payload: AssistantMessage) -> dict[str, Any]:
+    """A text of the model, with its sources."""
+    cited = [msgspec.to_builtins(item) for item in payload.citations]
+    return text_part(payload.text) | ({"citations": cited} if cited else {})
+
+
+def thinking_part(payload: AssistantThinking) -> dict[str, Any]:
+    """A thinking as the provider wants it back."""
+    if payload.redacted is not None:
+        return {"type": "redacted_thinking", "data": payload.redacted}
+    return {"type": "thinking", "thinking": payload.text, "signature": payload.signature}
+
+
+def call_part(payload: ToolCall) -> dict[str, Any]:
+    """A call; what ran at the provider says so in `type`."""
+    kind = "server_tool_use" if payload.executor == "provider" else "tool_use"
+    part = {"type": kind, "id": payload.call_id, "name": payload.tool, "input": payload.args}
+    return part | (payload.extra or {})
+
+
+def provided_part(payload: ToolResult) -> dict[str, Any]:
+    """A result of the provider's own tools: part of the model's message."""
+    details = payload.error.details if payload.error else None
+    content = (details or {}).get("content") if payload.error else payload.result
+    part = {"type": payload.kind, "tool_use_id": payload.call_id, "content": content}
+    return part | (payload.extra or {})
+
+
+OWN = frozenset(
+    {"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"}
+)  # kinds with an event of their own
+PARTS: dict[type, Callable[[Any], dict[str, Any]]] = {
+    AssistantMessage: said_part,
+    AssistantThinking: thinking_part,
+    AssistantBlock: lambda payload: {"type": payload.kind, **payload.data},
+    ToolCall: call_part,
+    ToolResult: provided_part,
+}
 
 
 def result_part(payload: ToolResult) -> dict[str, Any]:

@@ -86,8 +86,9 @@ class Tree:
     def waits(self, agent_id: str) -> bool:
         """Whether all this agent can do is wait for the page, itself or through its children."""
         calls = self.open[agent_id].calls
-        return bool(calls) and all(
-            call.awaited or self.waits_through(agent_id, call_id) for call_id, call in calls.items()
+        own = [call_id for call_id, call in calls.items() if call.call.executor != "provider"]
+        return bool(own) and all(
+            calls[call_id].awaited or self.waits_through(agent_id, call_id) for call_id in own
         )
 
     def waits_through(self, agent_id: str, call_id: str) -> bool:
@@ -220,6 +221,9 @@ def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool)
         }
         if lasting:
             kept.add(agent_id)
+            lasting |= {
+                call_id for call_id, call in invocation.calls.items() if call.call.executor == "provider"
+            }
         closed += _close_parts(invocation, lasting, message)
         if not lasting:
             closed += _close_agent(tree, agent_id, reason, message)

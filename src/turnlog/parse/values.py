@@ -1,0 +1,99 @@
+"""Values of a foreign stream: plain dicts and objects of an SDK look alike from here on. Pure.
+
+`field` reads one field, `plain` gives JSON values that the log can hold, through the gate (docs/protocol.md
+2): at most 12 MiB, 32 levels. What JSON cannot say is refused, except lone surrogates, which are replaced,
+and NaN, which becomes null. `refused` is the trace of what was not taken. Nothing here raises but `BadInput`.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import BadInput
+from turnlog.events import ParseReject
+from turnlog.events.base import NAME_BYTES, Key, Name
+from turnlog.events.gate import decode
+
+WHOLE_BYTES = 12 << 20  # a document of 9 MB as base64; fits into one SSE message of 16 MiB
+SHOWN_CHARS = 1000  # of something that JSON cannot say
+NAME_CHARS = 32  # of a foreign name in a reject: at most 128 bytes of UTF-8
+
+_deterministic = msgspec.json.Encoder(order="deterministic")
+
+
+def field(thing: Any, name: str) -> Any:
+    """A field of a dict or of an object; None if it is not there."""
+    return thing.get(name) if type(thing) is dict else getattr(thing, name, None)
+
+
+def tree_of(thing: Any) -> Any:
+    """An object of an SDK as the dict it was made from."""
+    dump = getattr(thing, "to_dict", None)
+    return thing if dump is None else dump(mode="json", warnings=False)
+
+
+def plain(thing: Any) -> Any:
+    """JSON values that the log can hold; else `BadInput`."""
+    try:
+        body = msgspec.json.encode(tree_of(thing))
+    except UnicodeEncodeError:
+        body = without_surrogates(tree_of(thing))
+    except (TypeError, ValueError, RecursionError):
+        raise BadInput("expected what JSON can say") from None
+    return decode(body, Any, WHOLE_BYTES)
+
+
+def without_surrogates(tree: Any) -> bytes:
+    """The JSON of a tree whose strings are not all text."""
+    import json  # such input only: `import turnlog` does not pay for it
+
+    return json.dumps(tree, ensure_ascii=False).encode(errors="replace")
+
+
+def mended(text: str) -> str:
+    """The text, lone surrogates replaced: no store and no socket can carry them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def refused(reason: str, thing: Any, name: Any = None, block_id: str | None = None) -> ParseReject:
+    """The trace of something that was not taken: how long it was, its hash, what it called itself."""
+    try:
+        body = _deterministic.encode(tree_of(thing))
+    except (TypeError, ValueError, RecursionError):
+        body = repr(thing)[:SHOWN_CHARS].encode(errors="replace")
+    label = name_of(name)
+    sha256 = hashlib.sha256(body).hexdigest()
+    length = len(body.decode())
+    return ParseReject(reason=reason, length=length, sha256=sha256, name=label, block_id=block_id)
+
+
+def valid(value: Any, kind: Any) -> Any:
+    """The value, if it is of this kind; else None."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def as_key(value: Any) -> str | None:
+    """The value, if it can be an id."""
+    found: str | None = valid(value, Key)
+    return found
+
+
+def as_name(value: Any) -> str | None:
+    """The value, if it can be a name."""
+    found: str | None = valid(value, Name)
+    return found if found and len(mended(found).encode()) <= NAME_BYTES and mended(found) == found else None
+
+
+def name_of(name: Any) -> str | None:
+    """A foreign name as it may stand in a reject."""
+    if not isinstance(name, str):
+        return None
+    return "".join(character for character in mended(name) if character.isprintable())[:NAME_CHARS] or None
