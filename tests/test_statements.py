@@ -26,13 +26,14 @@ from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Envelope, Kind, Origin, Payload, UiMessage, decode, stamp
 from turnlog.log import Log, line_of
 from turnlog.parse import AgentStreamParser, Parsed, TagEvent, strip_event_tags
-from turnlog.server.stream import Told, Wanted
 from turnlog.state.fold import fold
 from turnlog.state.history import History, Message
 from turnlog.testing.bench import following
-from turnlog.wire.blocks import Blocks, BlocksOptions
+from turnlog.wire.blocks import Blocks
 from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES, chunk
+from turnlog.wire.dialect import BlocksOptions
+from turnlog.wire.telling import Told, Wanted
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.tour import make_app
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnlog.errors import BadInput
-from turnlog.wire.assemble import KINDS, Assembler, Block
+from turnlog.wire.assemble import KINDS, Assembler
+from turnlog.wire.assembled import Block
 from turnlog.wire.chunks import chunk, well_formed
 from turnlog.wire.sse import Decoder
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.logs import Item, entry, log, scope
 from turnlog import events as ev
-from turnlog.wire.blocks import DONE, bare
 from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.dialect import DONE, bare
 
 Dialect = BlocksXml | BlocksRaw
 Script = list[ev.Payload]

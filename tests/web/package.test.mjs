@@ -20,7 +20,12 @@ test("every export and every file exists", () => {
 
 test("nothing is needed beside it", () => {
   assert.equal(PACKAGE.dependencies ?? PACKAGE.devDependencies ?? PACKAGE.peerDependencies, undefined);
-  for (const target of MODULES) assert.doesNotMatch(read(target.default), /^\s*import\b|\bimport\(|\brequire\(/m);
+  for (const name of PACKAGE.files.filter((file) => file.endsWith(".js"))) {
+    assert.doesNotMatch(read(name), /\bimport\(|\brequire\(/);
+    for (const other of names(read(name), / from "([^"]+)"/g)) {
+      assert(PACKAGE.files.includes(other.replace("./", "")), `${name} needs ${other}`);
+    }
+  }
 });
 
 for (const target of MODULES) {

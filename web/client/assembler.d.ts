@@ -63,6 +63,8 @@ export declare class Block {
 export declare class Agent {
   private constructor();
   readonly id: string;
+  /** What the agent is called; "" if nobody said. */
+  readonly name: string;
   readonly meta_init: JsonObject | null;
   readonly meta_final: JsonObject | null;
   /** The agent's blocks as they opened, results too. */

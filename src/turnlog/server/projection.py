@@ -12,26 +12,19 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from turnlog.errors import TurnlogError
-from turnlog.events import Catalog, Envelope, Payload, Unknown, decode
-from turnlog.log import Head, Log, Row, line_of
+from turnlog.events import Catalog, decode
+from turnlog.log import Head, Log, Page, line_of
 from turnlog.log.wakeup import Wakeup
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
+from turnlog.wire.dialect import Dialect
 
 log = logging.getLogger("turnlog.server")
 
 WINDOW_FRAMES = 4096
-
-
-class Dialect(Protocol):
-    """What a projection asks of a dialect."""
-
-    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
-        """The messages of one event."""
-        ...
 
 
 class Frame(NamedTuple):
@@ -137,13 +130,13 @@ class Projection:
         dialect = await self._make(start)
         self._base = (start - 1, math.inf)
         self._wakeup.wake()
-        async for rows in self._log.follow(self._head.session_id, start - 1):
+        async for rows in self._log.follow(self._head.session_id, start - 1, epoch=self._head.epoch):
             self._window.extend(self._convert(dialect, rows))
             while len(self._window) > WINDOW_FRAMES:
                 self._base = (self._window.popleft().seq, math.inf)
             self._wakeup.wake()
 
-    def _convert(self, dialect: Dialect, rows: list[Row]) -> list[Frame]:
+    def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
         frames = []
         for row in rows:
             envelope = decode(line_of(row))

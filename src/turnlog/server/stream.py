@@ -8,7 +8,6 @@ without an id, so they reach pages and move no cursor.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import NamedTuple
 
 from msgspec import json
 from starlette.datastructures import QueryParams
@@ -18,15 +17,13 @@ from starlette.types import Receive, Scope, Send
 
 from turnlog.app import Sessions
 from turnlog.errors import BadInput, Damaged, quote
-from turnlog.events import Envelope, Payload, Unknown, decode
-from turnlog.log import Head, line_of
-from turnlog.server.projection import Dialect, Projection
-from turnlog.state.history import History, Message
+from turnlog.events import decode
+from turnlog.log import Head, Page, line_of
+from turnlog.server.projection import Projection
 from turnlog.wire import cursor, sse
-from turnlog.wire.blocks import Blocks, BlocksOptions
-from turnlog.wire.blocks_raw import BlocksRaw
-from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.cursor import Cursor
+from turnlog.wire.dialect import BlocksOptions, Dialect, untold
+from turnlog.wire.telling import BLOCKS, DIALECTS, Told, Wanted
 
 HEARTBEAT_S = 15.0
 HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
@@ -38,21 +35,7 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 
-BLOCKS: dict[str, Callable[[BlocksOptions, Callable[[str], list[Message]]], Dialect]] = {
-    "blocks": Blocks,
-    "blocks-xml": BlocksXml,
-    "blocks-raw": BlocksRaw,
-}
-DIALECTS = ("turnlog", *BLOCKS)
-
 Frames = AsyncIterator[bytes]
-
-
-class Wanted(NamedTuple):
-    """What a request asks for: a dialect and its options."""
-
-    name: str
-    options: BlocksOptions
 
 
 class EventStream:
@@ -134,7 +117,7 @@ def flag(text: str, name: str) -> bool:
 async def make_dialect(sessions: Sessions, session_id: str, wanted: Wanted, start: int) -> Dialect:
     """A dialect that begins at a seq; the histories it tells are folded up to there."""
     if not wanted.options.stream_meta_history_and_tool_results:
-        return BLOCKS[wanted.name](wanted.options, lambda _: [])
+        return BLOCKS[wanted.name](wanted.options, untold)
     told = Told(wanted)
     after = -1
     while after < start - 1 and (rows := await sessions.log.read(session_id, after, origin=-1)):
@@ -144,20 +127,6 @@ async def make_dialect(sessions: Sessions, session_id: str, wanted: Wanted, star
                 told.history.apply(envelope, sessions.app.catalog.payload(envelope))
         after = rows[-1].seq
     return told
-
-
-class Told:
-    """A dialect together with the history it tells."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.history = History()
-        self._dialect = BLOCKS[wanted.name](wanted.options, self.history.messages)
-
-    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
-        """The messages of one event; a history tells what came before it."""
-        messages = self._dialect.convert(envelope, payload)
-        self.history.apply(envelope, payload)
-        return messages
 
 
 async def pump_frames(frames: Frames, send: Send) -> None:
@@ -195,7 +164,8 @@ async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
 
 async def turnlog_frames(sessions: Sessions, head: Head, at: Cursor) -> Frames:
     """The envelopes themselves; replay leaves out the live events of blocks that began and ended since."""
-    prefix = f"id: {head.epoch}:".encode()
     after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again, whole
-    async for rows in sessions.log.follow(head.session_id, after, origin=after, idle_s=HEARTBEAT_S):
-        yield b"".join([b"%b%d\n%b" % (prefix, row.seq, row.frame) for row in rows])
+    async for page in sessions.log.follow(
+        head.session_id, after, origin=after, idle_s=HEARTBEAT_S, epoch=head.epoch, prepare=Page.ready
+    ):
+        yield page.ready()

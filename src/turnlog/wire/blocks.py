@@ -7,6 +7,7 @@ it is empty between turns. Converting never fails: names, ids and addresses are 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,39 +31,46 @@ from turnlog.events import (
     ToolCall,
     ToolResult,
     Unknown,
-    Usage,
 )
-from turnlog.state.history import Message, result_text
+from turnlog.state.history import result_text
 from turnlog.wire.chunks import chunk
+from turnlog.wire.dialect import (
+    DEFAULT,
+    DONE,
+    STREAMED,
+    BlocksOptions,
+    Conversation,
+    Shown,
+    bare,
+    call_args,
+    call_kind,
+    compact,
+    untold,
+    usage_json,
+)
 
 Key = tuple[str, str]  # an agent and one of its blocks
 
-DONE = b"[DONE]"
-STREAMED = ("text", "thinking")
 LABEL_BYTES = 200  # a title or an address beside a cited text, of which there may be four; whole in the log
 
 
-class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader may ask for beside the content."""
+@dataclass(slots=True)
+class Streamed:
+    """A text or thinking between its start and its durable twin."""
 
-    stream_meta_history_and_tool_results: bool = False
-    stream_tool_results: bool = True
+    kind: str
+    told: bool = False
+    ended: bool = False
 
 
 class Blocks:
     """One projection of a session's log. `history` gives an agent's conversation as of the event at hand."""
 
-    def __init__(
-        self,
-        options: BlocksOptions = BlocksOptions(),  # noqa: B008
-        history: Callable[[str], list[Message]] = lambda _: [],
-    ) -> None:
+    def __init__(self, options: BlocksOptions = DEFAULT, history: Conversation = untold) -> None:
         self._options = options
         self._history = history
-        self._open: dict[Key, str] = {}  # open blocks: their message type
-        self._told: set[Key] = set()  # blocks of which something was said
-        self._untold: dict[Key, str] = {}  # complete blocks that wait for their twin: their message type
-        self._shown: dict[str, list[str]] = {}  # by agent: what can still be retracted, in order
+        self._blocks: dict[Key, Streamed] = {}
+        self._shown: dict[str, Shown] = {}  # by agent
 
     def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
         """The messages of one event."""
@@ -70,19 +78,20 @@ class Blocks:
         return convert(self, bare(envelope.agent_id or ""), payload) if convert else []
 
     def close(self) -> list[bytes]:
-        """What ends a response."""
+        """What ends a response; a block that goes on elsewhere is not called final."""
         return [DONE]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is open: the state is empty between turns."""
-        return not (self._open or self._told or self._untold or self._shown)
+        return not (self._blocks or self._shown)
 
     def _agent_start(self, agent: str, payload: AgentStart) -> list[bytes]:
         meta = {
             "format": "json",
             "user_query": payload.prompt or "",
             "agent_uuid": agent,
+            "agent_name": payload.name,
             "model": payload.model or "",
         }
         if payload.parent_id:
@@ -104,17 +113,13 @@ class Blocks:
 
     def _forget(self, agent: str) -> list[bytes]:
         """An agent is gone: what it left open is ended, and nothing of it is kept."""
-        ended = [
-            chunk(kind, agent, "")
-            for key, kind in self._open.items()
-            if key[0] == agent and key in self._told
-        ]
-        for kept in (self._open, self._untold):
-            for key in [key for key in kept if key[0] == agent]:
-                del kept[key]
-        self._told = {key for key in self._told if key[0] != agent}
         self._shown.pop(agent, None)
-        return [message for messages in ended for message in messages]
+        left = [self._blocks.pop(key) for key in list(self._blocks) if key[0] == agent]
+        return [message for block in left for message in self._end(agent, block)]
+
+    def _end(self, agent: str, block: Streamed) -> list[bytes]:
+        """The final message of a block, unless it was said or there was no word before it."""
+        return chunk(block.kind, agent, "") if block.told and not block.ended else []
 
     def _told_history(self, key: str, agent: str) -> dict[str, Any]:
         if not self._options.stream_meta_history_and_tool_results:
@@ -122,51 +127,55 @@ class Blocks:
         messages = self._history(f"agt_{agent}")
         return {key: [{"role": message.role, "content": message.content} for message in messages]}
 
-    def _show(self, agent: str, block_id: str) -> None:
-        self._shown.setdefault(agent, []).append(block_id)
+    def _show(self, agent: str, block_id: str | None) -> None:
+        """Remember what may be retracted; what no agent said never is, and nobody would end it."""
+        if agent:
+            self._shown.setdefault(agent, Shown()).add(block_id)
 
     def _block_start(self, agent: str, payload: BlockStart) -> list[bytes]:
         if payload.kind in STREAMED:
-            self._open[agent, payload.block_id] = payload.kind
+            self._blocks[agent, payload.block_id] = Streamed(payload.kind)
         return []
 
     def _block_delta(self, agent: str, payload: BlockDelta) -> list[bytes]:
-        key = (agent, payload.block_id)
-        if key not in self._open:
+        block = self._blocks.get((agent, payload.block_id))
+        if block is None or not payload.text:
             return []
-        if key not in self._told:
-            self._told.add(key)
+        if not block.told:
+            block.told = True
             self._show(agent, payload.block_id)
-        return chunk(self._open[key], agent, payload.text, final=False)
+        return chunk(block.kind, agent, payload.text, final=False)
 
     def _block_end(self, agent: str, payload: BlockEnd) -> list[bytes]:
+        """A complete block waits for its twin, an aborted one has none."""
         key = (agent, payload.block_id)
-        kind = self._open.pop(key, None)
-        if kind is None:
+        block = self._blocks.get(key)
+        if block is None:
             return []
-        if key in self._told:
-            self._told.remove(key)
-            return chunk(kind, agent, "")
-        if payload.status == "complete":
-            self._untold[key] = kind
-            return []
-        return self._say(kind, agent, payload.block_id, payload.text or "")
+        messages = self._end(agent, block)
+        block.ended = True
+        if payload.status == "aborted":
+            del self._blocks[key]
+            if not block.told:
+                return self._say(block.kind, agent, payload.block_id, payload.text or "")
+        return messages
 
     def _message(self, agent: str, payload: AssistantMessage) -> list[bytes]:
-        return self._twin("text", agent, payload) + citations(agent, payload.citations)
+        """A text and its sources; without a word they would be taken for those of the text before."""
+        said = self._twin("text", agent, payload)
+        return said + citations(agent, payload.citations) if payload.text else said
 
     def _thinking(self, agent: str, payload: AssistantThinking) -> list[bytes]:
         return self._twin("thinking", agent, payload)
 
     def _twin(self, kind: str, agent: str, payload: AssistantMessage | AssistantThinking) -> list[bytes]:
         """A text that was not streamed: its deltas are gone, or it never had a block."""
-        block_id = payload.block_id
-        waited = block_id is not None and self._untold.pop((agent, block_id), None) is not None
-        if not waited and block_id in self._shown.get(agent, []):
-            return []  # it was streamed
-        return self._say(kind, agent, block_id or "", payload.text)
+        block = self._blocks.pop((agent, payload.block_id or ""), None)
+        if block and block.told:
+            return self._end(agent, block)
+        return self._say(kind, agent, payload.block_id, payload.text)
 
-    def _say(self, kind: str, agent: str, block_id: str, text: str) -> list[bytes]:
+    def _say(self, kind: str, agent: str, block_id: str | None, text: str) -> list[bytes]:
         """A block told at once; one without a word is not told."""
         if not text:
             return []
@@ -175,30 +184,22 @@ class Blocks:
 
     def _retract(self, agent: str, payload: BlockRetract) -> list[bytes]:
         """End what is open, then say how many of the agent's last blocks are void."""
-        void, shown = set(payload.block_ids), self._shown.get(agent, [])
-        messages: list[bytes] = []
-        for key in [(agent, block_id) for block_id in payload.block_ids]:
-            kind = self._open.pop(key, None)
-            if kind and key in self._told:
-                messages += chunk(kind, agent, "")
-            self._told.discard(key)
-            self._untold.pop(key, None)
-        first = next((place for place, block_id in enumerate(shown) if block_id in void), len(shown))
-        count = len(shown) - first
-        del shown[first:]
+        keys = [(agent, block_id) for block_id in payload.block_ids]
+        open_ = [self._blocks.pop(key) for key in keys if key in self._blocks]
+        messages = [message for block in open_ for message in self._end(agent, block)]
+        count = self._shown.get(agent, Shown()).retract(payload.block_ids)
         return messages + (chunk("rollback", agent, compact({"blocks": count})) if count else [])
 
     def _tool_call(self, agent: str, payload: ToolCall) -> list[bytes]:
-        kind = "server_tool_call" if payload.executor == "provider" else "tool_call"
-        args = payload.args if payload.incomplete is None else payload.incomplete
-        self._show(agent, payload.block_id or "")
-        return chunk(kind, agent, compact(args), id=payload.call_id, name=payload.tool)
+        self._show(agent, payload.block_id)
+        args = compact(call_args(payload))
+        return chunk(call_kind(payload), agent, args, id=payload.call_id, name=payload.tool)
 
     def _tool_result(self, agent: str, payload: ToolResult) -> list[bytes]:
         if payload.kind is not None:
             if not self._options.stream_tool_results:
                 return []
-            self._show(agent, "")
+            self._show(agent, None)
             text = result_text(payload)
             return chunk("server_tool_result", agent, text, id=payload.call_id, name=payload.kind)
         names: dict[str, Any] = {"id": payload.call_id, "name": payload.tool}
@@ -241,16 +242,6 @@ CONVERT: dict[type, Callable[[Blocks, str, Any], list[bytes]]] = {
 }
 
 
-def bare(agent_id: str) -> str:
-    """An agent id as this dialect writes it."""
-    return agent_id.removeprefix("agt_")
-
-
-def compact(value: object) -> str:
-    """A value as JSON text."""
-    return msgspec.json.encode(value).decode()
-
-
 def citations(agent: str, items: tuple[Citation, ...]) -> list[bytes]:
     """The sources of a text, after its final marker; `index` holds the chunks of one together."""
     messages: list[bytes] = []
@@ -285,13 +276,3 @@ def shorten(text: str) -> str:
 def file_json(file: File) -> dict[str, str]:
     """A generated file."""
     return {"file_id": file.file_id, "filename": file.filename, "storage_location": file.storage_location}
-
-
-def usage_json(usage: Usage | None) -> dict[str, int]:
-    """Tokens under the provider's names."""
-    return {
-        "input_tokens": usage.input_tokens if usage else 0,
-        "output_tokens": usage.output_tokens if usage else 0,
-        "cache_creation_input_tokens": usage.cache_creation_tokens if usage else 0,
-        "cache_read_input_tokens": usage.cache_read_tokens if usage else 0,
-    }

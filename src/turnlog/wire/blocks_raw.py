@@ -41,10 +41,22 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
-from turnlog.state.history import Message
-from turnlog.wire.blocks import DONE, STREAMED, Blocks, BlocksOptions, bare, citations, compact, usage_json
-from turnlog.wire.blocks_xml import delta_of, fitted, rolled_back
+from turnlog.wire.blocks import Blocks, citations
+from turnlog.wire.blocks_xml import fitted
 from turnlog.wire.chunks import chunk
+from turnlog.wire.dialect import (
+    DEFAULT,
+    DONE,
+    STREAMED,
+    BlocksOptions,
+    Conversation,
+    Shown,
+    bare,
+    compact,
+    delta_of,
+    untold,
+    usage_json,
+)
 
 Delta = dict[str, Any]
 
@@ -93,7 +105,7 @@ class Agent:
     model: str = ""
     running: bool = False
     blocks: dict[str, Streamed] = field(default_factory=dict)
-    shown: list[str] = field(default_factory=list)  # the ids of what can be retracted; "" where there is none
+    shown: Shown = field(default_factory=Shown)
     reply: Reply = field(default_factory=Reply)
 
     def line(self, type: str, **fields: Any) -> bytes:
@@ -122,7 +134,7 @@ class Agent:
         before = self.begin(event_id)
         index = self.reply.size
         self.reply.size += 1
-        self.shown.append(key)
+        self.shown.add(key or None)
         return index, [*before, self.line("content_block_start", index=index, content_block=content)]
 
     def say(self, index: int, name: str, text: str) -> list[bytes]:
@@ -172,11 +184,7 @@ class Agent:
 class BlocksRaw:
     """One projection of a session's log. `history` gives an agent's conversation as of the event at hand."""
 
-    def __init__(
-        self,
-        options: BlocksOptions = BlocksOptions(),  # noqa: B008
-        history: Callable[[str], list[Message]] = lambda _: [],
-    ) -> None:
+    def __init__(self, options: BlocksOptions = DEFAULT, history: Conversation = untold) -> None:
         self._options = options
         self._json = Blocks(options, history)  # only for events that leave no state in it
         self._agents: dict[str, Agent] = {}
@@ -195,8 +203,12 @@ class BlocksRaw:
         return messages + agent.finish("tool_use" if agent.reply.calls else "end_turn")
 
     def close(self) -> list[bytes]:
-        """What ends a response."""
-        return [DONE]
+        """What ends a response; a message that is open is cut, unless all it waits for is its calls."""
+        ends = [
+            agent.finish("tool_use" if agent.reply.calls and not agent.reply.cut else None)
+            for agent in self._agents.values()
+        ]
+        return [*(message for messages in ends for message in messages), DONE]
 
     @property
     def idle(self) -> bool:
@@ -283,7 +295,7 @@ class BlocksRaw:
 
     def _retract(self, agent: Agent, _: Envelope, payload: BlockRetract) -> list[bytes]:
         """End the message; the retry is another one."""
-        count = rolled_back(agent.shown, payload.block_ids)
+        count = agent.shown.retract(payload.block_ids)
         messages = agent.finish(None) if count else []
         for key in payload.block_ids:
             agent.blocks.pop(key, None)

@@ -39,9 +39,23 @@ from turnlog.events import (
     ToolResult,
     Unknown,
 )
-from turnlog.state.history import Message, result_text
-from turnlog.wire.blocks import DONE, STREAMED, Blocks, BlocksOptions, bare, compact
+from turnlog.state.history import result_text
+from turnlog.wire.blocks import Blocks
 from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.dialect import (
+    DEFAULT,
+    DONE,
+    STREAMED,
+    BlocksOptions,
+    Conversation,
+    Shown,
+    bare,
+    call_args,
+    call_kind,
+    compact,
+    delta_of,
+    untold,
+)
 
 SLICE_CHARS = 1500  # plain text of this length fits into a message with its escapes and its tag
 
@@ -66,17 +80,13 @@ class Agent:
     id: str
     running: bool = False
     blocks: dict[str, Streamed] = field(default_factory=dict)
-    shown: list[str] = field(default_factory=list)  # the ids of what can be retracted; "" where there is none
+    shown: Shown = field(default_factory=Shown)
 
 
 class BlocksXml:
     """One projection of a session's log. `history` gives an agent's conversation as of the event at hand."""
 
-    def __init__(
-        self,
-        options: BlocksOptions = BlocksOptions(),  # noqa: B008
-        history: Callable[[str], list[Message]] = lambda _: [],
-    ) -> None:
+    def __init__(self, options: BlocksOptions = DEFAULT, history: Conversation = untold) -> None:
         self._options = options
         self._json = Blocks(options, history)  # only for events that leave no state in it
         self._agents: dict[str, Agent] = {}
@@ -95,8 +105,8 @@ class BlocksXml:
         return packed(parts)
 
     def close(self) -> list[bytes]:
-        """What ends a response; what is open stays open for the next one."""
-        return [*([end_tag(self._open[2])] if self._open else []), DONE]
+        """What ends a response; the tag that is open is closed."""
+        return [*self._shut(), DONE]
 
     @property
     def idle(self) -> bool:
@@ -134,8 +144,9 @@ class BlocksXml:
         return parts + (self._shut() if self._open and self._open[:2] == (agent.id, key) else [])
 
     def _message(self, agent: Agent, _: Envelope, payload: AssistantMessage) -> list[bytes]:
+        """A text and its sources; without a word they would be taken for those of the text before."""
         parts = self._twin(agent, "content-block-text", payload)
-        if payload.citations:
+        if payload.citations and payload.text:
             body = [part for item in payload.citations for part in citation(item)]
             parts += self._shut() + element("citations", agent.id, {}, body)
         return parts
@@ -161,7 +172,7 @@ class BlocksXml:
             self._open = place
         if not block.told:
             block.told = True
-            agent.shown.append(key)
+            agent.shown.add(key or None)
         return parts + fitted(text, content)
 
     def _shut(self) -> list[bytes]:
@@ -172,15 +183,14 @@ class BlocksXml:
     def _retract(self, agent: Agent, _: Envelope, payload: BlockRetract) -> list[bytes]:
         for key in payload.block_ids:
             agent.blocks.pop(key, None)
-        count = rolled_back(agent.shown, payload.block_ids)
+        count = agent.shown.retract(payload.block_ids)
         return [*self._shut(), empty_tag("rollback", {"blocks": count, "agent": agent.id})] if count else []
 
     def _tool_call(self, agent: Agent, _: Envelope, payload: ToolCall) -> list[bytes]:
-        agent.shown.append(payload.block_id or "")
-        args = payload.args if payload.incomplete is None else payload.incomplete
-        names = {"id": payload.call_id, "name": payload.tool, "arguments": compact(args)}
-        kind = "server_tool_call" if payload.executor == "provider" else "tool_call"
-        return self._shut() + element(f"content-block-{kind}", agent.id, names)
+        agent.shown.add(payload.block_id)
+        args = compact(call_args(payload))
+        names = {"id": payload.call_id, "name": payload.tool, "arguments": args}
+        return self._shut() + element(f"content-block-{call_kind(payload)}", agent.id, names)
 
     def _tool_result(self, agent: Agent, _: Envelope, payload: ToolResult) -> list[bytes]:
         body = fitted(result_text(payload), cdata)
@@ -192,7 +202,7 @@ class BlocksXml:
             return self._shut() + element("content-block-tool_result", agent.id, names, body)
         if not self._options.stream_tool_results:
             return []
-        agent.shown.append("")
+        agent.shown.add(None)
         names = {"id": payload.call_id, "name": payload.kind}
         return self._shut() + element("content-block-server_tool_result", agent.id, names, body)
 
@@ -224,19 +234,6 @@ CONVERT: dict[type, Callable[[BlocksXml, Agent, Envelope, Any], list[bytes]]] = 
     ToolAwait: BlocksXml._tool_await,
     SessionError: BlocksXml._error,
 }
-
-
-def delta_of(messages: list[bytes]) -> str:
-    """What chunked messages of `blocks` carry."""
-    return "".join(msgspec.json.decode(message)["delta"] for message in messages)
-
-
-def rolled_back(shown: list[str], void: tuple[str, ...]) -> int:
-    """Forget what was shown from the first void block on; how much that was."""
-    first = next((place for place, key in enumerate(shown) if key in void), len(shown))
-    count = len(shown) - first
-    del shown[first:]
-    return count
 
 
 def element(tag: str, agent: str, attributes: dict[str, str], body: list[bytes] | None = None) -> list[bytes]:

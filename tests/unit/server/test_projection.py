@@ -5,9 +5,10 @@ import asyncio
 import turnlog
 from turnlog.events import CATALOG, AssistantMessage
 from turnlog.log import open_log
-from turnlog.server.projection import Dialect, Projection
+from turnlog.server.projection import Projection
 from turnlog.wire.blocks import Blocks
 from turnlog.wire.cursor import Cursor
+from turnlog.wire.dialect import Dialect
 
 
 async def make(_: int) -> Dialect:

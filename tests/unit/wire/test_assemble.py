@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnlog.wire.assemble import Assembler, Block
+from turnlog.wire.assemble import Assembler
+from turnlog.wire.assembled import Block
 from turnlog.wire.chunks import chunk
 from turnlog.wire.sse import Decoder
 

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 from tests.logs import Item, entry, log, scope, vector_log
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AssistantMessage, AssistantThinking, ToolCall
 from turnlog.state.history import Message
-from turnlog.wire.blocks import DONE, BlocksOptions
 from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.dialect import DONE, BlocksOptions
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks_raw.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

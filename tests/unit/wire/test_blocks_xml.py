@@ -22,9 +22,9 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.state.history import Message
-from turnlog.wire.blocks import DONE, BlocksOptions
 from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.dialect import DONE, BlocksOptions
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks_xml.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
@@ -120,15 +120,14 @@ def test_a_history_is_told_when_it_is_wanted() -> None:
     assert json.loads(last.attrib["data"])["conversation_history"] == told
 
 
-def test_a_response_that_ends_in_the_middle_of_a_block_is_xml_and_the_block_goes_on() -> None:
+def test_a_response_that_ends_in_the_middle_of_a_block_is_xml() -> None:
     converting = BlocksXml()
     block = BlockStart(block_id="blk_1", kind="text")
     messages = said(converting, log((block, AGENT), (BlockDelta(block_id="blk_1", text="Bas"), AGENT)))
     assert not converting.idle
-    assert converting.close() == [b"</content-block-text>", DONE]
-    assert read(messages + converting.close()[:1])[0].text == "Bas"
-    more = said(converting, [entry(BlockDelta(block_id="blk_1", text="ed"), AGENT)])
-    assert more == [b"ed"]
+    closed, done = converting.close()
+    assert (closed, done) == (b"</content-block-text>", DONE)
+    assert read([*messages, closed])[0].text == "Bas"
 
 
 def test_a_response_that_ends_between_blocks() -> None:

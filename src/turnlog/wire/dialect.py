@@ -1,0 +1,107 @@
+"""What the three block dialects share: options, small words, and what an agent said that can be retracted.
+
+A dialect converts the events of one session in order. `convert` gives the messages of one event and never
+fails on what the log has taken. `close` ends a response: it closes what the format opens and closes in pairs
+(tags, provider messages), then says `[DONE]`; nothing is converted after it. In `blocks` every message stands
+by itself, so a block that goes on elsewhere is left open, which readers can see.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from turnlog.events import Envelope, Payload, ToolCall, Unknown, Usage
+from turnlog.state.history import Message
+
+Conversation = Callable[[str], list[Message]]  # an agent's messages as of the event at hand
+
+DONE = b"[DONE]"
+STREAMED = ("text", "thinking")
+
+
+class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader may ask for beside the content."""
+
+    stream_meta_history_and_tool_results: bool = False
+    stream_tool_results: bool = True
+
+
+DEFAULT = BlocksOptions()
+
+
+class Dialect(Protocol):
+    """One projection of a session's log."""
+
+    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+        """The messages of one event."""
+        ...
+
+    def close(self) -> list[bytes]:
+        """What ends a response."""
+        ...
+
+
+class Shown:
+    """What an agent said that can still be retracted, in order; what has no id is only counted."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._places: dict[str, int] = {}  # in rising order
+
+    def add(self, block_id: str | None) -> None:
+        """One more block."""
+        if block_id is not None:
+            self._places.setdefault(block_id, self._size)
+        self._size += 1
+
+    def retract(self, void: tuple[str, ...]) -> int:
+        """Forget everything from the first void block on; how much that was."""
+        first = min((self._places[key] for key in void if key in self._places), default=self._size)
+        count, self._size = self._size - first, first
+        while self._places:
+            key, place = self._places.popitem()
+            if place < first:
+                self._places[key] = place
+                break
+        return count
+
+
+def untold(agent_id: str) -> list[Message]:
+    """The conversation of whoever was not asked for it."""
+    return []
+
+
+def bare(agent_id: str) -> str:
+    """An agent id as these dialects write it."""
+    return agent_id.removeprefix("agt_")
+
+
+def compact(value: object) -> str:
+    """A value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def delta_of(messages: list[bytes]) -> str:
+    """What chunked messages of `blocks` carry."""
+    return "".join(msgspec.json.decode(message)["delta"] for message in messages)
+
+
+def call_kind(payload: ToolCall) -> str:
+    """Whose call it is: the provider runs its own tools."""
+    return "server_tool_call" if payload.executor == "provider" else "tool_call"
+
+
+def call_args(payload: ToolCall) -> Any:
+    """The arguments; what never became JSON is a text."""
+    return payload.args if payload.incomplete is None else payload.incomplete
+
+
+def usage_json(usage: Usage | None) -> dict[str, int]:
+    """Tokens under the provider's names."""
+    return {
+        "input_tokens": usage.input_tokens if usage else 0,
+        "output_tokens": usage.output_tokens if usage else 0,
+        "cache_creation_input_tokens": usage.cache_creation_tokens if usage else 0,
+        "cache_read_input_tokens": usage.cache_read_tokens if usage else 0,
+    }

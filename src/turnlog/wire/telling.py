@@ -1,0 +1,47 @@
+"""The dialects by name, and a dialect together with the history it tells.
+
+`turnlog` is the envelope itself: stored bytes are replayed, so it needs no converter. The others tell
+histories in `meta_init` and `meta_final` when they are asked to; `Told` folds them beside the conversion.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from turnlog.events import Envelope, Payload, Unknown
+from turnlog.state.history import History
+from turnlog.wire.blocks import Blocks
+from turnlog.wire.blocks_raw import BlocksRaw
+from turnlog.wire.blocks_xml import BlocksXml
+from turnlog.wire.dialect import BlocksOptions, Conversation, Dialect
+
+BLOCKS: dict[str, Callable[[BlocksOptions, Conversation], Dialect]] = {
+    "blocks": Blocks,
+    "blocks-xml": BlocksXml,
+    "blocks-raw": BlocksRaw,
+}
+DIALECTS = ("turnlog", *BLOCKS)
+
+
+class Wanted(NamedTuple):
+    """What a reader asks for: a dialect and its options."""
+
+    name: str
+    options: BlocksOptions
+
+
+class Told:
+    """A dialect together with the history it tells."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.history = History()
+        self._dialect = BLOCKS[wanted.name](wanted.options, self.history.messages)
+
+    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+        """The messages of one event; a history tells what came before it."""
+        messages = self._dialect.convert(envelope, payload)
+        self.history.apply(envelope, payload)
+        return messages
+
+    def close(self) -> list[bytes]:
+        """What ends a response."""
+        return self._dialect.close()

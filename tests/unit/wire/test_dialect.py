@@ -1,0 +1,147 @@
+"""What the block dialects share: what can be retracted, how a response ends, calls that came in pieces."""
+
+import json
+import re
+
+import pytest
+
+from tests.logs import Item, log, scope
+from turnlog import events as ev
+from turnlog.state.history import Message
+from turnlog.wire.blocks import Blocks
+from turnlog.wire.blocks_raw import BlocksRaw
+from turnlog.wire.blocks_xml import BlocksXml
+from turnlog.wire.dialect import DONE, BlocksOptions, Dialect, Shown
+from turnlog.wire.telling import BLOCKS, DIALECTS, Told, Wanted
+
+AGENT = scope("agt_1")
+START = ev.AgentStart(name="Root", via="prompt")
+USAGE = ev.AgentUsage(model="m", usage=ev.Usage(input_tokens=1, output_tokens=2))
+CALL = ev.ToolCall(call_id="c1", tool="grep", args={"pattern": "TODO"}, block_id="blk_2")
+PIECES: list[ev.Payload] = [
+    ev.BlockStart(block_id="blk_2", kind="tool_call", call_id="c1", tool="grep"),
+    ev.BlockDelta(block_id="blk_2", text='{"pattern":'),
+    ev.BlockDelta(block_id="blk_2", text='"TODO"}'),
+]
+COMPLETE = ev.BlockEnd(block_id="blk_2", status="complete")
+ABORTED = ev.BlockEnd(block_id="blk_2", status="aborted", text='{"pattern":')
+RETRACTED = ev.BlockRetract(block_ids=("blk_1", "blk_2"), reason="overloaded_error")
+OPEN_TEXT: list[ev.Payload] = [
+    START,
+    ev.BlockStart(block_id="blk_1", kind="text"),
+    ev.BlockDelta(block_id="blk_1", text="Bas"),
+]
+
+EACH = pytest.mark.parametrize("name", BLOCKS)
+
+
+def items(*payloads: ev.Payload) -> list[Item]:
+    return log(*((payload, AGENT) for payload in payloads))
+
+
+def said(dialect: Dialect, *payloads: ev.Payload) -> list[bytes]:
+    return [message for item in items(*payloads) for message in dialect.convert(*item)]
+
+
+def fresh(name: str) -> Dialect:
+    return BLOCKS[name](BlocksOptions(), lambda _: [])
+
+
+def without_ids(messages: list[bytes]) -> list[bytes]:
+    """Messages without the id that `blocks-raw` makes of the event's own."""
+    return [message.split(b'"id":"msg_')[0] for message in messages]
+
+
+@EACH
+def test_a_call_that_came_in_pieces_is_said_like_one_that_came_whole(name: str) -> None:
+    whole = said(fresh(name), START, CALL, USAGE)
+    pieces = said(fresh(name), START, *PIECES, COMPLETE, CALL, USAGE)
+    assert without_ids(pieces) == without_ids(whole)
+
+
+@EACH
+@pytest.mark.parametrize("end", [ABORTED, RETRACTED, COMPLETE])
+def test_a_call_that_never_came_whole_is_not_said(name: str, end: ev.Payload) -> None:
+    assert said(fresh(name), START, *PIECES, end) == said(fresh(name), START)
+
+
+@EACH
+def test_a_retraction_counts_the_call_once_it_was_said(name: str) -> None:
+    text = ev.AssistantMessage(text="Let me see.", block_id="blk_1")
+    unsaid = said(fresh(name), START, text, *PIECES, RETRACTED)
+    called = said(fresh(name), START, text, *PIECES, COMPLETE, CALL, RETRACTED)
+    counts = [re.findall(rb"rollback.*blocks\D+(\d)", messages[-1]) for messages in (unsaid, called)]
+    assert counts == [[b"1"], [b"2"]]
+
+
+def test_a_response_ends_between_turns_with_its_sign_alone() -> None:
+    for name in BLOCKS:
+        dialect = fresh(name)
+        said(dialect, START, ev.AssistantMessage(text="Hi."), ev.AgentEnd(stop_reason="end_turn"))
+        assert dialect.close() == [DONE]
+
+
+def test_what_comes_in_pairs_is_closed_with_the_response() -> None:
+    xml, raw, blocks = BlocksXml(), BlocksRaw(), Blocks()
+    for dialect in (xml, raw, blocks):
+        said(dialect, *OPEN_TEXT)
+    assert xml.close() == [b"</content-block-text>", DONE]
+    *closed, done = raw.close()
+    kinds = [json.loads(message)["type"] for message in closed]
+    assert (kinds, done) == (["content_block_stop", "message_delta", "message_stop"], DONE)
+    assert json.loads(closed[1])["delta"]["stop_reason"] is None
+    assert blocks.close() == [DONE], "a block that goes on elsewhere is not final"
+
+
+def test_a_message_that_waits_for_its_calls_was_not_cut() -> None:
+    raw = BlocksRaw()
+    said(raw, START, CALL)
+    stopped, *_ = raw.close()
+    assert json.loads(stopped)["delta"]["stop_reason"] == "tool_use"
+    cut = BlocksRaw()
+    said(cut, START, ev.ToolCall(call_id="c1", tool="grep", args={}, incomplete='{"pat'))
+    stopped, *_ = cut.close()
+    assert json.loads(stopped)["delta"]["stop_reason"] is None
+
+
+def test_a_page_that_waits_ends_its_response_after_the_question() -> None:
+    call = ev.ToolCall(call_id="c1", tool="confirm", args={}, executor="frontend")
+    asked = ev.ToolAwait(calls=(ev.AwaitedCall(call_id="c1", tool="confirm", args={}),))
+    for name in BLOCKS:
+        dialect = fresh(name)
+        *_, last = said(dialect, START, call, USAGE, asked)
+        assert b"awaiting_frontend_tools" in last
+        assert dialect.close() == [DONE]
+
+
+def test_what_no_agent_said_is_not_kept() -> None:
+    blocks = Blocks()
+    for item in log(
+        *[(ev.AssistantMessage(text="Hi.", block_id=f"blk_{at}"), ev.Scope()) for at in range(3)]
+    ):
+        assert len(blocks.convert(*item)) == 2
+    assert blocks.idle
+
+
+def test_shown_blocks_are_retracted_from_the_first_void_one_on() -> None:
+    shown = Shown()
+    for block_id in ("a", "b", None, "c"):
+        shown.add(block_id)
+    assert shown.retract(("x",)) == 0
+    assert shown.retract(("c", "b")) == 3
+    shown.add("b")
+    assert shown.retract(("b",)) == 1
+    assert shown.retract(("a",)) == 1
+    assert shown.retract(("a", "b", "c")) == 0
+
+
+def test_a_dialect_tells_the_history_before_the_event() -> None:
+    told = Told(Wanted("blocks", BlocksOptions(stream_meta_history_and_tool_results=True)))
+    first = ev.AgentStart(name="Root", via="prompt", prompt="one")
+    end = ev.AgentEnd(stop_reason="end_turn")
+    *_, meta = said(told, first, ev.AssistantMessage(text="1"), end)
+    turns = json.loads(json.loads(meta)["delta"])["conversation_history"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant"]
+    assert told.history.root[0] == Message("user", [{"type": "text", "text": "one"}])
+    assert told.close() == [DONE]
+    assert DIALECTS == ("turnlog", "blocks", "blocks-xml", "blocks-raw")

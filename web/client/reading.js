@@ -1,0 +1,89 @@
+/**
+ * JSON read so that JavaScript and Python hold the same value, and messages of `blocks` read from it.
+ *
+ * Where the two could not agree (numbers beyond 2**53 - 1, lone surrogates, more than 128 levels) a value stays
+ * text: `readValue` gives undefined. Nothing here throws; `turnlog.wire.reading` is the same in Python.
+ */
+
+const DEPTH = 128; // the gate stops at 32, histories wrap what passed it; far below any stack
+
+const COMMON = new Set(["type", "agent", "final", "delta", "index"]);
+
+const OBJECT = /^[ \t\r\n]*\{/;
+const LONE = /\p{Surrogate}/u; // with the flag u, a pair is one character and not a surrogate
+const EVERY_LONE = /\p{Surrogate}/gu;
+
+/** The fields of a message: none for a line that is no object, null for an object that is broken. */
+export function readFields(text) {
+  return OBJECT.test(text) ? readJson(text) ?? null : {};
+}
+
+/** A message; null when a common field is missing or of another type. */
+export function readMessage(fields) {
+  const { type, agent, final, delta, index } = fields;
+  if (typeof agent !== "string" || typeof delta !== "string" || typeof final !== "boolean") return null;
+  const others = Object.entries(fields).filter(([key, value]) => !COMMON.has(key) && isScalar(value));
+  const extra = Object.fromEntries(
+    others.map(([key, value]) => [clean(key), typeof value === "string" ? clean(value) : value]),
+  );
+  const place = isCount(index) ? index : null;
+  return { type, agent: clean(agent), final, delta, index: place, id: textIn(extra, "id"), extra };
+}
+
+/** A field that is a text, and not empty. */
+export function textIn(fields, key) {
+  const value = isObject(fields) ? fields[key] : null;
+  return typeof value === "string" && value !== "" ? value : null;
+}
+
+const isSafe = (value) => Math.abs(value) <= Number.MAX_SAFE_INTEGER;
+export const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Whether a value may stand beside a delta. */
+const isScalar = (value) =>
+  typeof value === "number" ? isSafe(value) : typeof value === "string" || typeof value === "boolean";
+
+/** Text without lone surrogates, which UTF-8 cannot say. */
+export const clean = (text) => (LONE.test(text) ? text.replace(EVERY_LONE, "\ufffd") : text);
+
+/** What a JSON text says; undefined when it is no JSON, or not the same in every language. */
+export function readValue(text) {
+  const value = readJson(text);
+  return isSame(value) ? value : undefined;
+}
+
+function readJson(text) {
+  try {
+    const value = JSON.parse(text);
+    return isShallow(value, DEPTH) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isShallow(value, levels) {
+  if (typeof value !== "object" || value === null) return true;
+  return levels > 0 && Object.values(value).every((item) => isShallow(item, levels - 1));
+}
+
+/** Whether every language reads this value alike. */
+function isSame(value) {
+  if (typeof value === "number") return isSafe(value);
+  if (typeof value === "string") return !LONE.test(value);
+  if (typeof value !== "object" || value === null) return true;
+  if (Array.isArray(value)) return value.every(isSame);
+  return Object.entries(value).every(([key, item]) => !LONE.test(key) && isSame(item));
+}
+
+export function readFiles(text) {
+  const value = readValue(text);
+  return isObject(value) && Array.isArray(value.files) ? value.files : undefined;
+}
+
+export function readCalls(text) {
+  const value = readValue(text);
+  return Array.isArray(value) && value.every(isCall) ? value : undefined;
+}
+
+const isCall = (value) => isObject(value) && typeof value.tool_use_id === "string";
