@@ -56,14 +56,15 @@ async def import_sessions(log_url: str, source: BinaryIO) -> str:
     return f"{counted(added, 'event')} added, {known} known already"
 
 
-def bounded_lines(source: BinaryIO, meter: Meter) -> Iterator[bytes]:
+def bounded_lines(source: BinaryIO, meter: Meter | None = None) -> Iterator[bytes]:
     """The lines of a file, none of them endless."""
     number = 1
     while line := source.readline(LINE_BYTES):
         if len(line) == LINE_BYTES:
             raise InvalidEvent(f"line {number}: expected a line of less than {LINE_BYTES >> 20} MiB")
         yield line
-        meter.advance(len(line))
+        if meter:
+            meter.advance(len(line))
         number += 1
 
 

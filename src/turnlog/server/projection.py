@@ -18,9 +18,9 @@ from turnlog.errors import TurnlogError
 from turnlog.events import Catalog, decode
 from turnlog.log import Head, Log, Page, line_of
 from turnlog.log.wakeup import Wakeup
-from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
+from turnlog.wire.telling import frames as told_frames
 
 log = logging.getLogger("turnlog.server")
 
@@ -142,8 +142,6 @@ class Projection:
             envelope = decode(line_of(row))
             messages = dialect.convert(envelope, self._catalog.payload(envelope))
             self.converted += 1
-            for number, message in enumerate(messages):
-                part = None if number == len(messages) - 1 else number
-                data = sse.encode(message, id=str(Cursor(row.seq, self._head.epoch, part)))
-                frames.append(Frame(row.seq, number, data))
+            ready = told_frames(messages, row.seq, self._head.epoch)
+            frames += [Frame(row.seq, number, data) for number, data in enumerate(ready)]
         return frames

@@ -151,10 +151,14 @@ class Line(NamedTuple):
     indent: str = ""
 
     def __str__(self) -> str:
-        """The text behind its label; its further lines are indented below the label."""
-        mark = "" if self.kind == "agent" else ":"
-        text = f"{self.indent}{self.label}{mark}{' ' if self.text else ''}{self.text}"
-        return text.replace("\n", f"\n{self.indent}  ")
+        return "".join(self.parts())
+
+    def parts(self) -> tuple[str, str]:
+        """The label, and the text behind it; further lines are indented below the label."""
+        label = self.indent + self.label + ("" if self.kind == "agent" else ":")
+        text = f" {self.text}" if self.text else ""
+        margin = f"\n{self.indent}  "
+        return label.replace("\n", margin), text.replace("\n", margin)
 
 
 def transcript(agents: Mapping[str, Agent]) -> list[Line]:

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.state.history import History
+from turnlog.wire import sse
 from turnlog.wire.blocks import Blocks
 from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.blocks_xml import BlocksXml
+from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import BlocksOptions, Conversation, Dialect
 
 BLOCKS: dict[str, Callable[[BlocksOptions, Conversation], Dialect]] = {
@@ -45,3 +47,12 @@ class Told:
     def close(self) -> list[bytes]:
         """What ends a response."""
         return self._dialect.close()
+
+
+def frames(messages: list[bytes], seq: int, epoch: str | None = None) -> list[bytes]:
+    """The messages of one event, each with its place; the last one has the plain form."""
+    last = len(messages) - 1
+    return [
+        sse.encode(message, id=str(Cursor(seq, epoch, None if number == last else number)))
+        for number, message in enumerate(messages)
+    ]

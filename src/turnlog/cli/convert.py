@@ -1,0 +1,120 @@
+"""`turnlog convert`: the lines of a log in, frames of a dialect out, event by event.
+
+A file is a stream, like `GET /api/events`: its frames have ids, which are bare seqs because an export has no
+epoch, and no `[DONE]` follows. With `--turn` it is a response: the frames of one turn, and what ends it
+(protocol section 4). Sessions come one after the other, each in the order of its seqs. What was good before a
+bad line is written.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+import click
+
+from turnlog.cli.opening import INTERRUPTED
+from turnlog.cli.terminal import escape, escape_json
+from turnlog.cli.transfer import bounded_lines
+from turnlog.errors import InvalidEvent
+from turnlog.events import CATALOG, Envelope
+from turnlog.log.transfer import SessionLine, read_line
+from turnlog.wire import sse
+from turnlog.wire.dialect import DEFAULT, DONE, BlocksOptions
+from turnlog.wire.telling import DIALECTS, Told, Wanted, frames
+
+file_argument = click.argument(
+    "file", type=click.File("rb"), default="-", callback=lambda context, option, value: piped(value)
+)
+
+
+def piped(file: BinaryIO) -> BinaryIO:
+    """Refuse to wait for somebody to type it."""
+    if file.isatty():
+        raise click.UsageError("expected a FILE, or lines on stdin")
+    return file
+
+
+def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file and their numbers."""
+    return enumerate(bounded_lines(file), 1)
+
+
+@click.command()
+@file_argument
+@click.option("--to", "name", type=click.Choice(DIALECTS), required=True, help="The dialect to write.")
+@click.option("--turn", metavar="TRACE", help="Only this turn, as a response: with what ends it.")
+@click.option(
+    "--stream-meta-history-and-tool-results/--no-stream-meta-history-and-tool-results",
+    default=DEFAULT.stream_meta_history_and_tool_results,
+    help="Tell histories, and a summary at the end of each agent.",
+)
+@click.option(
+    "--stream-tool-results/--no-stream-tool-results",
+    default=DEFAULT.stream_tool_results,
+    show_default=True,
+    help="Tell the results of the provider's own tools.",
+)
+def convert(file: BinaryIO, name: str, turn: str | None, **options: bool) -> None:
+    """Write the events of FILE, or of stdin, as Server-Sent Events.
+
+    FILE holds lines of JSON, as `turnlog export` and `turnlog tail --json` write them.
+    """
+    converter, output = Converter(Wanted(name, BlocksOptions(**options)), turn), sys.stdout.buffer
+    try:
+        for number, line in numbered(file):
+            output.write(converter.take(number, line))
+            output.flush()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    output.write(converter.close())
+
+
+class Converter:
+    """Lines of sessions in, frames out; every session begins anew."""
+
+    def __init__(self, wanted: Wanted, turn: str | None) -> None:
+        self._wanted = wanted
+        self._turn = turn
+        self._found = False
+        self._session = ""
+        self._last = -1
+        self._told: Told | None = None
+        self._clean: Callable[[bytes], bytes] = escape_json if sys.stdout.isatty() else bytes
+
+    def take(self, number: int, text: bytes) -> bytes:
+        """The frames of one line."""
+        line = text.strip()
+        item = read_line(line, number) if line else None
+        if item and (isinstance(item, SessionLine) or item.session_id != self._session):
+            self._begin(item.session_id)
+        if not isinstance(item, Envelope):
+            return b""
+        if item.seq <= self._last:
+            raise InvalidEvent(f"line {number}: expected a seq after {self._last}, got {item.seq}", "$.seq")
+        self._last = item.seq
+        messages = [self._clean(message) for message in self._messages(item, line)]
+        return b"".join(frames(messages, item.seq))
+
+    def close(self) -> bytes:
+        """What ends a response; a stream has no end."""
+        if self._turn is None:
+            return b""
+        if not self._found:
+            raise click.ClickException(escape(f"no event of turn {self._turn}"))
+        return b"".join(map(sse.encode, self._told.close() if self._told else [DONE]))
+
+    def _begin(self, session_id: str) -> None:
+        self._session, self._last = session_id, -1
+        self._told = None if self._wanted.name == "turnlog" else Told(self._wanted)
+
+    def _messages(self, envelope: Envelope, line: bytes) -> list[bytes]:
+        """What one event becomes; one of another turn is only remembered."""
+        wanted = self._turn in (None, envelope.trace_id)
+        self._found |= wanted
+        if self._told is None:
+            return [line] if wanted else []
+        payload = CATALOG.payload(envelope)
+        if wanted:
+            return self._told.convert(envelope, payload)
+        self._told.history.apply(envelope, payload)
+        return []
