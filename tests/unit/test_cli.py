@@ -13,8 +13,10 @@ from turnlog.cli import Group, main
 from turnlog.errors import NotFound
 from turnlog.events import CATALOG
 
-COMMANDS = {"demo", "export", "import", "prune", "schema", "serve", "sessions", "tail", "verify"}
-ON_A_LOG = COMMANDS - {"demo", "schema", "serve"}
+COMMANDS = {
+    "assemble", "convert", "demo", "export", "import", "prune", "schema", "serve", "sessions", "tail", "verify",
+}  # fmt: skip
+ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "schema", "serve"}
 
 
 def run(*arguments: str) -> Result:
