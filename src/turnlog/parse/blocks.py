@@ -341,7 +341,7 @@ class OtherBlock:
             self._kept.admit(name)
             if isinstance(value, str):
                 self._parts.setdefault(name, []).append(self._kept.admit(value))
-            elif value is not None:
+            else:
                 self._kept.admit(msgspec.json.encode(value).decode())
                 self._fields[name] = value
         return []

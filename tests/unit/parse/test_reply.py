@@ -199,6 +199,13 @@ def test_an_application_without_events_refuses_every_tag() -> None:
     assert [getattr(payload, "reason", None) for payload in finish(reply)][-1] == "unknown_type"
 
 
+def test_where_nobody_says_who_runs_a_tool_it_runs_here() -> None:
+    reply = Reply(counting())
+    reply.call("weather", {})
+    reply.done("tool_use")
+    assert [call.executor for call in reply.calls] == ["backend"]
+
+
 def test_where_every_tag_is_an_event_it_has_its_bare_name() -> None:
     reply = Reply(counting(), AgentStreamParser)
     reply.text(OSLO)
