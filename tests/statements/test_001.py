@@ -1,0 +1,76 @@
+"""Statements of document 001 (docs/seeds.md) that no other test says in so many words."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.statements.room import body, of_type, opened, result_count, saying, talk
+from turnlog import Agent, App
+from turnlog.agents import Scripted, ToolUse
+from turnlog.app import Sessions
+from turnlog.events import CATALOG, Envelope
+from turnlog.state.history import Message
+
+
+def calling(name: str, *agents: Agent) -> Agent:
+    """An agent that says something, calls these agents, and says something again."""
+
+    def script(messages: list[Message]) -> Iterator[str | ToolUse]:
+        yield f"{name} {'ends' if result_count(messages) else 'begins'}."
+        if not result_count(messages):
+            yield from [ToolUse(agent.tool_name, {"prompt": "go"}) for agent in agents]
+
+    return Agent(name, "", Scripted(script), agents=agents)
+
+
+@pytest.fixture(scope="module")
+def tree() -> list[Envelope]:
+    """What a caller gets of Agent A, which calls B and C; B calls D."""
+    top = calling("Agent A", calling("Agent B", calling("Agent D")), calling("Agent C"))
+    return talk(App("tree", top), "go")
+
+
+def test_an_event_says_which_agent_made_it_and_how_deep_that_is(tree: list[Envelope]) -> None:
+    made = {(event.agent_name, event.depth) for event in tree if event.agent_id}
+    assert made == {("Agent A", 0), ("Agent B", 1), ("Agent C", 1), ("Agent D", 2)}
+
+
+def test_the_caller_of_one_agent_gets_the_events_of_all_it_calls(tree: list[Envelope]) -> None:
+    asked = [start["name"] for start in of_type(tree, "agent.start") if start["via"] == "prompt"]
+    assert asked == ["Agent A"]
+    for name in ("Agent A", "Agent B", "Agent C", "Agent D"):
+        types = [event.type for event in tree if event.agent_name == name]
+        assert (types[0], "assistant.message" in types, types[-1]) == ("agent.start", True, "agent.end")
+
+
+def test_what_an_agent_says_comes_before_the_agent_it_then_calls(tree: list[Envelope]) -> None:
+    said = next(event for event in tree if event.type == "assistant.message")
+    called = next(event for event in tree if event.agent_name == "Agent B")
+    assert (said.agent_name, said.seq < called.seq) == ("Agent A", True)
+    assert body(called)["parent_id"] == said.agent_id
+
+
+def test_a_reader_can_leave_out_sub_agents_by_depth(tree: list[Envelope]) -> None:
+    shown = [body(event)["text"] for event in tree if event.type == "block.delta" and event.depth == 0]
+    assert "".join(shown) == "Agent A begins.Agent A ends."
+
+
+def test_the_types_of_a_turn_are_a_declared_set(tree: list[Envelope]) -> None:
+    assert {event.type for event in tree} <= set(CATALOG.kinds)
+
+
+def test_the_conversation_is_kept_as_long_as_the_session() -> None:
+    def recall(messages: list[Message]) -> list[str | ToolUse]:
+        return [" ".join(part["text"] for turn in messages[::2] for part in turn.content)]
+
+    async def play() -> None:
+        async with opened(saying(recall)) as room:
+            await room.send("one")
+            await room.send("two")
+            await room.sessions.close()
+            room.sessions = Sessions(room.log, room.sessions.app, 2)
+            await room.send("three")
+            assert of_type(room.events, "assistant.message")[-1]["text"] == "one two three"
+
+    asyncio.run(play())
