@@ -1,13 +1,12 @@
 """How fast stored events reach a reader: `python -m bench.replay`.
 
-50,000 events of one session, read page by page and framed as `GET /api/events` does. Every round runs all
-candidates, ratios are taken inside a round, the table shows medians. Goals: from SQLite at 5 times "columns +
-json.dumps" (a table with a column per field of the envelope, read 256 rows at a time, each row made a dict,
-dumped and framed), from memory at 30 times. The last table reads one session of 80 events among 1 and among
-10,000 others: the ratio is 1 when a session does not pay for the others.
+50,000 events of one session, followed and framed as `GET /api/events` does, on the server's loop. Every round
+runs all candidates, ratios are taken inside a round, the table shows medians. Goals: from SQLite at 5 times
+"columns + json.dumps" (a table with a column per field of the envelope, read 256 rows at a time, each row a
+dict, dumped and framed), from memory at 30 times. The last table reads one session of 80 events among 1 and
+among 10,000 others: the ratio is 1 when a session does not pay for the others.
 """
 
-import asyncio
 import json
 import sqlite3
 import sys
@@ -18,12 +17,14 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+import uvloop
 
 from bench.chunks import Times, speed, verdict
 from bench.log import make
 from tests.faults.million import build, name_of
 from turnlog.events import Envelope, Event, decode
-from turnlog.log import Head, Log, MemoryStore, Row, SqliteStore, line_of
+from turnlog.log import Log, MemoryStore, Page, Row, SqliteStore, line_of
+from turnlog.testing.bench import following
 
 ROUNDS = 7
 EVENTS = 50_000
@@ -42,19 +43,14 @@ RING = "memory"
 Run = Callable[[], Awaitable[int]]
 
 
-def frames(head: Head, rows: list[Row]) -> bytes:
-    """A page as it is sent: `turnlog_frames` of the server."""
-    prefix = f"id: {head.epoch}:".encode()
-    return b"".join([b"%b%d\n%b" % (prefix, row.seq, row.frame) for row in rows])
-
-
 async def replay(log: Log, session: str, origin: int | None) -> int:
-    """A session from its beginning, framed; how many bytes."""
-    head, size, after = await log.info(session), 0, -1
-    while after < head.last:
-        rows = await log.read(session, after, origin=origin)
-        size += len(frames(head, rows))
-        after = rows[-1].seq
+    """A session from its beginning, followed as the server does and framed; how many bytes."""
+    head, size = await log.info(session), 0
+    async with following(log, session, origin=origin, prepare=Page.ready) as pages:
+        async for page in pages:
+            size += len(page.ready())
+            if page[-1].seq == head.last:
+                break
     return size
 
 
@@ -171,8 +167,8 @@ async def compare_neighbours(folder: Path) -> None:
 def main() -> int:
     """Print the tables and the goals; the number of missed goals."""
     with tempfile.TemporaryDirectory() as folder:
-        missed = asyncio.run(compare_sources(Path(folder)))
-        asyncio.run(compare_neighbours(Path(folder)))
+        missed = uvloop.run(compare_sources(Path(folder)))
+        uvloop.run(compare_neighbours(Path(folder)))
     return missed
 
 

@@ -17,10 +17,10 @@ from typing import cast
 
 from tests.faults.sample import turn
 from turnlog.events import Event
-from turnlog.log import Head, Row, SqliteStore, Store, open_log
-from turnlog.log.integrity import link
-from turnlog.log.log import write
-from turnlog.log.store import NewRow, SpanMark
+from turnlog.log import Head, SqliteStore, Store, open_log
+from turnlog.log.append import write
+from turnlog.log.integrity import link, make_row
+from turnlog.log.store import NewRow, Row, SpanMark
 
 LONG = "sess_long_one"
 TURN_EVENTS = 20
@@ -45,8 +45,8 @@ class Recorder:
     def head(self, session_id: str) -> Head:
         return self._head
 
-    def find(self, session_id: str, event_id: str) -> None:
-        return None
+    def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+        return {}
 
     def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
         self._head = head
@@ -72,7 +72,7 @@ def renamed(
     for row in rows:
         frame = row.row.frame.replace(old, new)
         chain = chain if row.chain is None else link(chain, frame)
-        placed = Row(row.row.seq, row.row.meta, frame)
+        placed = make_row(session, row.row.seq, row.row.meta, frame)
         moved.append(row._replace(row=placed, chain=None if row.chain is None else chain))
     return head.moved(session_id=session, chain=chain), moved, marks
 
@@ -120,7 +120,7 @@ async def follow_kib(path: Path, origin: int | None) -> tuple[int, int, int]:
     last, events, size, base, pages = (await log.info(LONG)).last, 0, 0, 0, 0
     async for rows in log.follow(LONG, origin=origin):
         pages, events, size = pages + 1, events + len(rows), size + sum(len(row.frame) for row in rows)
-        if pages == 3:
+        if pages == 8:  # they grow up to then
             base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         if rows[-1].seq == last:
             break

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.image import SESSIONS, Contents, Image, build, closed, contents, judge, place
-from turnlog.log import Damage, Row
+from turnlog.log import Damage
 
 
 def flipped(image: Image, suffix: str, bit: int) -> Image:
@@ -102,7 +102,7 @@ def test_the_judge_sees_a_row_that_is_missing(intact: Contents) -> None:
 def test_the_judge_sees_a_row_that_is_wrong(intact: Contents) -> None:
     found = deepcopy(intact)
     row = found.rows(SESSIONS[1])[20]
-    found.rows(SESSIONS[1])[20] = Row(row.seq, row.meta, row.frame.replace(b"data", b"dada", 1))
+    found.rows(SESSIONS[1])[20] = row._replace(frame=row.frame.replace(b"data", b"dada", 1))
     found.verified.append(Damage("", -1, -1, "something"))
     with pytest.raises(AssertionError, match="wrong data"):
         judge(intact, found)

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from turnlog.errors import Closed, Conflict, Fenced, TurnlogError
 from turnlog.events import Event, stamp
-from turnlog.log import Damage, Log, MemoryStore, Row, SqliteStore, Store
+from turnlog.log import Damage, Log, MemoryStore, Page, Row, SqliteStore, Store
 from turnlog.log.store import span_mark, span_of
 from turnlog.testing.samples import (
     aborted,
@@ -166,7 +166,7 @@ class Follower:
     model: Model
     cursor: int
     origin: int | None
-    pages: AsyncIterator[list[Row]]
+    pages: AsyncIterator[Page]
     epoch: str
     got: list[Row] = field(default_factory=list)
 
@@ -407,7 +407,7 @@ class LogMachine(RuleBasedStateMachine):
         return found
 
 
-async def rest(pages: AsyncIterator[list[Row]]) -> list[Row]:
+async def rest(pages: AsyncIterator[Page]) -> list[Row]:
     return [row async for page in pages for row in page]
 
 

@@ -16,7 +16,7 @@ from turnlog.cli.opening import damage_line, newest, opened
 from turnlog.cli.terminal import console, escape, write_json
 from turnlog.errors import Damaged
 from turnlog.events import CATALOG, AgentEnd, Envelope, Payload, SessionError, ToolResult, Unknown, decode
-from turnlog.log import Damage, Log, Row, line_of
+from turnlog.log import Damage, Log, Page, Row, line_of
 
 SHORT_CHARS = 500  # of what happened; the whole of it is in --json
 DEEPEST = 16  # steps of indentation: a depth from a foreign log must not fill the line
@@ -32,7 +32,7 @@ FAMILIES = {
 }
 
 Show = Callable[[Sequence[Row]], None]
-Source = Callable[[Log, str, int], AsyncIterator[list[Row]]]
+Source = Callable[[Log, str, int], AsyncIterator[Page]]
 
 
 class Choice(NamedTuple):
@@ -70,7 +70,7 @@ async def tail(
     return whole
 
 
-async def show_pages(pages: AsyncIterator[list[Row]], choice: Choice, show: Show) -> Damaged | None:
+async def show_pages(pages: AsyncIterator[Page], choice: Choice, show: Show) -> Damaged | None:
     """Show what is wanted, as far as it goes: to the end, or to damage."""
     try:
         async for page in pages:
@@ -86,7 +86,7 @@ def note(damage: Damage) -> None:
     click.echo(damage_line(damage), err=True)
 
 
-async def stored(log: Log, session_id: str, after: int) -> AsyncIterator[list[Row]]:
+async def stored(log: Log, session_id: str, after: int) -> AsyncIterator[Page]:
     """What there is."""
     await log.info(session_id)
     while rows := await log.read(session_id, after):
@@ -94,7 +94,7 @@ async def stored(log: Log, session_id: str, after: int) -> AsyncIterator[list[Ro
         after = rows[-1].seq
 
 
-async def followed(log: Log, session_id: str, after: int) -> AsyncIterator[list[Row]]:
+async def followed(log: Log, session_id: str, after: int) -> AsyncIterator[Page]:
     """What there is and what comes, until the session is closed; a new epoch is followed too."""
     closed = False
     while not closed:

@@ -9,7 +9,7 @@ line read back; it keeps its payload as raw bytes, so types and fields this vers
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from msgspec import DecodeError, Raw, Struct, structs
+from msgspec import DecodeError, Raw, Struct, ValidationError, convert, structs
 from msgspec.json import Decoder, Encoder
 
 from turnlog.errors import InvalidEvent
@@ -108,6 +108,15 @@ def _template(type: str, session_id: str, scope: Scope, origin: Origin) -> bytes
 @lru_cache(64)  # and some to a millisecond
 def _moment(ms: int) -> bytes:
     return timestamp(ms).encode()
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a session may be called so."""
+    try:
+        convert(text, SessionId)
+    except ValidationError:
+        return False
+    return True
 
 
 def decode(line: bytes) -> Envelope:

@@ -7,7 +7,7 @@ from turnlog.errors import CallerError, quote
 from turnlog.log.log import Log
 from turnlog.log.memory import MemoryStore
 from turnlog.log.sqlite import SqliteStore
-from turnlog.log.store import Blob, Damage, Document, Head, Row, Store, line_of
+from turnlog.log.store import Blob, Damage, Document, Head, Page, Row, Store, line_of
 
 __all__ = [
     "Blob",
@@ -16,6 +16,7 @@ __all__ = [
     "Head",
     "Log",
     "MemoryStore",
+    "Page",
     "Row",
     "SqliteStore",
     "Store",

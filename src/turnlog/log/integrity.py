@@ -11,26 +11,33 @@ with a fault is looked at row by row.
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 from turnlog.errors import Damaged
-from turnlog.log.store import Damage, Head, Row
+from turnlog.log.store import Damage, Head, Row, Stored
 
 META = re.compile(rb"[0-9]+\|[01]\|[0-9]+\|[^|]*\|.", re.DOTALL).match
 
 LIVE = re.compile(rb"[0-9]+\|1\|").match  # only live rows are ever left out
 
-Stored = tuple[int, bytes, bytes | None, int]  # seq, meta, frame (None: replay leaves it out), checksum
+BAD_EVENT = "the event is not what was written"
 
 
+@lru_cache(1024)
 def seed(session_id: str) -> int:
     """The start of every checksum of a session: a row of another session does not match."""
     return zlib.crc32(session_id.encode())
 
 
-def row_checksum(start: int, row: Row) -> int:
-    """Over everything a reader gets or is filtered by."""
-    return zlib.crc32(row.frame, zlib.crc32(row.meta, start ^ row.seq))
+def make_row(session_id: str, seq: int, meta: bytes, frame: bytes) -> Row:
+    """A row with the checksum over everything a reader gets or is filtered by."""
+    return Row(seq, meta, frame, zlib.crc32(frame, zlib.crc32(meta, seed(session_id) ^ seq)))
+
+
+def left_out(meta: bytes, checksum: int) -> int:
+    """The checksum of a row that replay leaves out, which is not computed; -1 if it may not be left out."""
+    return checksum if LIVE(meta) else -1
 
 
 def rank_of(meta: object) -> int | None:
@@ -53,44 +60,46 @@ class Walk:
 
     def __init__(self, head: Head, after: int, rank: int | None, lost: Iterable[Damage]) -> None:
         self._head = head
+        self.epoch = head.epoch
         self._seed = seed(head.session_id)
         self._lost = list(lost)
         self._rank = rank
         self.seq = after
 
-    def take(self, stored: Sequence[Stored]) -> tuple[list[Row], Damaged | None]:
+    def take(self, stored: Sequence[Stored]) -> tuple[list[Stored], Damaged | None]:
         """The rows that may be handed out, up to the first fault, and the fault."""
-        crc32, start = zlib.crc32, self._seed
         dense = stored[0][0] == self.seq + 1 and stored[-1][0] == self.seq + len(stored)
-        try:
-            wrong = [
-                seq
-                for seq, meta, frame, checksum in stored
-                if (
-                    crc32(frame, crc32(meta, start ^ seq)) != checksum
-                    if frame is not None
-                    else not LIVE(meta)
-                )
-            ]
-        except TypeError:  # a column of another type than was written
-            return self._one_by_one(stored)
-        if wrong or not dense:
+        if self._lost or not dense or not self._whole(stored):
             return self._one_by_one(stored)
         self.seq, self._rank = stored[-1][0], rank_of(stored[-1][1])
-        return [Row(seq, meta, frame) for seq, meta, frame, _ in stored if frame is not None], None
+        return [row for row in stored if row[2] is not None], None
 
-    def _one_by_one(self, stored: Sequence[Stored]) -> tuple[list[Row], Damaged | None]:
-        rows: list[Row] = []
+    def _whole(self, stored: Sequence[Stored]) -> bool:
+        """Whether every row is what was written; the C functions do nearly all of the work."""
+        crc32, start = zlib.crc32, self._seed
+        try:
+            sums = [
+                crc32(frame, crc32(meta, start ^ seq)) if frame is not None else left_out(meta, crc)
+                for seq, meta, frame, crc in stored
+            ]
+        except TypeError:  # a column of another type than was written
+            return False
+        return sums == [row[3] for row in stored]
+
+    def _one_by_one(self, stored: Sequence[Stored]) -> tuple[list[Stored], Damaged | None]:
+        rows: list[Stored] = []
         for seq, meta, frame, checksum in stored:
-            row = Row(seq, meta, frame or b"")
+            if not isinstance(seq, int):
+                return rows, self._damaged(self.seq + 1, self.seq + 1, BAD_EVENT)
             if self._known(seq):
                 continue
-            if not all(isinstance(part, bytes) for part in row[1:]) or not META(meta):
-                return rows, self._damaged(seq, seq, "the event is not what was written")
+            if not isinstance(frame, bytes | None) or rank_of(meta) is None:
+                return rows, self._damaged(seq, seq, BAD_EVENT)
+            row = Row(seq, meta, frame or b"", checksum)
             if seq != self.seq + 1 and not self._explained(row):
                 return rows, self._damaged(self.seq + 1, seq - 1, "events are missing")
-            if row_checksum(self._seed, row) != checksum if frame is not None else not LIVE(meta):
-                return rows, self._damaged(seq, seq, "the event is not what was written")
+            if not self._whole([(seq, meta, frame, checksum)]):
+                return rows, self._damaged(seq, seq, BAD_EVENT)
             self.seq, self._rank = seq, row.rank
             if frame is not None:
                 rows.append(row)
@@ -145,4 +154,4 @@ def broken_links(rows: Iterable[tuple[Row, bytes | None]]) -> Iterator[int]:
         if not row.live:
             if link(chain, row.frame) != stored:
                 yield row.seq
-            chain = stored or b""
+            chain = stored if isinstance(stored, bytes) else b""

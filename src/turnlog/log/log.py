@@ -9,15 +9,22 @@ epoch.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound, StoreError, TurnlogError
-from turnlog.events import Event, decode, stamp
+from turnlog.errors import (
+    CallerError,
+    Damaged,
+    NotFound,
+    StoreError,
+    TurnlogError,
+    quote,
+)
+from turnlog.events import Event, is_session_id
 from turnlog.ids import new_epoch, new_id, now_ms
-from turnlog.log.integrity import link
+from turnlog.log.append import change_head, new_session, pruned, quarantine, write
 from turnlog.log.store import (
     AGENT,
     BLOCK,
@@ -26,13 +33,9 @@ from turnlog.log.store import (
     Damage,
     Document,
     Head,
-    NewRow,
+    Page,
     Row,
     Store,
-    line_of,
-    pack,
-    span_mark,
-    span_of,
 )
 from turnlog.log.tail import Tail
 from turnlog.log.writer import Writer
@@ -41,7 +44,8 @@ T = TypeVar("T")
 
 log = logging.getLogger("turnlog.log")
 
-PAGE_BYTES = 256 * 1024  # one read: large enough to be fast, small enough to let others go
+PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let others go
+FIRST_BYTES = 32 * 1024  # what a follower who never takes it costs; each page it takes doubles the next one
 WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
 
 
@@ -53,7 +57,7 @@ class Log:
         self._clock = clock
         self._writer = Writer(store) if writable else None
         self._watcher = None if writable else asyncio.create_task(self._watch())
-        self._readers = ThreadPoolExecutor(2, "turnlog-reader")
+        self._readers = ThreadPoolExecutor(max(store.readers, 1), "turnlog-reader")
         self.tails: dict[str, Tail] = {}
         self._closed = False
 
@@ -61,6 +65,8 @@ class Log:
 
     async def create(self, app: str, session_id: str | None = None) -> str:
         """Make a session for an application; the id it gets cannot be guessed."""
+        if session_id is not None and not is_session_id(session_id):
+            raise CallerError(f"expected `sess_` and 1 to 64 of A-Z a-z 0-9 _ -, got {quote(session_id)}")
         head = Head(session_id or new_id("sess_"), epoch=new_epoch(), app=app, created_ms=self._clock())
         await self.work(lambda store: new_session(store, head))
         return head.session_id
@@ -146,33 +152,51 @@ class Log:
 
     async def read(
         self, session_id: str, after: int = -1, *, origin: int | None = None, max_bytes: int = PAGE_BYTES
-    ) -> list[Row]:
+    ) -> Page:
         """One page of rows after a seq; with an origin, without the live rows of finished spans after it."""
+        return await self._page(session_id, after, origin, max_bytes, len)
+
+    async def _page(
+        self, session_id: str, after: int, origin: int | None, size: int, prepare: Callable[[Page], object]
+    ) -> Page:
+        def work() -> Page:
+            page = self._store.read(session_id, after, origin, size)
+            prepare(page)
+            return page
+
         try:
-            return await self._read(self._store.read, session_id, after, origin, max_bytes)
+            return await self._read(work)
         except Damaged as damage:
             await self._quarantine(damage)
             raise
 
     async def follow(
-        self, session_id: str, after: int = -1, *, origin: int | None = None, idle_s: float | None = None
-    ) -> AsyncIterator[list[Row]]:
+        self,
+        session_id: str,
+        after: int = -1,
+        *,
+        origin: int | None = None,
+        idle_s: float | None = None,
+        epoch: str | None = None,
+        prepare: Callable[[Page], object] = len,
+    ) -> AsyncGenerator[Page, None]:
         """Pages of rows after a seq, history then live, no seam; an empty page after `idle_s` of silence.
 
-        Ends when the session is closed; when its epoch changes, because what follows is another history; and
-        when the store no longer keeps what comes next. From -1 it begins with what there is.
+        Ends when the session is closed; when its epoch changes or is not the one asked for, because what
+        follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
+        what there is. `prepare` is called with a page where it is read, so that work on it keeps no one else.
         """
         tail = await self._join(session_id)
-        epoch, history = (
-            tail.epoch,
-            -1 if origin is None else tail.last,
-        )  # only the store knows what to leave out
+        epoch = epoch or tail.epoch
+        history = -1 if origin is None else tail.last  # only the store knows what to leave out
+        size = FIRST_BYTES
         try:
             while epoch and tail.epoch == epoch:
                 if after < tail.last:
                     end = tail.last
                     shared = tail.after(after) if after >= history else None
-                    rows = shared or await self.read(session_id, after, origin=origin)
+                    rows = shared or await self._page(session_id, after, origin, size, prepare)
+                    size = min(2 * size, PAGE_BYTES)
                     gap = not rows or rows[0].seq > after + 1
                     if gap and await self._overtaken(session_id, after):
                         return
@@ -182,7 +206,7 @@ class Log:
                 elif tail.closed:
                     return
                 elif not await tail.wakeup.wait(idle_s):
-                    yield []
+                    yield Page()
         finally:
             self._leave(session_id, tail)
 
@@ -238,6 +262,8 @@ class Log:
 
     async def put_blob(self, data: bytes, media_type: str) -> str:
         """Keep binary content; returns the hash it is known by."""
+        if not media_type:
+            raise CallerError("expected a media type, got nothing")
         digest = sha256(data).hexdigest()
         await self.work(lambda store: store.put_blob(digest, Blob(media_type, data)))
         return digest
@@ -342,121 +368,7 @@ class Log:
     async def _read(self, work: Callable[..., T], *args: object) -> T:
         if self._closed:
             raise StoreError("the log is closed")
+        if not self._store.readers:
+            await asyncio.sleep(0)  # others get their turn between pages
+            return work(*args)
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
-
-
-def new_session(store: Store, head: Head) -> None:
-    """Add a session; its id must be new."""
-    if store.head(head.session_id) is not None:
-        raise Conflict(f"there is a session {head.session_id[:80]} already", -1)
-    store.put_head(head)
-
-
-def known_head(store: Store, session_id: str) -> Head:
-    """The head of a session that must be there."""
-    try:
-        head = store.head(session_id)
-    except Damaged as damage:
-        quarantine(store, damage)
-        head = store.head(session_id)
-    if head is None:
-        raise NotFound(f"no session {session_id[:80]}")
-    return head
-
-
-def quarantine(store: Store, damage: Damaged) -> bool:
-    """Record a damage; whether it was news, and the session has a new epoch."""
-    lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
-    if damage.first >= 0 and lost in store.damages():
-        return False
-    store.quarantine(lost)
-    return True
-
-
-def pruned(store: Store, session_id: str, before_ms: int) -> int:
-    """Prune a session that must be there."""
-    known_head(store, session_id)
-    return store.prune(session_id, before_ms)
-
-
-def change_head(store: Store, session_id: str, **changes: object) -> None:
-    """Change a session."""
-    store.put_head(known_head(store, session_id).moved(**changes))
-
-
-def write(
-    store: Store,
-    session_id: str,
-    events: Sequence[Event],
-    expected_last: int | None,
-    fence: int | None,
-    ts_ms: int,
-) -> tuple[list[int], list[Row], str]:
-    """One append inside a transaction: checks first, writes last."""
-    known = known_seqs(store, known_head(store, session_id), events)
-    head = known_head(store, session_id)
-    fresh = [event for event in events if event.id not in known]
-    if fresh:
-        check_append(head, expected_last, fence)
-    rows, last, rank, chain = [], head.last, head.rank, head.chain
-    for event in fresh:
-        last, rank = last + 1, rank + (not event.live)
-        row = row_of(event, session_id, last, rank, ts_ms)
-        chain = chain if event.live else link(chain, row.frame)
-        rows.append(NewRow(row, event.id, ts_ms, None if event.live else chain, span_of(event.payload)))
-        known[event.id] = last
-    if rows:
-        moved = head.moved(last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0))
-        marks = [span_mark(e.payload, e.scope.agent_id, e.scope.trace_id, known[e.id]) for e in fresh]
-        store.put(moved, rows, [mark for mark in marks if mark])
-    return [known[event.id] for event in events], [new.row for new in rows], head.epoch
-
-
-def known_seqs(store: Store, head: Head, events: Sequence[Event]) -> dict[str, int]:
-    """The seqs of events that are in the log already; an id of another event is a `Conflict`."""
-    if len({event.id for event in events}) < len(events):
-        raise Conflict("expected each event id once in an append", head.last)
-    known = {}
-    for event in events:
-        row = found(store, head.session_id, event.id)
-        if row is not None:
-            if not same_body(event, row):
-                raise Conflict(f"{event.id} is the id of another event", head.last)
-            known[event.id] = row.seq
-    return known
-
-
-def found(store: Store, session_id: str, event_id: str) -> Row | None:
-    """The row of an event id; one that is damaged is recorded as lost, and its id is free again."""
-    try:
-        return store.find(session_id, event_id)
-    except Damaged as damage:
-        quarantine(store, damage)
-        return None
-
-
-def check_append(head: Head, expected_last: int | None, fence: int | None) -> None:
-    """Whether new events may be appended."""
-    if head.closed:
-        raise Closed(f"{head.session_id} is closed")
-    if fence is not None and fence < head.fence:
-        raise Fenced(f"expected fence {head.fence} or higher, got {fence}")
-    if expected_last is not None and expected_last != head.last:
-        raise Conflict(f"expected the last seq to be {expected_last}", head.last)
-
-
-def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:
-    """An event as it is stored: stamped, encoded, framed, once."""
-    line = stamp(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
-    meta = pack(rank, event.live, event.scope.depth or 0, event.scope.trace_id, event.type)
-    return Row(seq, meta, b"data: " + line + b"\n\n")
-
-
-def same_body(event: Event, row: Row) -> bool:
-    """Whether a stored row says the same as an event (protocol section 2.2)."""
-    stored = decode(line_of(row))
-    return (stored.type, bytes(stored.payload), stored.agent_id) == (
-        event.type,
-        event.body,
-        event.scope.agent_id,
-    )

@@ -11,6 +11,7 @@ import mmap
 import os
 import struct
 import zlib
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,12 +73,28 @@ class Mark:
         last, revision, checksum, name = SLOT.unpack_from(self._map, place)
         if checksum != slot_checksum(number, last, revision, name):
             return None
-        return Slot(last, revision, name.rstrip(b"\0").decode())
+        return Slot(last, revision, name.rstrip(b"\0").decode(errors="replace"))
 
-    def numbers(self) -> list[int]:
-        """The numbers of all sessions that are remembered."""
-        slots = (len(self._map) - FIRST_SLOT) // SLOT.size if self._map else 0
-        return [number for number in range(1, slots) if self.get(number)]
+    def slots(self, without: Container[int] = ()) -> Iterator[tuple[int, Slot]]:
+        """What is remembered, by number, without some numbers."""
+        for number, (_, _, checksum, _) in enumerate(self._raw()):
+            if checksum and number not in without and (slot := self.get(number)):
+                yield number, slot
+
+    def agrees(self, standing: Mapping[int, tuple[int, int]]) -> set[int]:
+        """The numbers whose last seq and revision are as given; quick, nothing else is looked at."""
+        raw = self._raw()
+        return {
+            number
+            for number, (last, revision) in standing.items()
+            if number < len(raw) and raw[number][0] == last and raw[number][1] == revision
+        }
+
+    def _raw(self) -> list[tuple[int, int, int, bytes]]:
+        if self._map is None:
+            return []
+        end = len(self._map) - (len(self._map) - FIRST_SLOT) % SLOT.size
+        return list(SLOT.iter_unpack(self._map[FIRST_SLOT:end]))
 
     def reserve(self, number: int) -> None:
         """Make room for a new session, on the disk too: mapped memory must never meet a full disk."""

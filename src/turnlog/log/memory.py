@@ -6,13 +6,14 @@ never go.
 """
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 
-from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Row, SpanMark
+from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, oldest_open
 
 RING_EVENTS = 2000
 RING_BYTES = 64 << 20
@@ -51,6 +52,7 @@ class Ring:
     head: Head
     rows: list[Row] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
     inside: dict[int, str] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Ring:
         seq, trace = new.row.seq, new.row.trace
         self.rows.append(new.row)
         self.seqs.append(seq)
+        self.ends.append((self.ends[-1] if self.ends else 0) + len(new.row.frame))
         self.names.append(new.id)
         self.ids[new.id] = seq
         self.times[seq] = new.ts_ms
@@ -89,6 +92,18 @@ class Ring:
             self.spans[mark.key].last = mark.seq
             if turn and mark.agent:
                 turn.agents.discard(mark.key)
+
+    def reach(self, begin: int, size_bytes: int) -> int:
+        """Where a page of about this size ends, if it begins at a place; at least one row further."""
+        before = self.ends[begin - 1] if begin else 0
+        return min(bisect_left(self.ends, before + size_bytes, begin) + 1, len(self.ends))
+
+    def shown(self, rows: list[Row], origin: int | None) -> list[Row]:
+        """The rows that replay does not leave out: live, of a span that began after the origin and ended."""
+        if origin is None or not self.inside:
+            return rows
+        gone = {key for key, span in self.spans.items() if span.first > origin and span.last is not None}
+        return [row for row in rows if self.inside.get(row.seq) not in gone]
 
     def row(self, seq: int) -> Row | None:
         place = bisect_right(self.seqs, seq - 1)
@@ -140,12 +155,14 @@ class Ring:
         self.rows = [self.rows[place] for place in kept]
         self.seqs = [self.seqs[place] for place in kept]
         self.names = [self.names[place] for place in kept]
+        self.ends = list(accumulate(len(row.frame) for row in self.rows))
 
 
 class MemoryStore:
     """The store behind `memory:`."""
 
     group = 1  # memory cannot be rolled back
+    readers = 0
 
     def __init__(self, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
         self._ring_events = ring_events
@@ -172,9 +189,10 @@ class MemoryStore:
     def put_head(self, head: Head) -> None:
         self._rings.setdefault(head.session_id, Ring(head)).head = head
 
-    def find(self, session_id: str, event_id: str) -> Row | None:
+    def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         ring = self._rings[session_id]
-        return ring.row(ring.ids[event_id]) if event_id in ring.ids else None
+        found = {event_id: ring.row(ring.ids[event_id]) for event_id in event_ids if event_id in ring.ids}
+        return {event_id: row for event_id, row in found.items() if row}
 
     def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
         ring = self._rings[head.session_id]
@@ -222,20 +240,15 @@ class MemoryStore:
     def broken(self) -> list[str]:
         return []
 
-    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:
+    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Page:
         with self._lock:
             ring = self._rings.get(session_id)
-            rows: list[Row] = []
-            if ring is None:
-                return rows
-            size = 0
-            for row in ring.rows[bisect_right(ring.seqs, after) :]:
-                if origin is None or not skipped(ring, row.seq, origin):
-                    rows.append(row)
-                    size += len(row.frame)
-                    if size >= limit_bytes:
-                        break
-            return rows
+            begin, rows = bisect_right(ring.seqs, after) if ring else 0, list[Row]()
+            while ring and not rows and begin < len(ring.rows):
+                end = ring.reach(begin, limit_bytes)
+                rows = ring.shown(ring.rows[begin:end], origin)
+                begin = end
+            return Page(rows, ring.head.epoch if ring else "")
 
     def holds(self, session_id: str, seq: int) -> bool:
         with self._lock:
@@ -246,8 +259,7 @@ class MemoryStore:
         with self._lock:
             ring = self._rings.get(session_id)
             spans = ring.spans.values() if ring else []
-            traces = {s.trace for s in spans if s.first <= at and (s.last is None or s.last > at)}
-            return min([span.first for span in spans if span.trace in traces] + [at + 1])
+            return oldest_open([(span.trace, span.first, span.last) for span in spans], at)
 
     def span_end(self, session_id: str, key: str) -> int | None:
         ring = self._rings.get(session_id)
@@ -289,9 +301,3 @@ class MemoryStore:
 
     def counter(self) -> int:
         return 0
-
-
-def skipped(ring: Ring, seq: int, origin: int) -> bool:
-    """Whether replay leaves out a row: live, of a span that began after the origin and has ended."""
-    span = ring.spans.get(ring.inside.get(seq, ""))
-    return span is not None and span.first > origin and span.last is not None

@@ -17,25 +17,25 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from turnlog.errors import InvalidEvent, StoreError
-from turnlog.events import CATALOG, decode
+from turnlog.errors import StoreError
 from turnlog.ids import new_epoch
-from turnlog.log.integrity import Walk, broken_links, rank_of, row_checksum, seed, values_checksum
+from turnlog.log import check
+from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import Mark, Slot
-from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Row, SpanMark, line_of, span_of
+from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, oldest_open
 from turnlog.log.tables import (
-    BAD_INDEX,
-    BAD_RECORD,
     HEAD,
     INSERT_EVENT,
     INSERT_SPAN,
     MIGRATIONS,
     NUMBER,
-    PAGE_ROWS,
     all_heads,
     head_values,
     intact,
+    is_damage,
+    is_there,
     is_whole,
+    known_losses,
     numbered_head,
     page,
     rank_at,
@@ -44,13 +44,15 @@ from turnlog.log.tables import (
 
 log = logging.getLogger("turnlog.log")
 
-TAILS = 200  # sessions whose last event is checked at opening: bounded, however many there are
+SESSIONS = 10_000  # so many sessions the writer knows by heart
+LAST_ID = "\U0010ffff"  # no id is larger: all of them are looked up
 
 
 class SqliteStore:
     """The store behind `sqlite:///path`. Without `writable` it only reads, beside the process that writes."""
 
     group = 512  # what shares an fsync: bounds how long the first one waits
+    readers = 2
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self._path = path
@@ -65,7 +67,9 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
         self._heads: dict[str, tuple[int, Head]] = {}
+        self._newest: dict[str, str] = {}
         self._moved: set[str] = set()
+        self._pending: list[tuple[object, ...]] = []
         try:
             with reported():
                 self._open()
@@ -82,18 +86,27 @@ class SqliteStore:
             self._writer.executescript(
                 f"begin; {MIGRATIONS[number]} pragma user_version = {number + 1}; commit;"
             )
+        check.definitions(self._writer)
         sessions = self._writer.execute("select max(id) from session").fetchone()[0] or 0
         path = self._path.with_name(self._path.name + ".mark")
         self.mark = Mark(path, writable=self._writable, sessions=sessions)
         if self.mark.damaged:
             log.error("%s is damaged: a lost end of the log cannot be noticed this time", path.name)
         if self._writable:
-            for damage in self._check_tails():
+            for damage in check.tails(self._writer, self.mark):
                 log.error(
                     "%s: %s (seq %d to %d)", damage.session_id, damage.problem, damage.first, damage.last
                 )
-                with self.transaction():
-                    self.quarantine(damage)
+                self._record(damage)
+
+    def _record(self, damage: Damage) -> None:
+        """Quarantine what was found at opening; where even that cannot be written, the others go on."""
+        try:
+            with self.transaction():
+                self.quarantine(damage)
+        except StoreError as error:
+            if not (isinstance(error.__cause__, sqlite3.Error) and is_damage(error.__cause__)):
+                raise
 
     def _connect(self) -> sqlite3.Connection:
         mode = "rwc" if self._writable else "ro"
@@ -101,8 +114,10 @@ class SqliteStore:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         self._connections.append(connection)
         if self._writable:
+            connection.execute("pragma page_size = 8192")
             connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
+        connection.execute("pragma wal_autocheckpoint = 2000")  # 16 MB: what grows is copied less often
         connection.text_factory = lambda text: text.decode(errors="replace")  # damage is told by checksums
         connection.create_function("intact", 7, intact, deterministic=True)
         return connection
@@ -126,25 +141,37 @@ class SqliteStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         self._moved.clear()
+        self._pending.clear()
         done = False
         try:
             with reported():
                 self._writer.execute("begin immediate")
                 yield
+                self._flush()
                 for name in self._moved:
                     self._write_head(name)
                 self._writer.execute("commit")
                 done = True
         finally:
             if not done:
-                self._heads.clear()
+                self._forget()
                 if self._writer.in_transaction:
                     with suppress(sqlite3.Error):
                         self._writer.execute("rollback")
         moved = [self._heads[name] for name in self._moved]
         self.mark.set({number: Slot(head.last, head.revision, head.session_id) for number, head in moved})
-        if len(self._heads) > 10_000:
-            self._heads.clear()
+        if len(self._heads) > SESSIONS:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Let go of what is known of the sessions: it can be read again."""
+        self._heads.clear()
+        self._newest.clear()
+
+    def _flush(self) -> None:
+        """Insert what was put, in one go."""
+        self._writer.executemany(INSERT_EVENT, self._pending)
+        self._pending.clear()
 
     def head(self, session_id: str) -> Head | None:
         if session_id not in self._heads:
@@ -178,7 +205,14 @@ class SqliteStore:
             f"update session set {columns}, crc = ? where id = ?", (*values, values_checksum(*values), number)
         )
 
-    def find(self, session_id: str, event_id: str) -> Row | None:
+    def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+        newest = self._newest_id(session_id)
+        older = [event_id for event_id in event_ids if event_id <= newest]  # ids rise with time: mostly none
+        found = {event_id: self._find(session_id, event_id) for event_id in older}
+        return {event_id: row for event_id, row in found.items() if row}
+
+    def _find(self, session_id: str, event_id: str) -> Row | None:
+        self._flush()
         query = "select seq, meta, frame, crc from event where session = ? and id = ?"
         stored = self._writer.execute(query, (self._heads[session_id][0], event_id)).fetchone()
         if stored is None:
@@ -186,18 +220,25 @@ class SqliteStore:
         rows, fault = Walk(self._heads[session_id][1], stored[0] - 1, None, []).take([stored])
         if fault:
             raise fault
-        return rows[0]
+        return Row(*rows[0])
+
+    def _newest_id(self, session_id: str) -> str:
+        """The largest event id of a session."""
+        if session_id not in self._newest:
+            query = "select max(id) from event where session = ?"
+            found = self._writer.execute(query, (self._heads[session_id][0],)).fetchone()[0]
+            self._newest[session_id] = found if isinstance(found, str) else "" if found is None else LAST_ID
+        return self._newest[session_id]
 
     def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
         self.put_head(head)
-        number, start = self._heads[head.session_id][0], seed(head.session_id)
-        self._writer.executemany(
-            INSERT_EVENT,
-            [
-                (number, row.seq, event_id, ts, span, chain, row_checksum(start, row), row.meta, row.frame)
-                for row, event_id, ts, chain, span in rows
-            ],
-        )
+        number = self._heads[head.session_id][0]
+        self._pending += [
+            (number, row.seq, event_id, ts, span, chain, row.checksum, row.meta, row.frame)
+            for row, event_id, ts, chain, span in rows
+        ]
+        newest = max([new.id for new in rows], default="")
+        self._newest[head.session_id] = max(self._newest_id(head.session_id), newest)
         for mark in marks:
             self._put_span(number, mark)
 
@@ -213,14 +254,17 @@ class SqliteStore:
         self._writer.execute(INSERT_SPAN, (*values, values_checksum(*values)))
 
     def put_blob(self, digest: str, blob: Blob) -> None:
-        self._writer.execute("insert or ignore into blob values (?, ?, ?)", (digest, *blob))
+        values = (digest, blob.media_type, blob.data, values_checksum(digest, blob.media_type))
+        self._writer.execute("insert or ignore into blob values (?, ?, ?, ?)", values)
 
     def put_document(self, document: Document) -> None:
-        self._writer.execute("insert or replace into document values (?, ?, ?, ?, ?)", document)
+        values = (*document, values_checksum(*document))
+        self._writer.execute("insert or replace into document values (?, ?, ?, ?, ?, ?)", values)
 
     def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
+        values = (session_id, name, seq, body)
         self._writer.execute(
-            "insert or replace into snapshot values (?, ?, ?, ?)", (session_id, name, seq, body)
+            "insert or replace into snapshot values (?, ?, ?, ?, ?)", (*values, values_checksum(*values))
         )
 
     def forget_derived(self) -> None:
@@ -230,6 +274,7 @@ class SqliteStore:
     def prune(self, session_id: str, before_ms: int) -> int:
         head = self.head(session_id)
         assert head is not None
+        self._flush()
         number = self._heads[session_id][0]
         condition = """session = ? and span is not null and ts < ? and exists (select 1 from span
             where span.session = event.session and span.key = event.span and span.last is not null)"""
@@ -242,7 +287,8 @@ class SqliteStore:
         return int(count)
 
     def quarantine(self, damage: Damage) -> None:
-        if damage not in self._known(self._writer, damage.session_id):
+        self._flush()
+        if damage not in known_losses(self._writer, damage.session_id):
             self._writer.execute("insert into damage values (?, ?, ?, ?)", damage)
         elif damage.first >= 0:
             return  # others met it too
@@ -251,21 +297,20 @@ class SqliteStore:
             return
         number, head = found
         self._writer.execute(
-            "update event set id = 'lost ' || seq where session = ? and seq between ? and ?",
+            "update event set id = 'LOST ' || seq where session = ? and seq between ? and ?",
             (number, damage.first, damage.last),
         )  # whoever sends it again is not refused
-        query = "select seq, meta, frame from event where session = ? order by seq desc limit 1"
-        row = self._writer.execute(query, (number,)).fetchone()
-        last = (
-            Row(*row) if row and rank_of(row[1]) is not None else Row(row[0] if row else -1, b"0|0|0||", b"")
-        )
+        query = """select seq, meta from event where session = ? and typeof(seq) = 'integer'
+            order by seq desc limit 1"""
+        seq, meta = self._writer.execute(query, (number,)).fetchone() or (-1, None)
+        last, rank = seq, rank_of(meta) or 0
         if damage.first < 0:  # the record itself is lost: what is known comes from events and mark
             slot = self.mark.get(number)
-            end = max(last.seq, slot.last if slot else -1)
-            head = Head(damage.session_id, "", str(head.app), last=end, pruned=end, rank=last.rank)
+            end = max(last, slot.last if slot else -1)
+            head = Head(damage.session_id, "", str(head.app), last=end, pruned=end, rank=rank)
         self._heads[damage.session_id] = number, head
-        end, rank = max(head.last, damage.last, last.seq), max(head.rank, last.rank)
-        self.put_head(head.moved(epoch=new_epoch(), last=end, rank=rank))
+        end = max(head.last, damage.last, last)
+        self.put_head(head.moved(epoch=new_epoch(), last=end, rank=max(head.rank, rank)))
 
     # reading
 
@@ -281,16 +326,16 @@ class SqliteStore:
     def broken(self) -> list[str]:
         with reported():
             names = [head.session_id for _, head, crc in all_heads(self._reader()) if not is_whole(head, crc)]
-            return [name for name in names if numbered_head(self._reader(), name, checked=False)]
+            return [name for name in names if is_there(self._reader(), name)]
 
-    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:
+    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Page:
         reader = self._reader()
         with reported(), snapshot(reader):
             found = numbered_head(reader, session_id)
             if found is None:
-                return []
+                return Page()
             number, head = found
-            walk = Walk(head, after, rank_at(reader, number, after), self._known(reader, session_id))
+            walk = Walk(head, after, rank_at(reader, number, after), known_losses(reader, session_id))
             return page(walk, stored_rows(reader, number, after, origin), limit_bytes)
 
     def holds(self, session_id: str, seq: int) -> bool:
@@ -304,8 +349,7 @@ class SqliteStore:
             spans = self._reader().execute(query, (session_id,)).fetchall()
         if any(values_checksum(*span[:6]) != span[6] for span in spans):
             return 0  # the index is damaged: the whole session is a safe answer
-        traces = {span[2] for span in spans if span[3] <= at and (span[4] is None or span[4] > at)}
-        return min([int(span[3]) for span in spans if span[2] in traces] + [at + 1])
+        return oldest_open([(span[2], span[3], span[4]) for span in spans], at)
 
     def span_end(self, session_id: str, key: str) -> int | None:
         query = f"""select session, key, trace, first, last, agent, crc from span
@@ -321,17 +365,16 @@ class SqliteStore:
             return [row[0] for row in self._reader().execute(query)]
 
     def blob(self, digest: str) -> Blob | None:
+        query = "select media_type, data, crc from blob where digest = ?"
         with reported():
-            row = (
-                self._reader()
-                .execute("select media_type, data from blob where digest = ?", (digest,))
-                .fetchone()
-            )
+            row = self._reader().execute(query, (digest,)).fetchone()
         if row is None:
             return None
-        if sha256(row[1]).hexdigest() != digest:
+        media_type, data, crc = row
+        whole = isinstance(data, bytes) and sha256(data).hexdigest() == digest
+        if not whole or values_checksum(digest, media_type) != crc:
             raise StoreError(f"the blob {digest[:16]} is not what was written")
-        return Blob(*row)
+        return Blob(media_type, data)
 
     def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
         wanted = {"session": session_id, "type": type, "category": category}
@@ -339,23 +382,23 @@ class SqliteStore:
         where = f"where {' and '.join(conditions)}" if conditions else ""
         values = [value for value in wanted.values() if value is not None]
         with reported():
-            rows = self._reader().execute(f"select * from document {where} order by session, id", values)
-            return [Document(*row) for row in rows]
+            query = f"select * from document {where} order by session, id"
+            rows = self._reader().execute(query, values).fetchall()
+        if any(values_checksum(*row[:-1]) != row[-1] for row in rows):
+            raise StoreError("a document is not what was written; documents can be made again from the log")
+        return [Document(*row[:-1]) for row in rows]
 
     def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
-        query = """select seq, body from snapshot where session = ? and name = ? and seq <= ?
-            order by seq desc limit 1"""
+        query = "select * from snapshot where session = ? and name = ? and seq <= ? order by seq desc"
         with reported():
-            row = self._reader().execute(query, (session_id, name, at)).fetchone()
-            return (row[0], row[1]) if row else None
+            for *values, crc in self._reader().execute(query, (session_id, name, at)):
+                if values_checksum(*values) == crc:  # a damaged one counts for nothing: an older one will do
+                    return values[2], values[3]
+        return None
 
     def damages(self) -> list[Damage]:
         with reported():
-            return [Damage(*row) for row in self._reader().execute("select * from damage order by rowid")]
-
-    def _known(self, reader: sqlite3.Connection, session_id: str) -> list[Damage]:
-        rows = reader.execute("select * from damage where session = ?", (session_id,))
-        return [Damage(*row) for row in rows]
+            return known_losses(self._reader())
 
     def counter(self) -> int:
         if self.mark.usable:
@@ -364,90 +407,16 @@ class SqliteStore:
             version: int = self._reader().execute("pragma data_version").fetchone()[0]
             return version
 
-    # checking
-
     def verify(self) -> Iterator[Damage]:
         reader = self._reader()
         if self.mark.damaged:
             yield Damage("", -1, -1, "the mark beside the log is damaged: a lost end cannot be noticed")
         try:
-            marks = {number: self.mark.get(number) for number, _, _ in all_heads(reader)}
+            marks = dict(self.mark.slots())
             with snapshot(reader):  # later than the marks: a session may have grown since, never shrunk
-                yield from self._verify_file(reader, marks)
-        except sqlite3.Error as error:
+                yield from check.everything(reader, marks)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             yield Damage("", -1, -1, f"SQLite: {error}")
-
-    def _verify_file(self, reader: sqlite3.Connection, marks: dict[int, Slot | None]) -> Iterator[Damage]:
-        for (line,) in reader.execute("pragma integrity_check"):
-            if line != "ok":
-                yield Damage("", -1, -1, f"SQLite: {line}")
-        for number, head, crc in list(all_heads(reader)):
-            if not is_whole(head, crc):
-                yield Damage(head.session_id, -1, -1, BAD_RECORD)
-            else:
-                yield from self._verify_session(reader, number, head, marks.get(number))
-
-    def _verify_session(
-        self, reader: sqlite3.Connection, number: int, head: Head, marked: Slot | None
-    ) -> Iterator[Damage]:
-        lost = self._known(reader, head.session_id)
-        walk, cursor, fault = Walk(head, -1, 0, lost), stored_rows(reader, number, -1, None), None
-        while fault is None and (stored := cursor.fetchmany(PAGE_ROWS)):
-            fault = walk.take(stored)[1]
-        if fault := fault or walk.end():
-            yield Damage(fault.session_id, fault.first, fault.last, fault.problem)
-        yield from shorter_than_marked(head, marked)
-        if fault:
-            return
-        query = "select seq, meta, frame, chain from event where session = ? order by seq"
-        links = ((Row(*values[:3]), values[3]) for values in reader.execute(query, (number,)))
-        if not lost:
-            for seq in broken_links(links):
-                yield Damage(head.session_id, seq, seq, "the hash chain is broken")
-        query = "select seq, meta, frame, span from event where session = ? and span is not null"
-        for *row, span in reader.execute(query, (number,)):
-            with suppress(InvalidEvent):  # lost, and told above
-                if span_of(CATALOG.payload(decode(line_of(Row(*row))))) != span:
-                    yield Damage(head.session_id, row[0], row[0], BAD_INDEX)
-        query = "select session, key, trace, first, last, agent, crc from span where session = ?"
-        for span in reader.execute(query, (number,)):
-            if values_checksum(*span[:6]) != span[6]:
-                yield Damage(head.session_id, span[3], span[3], BAD_INDEX)
-
-    def _check_tails(self) -> Iterator[Damage]:
-        """What can be seen at once: records that do not match, and sessions shorter than their mark."""
-        heads = list(all_heads(self._writer))
-        recent = {number for number, _, _ in heads[-TAILS:]}
-        for number in set(self.mark.numbers()) - {number for number, _, _ in heads}:
-            if slot := self.mark.get(number):
-                yield Damage(slot.session_id, 0, slot.last, "the session is missing")
-            self.mark.forget(number)
-        for number, head, crc in heads:
-            marked = self.mark.get(number)
-            if not is_whole(head, crc):
-                yield Damage(head.session_id, -1, -1, BAD_RECORD)
-            elif shorter := list(shorter_than_marked(head, marked)):
-                yield from shorter
-            elif number in recent:
-                yield from self._check_last(number, head)
-
-    def _check_last(self, number: int, head: Head) -> Iterator[Damage]:
-        lost = self._known(self._writer, head.session_id)
-        if head.last < 0 or any(damage.first <= head.last <= damage.last for damage in lost):
-            return
-        stored = stored_rows(self._writer, number, head.last - 1, None).fetchone()
-        if stored is None and head.last <= head.pruned:
-            return
-        if stored is None or not Walk(head, head.last - 1, None, lost).take([stored])[0]:
-            yield Damage(head.session_id, head.last, head.last, "the last event is not what was written")
-
-
-def shorter_than_marked(head: Head, marked: Slot | None) -> Iterator[Damage]:
-    """What a session had when it was last written, and has no more."""
-    if marked is not None and marked.last > head.last:
-        yield Damage(head.session_id, head.last + 1, marked.last, "the end of the session is missing")
-    elif marked is not None and marked.revision > head.revision:
-        yield Damage(head.session_id, head.last + 1, head.last, "the last change of the session is missing")
 
 
 def lock(path: Path) -> IO[str]:
@@ -466,7 +435,7 @@ def reported() -> Iterator[None]:
     """Errors of SQLite and of the file system, as errors of the store."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last: a definition that is damaged
         raise StoreError(f"the log cannot be used: {error}") from error
 
 

@@ -6,9 +6,11 @@ thread. A store never hands out a row it cannot vouch for: it raises `Damaged` i
 before it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from functools import lru_cache, partial
+from math import inf
+from typing import Any, NamedTuple, Protocol, overload
 
 from msgspec import Struct, structs
 
@@ -27,11 +29,15 @@ from turnlog.events import (
 
 
 class Row(NamedTuple):
-    """An event as stored: the finished frame, and beside it what filters and replay ask, packed by `pack`."""
+    """An event as stored: the finished frame, beside it what filters and replay ask, packed by `pack`.
+
+    The checksum is over all of it (`integrity.make_row`).
+    """
 
     seq: int
     meta: bytes
     frame: bytes
+    checksum: int
 
     @property
     def rank(self) -> int:
@@ -55,6 +61,47 @@ class Row(NamedTuple):
         return self.meta.split(b"|", 4)[4].decode()
 
 
+Stored = tuple[Any, ...]  # the values of a row, if they are what was written
+
+_row: Callable[[Stored], Row] = partial(tuple.__new__, Row)
+
+
+class Page(Sequence[Row]):
+    """Rows as they were read, made one by one when they are asked for, and their bytes, made once."""
+
+    __slots__ = ("_ready", "epoch", "stored")
+
+    def __init__(self, stored: Sequence[Stored] = (), epoch: str = "") -> None:
+        self.stored = stored
+        self.epoch = epoch
+        self._ready: bytes | None = None
+
+    def ready(self) -> bytes:
+        """The page as it is sent: every frame with its `id:` line. All who send this page share the bytes."""
+        if self._ready is None:
+            line = b"id: %b:%%d\n" % self.epoch.encode()
+            parts = [b""] * (2 * len(self.stored))
+            parts[::2] = [line % row[0] for row in self.stored]
+            parts[1::2] = [row[2] for row in self.stored]
+            self._ready = b"".join(parts)
+        return self._ready
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(_row, self.stored)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Page": ...
+
+    def __getitem__(self, place: int | slice) -> "Row | Page":
+        return Page(self.stored[place], self.epoch) if isinstance(place, slice) else _row(self.stored[place])
+
+
 def line_of(row: Row) -> bytes:
     """The envelope of a row, as JSON."""
     return row.frame[len(b"data: ") : -len(b"\n\n")]
@@ -62,7 +109,12 @@ def line_of(row: Row) -> bytes:
 
 def pack(rank: int, live: bool, depth: int, trace: str | None, type: str) -> bytes:
     """What stands beside a frame. The type is last: it alone may hold the separator."""
-    return f"{rank}|{live:d}|{depth}|{trace or ''}|{type}".encode()
+    return b"%d|%b" % (rank, _beside(live, depth, trace, type))
+
+
+@lru_cache(1024)  # events come many to an invocation
+def _beside(live: bool, depth: int, trace: str | None, type: str) -> bytes:
+    return f"{live:d}|{depth}|{trace or ''}|{type}".encode()
 
 
 class NewRow(NamedTuple):
@@ -152,8 +204,8 @@ class StoreWriter(Protocol):
         """Add or change a session."""
         ...
 
-    def find(self, session_id: str, event_id: str) -> Row | None:
-        """The row of an event id."""
+    def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+        """The rows of those event ids that are there."""
         ...
 
     def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
@@ -188,6 +240,11 @@ class StoreWriter(Protocol):
 class StoreReader(Protocol):
     """What anyone may ask, from any thread."""
 
+    @property
+    def readers(self) -> int:
+        """How many threads may wait for it at a time; 0 for a store that never makes anyone wait."""
+        ...
+
     def info(self, session_id: str) -> Head | None:
         """Where a session stands."""
         ...
@@ -200,7 +257,7 @@ class StoreReader(Protocol):
         """The sessions whose record is not what was written; asking for one tells."""
         ...
 
-    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> list[Row]:
+    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Page:
         """Rows after a seq, about `limit_bytes` of them, at least one if there is one.
 
         With an origin, live rows of spans that began after it and have ended are left out.
@@ -257,32 +314,44 @@ class Store(StoreWriter, StoreReader, Protocol):
 
 
 BLOCK, CALL, AGENT = "block:", "call:", "agent:"  # spans of different kinds may bear the same name
-OPENS: dict[type, tuple[str, str]] = {BlockStart: (BLOCK, "block_id"), ToolCall: (CALL, "call_id")}
-CLOSES: dict[type, tuple[str, str]] = {BlockEnd: (BLOCK, "block_id"), ToolResult: (CALL, "call_id")}
 INSIDE: dict[type, tuple[str, str]] = {BlockDelta: (BLOCK, "block_id"), ToolProgress: (CALL, "call_id")}
-
-
-def span_key(kinds: dict[type, tuple[str, str]], payload: Payload | Unknown) -> str | None:
-    """The key of the span a payload speaks of, if it is one of these kinds."""
-    if type(payload) not in kinds:
-        return None
-    prefix, field = kinds[type(payload)]
-    return prefix + str(getattr(payload, field))
+EDGES: dict[type, tuple[str, str, bool]] = {
+    BlockStart: (BLOCK, "block_id", True),
+    BlockEnd: (BLOCK, "block_id", False),
+    ToolCall: (CALL, "call_id", True),
+    ToolResult: (CALL, "call_id", False),
+    AgentStart: (AGENT, "", True),
+    AgentEnd: (AGENT, "", False),
+}
 
 
 def span_of(payload: Payload | Unknown) -> str | None:
     """The span a live event belongs to."""
-    return span_key(INSIDE, payload)
+    inside = INSIDE.get(type(payload))
+    return inside[0] + str(getattr(payload, inside[1])) if inside else None
 
 
 def span_mark(
     payload: Payload | Unknown, agent_id: str | None, trace: str | None, seq: int
 ) -> SpanMark | None:
     """The span an event opens or closes."""
-    if key := span_key(OPENS, payload):
-        return SpanMark(key, True, seq, trace, False)
-    if key := span_key(CLOSES, payload):
-        return SpanMark(key, False, seq, trace, False)
-    if isinstance(payload, AgentStart | AgentEnd) and agent_id:
-        return SpanMark(AGENT + agent_id, isinstance(payload, AgentStart), seq, trace, True)
-    return None
+    edge = EDGES.get(type(payload))
+    if edge is None:
+        return None
+    kind, field, opens = edge
+    name = getattr(payload, field) if field else agent_id
+    return SpanMark(kind + str(name), opens, seq, trace, kind is AGENT) if name else None
+
+
+def oldest_open(spans: Iterable[tuple[str | None, int, int | None]], at: int) -> int:
+    """The first seq of the oldest turn that was open at a seq, from (trace, first, last) of each span.
+
+    A turn is open from its first span to the end of its last one: a hand-off does not close it. A span
+    without a trace is a turn of its own.
+    """
+    turns: dict[str | int, tuple[int, float]] = {}
+    for trace, first, last in spans:
+        key = first if trace is None else trace
+        begin, end = turns.get(key, (first, -1))
+        turns[key] = min(begin, first), max(end, first, inf if last is None else last)
+    return min([begin for begin, end in turns.values() if begin <= at < end] + [at + 1])

@@ -1,12 +1,14 @@
 """The tables of the SQLite store, and how their rows are read and checked: functions of a connection."""
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 from turnlog.errors import Damaged
 from turnlog.log.integrity import Walk, rank_of, values_checksum
-from turnlog.log.store import Head, Row
+from turnlog.log.store import Damage, Head, Page, Stored
 
 MIGRATIONS = [
     """
@@ -28,22 +30,27 @@ MIGRATIONS = [
     create index span_trace on span (session, trace, first);
     create table damage (
         session text not null, first integer not null, last integer not null, problem text not null);
-    create table blob (digest text primary key, media_type text not null, data blob not null) without rowid;
+    create index damage_session on damage (session);
+    create table blob (
+        digest text primary key, media_type text not null, data blob not null, crc integer not null)
+        without rowid;
     create table document (
         session text not null, id text not null, type text not null, category text not null,
-        body blob not null, primary key (session, id)) without rowid;
+        body blob not null, crc integer not null, primary key (session, id)) without rowid;
     create index document_type on document (type, category);
     create table snapshot (
         session text not null, name text not null, seq integer not null, body blob not null,
-        primary key (session, name, seq)) without rowid;
+        crc integer not null, primary key (session, name, seq)) without rowid;
     """,
 ]
 HEAD = "name, epoch, app, created, first, last, rank, chain, fence, pruned, revision, closed"
+HEADS = f"select id, {HEAD}, crc from session"
 NUMBER = "(select id from session where name = ?)"
 SKIPPED = """span is not null and exists (select 1 from span
     where span.session = event.session and span.key = event.span and span.first > ? and span.last is not null
     and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
 PAGE_ROWS = 256
+FRAME_BYTES = 1024  # the first guess at what a row brings
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BAD_INDEX = "the index of blocks and calls is damaged"
 BAD_RECORD = "the session's own record is not what was written"
@@ -82,16 +89,53 @@ def make_head(row: tuple[Any, ...]) -> Head:
 
 
 def all_heads(connection: sqlite3.Connection) -> Iterator[tuple[int, Head, int]]:
-    """Every session with its number and checksum."""
-    for row in connection.execute(f"select id, {HEAD}, crc from session order by id"):
+    """Every session with its number and checksum; where a record cannot be read, the others."""
+    try:
+        rows = connection.execute(f"{HEADS} order by id").fetchall()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        rows = [row for number in numbers(connection) for row in salvaged(connection, number)]
+    for row in rows:
         yield row[0], make_head(row), row[-1]
+
+
+def numbers(connection: sqlite3.Connection) -> Iterator[int]:
+    """Every number a session may have."""
+    return iter(range(1, (connection.execute("select max(id) from session").fetchone()[0] or 0) + 1))
+
+
+def salvaged(connection: sqlite3.Connection, number: int) -> list[tuple[Any, ...]]:
+    """The record of one number, if it can be read."""
+    try:
+        return connection.execute(f"{HEADS} where id = ?", (number,)).fetchall()
+    except sqlite3.DatabaseError:
+        return []
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that the file is damaged."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
+
+
+def is_there(connection: sqlite3.Connection, session_id: str) -> bool:
+    """Whether a session is found by its name."""
+    return numbered_head(connection, session_id, checked=False) is not None
+
+
+def known_losses(connection: sqlite3.Connection, session_id: str | None = None) -> list[Damage]:
+    """What is recorded as lost, of one session or of all."""
+    where = "" if session_id is None else "where session = ?"
+    values = () if session_id is None else (session_id,)
+    rows = connection.execute(f"select * from damage {where} order by rowid", values)
+    return [Damage(*row) for row in rows]
 
 
 def numbered_head(
     connection: sqlite3.Connection, session_id: str, *, checked: bool = True
 ) -> tuple[int, Head] | None:
     """A session with its number; a record that does not match is `Damaged`."""
-    row = connection.execute(f"select id, {HEAD}, crc from session where name = ?", (session_id,)).fetchone()
+    row = connection.execute(f"{HEADS} where name = ?", (session_id,)).fetchone()
     if row is None:
         return None
     head = make_head(row)
@@ -131,26 +175,28 @@ def stored_rows(
     return connection.execute(query, (origin, number, after))
 
 
-def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> list[Row]:
+def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> Page:
     """Rows that are whole, about so many bytes. Damage behind good rows waits for the next page."""
-    rows: list[Row] = []
+    rows: list[Stored] = []
     fault: Damaged | None = None
-    size = 0
+    size, number = 0, limit_bytes // FRAME_BYTES + 1
     try:
         while fault is None and size < limit_bytes:
-            stored = cursor.fetchmany(PAGE_ROWS)
-            good, fault = walk.take(stored) if stored else ([], walk.end())
-            for row in good:
-                rows.append(row)
-                size += len(row.frame)
-                if size >= limit_bytes:
-                    return rows
+            stored = cursor.fetchmany(min(number, PAGE_ROWS))
             if not stored:
+                fault = walk.end()
                 break
+            good, fault = walk.take(stored)
+            sizes = [len(row[2]) for row in good]
+            if size + sum(sizes) > limit_bytes:
+                good = good[: bisect_left(list(accumulate(sizes, initial=size)), limit_bytes)]
+            rows += good
+            size += sum(sizes)
+            number = (limit_bytes - size) * len(rows) // size + 1 if size else PAGE_ROWS
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in DAMAGE_CODES:
+        if not is_damage(error):
             raise
         fault = walk.unreadable(str(error))
     if fault and not rows:
         raise fault
-    return rows
+    return Page(rows, walk.epoch)

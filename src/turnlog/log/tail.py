@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice, takewhile
 
-from turnlog.log.store import Head, Row
+from turnlog.log.store import Head, Page, Row
 from turnlog.log.wakeup import Wakeup
 
 TAIL_ROWS = 512  # what a follower may lag behind before it goes back to the store
@@ -22,10 +22,12 @@ class Tail:
         self.wakeup = Wakeup()
         self._rows: deque[Row] = deque()
         self._bytes = 0
+        self._shared: tuple[int, Page] | None = None
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Take committed rows and wake the followers."""
         self._rows.extend(rows)
+        self._shared = None
         self._bytes += sum(len(row.frame) for row in rows)
         while len(self._rows) > TAIL_ROWS or (self._bytes > TAIL_BYTES and len(self._rows) > 1):
             self._bytes -= len(self._rows.popleft().frame)
@@ -41,9 +43,13 @@ class Tail:
         self.last, self.closed = max(head.last, self.last), head.closed or self.closed
         self.wakeup.wake()
 
-    def after(self, seq: int) -> list[Row] | None:
-        """The rows after a seq, or None when the window begins later."""
+    def after(self, seq: int) -> Page | None:
+        """The rows after a seq, one page for all who stand there; None when the window begins later."""
+        if self._shared and self._shared[0] == seq:
+            return self._shared[1]
         if not self._rows or self._rows[0].seq > seq + 1:
             return None
         fresh = sum(1 for _ in takewhile(lambda row: row.seq > seq, reversed(self._rows)))
-        return list(islice(self._rows, len(self._rows) - fresh, None))
+        page = Page(list(islice(self._rows, len(self._rows) - fresh, None)), self.epoch)
+        self._shared = seq, page
+        return page

@@ -17,7 +17,7 @@ from turnlog.events import CATALOG, Envelope, decode
 from turnlog.events.base import SessionId
 from turnlog.events.gate import short
 from turnlog.ids import new_epoch, now_ms
-from turnlog.log.integrity import link
+from turnlog.log.integrity import link, make_row
 from turnlog.log.log import Log
 from turnlog.log.store import Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
 
@@ -135,7 +135,7 @@ def restore_batch(
 
 def is_known(store: Store, head: Head, item: EventLine) -> bool:
     """Whether the log has this very event, or had it and pruned it."""
-    row = store.find(head.session_id, item.envelope.id)
+    row = store.find(head.session_id, [item.envelope.id]).get(item.envelope.id)
     if row is None:
         return item.envelope.seq <= head.pruned and span_of(CATALOG.payload(item.envelope)) is not None
     if line_of(row) != item.line:
@@ -149,7 +149,7 @@ def restored(head: Head, item: EventLine) -> tuple[NewRow, SpanMark | None, Head
     span = span_of(payload)
     rank = head.rank + (span is None)
     meta = pack(rank, span is not None, envelope.depth or 0, envelope.trace_id, envelope.type)
-    row = Row(envelope.seq, meta, b"data: " + item.line + b"\n\n")
+    row = make_row(head.session_id, envelope.seq, meta, b"data: " + item.line + b"\n\n")
     chain = head.chain if span else link(head.chain, row.frame)
     pruned = envelope.seq - 1 if envelope.seq > head.last + 1 else head.pruned
     moved = head.moved(last=envelope.seq, rank=rank, chain=chain, pruned=pruned)

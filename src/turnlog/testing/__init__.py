@@ -78,6 +78,9 @@ CONTRACTS = numbered(
         beside.life_after_pruning,
         beside.pruned_to_the_end,
         beside.healthy,
+        following.epoch_asked_for,
+        sessions.names_of_sessions,
+        beside.blobs_have_a_type,
     ],
 )
 

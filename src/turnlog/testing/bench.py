@@ -1,14 +1,14 @@
 """A contract, and what it is run on: a log over the store under test, with a clock that is set by hand."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from turnlog.errors import TurnlogError
 from turnlog.events import Event
-from turnlog.log import Log, Row, Store
+from turnlog.log import Log, Page, Row, Store
 
 LIMIT_S = 20.0  # a contract takes well under a second; what takes longer waits for what never comes
 
@@ -88,13 +88,13 @@ async def bench(make: Make) -> AsyncIterator[Bench]:
 @asynccontextmanager
 async def following(
     log: Log, session: str, after: int = -1, **options: Any
-) -> AsyncIterator[AsyncIterator[list[Row]]]:
+) -> AsyncIterator[AsyncIterator[Page]]:
     """A follower that leaves when the block ends."""
     pages = log.follow(session, after, **options)
     try:
         yield pages
     finally:
-        await cast(AsyncGenerator[list[Row], None], pages).aclose()
+        await pages.aclose()
 
 
 async def refused(error: type[E], work: Awaitable[object]) -> E:

@@ -1,6 +1,6 @@
 """What a store promises about what stands beside the events, and about pruning."""
 
-from turnlog.errors import NotFound
+from turnlog.errors import CallerError, NotFound
 from turnlog.log import Blob, Document
 from turnlog.testing.bench import Make, bench, following, refused
 from turnlog.testing.samples import answered, began, called, delta, note, notes, over, progress
@@ -15,6 +15,12 @@ async def blobs(make: Make) -> None:
         assert await b.log.put_blob(b"", "text/plain") != digest
         assert await b.log.get_blob(digest) == Blob("image/png", data)
         await refused(NotFound, b.log.get_blob("0" * 64))
+
+
+async def blobs_have_a_type(make: Make) -> None:
+    """Binary content without a media type is refused."""
+    async with bench(make) as b:
+        await refused(CallerError, b.log.put_blob(b"x", ""))
 
 
 async def documents(make: Make) -> None:

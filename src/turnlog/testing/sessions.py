@@ -2,11 +2,19 @@
 
 import asyncio
 
-from turnlog.errors import Closed, Conflict, NotFound
+from turnlog.errors import CallerError, Closed, Conflict, NotFound
 from turnlog.events import decode
 from turnlog.log import line_of
 from turnlog.testing.bench import Make, bench, refused
 from turnlog.testing.samples import began, delta, note, notes, over
+
+
+async def names_of_sessions(make: Make) -> None:
+    """A session is called `sess_` and what may stand in a URL; anything else is refused."""
+    async with bench(make) as b:
+        assert await b.log.create("contract", "sess_A-z_09") == "sess_A-z_09"
+        for name in ("", "sess_", "session", "sess_ä", "sess_a/b", "sess_a\n", "sess_" + "x" * 65):
+            assert "sess_" in str(await refused(CallerError, b.log.create("contract", name)))
 
 
 async def closed_refuses(make: Make) -> None:

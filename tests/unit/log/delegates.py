@@ -54,6 +54,11 @@ class Counting:
         """As many as the store itself takes."""
         return self.inner.group
 
+    @property
+    def readers(self) -> int:
+        """As a store that may make its readers wait."""
+        return 2
+
     def __getattr__(self, name: str) -> Any:
         return partial(self._call, name)
 

@@ -12,7 +12,7 @@ from tests.unit.log.damaging import OTHER, ROW, SESSION, edit, fill, opened, rea
 from tests.unit.log.delegates import all_pages, scenario, until
 from turnlog.errors import Damaged, StoreError
 from turnlog.log import Damage, Log, Row, SqliteStore
-from turnlog.log.integrity import row_checksum, seed
+from turnlog.log.integrity import make_row
 from turnlog.testing.samples import began, delta, note, notes, over
 
 
@@ -210,11 +210,11 @@ async def test_a_lost_change_of_a_session_is_noticed(path: Path) -> None:
 async def test_a_forged_event_with_a_fitting_checksum_breaks_the_chain(path: Path) -> None:
     async with opened(path) as log:
         row = (await fill(log))[2]
-        forged = row._replace(frame=row.frame.replace(b'"2"', b'"9"'))
+        forged = make_row(SESSION, row.seq, row.meta, row.frame.replace(b'"2"', b'"9"'))
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(
                 f"update event set frame = ?, crc = ? {ROW}",
-                (forged.frame, row_checksum(seed(SESSION), forged)),
+                (forged.frame, forged.checksum),
             )
             connection.commit()
         assert await log.verify() == [Damage(SESSION, 2, 2, "the hash chain is broken")]

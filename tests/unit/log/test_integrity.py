@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnlog.log import Damage, Row
-from turnlog.log.integrity import Stored, Walk, broken_links, link, row_checksum, seed, values_checksum
-from turnlog.log.store import Head, pack
+from turnlog.log import Damage
+from turnlog.log.integrity import Walk, broken_links, link, make_row, values_checksum
+from turnlog.log.store import Head, Stored, pack
 
 SESSION, OTHER = "sess_1", "sess_2"
 HEAD = Head(SESSION, epoch="e", app="t", last=5, rank=6)
 
 
 def stored(seq: int, rank: int | None = None, live: bool = False) -> Stored:
-    row = Row(seq, pack(seq + 1 if rank is None else rank, live, 0, None, "t"), b"frame %d" % seq)
-    return (*row, row_checksum(seed(SESSION), row))
+    meta = pack(seq + 1 if rank is None else rank, live, 0, None, "t")
+    return make_row(SESSION, seq, meta, b"frame %d" % seq)
 
 
 def walked(rows: Sequence[Stored], head: Head = HEAD, lost: Sequence[Damage] = ()) -> tuple[list[int], str]:
@@ -22,7 +22,7 @@ def walked(rows: Sequence[Stored], head: Head = HEAD, lost: Sequence[Damage] = (
     walk = Walk(head, -1, 0, lost)
     good, fault = walk.take(rows)
     fault = fault or walk.end()
-    return [row.seq for row in good], str(fault).partition("at seq ")[2] if fault else ""
+    return [row[0] for row in good], str(fault).partition("at seq ")[2] if fault else ""
 
 
 WHOLE = [stored(seq) for seq in range(6)]
@@ -39,7 +39,11 @@ def test_whole_rows_that_follow_each_other_pass() -> None:
         (2, WHOLE[2][1], b"frame 3", WHOLE[2][3]),
         (2, WHOLE[2][1], b"frame 2", WHOLE[2][3] ^ 1),
         (2, *WHOLE[3][1:]),
-        (2, *Row(2, WHOLE[2][1], b"frame 2")[1:], row_checksum(seed(OTHER), Row(2, WHOLE[2][1], b"frame 2"))),
+        make_row(OTHER, 2, WHOLE[2][1], b"frame 2"),
+        (2, "3|0|0||t", b"frame 2", WHOLE[2][3]),
+        (2, WHOLE[2][1], 7, WHOLE[2][3]),
+        (2, WHOLE[2][1], b"frame 2", "x"),
+        ("x", WHOLE[2][1], b"frame 2", WHOLE[2][3]),
     ],
 )
 def test_a_row_that_is_not_what_was_written_stops_the_walk(wrong: Stored) -> None:
@@ -83,7 +87,7 @@ def test_pruned_rows_may_be_missing_if_only_live_ones_went() -> None:
 
 def test_a_known_loss_is_walked_over_though_the_row_is_still_there() -> None:
     lost = [Damage(SESSION, 2, 3, "")]
-    assert walked(WHOLE, lost=lost) == ([0, 1, 2, 3, 4, 5], "")
+    assert walked(WHOLE, lost=lost) == ([0, 1, 4, 5], "")
     broken = (2, WHOLE[2][1], b"another frame", WHOLE[2][3])
     assert walked([*WHOLE[:2], broken, *WHOLE[3:]], lost=lost) == ([0, 1, 4, 5], "")
     assert walked([*WHOLE[:2], *WHOLE[4:]], lost=lost) == ([0, 1, 4, 5], "")
@@ -102,7 +106,7 @@ def test_the_chain_shows_what_a_checksum_of_its_own_would_hide() -> None:
     rows, chain = [], b""
     for seq in range(5):
         live = seq == 2
-        row = Row(seq, pack(seq, live, 0, None, "t"), b"frame %d" % seq)
+        row = make_row(SESSION, seq, pack(seq, live, 0, None, "t"), b"frame %d" % seq)
         chain = chain if live else link(chain, row.frame)
         rows.append((row, None if live else chain))
     assert list(broken_links(rows)) == []

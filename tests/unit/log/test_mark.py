@@ -19,7 +19,7 @@ def test_it_remembers_the_last_seq_of_each_session_after_its_process(path: Path)
     assert (mark.get(1), mark.get(2), mark.counter) == (None, None, 0)
     mark.set({1: Slot(41, 1, "sess_1"), 2: Slot(1 << 40, 7, "sess_1")})
     mark.set({1: Slot(42, 2, "sess_1")})
-    assert mark.numbers() == [1, 2]
+    assert [number for number, _ in mark.slots()] == [1, 2]
     mark.close()
     again = Mark(path, writable=True, sessions=2)
     assert (again.get(1), again.get(2), again.counter) == (
@@ -28,7 +28,7 @@ def test_it_remembers_the_last_seq_of_each_session_after_its_process(path: Path)
         2,
     )
     again.forget(1)
-    assert (again.get(1), again.numbers()) == (None, [2])
+    assert (again.get(1), [number for number, _ in again.slots()]) == (None, [2])
     assert not again.damaged
     again.close()
 
@@ -44,7 +44,7 @@ def test_it_grows_with_the_sessions_and_their_number(path: Path) -> None:
     for number in (1, GROW_SLOTS - 1, GROW_SLOTS, 5 * GROW_SLOTS):
         mark.reserve(number)
         mark.set({number: Slot(number, 1, "sess_1")})
-    assert mark.numbers() == [1, GROW_SLOTS - 1, GROW_SLOTS, 5 * GROW_SLOTS]
+    assert [number for number, _ in mark.slots()] == [1, GROW_SLOTS - 1, GROW_SLOTS, 5 * GROW_SLOTS]
     mark.close()
 
 

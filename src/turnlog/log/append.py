@@ -1,0 +1,129 @@
+"""One append inside a transaction, and the other changes of a session: functions of a store.
+
+Each checks first and writes last, so that one that raises has written nothing. Dedupe is by id: the same
+event again gives its old seq, another event under an old id is a `Conflict`. What turns out to be damaged on
+the way is recorded as lost, and its id is free again.
+"""
+
+from collections.abc import Sequence
+
+from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound
+from turnlog.events import Event, decode, stamp
+from turnlog.log.integrity import link, make_row
+from turnlog.log.store import Damage, Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
+
+
+def new_session(store: Store, head: Head) -> None:
+    """Add a session; its id must be new."""
+    if store.head(head.session_id) is not None:
+        raise Conflict(f"there is a session {head.session_id[:80]} already", -1)
+    store.put_head(head)
+
+
+def known_head(store: Store, session_id: str) -> Head:
+    """The head of a session that must be there."""
+    try:
+        head = store.head(session_id)
+    except Damaged as damage:
+        quarantine(store, damage)
+        head = store.head(session_id)
+    if head is None:
+        raise NotFound(f"no session {session_id[:80]}")
+    return head
+
+
+def quarantine(store: Store, damage: Damaged) -> bool:
+    """Record a damage; whether it was news, and the session has a new epoch."""
+    lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
+    if damage.first >= 0 and lost in store.damages():
+        return False
+    store.quarantine(lost)
+    return True
+
+
+def pruned(store: Store, session_id: str, before_ms: int) -> int:
+    """Prune a session that must be there."""
+    known_head(store, session_id)
+    return store.prune(session_id, before_ms)
+
+
+def change_head(store: Store, session_id: str, **changes: object) -> None:
+    """Change a session."""
+    store.put_head(known_head(store, session_id).moved(**changes))
+
+
+def write(
+    store: Store,
+    session_id: str,
+    events: Sequence[Event],
+    expected_last: int | None,
+    fence: int | None,
+    ts_ms: int,
+) -> tuple[list[int], list[Row], str]:
+    """One append inside a transaction: checks first, writes last."""
+    known = known_seqs(store, known_head(store, session_id), events)
+    head = known_head(store, session_id)
+    fresh = [event for event in events if event.id not in known] if known else events
+    if fresh:
+        check_append(head, expected_last, fence)
+    rows, marks, last, rank, chain = [], list[SpanMark](), head.last, head.rank, head.chain
+    for event in fresh:
+        last, rank = last + 1, rank + (not event.live)
+        row = row_of(event, session_id, last, rank, ts_ms)
+        chain = chain if event.live else link(chain, row.frame)
+        rows.append(NewRow(row, event.id, ts_ms, None if event.live else chain, span_of(event.payload)))
+        known[event.id] = last
+        if mark := span_mark(event.payload, event.scope.agent_id, event.scope.trace_id, last):
+            marks.append(mark)
+    if rows:
+        moved = head.moved(last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0))
+        store.put(moved, rows, marks)
+    return [known[event.id] for event in events], [new.row for new in rows], head.epoch
+
+
+def known_seqs(store: Store, head: Head, events: Sequence[Event]) -> dict[str, int]:
+    """The seqs of events that are in the log already; an id of another event is a `Conflict`."""
+    ids = [event.id for event in events]
+    if len(set(ids)) < len(ids):
+        raise Conflict("expected each event id once in an append", head.last)
+    rows = found(store, head.session_id, ids)
+    for event in events if rows else ():
+        if event.id in rows and not same_body(event, rows[event.id]):
+            raise Conflict(f"{event.id} is the id of another event", head.last)
+    return {event_id: row.seq for event_id, row in rows.items()}
+
+
+def found(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+    """The rows of event ids; one that is damaged is recorded as lost, and its id is free again."""
+    while True:
+        try:
+            return store.find(session_id, event_ids)
+        except Damaged as damage:
+            quarantine(store, damage)
+
+
+def check_append(head: Head, expected_last: int | None, fence: int | None) -> None:
+    """Whether new events may be appended."""
+    if head.closed:
+        raise Closed(f"{head.session_id} is closed")
+    if fence is not None and fence < head.fence:
+        raise Fenced(f"expected fence {head.fence} or higher, got {fence}")
+    if expected_last is not None and expected_last != head.last:
+        raise Conflict(f"expected the last seq to be {expected_last}", head.last)
+
+
+def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:
+    """An event as it is stored: stamped, encoded, framed, once."""
+    line = stamp(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
+    meta = pack(rank, event.live, event.scope.depth or 0, event.scope.trace_id, event.type)
+    return make_row(session_id, seq, meta, b"data: %b\n\n" % line)
+
+
+def same_body(event: Event, row: Row) -> bool:
+    """Whether a stored row says the same as an event (protocol section 2.2)."""
+    stored = decode(line_of(row))
+    return (stored.type, bytes(stored.payload), stored.agent_id) == (
+        event.type,
+        event.body,
+        event.scope.agent_id,
+    )
