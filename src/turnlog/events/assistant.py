@@ -76,7 +76,7 @@ class AssistantBlock(Payload, frozen=True, kw_only=True):
         "block_id": "blk_2",
     }
 
-    kind: Annotated[Name, Meta(description="The provider's name of the kind.")]
+    kind: Name
     data: Annotated[dict[str, Any], Meta(description="The block as it came, passed back as it is.")]
     block_id: Key | None = None
     message_id: Key | None = None

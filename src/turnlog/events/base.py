@@ -65,10 +65,14 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __init_subclass__(cls) -> None:
         own = tuple(field for field, hint in cls.__annotations__.items() if is_name(hint))
         cls.NAMES = cls.NAMES + own
+        if own:  # others, such as the deltas of a stream, do not pay for it
+            cls.__post_init__ = check_names  # type: ignore[attr-defined]
 
-    def __post_init__(self) -> None:
-        for field in self.NAMES:
-            bound(field, getattr(self, field))
+
+def check_names(record: Record) -> None:
+    """Bound every name of a record."""
+    for field in record.NAMES:
+        bound(field, getattr(record, field))
 
 
 class Payload(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,8 +1,8 @@
 """Model output in, events out. Every parser is pure, bounded, linear and never raises (docs/protocol.md 5).
 
 A parser with memory has `feed` and `flush`; a whole-text function is feed and flush. Any way of cutting the
-input gives the same result. What was refused leaves a `ParseReject`. Parsers of a model's stream say what they
-read to a `Reply`, the one machine that makes blocks, twins and calls of it.
+input gives the same result. What was refused leaves a `ParseReject`. Parsers of a model's stream say what
+they read to a `Reply`, the one machine that makes blocks, twins and calls of it.
 """
 
 from turnlog.parse.messages_api import MessagesParser

@@ -26,14 +26,11 @@ from turnlog.events import (
     Payload,
     ToolCall,
 )
-from turnlog.events.gate import decode
 from turnlog.parse.tags import AgentStreamParser, Parsed
-from turnlog.parse.values import WHOLE_BYTES, mended, refused
+from turnlog.parse.values import mended, read, refused
 
 LIMIT_CHARS = 2 << 20  # four times what a model says at most; 12 MiB when every character is escaped
 LIMIT_WHOLE_BYTES = 64 << 20  # documents and images in the results of the provider's tools
-
-_OBJECT = dict[str, Any]
 
 
 class Found(Payload, frozen=True, kw_only=True):
@@ -109,7 +106,7 @@ class Streamed:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
         self._excess: Excess | None = None
         self.block_id: str | None = None
 
@@ -118,15 +115,16 @@ class Streamed:
         if not piece.isascii():
             piece = mended(piece)
         draft = self._draft
-        if len(piece) > draft.left:
+        left = draft.left - len(piece)
+        if left < 0:
             self._excess = self._excess or Excess()
-            piece = self._excess.cut(piece, draft.left)
-        draft.left -= len(piece)
+            piece, left = self._excess.cut(piece, draft.left), 0
+        draft.left = left
         return piece
 
     def keep(self, piece: str) -> BlockDelta:
         """A piece that is shown."""
-        self._pieces.append(piece)
+        self.pieces.append(piece)
         return BlockDelta(block_id=self.block_id or "", text=piece)
 
     def begin(self, kind: Any, **fields: Any) -> BlockStart:
@@ -137,7 +135,7 @@ class Streamed:
     @property
     def text(self) -> str:
         """What was kept."""
-        return "".join(self._pieces)
+        return "".join(self.pieces)
 
     @property
     def cut(self) -> bool:
@@ -177,7 +175,18 @@ class TextBlock:
 
     def feed(self, piece: str) -> list[Payload]:
         """The next piece of text."""
-        return self._say(self._tags.feed(self._kept.admit(piece)))
+        kept, draft = self._kept, self._draft
+        left = draft.left - len(piece)
+        if left >= 0 and piece.isascii():  # nearly every piece; the long way below would give the same
+            draft.left = left
+        else:
+            piece = kept.admit(piece)
+        parsed = self._tags.feed(piece)
+        text = parsed.display_text
+        if kept.block_id is None or not text or parsed.events or parsed.rejects:
+            return self._say(parsed)
+        kept.pieces.append(text)
+        return [BlockDelta(block_id=kept.block_id, text=text)]
 
     def cite(self, citation: Citation) -> None:
         """A source of this text."""
@@ -315,9 +324,10 @@ class CallBlock:
 def arguments(raw: str) -> dict[str, Any]:
     """The fields of a call that its arguments decide: what never became JSON is kept as it came."""
     try:
-        return {"args": decode(raw.encode(), _OBJECT, WHOLE_BYTES)}
+        args = read(raw.encode())
     except BadInput:
-        return {"args": {}, "incomplete": raw}
+        args = None
+    return {"args": args} if isinstance(args, dict) else {"args": {}, "incomplete": raw}
 
 
 class OtherBlock:

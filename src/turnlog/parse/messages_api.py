@@ -8,6 +8,7 @@ what there was, and `reply.error` says why. Never raises; its memory is bounded 
 """
 
 from collections.abc import Callable, Set
+from types import MethodType
 from typing import Any
 
 from turnlog.errors import BadInput
@@ -18,6 +19,7 @@ from turnlog.parse.reply import Reply, Stop
 from turnlog.parse.values import as_key, as_name, field, mended, name_of, plain, refused, valid
 
 Data = dict[str, Any]
+Take = Callable[[str], list[Payload]]
 
 CUT = Fault(code="incomplete", message="The stream ended before the message did.")
 STOPS: dict[str, Stop] = {
@@ -48,6 +50,7 @@ class MessagesParser:
         self.stop_details: Any = None  # why a message was refused, in the provider's words
         self.container: str | None = None  # where code was executed: the next request may name it
         self._blocks: dict[int, Block] = {}  # the open ones
+        self._takes: dict[tuple[int, str], tuple[str, Take]] = {}  # by index and delta: which field, and who
         self._seen: set[int] = set()
         self._tools: dict[str, str] = {}  # by call: the provider's tool
         self._counts: dict[str, int] = {}
@@ -56,19 +59,31 @@ class MessagesParser:
 
     def feed(self, event: Any) -> list[Payload]:
         """Take one raw event; the answer is what it decided."""
+        try:  # nearly every event is the next piece of an open block
+            fields = event if type(event) is dict else event.__dict__
+            delta, kind = fields["delta"], fields["type"]
+            parts = delta if type(delta) is dict else delta.__dict__
+            name, take = self._takes[fields["index"], parts["type"]]
+            piece = parts[name]
+        except (AttributeError, KeyError, TypeError):
+            return self._feed(event)
+        usual = type(piece) is str and kind == "content_block_delta"
+        return take(piece) if usual else self._feed(event)
+
+    def _feed(self, event: Any) -> list[Payload]:
         kind = field(event, "type")
-        take = EVENTS.get(kind) if type(kind) is str else None
-        if take is None:
+        read = EVENTS.get(kind) if type(kind) is str else None
+        if read is None:
             return [refused("unknown_event", event, kind)]
         late = self._over and kind != "ping"
-        return [refused("after_the_end", event, kind)] if late else take(self, event)
+        return [refused("after_the_end", event, kind)] if late else read(self, event)
 
     def flush(self, error: Fault | None = None) -> list[Payload]:
         """The stream is over, in order or not."""
         if self._over:
             return []
         self._over = True
-        self._blocks = {}
+        self._blocks, self._takes = {}, {}
         self._settle_usage()
         return self.reply.abort(error or CUT)
 
@@ -106,8 +121,7 @@ class MessagesParser:
     def _end(self, _: Any) -> list[Payload]:
         """The message is complete; a block that was not stopped is not."""
         self._over = True
-        batch = [payload for block in self._blocks.values() for payload in self.reply.drop(block)]
-        self._blocks = {}
+        batch = [p for index in tuple(self._blocks) for p in self.reply.drop(self._shut(index))]
         self._settle_usage()
         return [*batch, *self.reply.done(self._stop or "end_turn")]
 
@@ -131,7 +145,7 @@ class MessagesParser:
             batch = [refused("repeated_block", event, kind)]
             if index not in self._blocks:
                 return batch
-            batch = [*self.reply.drop(self._blocks.pop(index)), *batch]
+            batch = [*self.reply.drop(self._shut(index)), *batch]
         try:
             return [*batch, *self._open(index, kind, plain(content))]
         except BadInput:
@@ -149,6 +163,9 @@ class MessagesParser:
             return [refused("too_long", data, data["type"])]
         self._seen.add(index)
         self._blocks[index] = block
+        for kind, (owner, name, take) in DELTAS.items():
+            if type(block) is owner:
+                self._takes[index, kind] = name, MethodType(take, block)
         return block.start() if isinstance(block, CallBlock | OtherBlock) else []
 
     def _text(self, index: int, data: Data) -> list[Payload] | None:
@@ -223,19 +240,17 @@ class MessagesParser:
 
     def _block_delta(self, event: Any) -> list[Payload]:
         index, delta = field(event, "index"), field(event, "delta")
-        block = self._blocks.get(index) if type(index) is int else None
         kind = field(delta, "type")
-        entry = DELTAS.get(kind) if type(kind) is str else None
-        if entry is not None and type(block) is entry[0]:
-            piece = field(delta, entry[1])
-            if type(piece) is str:
-                return entry[2](block, piece)
-        return self._odd_delta(event, block, kind, delta)
-
-    def _odd_delta(self, event: Any, block: Block | None, kind: Any, delta: Any) -> list[Payload]:
-        """A delta that is not a piece of text for its block."""
-        if block is None:
+        if type(index) is not int or index not in self._blocks:
             return [refused("no_block", event, kind)]
+        if type(kind) is str and (index, kind) in self._takes:
+            name, take = self._takes[index, kind]
+            piece = field(delta, name)
+            return take(piece) if type(piece) is str else [refused("bad_delta", event, kind)]
+        return self._odd_delta(event, self._blocks[index], kind, delta)
+
+    def _odd_delta(self, event: Any, block: Block, kind: Any, delta: Any) -> list[Payload]:
+        """A delta that is not a piece of text for its block."""
         try:
             data = plain(delta)
         except BadInput:
@@ -248,8 +263,14 @@ class MessagesParser:
 
     def _block_stop(self, event: Any) -> list[Payload]:
         index = field(event, "index")
-        block = self._blocks.pop(index, None) if type(index) is int else None
-        return self.reply.close(block) if block else [refused("no_block", event)]
+        if type(index) is not int or index not in self._blocks:
+            return [refused("no_block", event)]
+        return self.reply.close(self._shut(index))
+
+    def _shut(self, index: int) -> Block:
+        for kind in DELTAS:
+            self._takes.pop((index, kind), None)
+        return self._blocks.pop(index)
 
 
 EVENTS: dict[str, Callable[[MessagesParser, Any], list[Payload]]] = {

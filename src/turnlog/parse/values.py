@@ -1,8 +1,8 @@
 """Values of a foreign stream: plain dicts and objects of an SDK look alike from here on. Pure.
 
-`field` reads one field, `plain` gives JSON values that the log can hold, through the gate (docs/protocol.md
-2): at most 12 MiB, 32 levels. What JSON cannot say is refused, except lone surrogates, which are replaced,
-and NaN, which becomes null. `refused` is the trace of what was not taken. Nothing here raises but `BadInput`.
+`field` reads one field, `plain` gives JSON values that the log can hold: at most 12 MiB, 32 levels, as at the
+gate (docs/protocol.md 2). What JSON cannot say is refused, except lone surrogates, which are replaced, and
+NaN, which becomes null. `refused` is the trace of what was not taken. Nothing here raises but `BadInput`.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import msgspec
 from turnlog.errors import BadInput
 from turnlog.events import ParseReject
 from turnlog.events.base import NAME_BYTES, Key, Name
-from turnlog.events.gate import decode
+from turnlog.events.gate import LIMIT_DEPTH
 
 WHOLE_BYTES = 12 << 20  # a document of 9 MB as base64; fits into one SSE message of 16 MiB
 SHOWN_CHARS = 1000  # of something that JSON cannot say
@@ -41,7 +41,29 @@ def plain(thing: Any) -> Any:
         body = without_surrogates(tree_of(thing))
     except (TypeError, ValueError, RecursionError):
         raise BadInput("expected what JSON can say") from None
-    return decode(body, Any, WHOLE_BYTES)
+    return read(body)
+
+
+def read(body: bytes) -> Any:
+    """The value of strict JSON; of a key that stands twice the last one counts. Else `BadInput`."""
+    if len(body) > WHOLE_BYTES:
+        raise BadInput(f"expected at most {WHOLE_BYTES} bytes of JSON, got {len(body)}")
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadInput("expected JSON") from None
+    if nests(value, LIMIT_DEPTH):
+        raise BadInput(f"expected at most {LIMIT_DEPTH} levels")
+    return value
+
+
+def nests(value: Any, levels: int) -> bool:
+    """Whether objects and lists lie deeper in each other than this."""
+    if not isinstance(value, dict | list):
+        return False
+    if not levels:
+        return True
+    return any(nests(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value))
 
 
 def without_surrogates(tree: Any) -> bytes:

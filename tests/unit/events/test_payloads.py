@@ -111,6 +111,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("assistant.message", {"citations": [{"type": "char_location"}]}, "$.citations[0]"),
     ("assistant.thinking", {"block_id": "é"}, "$.block_id"),
     ("assistant.view", {"view": {"kind": "a2ui.v2", "view_id": "v", "tree": {}}}, "$.view.kind"),
+    ("assistant.block", {"data": []}, "$.data"),
     ("assistant.files", {"files": [{"file_id": "f"}]}, "$.files[0]"),
     ("tool.call", {"args": []}, "$.args"),
     ("tool.call", {"executor": "cloud"}, "$.executor"),
