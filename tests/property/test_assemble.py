@@ -1,25 +1,15 @@
 """Whatever comes: the readers in Python and JavaScript agree, nothing is doubled, agents stay apart."""
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.readers import Ask, Message, assemble, exact
 from turnlog.errors import BadInput
 from turnlog.wire.assemble import KINDS, Assembler
-from turnlog.wire.assembled import Block
 from turnlog.wire.chunks import chunk, well_formed
 from turnlog.wire.sse import Decoder
-
-READER = Path(__file__).parents[1] / "web" / "reader.mjs"
-
-Message = tuple[str, str]  # data, SSE id
-Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 quick = settings(deadline=None, derandomize=True, max_examples=150)
 thorough = settings(deadline=None, derandomize=True, max_examples=250)
@@ -146,29 +136,6 @@ sessions = st.lists(steps, max_size=10).map(lambda parts: [text for part in part
 WAIT = '[{"tool_use_id":"1","name":"t"},{"tool_use_id":"2"}]'
 
 
-def shown(blocks: list[Block]) -> list[object]:
-    return [[block.type, block.agent, block.id, block.void, block.text] for block in blocks]
-
-
-def assemble(messages: list[Message]) -> dict[str, object]:
-    assembler = Assembler()
-    changed = [shown(assembler.feed(*message)) for message in messages]
-    opened = assembler.as_json()
-    left = shown(assembler.flush())
-    return {
-        "changed": changed,
-        "open": opened,
-        "left": left,
-        "json": assembler.as_json(),
-        "transcript": assembler.transcript(),
-    }
-
-
-def exact(value: object) -> str:
-    """JSON in which 1, 1.0 and true are three things."""
-    return json.dumps(value, sort_keys=True, allow_nan=False)
-
-
 def read(messages: list[str]) -> dict[str, object]:
     assembler = Assembler()
     for message in messages:
@@ -180,27 +147,6 @@ def blocks_of(messages: list[str], agent: str) -> list[object]:
     blocks = read(messages)["blocks"]
     assert isinstance(blocks, list)
     return [block for block in blocks if block["agent"] == agent]
-
-
-@pytest.fixture(scope="module")
-def ask(node: str) -> Iterator[Ask]:
-    """The readers in JavaScript, as one process for all examples."""
-    with subprocess.Popen([node, str(READER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        requests, answers = process.stdin, process.stdout
-
-        def answer(request: dict[str, Any]) -> dict[str, Any]:
-            requests.write(json.dumps(request).encode() + b"\n")
-            requests.flush()
-            line = answers.readline()
-            assert line, "the reader ended; its error is above"
-            decoded: dict[str, Any] = json.loads(line)
-            return decoded
-
-        yield answer
-        requests.close()
-        assert process.wait() == 0
 
 
 @thorough

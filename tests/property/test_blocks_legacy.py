@@ -2,169 +2,28 @@
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import count
-from typing import Any, Literal
+from typing import Any
 from xml.etree import ElementTree
 
-import pytest
 from anthropic.lib.streaming._messages import accumulate_event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.logs import Item, entry, log, scope
+from tests.grammar import Legal, Said, expected, hostile, logs, pruned, standing
+from tests.logs import Item, entry, scope
 from turnlog import events as ev
 from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialect import DONE, bare
+from turnlog.wire.dialect import DONE
 
 Dialect = BlocksXml | BlocksRaw
-Script = list[ev.Payload]
-Placed = list[tuple[ev.Payload, ev.Scope]]
-Said = dict[str, list[tuple[str, Any]]]  # by agent: the kind and content of what stands
 
 quick = settings(
     derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 
 IMPOSSIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-FORGING = [
-    "<", ">", "&", '"', "'", "]]>", "<![CDATA[", "&#10;", "&lt;", "[DONE]", "{", "[", "\r", "\n", "\t",
-    "\r\n", "</content-block-text>", '<rollback blocks="9" agent="1"/>', "<content-block-text>", "</log>",
-    "<!--", "<?x?>", ' agent="2"', "\0", "\x1b", "\x85", "\u2028", "\ufeff", "\ufffe", "é", "😀", " ", "word",
-]  # fmt: skip
-hostile = st.lists(st.sampled_from(FORGING), min_size=1, max_size=12).map("".join)
-anything = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-big = st.builds(str.__mul__, st.sampled_from(FORGING), st.integers(400, 3_000))
-texts = st.one_of(hostile, anything, st.just("plain words "), big)
-executors: st.SearchStrategy[Literal["backend", "frontend"]] = st.sampled_from(["backend", "frontend"])
-
-
-class Writer:
-    """Draws the parts of a legal log; ids are numbers."""
-
-    def __init__(self, draw: st.DrawFn) -> None:
-        self.draw = draw
-        self.ids: Iterator[int] = count(1)
-
-    def maybe(self) -> bool:
-        return self.draw(st.booleans())
-
-    def block(self) -> tuple[str, Script]:
-        """A text or thinking: complete with its twin, or aborted, perhaps before its first delta."""
-        key, pieces = f"blk_{next(self.ids)}", self.draw(st.lists(texts, max_size=3))
-        text, thinking = "".join(pieces), self.maybe()
-        opened: Script = [ev.BlockStart(block_id=key, kind="thinking" if thinking else "text")]
-        opened += [ev.BlockDelta(block_id=key, text=piece) for piece in pieces]
-        if not text or self.maybe():
-            return key, [*opened, ev.BlockEnd(block_id=key, status="aborted", text=text)]
-        cited = (ev.Citation(type="char_location", cited_text=text, title=text),) * (len(text) % 3)
-        twin: ev.Payload = ev.AssistantMessage(text=text, block_id=key, citations=cited)
-        if thinking:
-            twin = ev.AssistantThinking(text=text, block_id=key, signature="c2ln")
-        return key, [*opened, ev.BlockEnd(block_id=key, status="complete"), twin]
-
-    def search(self) -> tuple[str, Script]:
-        """A call that the provider answers itself."""
-        key, text, found = f"blk_{next(self.ids)}", self.draw(texts), "x_tool_result"
-        call = ev.ToolCall(call_id=key, tool="x", args={"q": text}, executor="provider", block_id=key)
-        return key, [call, ev.ToolResult(call_id=key, tool="x", ok=True, result=text, kind=found)]
-
-    def attempt(self) -> tuple[tuple[str, ...], Script]:
-        parts = [self.block() if self.maybe() else self.search() for _ in range(self.draw(st.integers(0, 3)))]
-        return tuple(key for key, _ in parts), [payload for _, script in parts for payload in script]
-
-    def failed(self) -> Script:
-        """An attempt that is retracted, before or after its last block is ended."""
-        void, script = self.attempt()
-        last = [script.pop()] if script and isinstance(script[-1], ev.BlockEnd) and self.maybe() else []
-        return [*script, ev.BlockRetract(block_ids=void, reason="overloaded_error"), *last]
-
-    def step(self) -> Script:
-        """One completion with its retries, its calls, what the page is asked, and the results."""
-        script = [*(self.failed() if self.maybe() else []), *self.attempt()[1]]
-        calls = [
-            ev.ToolCall(call_id=f"c{next(self.ids)}", tool="t", args={"a": text}, executor=executor)
-            for text, executor in self.draw(st.lists(st.tuples(texts, executors), max_size=2))
-        ]
-        usage = ev.AgentUsage(model="m", usage=ev.Usage(input_tokens=1, output_tokens=2))
-        asked = [call for call in calls if call.executor == "frontend"]
-        waits = [ev.AwaitedCall(call_id=call.call_id, tool=call.tool, args=call.args) for call in asked]
-        script += [*calls, usage, *([ev.ToolAwait(calls=tuple(waits))] if waits else [])]
-        for call in calls:
-            text = self.draw(texts)
-            images = (ev.Image(src="/api/blobs/1", media_type="image/png"),) * (len(text) % 3)
-            script.append(ev.ToolResult(call_id=call.call_id, tool="t", ok=True, result=text, images=images))
-        return script + (
-            [ev.SessionError(code="c", message="m"), ev.AssistantMessage(text="m")] * self.maybe()
-        )
-
-    def agent(self, trace_id: str) -> Placed:
-        """All of an agent, and of the one it hands off to."""
-        at = scope(f"agt_{next(self.ids)}", 0, trace_id)
-        reason: Any = self.draw(st.sampled_from(["end_turn", "max_tokens", "error", "handoff"]))
-        script: Script = [ev.AgentStart(name="Agent", via="prompt", prompt=self.draw(texts))]
-        for _ in range(self.draw(st.integers(0, 3))):
-            script += self.step()
-        script.append(ev.AgentEnd(stop_reason=reason))
-        return [(item, at) for item in script] + (self.agent(trace_id) if reason == "handoff" else [])
-
-    def turn(self) -> Placed:
-        """A message and the agents it starts, interleaved in any way."""
-        trace_id = f"tr_{next(self.ids)}"
-        agents = [self.agent(trace_id) for _ in range(self.draw(st.integers(1, 3)))]
-        merged: Placed = [(ev.UiMessage(text="Hello"), ev.Scope(trace_id=trace_id))]
-        order = self.draw(st.lists(st.integers(0, 5), min_size=1, max_size=40))
-        for place in range(sum(map(len, agents))):
-            speaking = [script for script in agents if script]
-            merged.append(speaking[order[place % len(order)] % len(speaking)].pop(0))
-        return merged
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[list[Item], list[int]]:
-    """A log, and the seqs where its turns begin."""
-    writer, entries, turns = Writer(draw), Placed(), list[int]()
-    for _ in range(draw(st.integers(1, 2))):
-        turns.append(len(entries))
-        entries += writer.turn()
-    return log(*entries), turns
-
-
-def pruned(items: list[Item]) -> list[Item]:
-    """The log after its live events are gone."""
-    return [item for item in items if not isinstance(item[1], ev.BlockDelta)]
-
-
-def expected(items: list[Item]) -> Said:
-    """What stands of each agent's output, by the log alone."""
-    blocks: dict[str, dict[str, tuple[str, Any]]] = {}
-    for envelope, payload in items:
-        mine = blocks.setdefault(bare(envelope.agent_id or ""), {})
-        key = getattr(payload, "block_id", None) or envelope.id
-        match payload:
-            case ev.BlockStart(kind=kind):
-                mine[key] = (kind, "")
-            case ev.BlockDelta(text=text) if key in mine:
-                mine[key] = (mine[key][0], mine[key][1] + text)
-            case ev.BlockEnd(status="aborted", text=text) if key in mine:
-                mine[key] = (mine[key][0], text)
-            case ev.AssistantMessage(text=text) | ev.AssistantThinking(text=text):
-                mine[key] = ("text" if isinstance(payload, ev.AssistantMessage) else "thinking", text)
-            case ev.ToolCall(args=args):
-                mine[key] = ("call", args)
-            case ev.ToolResult(kind="x_tool_result"):
-                mine[f"{list(mine)[-1]} result"] = ("result", payload.result)
-            case ev.BlockRetract(block_ids=void):
-                blocks[bare(envelope.agent_id or "")] = {
-                    at: it for at, it in mine.items() if at.split()[0] not in void
-                }
-    return standing({agent: [item for item in mine.values() if item[1]] for agent, mine in blocks.items()})
-
-
-def standing(said: Said) -> Said:
-    return {agent: stands for agent, stands in said.items() if stands}
 
 
 def read_xml(messages: list[bytes]) -> Said:
@@ -217,7 +76,14 @@ def read_raw(messages: list[bytes]) -> Said:
 def content(block: dict[str, Any]) -> tuple[str, Any]:
     kinds = {"tool_use": "call", "server_tool_use": "call", "x_tool_result": "result"}
     kind = kinds.get(block["type"], block["type"])
+    if kind == "compaction":
+        return "other", block
     return kind, block[{"call": "input", "result": "content"}.get(kind, kind)]
+
+
+def client(kind: str, value: Any) -> tuple[str, Any]:
+    """A block as the provider's client has it: what never became JSON is an empty object."""
+    return kind, {} if kind == "call" and isinstance(value, str) else value
 
 
 def possible(text: str) -> str:
@@ -230,27 +96,23 @@ def possible_json(value: Any) -> Any:
     return json.loads(possible(json.dumps(value, ensure_ascii=False)))
 
 
-def convert(dialect: Dialect, items: list[Item]) -> list[tuple[int, int, bytes]]:
-    """Messages with their places: the seq and the number within the event."""
-    return [
-        (envelope.seq, number, message)
-        for envelope, payload in items
-        for number, message in enumerate(dialect.convert(envelope, payload))
-    ]
-
-
 def said(dialect: Dialect, items: list[Item]) -> list[bytes]:
-    return [message for _, _, message in convert(dialect, items)]
+    return [message for item in items for message in dialect.convert(*item)]
 
 
 @quick
 @given(logs())
-def test_an_xml_reader_gets_everything_back(drawn: tuple[list[Item], list[int]]) -> None:
-    items, _ = drawn
+def test_an_xml_reader_gets_everything_back(drawn: Legal) -> None:
+    items = drawn.items
     wanted = {
-        agent: [(kind, possible_json(it) if kind == "call" else possible(it)) for kind, it in mine]
+        agent: [
+            (kind, possible_json(it) if kind == "call" else possible(it))
+            for kind, it in mine
+            if kind != "other"
+        ]
         for agent, mine in expected(items).items()
     }
+    wanted = standing(wanted)
     messages = said(BlocksXml(), items)
     assert read_xml(messages) == wanted
     assert read_xml(said(BlocksXml(), pruned(items))) == wanted
@@ -263,33 +125,15 @@ def test_an_xml_reader_gets_everything_back(drawn: tuple[list[Item], list[int]])
 
 @quick
 @given(logs())
-def test_the_provider_s_client_gets_everything_back(drawn: tuple[list[Item], list[int]]) -> None:
-    items, _ = drawn
+def test_the_provider_s_client_gets_everything_back(drawn: Legal) -> None:
+    items = drawn.items
     messages = said(BlocksRaw(), items)
-    assert read_raw(messages) == expected(items)
-    assert read_raw(said(BlocksRaw(), pruned(items))) == expected(items)
+    wanted = {agent: [client(*item) for item in mine] for agent, mine in expected(items).items()}
+    assert read_raw(messages) == wanted
+    assert read_raw(said(BlocksRaw(), pruned(items))) == wanted
     for message in messages:
         assert b"\n" not in message
         assert len(message) <= LIMIT_BYTES or re.search(b"content_block_start|citations_delta", message[:90])
-
-
-@pytest.mark.parametrize("make", [BlocksXml, BlocksRaw])
-@quick
-@given(logs(), st.integers(0, 2**16))
-def test_a_reader_that_comes_back_misses_and_repeats_nothing(
-    make: type[Dialect], drawn: tuple[list[Item], list[int]], cut: int
-) -> None:
-    items, turns = drawn
-    dialect = make()
-    whole = []
-    for item in items:
-        assert dialect.idle or item[0].seq not in turns
-        whole += convert(dialect, [item])
-    assert dialect.idle
-    place = whole[cut % len(whole)][:2]
-    turn = max(turn for turn in turns if turn <= place[0])
-    again = [one for one in convert(make(), items[turn:]) if one[:2] > place]
-    assert [one for one in whole if one[:2] <= place] + again == whole
 
 
 @quick

@@ -25,6 +25,7 @@ from turnlog.events import (
     AgentEnd,
     AgentStart,
     AgentUsage,
+    AssistantBlock,
     AssistantFiles,
     AssistantMessage,
     AssistantThinking,
@@ -293,6 +294,11 @@ class BlocksRaw:
         said = {content["type"]: payload.text} if payload.text else {}
         return agent.whole(envelope.id, key, content, said, ends)
 
+    def _other(self, agent: Agent, envelope: Envelope, payload: AssistantBlock) -> list[bytes]:
+        """A block of a kind that only the provider knows, as it came."""
+        content = {"type": payload.kind, **payload.data}
+        return agent.whole(envelope.id, payload.block_id or "", content, {})
+
     def _retract(self, agent: Agent, _: Envelope, payload: BlockRetract) -> list[bytes]:
         """End the message; the retry is another one."""
         count = agent.shown.retract(payload.block_ids)
@@ -340,6 +346,7 @@ CONVERT: dict[type, Callable[[BlocksRaw, Agent, Envelope, Any], list[bytes]]] = 
     BlockRetract: BlocksRaw._retract,
     AssistantMessage: BlocksRaw._message,
     AssistantThinking: BlocksRaw._thinking,
+    AssistantBlock: BlocksRaw._other,
     AssistantFiles: BlocksRaw._plain,
     ToolCall: BlocksRaw._tool_call,
     ToolResult: BlocksRaw._tool_result,

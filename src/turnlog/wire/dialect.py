@@ -41,6 +41,11 @@ class Dialect(Protocol):
         """What ends a response."""
         ...
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is open: the state is empty between turns."""
+        ...
+
 
 class Shown:
     """What an agent said that can still be retracted, in order; what has no id is only counted."""

@@ -48,6 +48,11 @@ class Told:
         """What ends a response."""
         return self._dialect.close()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is open: the state is empty between turns."""
+        return self._dialect.idle
+
 
 def frames(messages: list[bytes], seq: int, epoch: str | None = None) -> list[bytes]:
     """The messages of one event, each with its place; the last one has the plain form."""

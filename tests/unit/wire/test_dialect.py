@@ -114,6 +114,17 @@ def test_a_page_that_waits_ends_its_response_after_the_question() -> None:
         assert dialect.close() == [DONE]
 
 
+def test_a_block_that_only_the_provider_knows_is_content_in_its_own_format() -> None:
+    data = {"type": "compaction", "content": "They talked about grass."}
+    block = ev.AssistantBlock(kind="compaction", data=data, block_id="blk_2")
+    retract = ev.BlockRetract(block_ids=("blk_2",), reason="overloaded_error")
+    _, _, started, stopped, *_, rollback = map(json.loads, said(BlocksRaw(), START, block, retract))
+    assert (started["content_block"], stopped["type"]) == (data, "content_block_stop")
+    assert json.loads(rollback["delta"]) == {"blocks": 1}
+    for dialect in (Blocks(), BlocksXml()):
+        assert len(said(dialect, START, block, retract)) == 1
+
+
 def test_what_no_agent_said_is_not_kept() -> None:
     blocks = Blocks()
     for item in log(
@@ -143,5 +154,6 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     turns = json.loads(json.loads(meta)["delta"])["conversation_history"]
     assert [turn["role"] for turn in turns] == ["user", "assistant"]
     assert told.history.root[0] == Message("user", [{"type": "text", "text": "one"}])
+    assert told.idle
     assert told.close() == [DONE]
     assert DIALECTS == ("turnlog", "blocks", "blocks-xml", "blocks-raw")
