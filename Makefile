@@ -25,6 +25,7 @@ check: .venv/dev.stamp
 	$(BIN)/mypy
 
 bench: .venv/dev.stamp
+	@$(PIP) install -q -c constraints.txt -e ".[bench]"
 	$(BIN)/python -m bench
 
 docs: .venv/dev.stamp
