@@ -14,10 +14,10 @@ from turnlog.errors import NotFound
 from turnlog.events import CATALOG
 
 COMMANDS = {
-    "assemble", "convert", "demo", "export", "import", "prune", "schema", "serve", "sessions", "tail",
-    "verify",
+    "assemble", "convert", "demo", "export", "import", "parse", "prune", "schema", "serve", "sessions",
+    "tail", "verify",
 }  # fmt: skip
-ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "schema", "serve"}
+ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "parse", "schema", "serve"}
 
 
 def run(*arguments: str) -> Result:

@@ -1,8 +1,8 @@
 """The command `turnlog`: a thin shell over the rooms. The only place that reads the environment.
 
 Commands are in modules by what they are about: `serve` runs applications, `log` reads and tends a log,
-`convert` and `assemble` are filters. What stands here is the group and what belongs to no log. Errors of
-Turnlog are one line, never a stack trace.
+`convert`, `assemble` and `parse` are filters. What stands here is the group and what belongs to no log.
+Errors of Turnlog are one line, never a stack trace.
 """
 
 import json
@@ -14,6 +14,7 @@ import turnlog
 from turnlog.cli import log, serve
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert as convert_command
+from turnlog.cli.parse import parse as parse_command
 from turnlog.cli.serve import load_app, run_server
 from turnlog.cli.terminal import escape
 from turnlog.errors import TurnlogError
@@ -53,5 +54,5 @@ def schema(type_name: str | None) -> None:
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-for command in (*serve.COMMANDS, *log.COMMANDS, convert_command, assemble_command):
+for command in (*serve.COMMANDS, *log.COMMANDS, convert_command, assemble_command, parse_command):
     main.add_command(command)

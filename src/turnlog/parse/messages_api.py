@@ -55,7 +55,8 @@ class MessagesParser:
         self._tools: dict[str, str] = {}  # by call: the provider's tool
         self._counts: dict[str, int] = {}
         self._stop: Stop | None = None
-        self._begun = self._over = False
+        self._begun = False
+        self.over = False  # whether the message has ended, in order or not
 
     def feed(self, event: Any) -> list[Payload]:
         """Take one raw event; the answer is what it decided."""
@@ -75,14 +76,14 @@ class MessagesParser:
         read = EVENTS.get(kind) if type(kind) is str else None
         if read is None:
             return [refused("unknown_event", event, kind)]
-        late = self._over and kind != "ping"
+        late = self.over and kind != "ping"
         return [refused("after_the_end", event, kind)] if late else read(self, event)
 
     def flush(self, error: Fault | None = None) -> list[Payload]:
         """The stream is over, in order or not."""
-        if self._over:
+        if self.over:
             return []
-        self._over = True
+        self.over = True
         self._blocks, self._takes = {}, {}
         self._settle_usage()
         return self.reply.abort(error or CUT)
@@ -120,7 +121,7 @@ class MessagesParser:
 
     def _end(self, _: Any) -> list[Payload]:
         """The message is complete; a block that was not stopped is not."""
-        self._over = True
+        self.over = True
         batch = [p for index in tuple(self._blocks) for p in self.reply.drop(self._shut(index))]
         self._settle_usage()
         return [*batch, *self.reply.done(self._stop or "end_turn")]
