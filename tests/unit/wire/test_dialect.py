@@ -2,15 +2,21 @@
 
 import json
 import re
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.logs import Item, log, scope
 from turnlog import events as ev
+from turnlog.parse.messages_api import MessagesParser
+from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
 from turnlog.wire.blocks import Blocks
 from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.blocks_xml import BlocksXml
+from turnlog.wire.chunks import LIMIT_BYTES
 from turnlog.wire.dialect import DONE, BlocksOptions, Dialect, Shown
 from turnlog.wire.telling import BLOCKS, DIALECTS, Told, Wanted
 
@@ -32,6 +38,8 @@ OPEN_TEXT: list[ev.Payload] = [
     ev.BlockDelta(block_id="blk_1", text="Bas"),
 ]
 
+VECTORS = Path(__file__).parents[2] / "vectors" / "parse" / "messages_api.json"
+STREAMS: list[dict[str, Any]] = json.loads(VECTORS.read_text())["vectors"]
 EACH = pytest.mark.parametrize("name", BLOCKS)
 
 
@@ -157,3 +165,17 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     assert told.idle
     assert told.close() == [DONE]
     assert DIALECTS == ("turnlog", "blocks", "blocks-xml", "blocks-raw")
+
+
+@EACH
+@pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["id"])
+def test_whatever_a_provider_streams_is_said_and_nothing_is_left(name: str, vector: dict[str, Any]) -> None:
+    numbers = count(1)
+    parser = MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}"))
+    payloads = [payload for event in vector["events"] for payload in parser.feed(event)]
+    end = ev.AgentEnd(stop_reason="end_turn")
+    dialect = fresh(name)
+    messages = said(dialect, START, *payloads, *parser.flush(), end)
+    assert dialect.idle
+    assert name != "blocks" or all(len(message) <= LIMIT_BYTES for message in messages)
+    assert dialect.close() == [DONE]
