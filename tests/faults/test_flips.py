@@ -67,7 +67,7 @@ def test_500_flips_in_a_closed_log(memory_path: Path) -> None:
         image = await closed(await build(memory_path / "built", page_bytes=512), memory_path / "closed")
         return await flip_all(image, memory_path, choices(image, {"": 450, ".mark": 50}, seed=1))
 
-    assert asyncio.run(run())[""] > 300, "the flips do not hit what is read"
+    assert asyncio.run(run())[""] > 250, "the flips do not hit what is read"
 
 
 def test_500_flips_in_a_log_whose_writer_died(memory_path: Path) -> None:

@@ -7,7 +7,7 @@ of the log; verifying reads all of it.
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from turnlog.errors import InvalidEvent, StoreError
 from turnlog.events import CATALOG, decode
@@ -64,9 +64,10 @@ def everything(reader: sqlite3.Connection, marks: Mapping[int, Slot]) -> Iterato
 def session(reader: sqlite3.Connection, number: int, head: Head, marked: Slot | None) -> Iterator[Damage]:
     """One session: its rows, how far it had come, its chain, and what is indexed about it."""
     lost = known_losses(reader, head.session_id)
-    walk, cursor, fault = Walk(head, -1, 0, lost), stored_rows(reader, number, -1, None), None
-    while fault is None and (stored := cursor.fetchmany(PAGE_ROWS)):
-        fault = walk.take(stored)[1]
+    walk, fault = Walk(head, -1, 0, lost), None
+    with closing(stored_rows(reader, number, -1, None)) as cursor:
+        while fault is None and (stored := cursor.fetchmany(PAGE_ROWS)):
+            fault = walk.take(stored)[1]
     if fault := fault or walk.end():
         yield Damage(fault.session_id, fault.first, fault.last, fault.problem)
     yield from shorter_than_marked(head, marked)

@@ -11,7 +11,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
@@ -21,7 +21,7 @@ from turnlog.errors import StoreError
 from turnlog.ids import new_epoch
 from turnlog.log import check
 from turnlog.log.integrity import Walk, rank_of, values_checksum
-from turnlog.log.mark import Mark, Slot
+from turnlog.log.mark import GROW_SLOTS, Mark, Slot
 from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, oldest_open
 from turnlog.log.tables import (
     HEAD,
@@ -87,7 +87,8 @@ class SqliteStore:
                 f"begin; {MIGRATIONS[number]} pragma user_version = {number + 1}; commit;"
             )
         check.definitions(self._writer)
-        sessions = self._writer.execute("select max(id) from session").fetchone()[0] or 0
+        count, highest = self._writer.execute("select count(*), max(id) from session").fetchone()
+        sessions = min(highest or 0, count + GROW_SLOTS)  # a number far beyond is a damaged one
         path = self._path.with_name(self._path.name + ".mark")
         self.mark = Mark(path, writable=self._writable, sessions=sessions)
         if self.mark.damaged:
@@ -336,7 +337,8 @@ class SqliteStore:
                 return Page()
             number, head = found
             walk = Walk(head, after, rank_at(reader, number, after), known_losses(reader, session_id))
-            return page(walk, stored_rows(reader, number, after, origin), limit_bytes)
+            with closing(stored_rows(reader, number, after, origin)) as cursor:  # an open one keeps its view
+                return page(walk, cursor, limit_bytes)
 
     def holds(self, session_id: str, seq: int) -> bool:
         with reported():

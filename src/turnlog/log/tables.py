@@ -100,9 +100,9 @@ def all_heads(connection: sqlite3.Connection) -> Iterator[tuple[int, Head, int]]
         yield row[0], make_head(row), row[-1]
 
 
-def numbers(connection: sqlite3.Connection) -> Iterator[int]:
-    """Every number a session may have."""
-    return iter(range(1, (connection.execute("select max(id) from session").fetchone()[0] or 0) + 1))
+def numbers(connection: sqlite3.Connection) -> list[int]:
+    """The number of every session, from the index of their names: no record is read."""
+    return sorted(number for (number,) in connection.execute("select id from session order by name"))
 
 
 def salvaged(connection: sqlite3.Connection, number: int) -> list[tuple[Any, ...]]:
