@@ -1,0 +1,168 @@
+"""What the driver makes of replies: it goes on, waits, ends or fails as the message did."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tests.statements.room import talk
+from turnlog import Agent, App, tool
+from turnlog.agents import Reply
+from turnlog.events import Citation, Envelope, Fault, Payload, ToolResult, Usage
+from turnlog.parse.reply import Stop
+from turnlog.state.history import Message
+
+Step = Callable[[Reply], list[list[Payload]]]
+
+SEARCHED = ToolResult(call_id="srv_1", tool="search", ok=True, result=["x"], kind="search_tool_result")
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather."""
+    return f"rain in {city}"
+
+
+@tool(executor="frontend")
+def confirm(question: str) -> bool:
+    """Ask."""
+    raise NotImplementedError
+
+
+@dataclass
+class Steps:
+    """A model that has a function for each time it is asked, and keeps what it was given to read."""
+
+    steps: list[Step]
+    read: list[list[Message]] = field(default_factory=list)
+    name: str = "steps"
+
+    async def stream(
+        self, instructions: str, messages: list[Message], reply: Reply
+    ) -> AsyncIterator[list[Payload]]:
+        self.read.append(msgspec.convert(msgspec.to_builtins(messages), list[Message]))
+        for batch in self.steps[len(self.read) - 1](reply):
+            yield batch
+
+
+def play(*steps: Step, moves: tuple[Any, ...] = ("hello",)) -> tuple[Steps, list[Envelope]]:
+    model = Steps(list(steps))
+    return model, talk(App("steps", Agent("Guide", "", model, tools=(weather, confirm))), *moves)
+
+
+def bodies(events: list[Envelope], name: str) -> list[Any]:
+    return [msgspec.json.decode(event.payload) for event in events if event.type == name]
+
+
+def says(text: str, stop: Stop = "end_turn") -> Step:
+    return lambda reply: [reply.text(text), reply.done(stop, Usage(input_tokens=1, output_tokens=2))]
+
+
+def test_an_agent_ends_as_its_last_message_did() -> None:
+    stops: list[Stop] = ["end_turn", "max_tokens", "stop_sequence", "refusal", "context_window", "tool_use"]
+    for stop in stops:
+        _, events = play(says("Hi.", stop))
+        [end] = bodies(events, "agent.end")
+        assert end == {
+            "stop_reason": "end_turn" if stop == "tool_use" else stop,
+            "steps": 1,
+            "result": "Hi.",
+        }
+
+
+def test_a_message_that_pauses_is_followed_by_the_next() -> None:
+    model, events = play(says("One.", "pause_turn"), says("Two."))
+    assert [message["text"] for message in bodies(events, "assistant.message")] == ["One.", "Two."]
+    assert model.read[1][-1] == Message("assistant", [{"type": "text", "text": "One."}])
+    assert bodies(events, "agent.end")[0]["steps"] == 2
+
+
+def searching(reply: Reply) -> list[list[Payload]]:
+    call = reply.open_call("search", "srv_1", "provider", {"query": "x"})
+    assert call
+    return [
+        [*call.start(), *reply.close(call)],
+        reply.result(SEARCHED),
+        [*reply.text("Found."), *reply.cite(Citation(type="a", cited_text="x"))],
+        reply.done("end_turn"),
+    ]
+
+
+def test_what_the_provider_runs_is_neither_run_nor_answered_here() -> None:
+    model, events = play(searching)
+    assert len(model.read) == 1
+    [result] = [event for event in events if event.type == "tool.result"]
+    assert result.origin == "model"
+    assert [event.origin for event in events if event.type == "tool.call"] == ["model"]
+    assert len(bodies(events, "agent.end")) == 1
+
+
+def mixed(reply: Reply) -> list[list[Payload]]:
+    call = reply.open_call("code", "srv_1", "provider")
+    assert call
+    began = [*call.start(), *reply.close(call)]
+    return [began, reply.call("weather", {"city": "Oslo"}), reply.done("tool_use")]
+
+
+def test_a_call_that_the_provider_still_runs_holds_nobody_up() -> None:
+    model, _ = play(mixed, says("Rain."))
+    assert len(model.read) == 2
+    assert model.read[1][-1].content[0]["content"] == "rain in Oslo"
+
+
+def asking(reply: Reply) -> list[list[Payload]]:
+    call = reply.open_call("code", "srv_1", "provider")
+    assert call
+    began = [*call.start(), *reply.close(call)]
+    return [began, reply.call("confirm", {"question": "Go?"}), reply.done("tool_use")]
+
+
+def test_an_agent_waits_for_the_page_although_the_provider_still_runs_something() -> None:
+    model, events = play(asking, says("Gone."), moves=("hello", True))
+    assert [call["tool"] for wait in bodies(events, "tool.await") for call in wait["calls"]] == ["confirm"]
+    assert len(model.read) == 2
+
+
+def cut_short(name: str) -> Step:
+    def step(reply: Reply) -> list[list[Payload]]:
+        return [reply.start_call(name), reply.arguments('{"ci'), reply.done("max_tokens")]
+
+    return step
+
+
+def test_arguments_that_are_no_json_are_answered_and_the_model_goes_on() -> None:
+    for name in ("weather", "confirm"):
+        model, events = play(cut_short(name), says("Sorry."))
+        [result] = bodies(events, "tool.result")
+        assert result["error"]["code"] == "VALIDATION_ERROR"
+        assert bodies(events, "tool.await") == []
+        assert len(model.read) == 2
+
+
+def unfinished(reply: Reply) -> list[list[Payload]]:
+    return [reply.text("Hi"), reply.call("weather", {"city": "Oslo"})]
+
+
+def broken(reply: Reply) -> list[list[Payload]]:
+    return [reply.text("Hi"), reply.abort(Fault(code="overloaded_error", message="Busy"))]
+
+
+def test_a_stream_that_ends_before_its_message_fails_and_starts_nothing() -> None:
+    for step, why in ((unfinished, "no end"), (broken, "overloaded_error")):
+        _, events = play(step)
+        assert bodies(events, "session.error")[0]["message"] == f"The model failed: {why}."
+        assert bodies(events, "tool.call") == []
+        assert bodies(events, "agent.end")[0]["stop_reason"] == "error"
+        begun, ended = bodies(events, "block.start"), bodies(events, "block.end")
+        assert len(begun) == len(ended)
+
+
+def test_the_usage_and_the_model_of_a_message_are_reported() -> None:
+    def step(reply: Reply) -> list[list[Payload]]:
+        return [reply.begin("claude", "msg_1"), *says("Hi.")(reply)]
+
+    _, events = play(step)
+    usage = {"input_tokens": 1, "output_tokens": 2}
+    assert bodies(events, "agent.usage") == [{"model": "claude", "usage": usage}]
+    assert bodies(events, "assistant.message")[0]["message_id"] == "msg_1"
