@@ -85,14 +85,23 @@ export class Agent {
     for (const block of this.order.reverse()) {
       if (RESULTS.has(block.type)) {
         answered.add(block.id);
-      } else if (block.type === "awaiting_frontend_tools" && Array.isArray(block.value)) {
+      } else if (waited(block)) {
         const calls = block.value.filter((call) => !answered.has(call.tool_use_id));
         return calls.map((call) => ({ ...call, agent: this.id }));
       }
     }
     return [];
   }
+
+  /** @internal The waits that have ended: all but the last, and that too when every call is answered. */
+  over() {
+    const waits = this.order.filter(waited);
+    return new Set(this.pending().length > 0 ? waits.slice(0, -1) : waits);
+  }
 }
+
+/** Whether a block says what an agent waits for, in a way that can be read. */
+const waited = (block) => block.type === "awaiting_frontend_tools" && Array.isArray(block.value);
 
 /** Pieces as one text; they stay joined. The two halves of a character may have come in two pieces. */
 function joined(pieces) {
@@ -145,23 +154,25 @@ function agentLines(agent, agents) {
   const [model, parentId, query] = keys.map((key) => textIn(agent.meta_init, key));
   const caller = parentId && `called by ${agents.get(parentId)?.name || parentId}`;
   const reason = textIn(agent.meta_final, "stop_reason");
+  const over = agent.over();
+  const labelOf = (block) => (over.has(block) ? "waited for" : "");
   return [
     [agent.name, `[${agent.id}]`, model, caller].filter(Boolean).join(" ").replaceAll("\n", "\n  "),
     ...(query ? [lineOf("user", query)] : []),
-    ...agent.order.filter((block) => !block.call).flatMap((block) => blockLines(block)),
+    ...agent.order.filter((block) => !block.call).flatMap((block) => blockLines(block, "", labelOf(block))),
     ...(reason ? [lineOf("end", reason)] : []),
   ];
 }
 
 /** A block, and below it what hangs on it. */
-function blockLines(block, indent = "") {
+function blockLines(block, indent = "", label = "") {
   const shape = SHAPES.get(block.type);
   const deeper = `${indent}  `;
   const items = shape.named !== "" && Array.isArray(block.value) ? block.value : [];
   const text = items.map((item) => textIn(item, shape.named) ?? "?").join(", ") || block.text;
   const name = block.name && !block.call ? ` ${block.name}` : "";
   return [
-    lineOf(shape.label + name + (block.complete ? "" : " (incomplete)"), text, indent),
+    lineOf((label || shape.label) + name + (block.complete ? "" : " (incomplete)"), text, indent),
     ...block.citations.map((citation) => lineOf("cited", citedLine(citation), deeper)),
     ...block.images.map((image) => lineOf("image", image.src, deeper)),
     ...block.results.flatMap((result) => blockLines(result, deeper)),

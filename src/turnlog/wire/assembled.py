@@ -86,10 +86,20 @@ class Agent:
         for block in reversed(self.order):
             if block.type in RESULTS:
                 answered.add(block.id)
-            elif block.type == "awaiting_frontend_tools" and isinstance(block.value, list):
+            elif waited(block) and isinstance(block.value, list):
                 calls = [call for call in block.value if call["tool_use_id"] not in answered]
                 return [{**call, "agent": self.id} for call in calls]
         return []
+
+    def over(self) -> set[Block]:
+        """The waits that have ended: all but the last, and that too when every call is answered."""
+        waits = [block for block in self.order if waited(block)]
+        return set(waits[:-1] if self.pending() else waits)
+
+
+def waited(block: Block) -> bool:
+    """Whether a block says what an agent waits for, in a way that can be read."""
+    return block.type == "awaiting_frontend_tools" and isinstance(block.value, list)
 
 
 def joined(pieces: list[str]) -> str:
@@ -175,18 +185,21 @@ def agent_lines(agent: Agent, agents: Mapping[str, Agent]) -> list[Line]:
     about = " ".join(part for part in (f"[{agent.id}]", model, caller) if part)
     lines = [Line("agent", agent.name, about) if agent.name else Line("agent", about, "")]
     lines += [Line("user", "user", query)] if query else []
-    lines += [line for block in agent.order if not block.call for line in block_lines(block)]
+    over = agent.over()
+    for block in agent.order:
+        if not block.call:
+            lines += block_lines(block, label="waited for" if block in over else "")
     reason = said(agent.meta_final, "stop_reason")
     return [*lines, Line("end", "end", reason)] if reason else lines
 
 
-def block_lines(block: Block, indent: str = "") -> list[Line]:
+def block_lines(block: Block, indent: str = "", label: str = "") -> list[Line]:
     """A block, and below it what hangs on it."""
     shape, deeper = SHAPES[block.type], indent + "  "
     items = block.value if shape.named and isinstance(block.value, list) else []
     text = ", ".join(said(item, shape.named) or "?" for item in items) or block.text
     name = f" {block.name}" if block.name and not block.call else ""
-    label = shape.label + name + ("" if block.complete else " (incomplete)")
+    label = (label or shape.label) + name + ("" if block.complete else " (incomplete)")
     lines = [Line(block.type, label, text, indent)]
     lines += [Line("cited", "cited", cited_line(citation), deeper) for citation in block.citations]
     lines += [Line("image", "image", image["src"], deeper) for image in block.images]
