@@ -13,7 +13,7 @@ import turnlog
 from tests.logs import entry, scope
 from tests.statements.room import BROKERS, TOUR, Room, body, cities, of_type, opened, saying, tag, talk, trip
 from turnlog import Agent, App, events, open_log
-from turnlog.agents import Reply
+from turnlog.agents import Reply, Request
 from turnlog.app import Sessions
 from turnlog.app.sessions import Posted
 from turnlog.events import CATALOG, Envelope, Kind, Payload, UiMessage
@@ -134,9 +134,7 @@ class Watching:
     room: Room | None = None
     seen: list[str] = field(default_factory=list)
 
-    async def stream(
-        self, instructions: str, messages: list[Message], reply: Reply
-    ) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
         assert self.room
         self.seen += [row.type for row in await self.room.log.read(self.room.session)]
         yield [*reply.text("Hi."), *reply.done("end_turn")]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from turnlog.agents.agent import Agent
+from turnlog.agents.models import Request
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import Tool, failed, succeeded
 from turnlog.events import (
@@ -183,10 +184,11 @@ class Driver:
         agent = self._agents.get(invocation.start.name, self._root)
         reply = Reply(new_id, tags_of(self._vocabulary), agent.executor)
         messages = list(self._history.messages(agent_id))
+        request = Request(agent.instructions, messages, blob=self._log.get_blob)
         speaker = Speaker(lambda said: self._append(said, invocation.scope, SAID))
         ending: list[Payload] = []
         try:
-            async for batch in agent.model.stream(agent.instructions, messages, reply):
+            async for batch in agent.model.stream(request, reply):
                 if reply.complete:
                     ending += batch
                 else:

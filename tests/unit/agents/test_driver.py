@@ -8,7 +8,7 @@ import msgspec
 
 from tests.statements.room import talk
 from turnlog import Agent, App, tool
-from turnlog.agents import Reply
+from turnlog.agents import Reply, Request
 from turnlog.events import Citation, Envelope, Fault, Payload, ToolResult, Usage
 from turnlog.parse.reply import Stop
 from turnlog.state.history import Message
@@ -38,10 +38,8 @@ class Steps:
     read: list[list[Message]] = field(default_factory=list)
     name: str = "steps"
 
-    async def stream(
-        self, instructions: str, messages: list[Message], reply: Reply
-    ) -> AsyncIterator[list[Payload]]:
-        self.read.append(msgspec.convert(msgspec.to_builtins(messages), list[Message]))
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        self.read.append(msgspec.convert(msgspec.to_builtins(request.messages), list[Message]))
         for batch in self.steps[len(self.read) - 1](reply):
             yield batch
 

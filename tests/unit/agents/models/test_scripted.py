@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from turnlog.agents import Model, Reply, Scripted, ToolUse
+from turnlog.agents import Model, Reply, Request, Scripted, ToolUse
 from turnlog.events import BlockDelta, Payload, ToolCall, Usage
 from turnlog.state.history import Message
 
@@ -17,7 +17,7 @@ def numbered() -> Callable[[str], str]:
 
 
 async def streamed(model: Model, messages: list[Message], reply: Reply) -> list[list[Payload]]:
-    return [batch async for batch in model.stream("Be brief.", messages, reply)]
+    return [batch async for batch in model.stream(Request("Be brief.", messages), reply)]
 
 
 def spoken(*script: str | ToolUse) -> tuple[Reply, list[list[Payload]]]:

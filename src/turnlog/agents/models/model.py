@@ -1,0 +1,70 @@
+"""What an agent needs of a model, and what a model is given.
+
+A model reads a `Request` and says what it says to a `Reply`; it yields the batches it gets from it: `yield
+reply.text("Hello ")`, `yield reply.call("add", {"a": 1})`, at the end `yield reply.done("end_turn", usage)`.
+A stream that cannot be completed raises a `ModelFault`, which says whether asking again makes sense; asking
+again is the caller's work, because what was shown has to be retracted first.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from turnlog.errors import NotFound, TurnlogError
+from turnlog.events import Payload
+from turnlog.log import Blob
+from turnlog.parse.reply import Reply
+from turnlog.state.history import Message
+
+ReadBlob = Callable[[str], Awaitable[Blob]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """What a model is told of a tool; `schema` is the JSON Schema of its arguments, an object."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+async def no_blobs(digest: str) -> Blob:
+    """Where there is no log, there are no blobs."""
+    raise NotFound(f"no blob {digest[:80]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a model: the conversation so far, and what it may use to answer."""
+
+    instructions: str
+    messages: list[Message]
+    tools: tuple[ToolSpec, ...] = ()
+    blob: ReadBlob = no_blobs  # images of tool results are named by their digest
+    max_tokens: int | None = None  # instead of the model's own limit
+
+
+class ModelFault(TurnlogError):
+    """A model failed. `code` is the provider's name of it or ours; `message` may be shown to users."""
+
+    def __init__(
+        self, code: str, message: str, *, retriable: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.retriable = retriable
+        self.retry_after_s = retry_after_s  # how long the provider asks to wait, if it does
+
+
+class Model(Protocol):
+    """What an agent needs of a model."""
+
+    @property
+    def name(self) -> str:
+        """The name that stands in the log."""
+        ...
+
+    def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        """The reply, batch by batch; a stream that ends before `done` has failed, as one that raises."""
+        ...
