@@ -8,15 +8,21 @@ Closing events derive their ids from what they close, so two recoveries write on
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import structs
 
 from turnlog.events import (
     AgentEnd,
     AgentStart,
     AgentUsage,
+    ApprovalDecision,
+    ApprovalRequest,
     BlockDelta,
     BlockEnd,
+    BlockRetract,
     BlockStart,
+    Cost,
     Envelope,
     Fault,
     Payload,
@@ -26,18 +32,28 @@ from turnlog.events import (
     ToolAwait,
     ToolCall,
     ToolResult,
+    UiAction,
     UiMessage,
     Unknown,
+    Usage,
 )
 from turnlog.events.agent import StopReason
+
+S = TypeVar("S", Usage, Cost)
 
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call without a result."""
+    """A call without a result; `asked` is an approval that nobody has given yet."""
 
     call: ToolCall
     awaited: bool = False
+    asked: ApprovalRequest | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody outside has to act: the page, a person, another process."""
+        return self.awaited or self.asked is not None or self.call.executor == "remote"
 
 
 @dataclass(slots=True)
@@ -49,6 +65,32 @@ class Invocation:
     calls: dict[str, OpenCall] = field(default_factory=dict)
     blocks: dict[str, list[str]] = field(default_factory=dict)
     steps: int = 0
+    usage: Usage | None = None
+    cost: Cost | None = None
+    priced: bool = True
+
+    @property
+    def agent_id(self) -> str:
+        """Which invocation it is."""
+        return self.scope.agent_id or ""
+
+    @property
+    def own_calls(self) -> dict[str, OpenCall]:
+        """The open calls that are answered on this side."""
+        return {key: call for key, call in self.calls.items() if call.call.executor != "provider"}
+
+    def spend(self, usage: Usage, cost: Cost | None) -> None:
+        """One completion more; a sum with an unknown price in it is unknown."""
+        self.steps += 1
+        self.usage = total(self.usage, usage)
+        self.priced = self.priced and cost is not None
+        self.cost = total(self.cost, cost) if cost and self.priced else None
+
+    def end(self, reason: StopReason, result: str | None = None) -> AgentEnd:
+        """The event that ends it."""
+        return AgentEnd(
+            stop_reason=reason, steps=self.steps, usage=self.usage, cost=self.cost, result=result
+        )
 
 
 @dataclass(slots=True)
@@ -66,7 +108,7 @@ class Tree:
 
     last: int = -1
     open: dict[str, Invocation] = field(default_factory=dict)
-    queue: dict[str, UiMessage] = field(default_factory=dict)
+    queue: dict[str, UiMessage | UiAction] = field(default_factory=dict)
     server: ProcessStart | None = None
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
@@ -75,6 +117,11 @@ class Tree:
         step = STEPS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
+
+    def call(self, agent_id: str | None, call_id: str | None) -> OpenCall | None:
+        """An open call of an open agent."""
+        invocation = self.open.get(agent_id or "")
+        return invocation.calls.get(call_id or "") if invocation else None
 
     def child(self, agent_id: str, call_id: str) -> str | None:
         """The agent that this call of this agent started, if it is open."""
@@ -85,10 +132,9 @@ class Tree:
 
     def waits(self, agent_id: str) -> bool:
         """Whether all this agent can do is wait for the page, itself or through its children."""
-        calls = self.open[agent_id].calls
-        own = [call_id for call_id, call in calls.items() if call.call.executor != "provider"]
+        own = self.open[agent_id].own_calls
         return bool(own) and all(
-            calls[call_id].awaited or self.waits_through(agent_id, call_id) for call_id in own
+            call.waits or self.waits_through(agent_id, call_id) for call_id, call in own.items()
         )
 
     def waits_through(self, agent_id: str, call_id: str) -> bool:
@@ -101,11 +147,11 @@ class Tree:
         return [
             agent_id
             for agent_id, invocation in self.open.items()
-            if self.waits(agent_id) and any(call.awaited for call in invocation.calls.values())
+            if self.waits(agent_id) and any(call.waits for call in invocation.calls.values())
         ]
 
 
-def _message(tree: Tree, envelope: Envelope, payload: UiMessage) -> None:
+def _message(tree: Tree, envelope: Envelope, payload: UiMessage | UiAction) -> None:
     trace = envelope.trace_id
     if trace and all(invocation.scope.trace_id != trace for invocation in tree.open.values()):
         tree.queue[trace] = payload
@@ -121,9 +167,9 @@ def _end(tree: Tree, envelope: Envelope, _: AgentEnd) -> None:
     tree.open.pop(envelope.agent_id or "", None)
 
 
-def _usage(tree: Tree, envelope: Envelope, _: AgentUsage) -> None:
+def _usage(tree: Tree, envelope: Envelope, payload: AgentUsage) -> None:
     if invocation := tree.open.get(envelope.agent_id or ""):
-        invocation.steps += 1
+        invocation.spend(payload.usage, payload.cost)
 
 
 def _block_start(tree: Tree, envelope: Envelope, payload: BlockStart) -> None:
@@ -152,10 +198,34 @@ def _result(tree: Tree, envelope: Envelope, payload: ToolResult) -> None:
 
 
 def _await(tree: Tree, envelope: Envelope, payload: ToolAwait) -> None:
+    for awaited in payload.calls:
+        if call := tree.call(envelope.agent_id, awaited.call_id):
+            call.awaited = True
+
+
+def _retract(tree: Tree, envelope: Envelope, payload: BlockRetract) -> None:
     if invocation := tree.open.get(envelope.agent_id or ""):
-        for call in payload.calls:
-            if call.call_id in invocation.calls:
-                invocation.calls[call.call_id].awaited = True
+        void = [key for key, call in invocation.calls.items() if call.call.block_id in payload.block_ids]
+        for key in void:
+            del invocation.calls[key]
+
+
+def _request(tree: Tree, envelope: Envelope, payload: ApprovalRequest) -> None:
+    if call := tree.call(envelope.agent_id, payload.call_id):
+        call.asked = payload
+
+
+def _decision(tree: Tree, envelope: Envelope, payload: ApprovalDecision) -> None:
+    if call := tree.call(envelope.agent_id, payload.call_id):
+        call.asked = None
+
+
+def _action(tree: Tree, envelope: Envelope, payload: UiAction) -> None:
+    """An input that a call asked for: the call goes on. One that answers nothing opens a turn."""
+    if call := tree.call(envelope.agent_id, payload.call_id):
+        call.awaited = False
+    else:
+        _message(tree, envelope, payload)
 
 
 def _process_start(tree: Tree, _: Envelope, payload: ProcessStart) -> None:
@@ -179,9 +249,23 @@ STEPS: dict[type, Callable[[Tree, Envelope, Any], None]] = {
     ToolCall: _call,
     ToolResult: _result,
     ToolAwait: _await,
+    BlockRetract: _retract,
+    ApprovalRequest: _request,
+    ApprovalDecision: _decision,
+    UiAction: _action,
     ProcessStart: _process_start,
     ProcessEnd: _process_end,
 }
+
+
+def total(sum_so_far: S | None, more: S) -> S:
+    """The sum of two records of numbers."""
+    if sum_so_far is None:
+        return more
+    names = [name for name in more.__struct_fields__ if isinstance(getattr(more, name), int | float)]
+    sums = {name: getattr(sum_so_far, name) + getattr(more, name) for name in names}
+    rounded = {name: round(value, 6) for name, value in sums.items()}
+    return structs.replace(sum_so_far, **rounded)
 
 
 def scope_of(envelope: Envelope) -> Scope:
@@ -217,7 +301,7 @@ def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool)
         lasting = {
             call_id
             for call_id, call in invocation.calls.items()
-            if keep_waiting and (call.awaited or tree.child(agent_id, call_id) in kept)
+            if keep_waiting and (call.waits or tree.child(agent_id, call_id) in kept)
         }
         if lasting:
             kept.add(agent_id)
@@ -241,9 +325,7 @@ def _close_parts(invocation: Invocation, lasting: set[str], message: str) -> Ite
 
 def _close_agent(tree: Tree, agent_id: str, reason: StopReason, message: str) -> Iterator[Closing]:
     invocation = tree.open[agent_id]
-    yield Closing(
-        AgentEnd(stop_reason=reason, steps=invocation.steps), invocation.scope, closing_id("agent", agent_id)
-    )
+    yield Closing(invocation.end(reason), invocation.scope, closing_id("agent", agent_id))
     parent = tree.open.get(invocation.start.parent_id or "")
     call = parent.calls.get(invocation.start.call_id or "") if parent else None
     if parent and call:

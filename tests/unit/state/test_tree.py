@@ -157,7 +157,7 @@ def test_each_completion_is_a_step() -> None:
     tree = grown(items)
     assert tree.open["agt_1"].steps == 2
     [end] = closing(tree, "cancelled", "Stopped by the user.", keep_waiting=False)
-    assert end.payload == AgentEnd(stop_reason="cancelled", steps=2)
+    assert end.payload == AgentEnd(stop_reason="cancelled", steps=2, usage=USAGE.usage)
     assert end.scope == ROOT
 
 
