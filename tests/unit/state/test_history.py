@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.logs import Item, entry, scope, vector_log
-from turnlog.events import AgentStart, Fault, ToolCall, ToolResult
+from turnlog.events import AgentStart, AssistantMessage, BlockRetract, Fault, Payload, ToolCall, ToolResult
 from turnlog.state.history import History, Message, result_text
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "history.json"
@@ -98,3 +98,35 @@ def test_results_are_read_in_the_order_of_their_calls() -> None:
 def test_a_blank_prompt_of_a_called_agent_is_dropped(prompt: str | None) -> None:
     start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_1", prompt=prompt)
     assert told([entry(start, scope("agt_2", 1))]).messages("agt_2") == []
+
+
+def test_what_was_retracted_was_never_said() -> None:
+    at, other = scope("agt_1"), scope("agt_2", 1)
+    start = AgentStart(name="Guide", via="prompt", prompt="Oslo")
+    search = ToolCall(call_id="s1", tool="web_search", args={}, executor="provider", block_id="b2")
+    found = ToolResult(call_id="s1", tool="web_search", ok=True, result=[], kind="web_search_tool_result")
+    kept, void = (AssistantMessage(text=text, block_id=key) for text, key in (("Yes.", "b0"), ("No.", "b1")))
+    retract = BlockRetract(block_ids=("b1", "b2", "b3"), reason="overloaded_error")
+    user = Message("user", [{"type": "text", "text": "Oslo"}])
+    said = Message("assistant", [{"type": "text", "text": "Yes."}])
+
+    def read(*payloads: Payload) -> list[Message]:
+        return told([entry(payload, at) for payload in (start, *payloads)]).root
+
+    assert read(void, search, found, retract) == [user]
+    assert read(kept, void, search, found, retract, retract) == [user, said]
+    assert read(retract, kept) == [user, said]
+    assert read(void, retract, kept) == [user, said]
+    child = AgentStart(name="Scout", via="call", prompt="Oslo")
+    history = told([entry(start, at), entry(void, at), entry(child, other), entry(retract, other)])
+    assert history.root[-1].content == [{"type": "text", "text": "No."}], "each agent its own"
+
+
+def test_a_retraction_that_comes_after_an_answer_takes_nothing_of_it() -> None:
+    payloads: list[Payload] = [
+        AgentStart(name="Guide", via="prompt", prompt="Oslo"),
+        ToolCall(call_id="c1", tool="t", args={}, block_id="b1"),
+        ToolResult(call_id="c1", tool="t", ok=True, result="x"),
+        BlockRetract(block_ids=("b1",), reason="overloaded_error"),
+    ]
+    assert len(told([entry(payload, scope("agt_1")) for payload in payloads]).root) == 3
