@@ -93,7 +93,7 @@ def add(messages: list[Message], role: Literal["user", "assistant"], part: Part)
 def take_back(messages: list[Message], void: list[Part]) -> None:
     """Remove parts of the last message, and what the provider answered to them."""
     gone, calls = {id(part) for part in void}, {part["id"] for part in void if "id" in part}
-    if void and messages[-1].role == "assistant":
+    if messages and messages[-1].role == "assistant":
         kept = [p for p in messages[-1].content if id(p) not in gone and p.get("tool_use_id") not in calls]
         messages[-1:] = [Message("assistant", kept)] if kept else []
 

@@ -130,3 +130,12 @@ def test_a_retraction_that_comes_after_an_answer_takes_nothing_of_it() -> None:
         BlockRetract(block_ids=("b1",), reason="overloaded_error"),
     ]
     assert len(told([entry(payload, scope("agt_1")) for payload in payloads]).root) == 3
+
+
+def test_a_blank_text_is_retracted_from_a_conversation_without_a_word() -> None:
+    payloads: list[Payload] = [
+        AgentStart(name="Guide", via="prompt"),
+        AssistantMessage(text=" ", block_id="b1"),
+        BlockRetract(block_ids=("b1",), reason="overloaded_error"),
+    ]
+    assert told([entry(payload, scope("agt_1")) for payload in payloads]).root == []
