@@ -17,6 +17,7 @@ from turnlog.log.store import Damage, Head, Row, line_of, span_of
 from turnlog.log.tables import (
     BAD_INDEX,
     BAD_RECORD,
+    COLUMNS,
     MIGRATIONS,
     PAGE_ROWS,
     all_heads,
@@ -78,7 +79,7 @@ def session(reader: sqlite3.Connection, number: int, head: Head, marked: Slot | 
 
 def chained(reader: sqlite3.Connection, number: int, head: Head) -> Iterator[Damage]:
     """The hash chain, from the first durable event to the last."""
-    query = "select seq, meta, frame, crc, chain from event where session = ? order by seq"
+    query = f"select {COLUMNS}, chain from event where session = ? order by seq"
     links = ((Row(*values[:4]), values[4]) for values in reader.execute(query, (number,)))
     for seq in broken_links(links):
         yield Damage(head.session_id, seq, seq, "the hash chain is broken")
@@ -86,9 +87,9 @@ def chained(reader: sqlite3.Connection, number: int, head: Head) -> Iterator[Dam
 
 def indexed(reader: sqlite3.Connection, number: int, head: Head) -> Iterator[Damage]:
     """Which live event belongs to which span, and where spans begin and end."""
-    query = "select seq, meta, frame, crc, span from event where session = ? and span is not null"
+    query = f"select {COLUMNS}, span from event where session = ? and span is not null"
     for *row, span in reader.execute(query, (number,)):
-        with suppress(InvalidEvent):  # lost, and told above
+        with suppress(InvalidEvent, TypeError):  # lost, and told above
             if span_of(CATALOG.payload(decode(line_of(Row(*row))))) != span:
                 yield Damage(head.session_id, row[0], row[0], BAD_INDEX)
     query = "select session, key, trace, first, last, agent, crc from span where session = ?"

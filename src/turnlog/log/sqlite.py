@@ -24,6 +24,7 @@ from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import GROW_SLOTS, Mark, Slot
 from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, oldest_open
 from turnlog.log.tables import (
+    COLUMNS,
     HEAD,
     INSERT_EVENT,
     INSERT_SPAN,
@@ -214,7 +215,7 @@ class SqliteStore:
 
     def _find(self, session_id: str, event_id: str) -> Row | None:
         self._flush()
-        query = "select seq, meta, frame, crc from event where session = ? and id = ?"
+        query = f"select {COLUMNS} from event where session = ? and id = ?"
         stored = self._writer.execute(query, (self._heads[session_id][0], event_id)).fetchone()
         if stored is None:
             return None

@@ -42,6 +42,7 @@ def test_whole_rows_that_follow_each_other_pass() -> None:
         make_row(OTHER, 2, WHOLE[2][1], b"frame 2"),
         (2, "3|0|0||t", b"frame 2", WHOLE[2][3]),
         (2, WHOLE[2][1], 7, WHOLE[2][3]),
+        (2, WHOLE[2][1], "", WHOLE[2][3]),
         (2, WHOLE[2][1], b"frame 2", "x"),
         ("x", WHOLE[2][1], b"frame 2", WHOLE[2][3]),
     ],
