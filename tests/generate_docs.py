@@ -1,7 +1,8 @@
 """Writes what is generated from the catalog: `docs/events.md` and the snapshot `tests/vectors/catalog.json`.
 
 `make docs` runs it. The snapshot only grows: whatever is gone or has another schema stops the run. To become
-legacy counts as growth, because a legacy type is still read.
+legacy counts as growth, because a legacy type is still read. So does a new value of a field that had a list of
+them: what was written stays readable, and a reader that is older keeps an event it cannot read as unknown.
 """
 
 import json
@@ -238,7 +239,21 @@ def field_facts(owner: str, shape: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def lost(before: Facts, now: Facts) -> list[str]:
     """What was declared and is gone or another thing."""
-    return [name for name, fact in before.items() if now.get(name) not in (fact, {**fact, "legacy": True})]
+    return [name for name, fact in before.items() if not keeps(fact, now.get(name))]
+
+
+def keeps(fact: Facts, now: Facts | None) -> bool:
+    """Whether all that was declared still holds: nothing changed, newly legacy, or more allowed values."""
+    if now is None or now in (fact, {**fact, "legacy": True}):
+        return now is not None
+    before, after = fact.get("schema", {}), now.get("schema", {})
+    values = before.get("enum")
+    return bool(values) and set(values) < set(after.get("enum", ())) and opened(fact) == opened(now)
+
+
+def opened(fact: Facts) -> Facts:
+    """A field with a list of values, without the values."""
+    return {**fact, "schema": {**fact["schema"], "enum": []}}
 
 
 def gained(before: Facts, now: Facts) -> list[str]:

@@ -140,6 +140,12 @@ def without(*names: str) -> Facts:
         (changed("tool.call:args", schema={"type": "string"}), ["tool.call:args"]),
         (changed("tool.call:args", required=False), ["tool.call:args"]),
         (changed("tool.call", live=True), ["tool.call"]),
+        (
+            changed("tool.call:executor", schema={"enum": ["backend"], "default": "backend"}),
+            ["tool.call:executor"],
+        ),
+        (changed("tool.call:executor", required=True), ["tool.call:executor"]),
+        (changed("tool.call:tool", schema={"enum": ["a"]}), ["tool.call:tool"]),
     ],
 )
 def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
@@ -152,6 +158,11 @@ def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
         (without("tool.call:args"), snapshot(), ["tool.call:args"]),
         (without("Fault:code", "job.suggest"), snapshot(), ["job.suggest", "Fault:code"]),
         (snapshot(), changed("tool.call", legacy=True), ["tool.call"]),
+        (
+            changed("tool.call:executor", schema={"enum": ["backend", "remote"], "default": "backend"}),
+            snapshot(),
+            ["tool.call:executor"],
+        ),
     ],
 )
 def test_growth_and_legacy_marks_may_be_recorded(before: Facts, now: Facts, added: list[str]) -> None:

@@ -6,7 +6,7 @@ from msgspec import Meta, field
 
 from turnlog.events.base import ANYONE, SYSTEM, Key, Name, Origins, Payload, Record, Timestamp, null
 
-Executor = Literal["backend", "frontend", "provider"]
+Executor = Literal["backend", "frontend", "provider", "remote"]
 Extra = Annotated[
     dict[str, Any] | None,
     Meta(description="What else the provider's block says, passed back as it is."),
@@ -14,7 +14,8 @@ Extra = Annotated[
 
 
 class ToolCall(Payload, frozen=True, kw_only=True):
-    """The model asked for a tool. `executor` says who runs it: this process, the page or the provider."""
+    """The model asked for a tool. `executor` says who runs it: this process, the page, the provider or another
+    process that follows the session and answers like the page."""
 
     TYPE: ClassVar = "tool.call"
     ORIGINS: ClassVar[Origins] = frozenset({"model", "app", "system"})
@@ -34,6 +35,9 @@ class ToolCall(Payload, frozen=True, kw_only=True):
         None
     )
     extra: Extra = None
+    idempotency_key: Annotated[
+        Key | None, Meta(description="A call of this tool that repeats the key is answered, not run again.")
+    ] = None
 
 
 class ToolProgress(Payload, frozen=True, kw_only=True):
@@ -126,6 +130,9 @@ class ApprovalRequest(Payload, frozen=True, kw_only=True):
     risk: Name
     reason: str | None = None
     expires_at: Timestamp | None = None
+    roles: Annotated[
+        tuple[Name, ...], Meta(description="Who may decide: one of these; empty is anyone.")
+    ] = ()
 
 
 class ApprovalDecision(Payload, frozen=True, kw_only=True):
