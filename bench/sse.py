@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from bench.chunks import Candidates, Times, interleaved, speed, verdict
-from turnlog.events import CATALOG, BlockDelta, Event, Scope, stamp
+from turnlog.events import CATALOG, BlockDelta, Event, Scope, frame
 from turnlog.events.envelope import timestamp
 from turnlog.wire import sse
 
@@ -64,19 +64,19 @@ def event() -> Event:
     return CATALOG.event(payload, id=ID, origin="model", scope=SCOPE)
 
 
-def placed(what: Event) -> bytes:
-    """The event in its place, one line."""
-    return stamp(what, session_id=SESSION, seq=42, ts_ms=TS_MS)
+def stored(what: Event) -> bytes:
+    """The event in its place, as the log keeps it."""
+    return frame(what, session_id=SESSION, seq=42, ts_ms=TS_MS)
 
 
-def with_id(stored: bytes) -> bytes:
+def with_id(kept: bytes) -> bytes:
     """The frame as a reader gets it: the log keeps `data:` ready, the id is added per page."""
-    return b"%b%d\n%b" % (PREFIX, 42, stored)
+    return b"%b%d\n%b" % (PREFIX, 42, kept)
 
 
-def frame(what: Event) -> bytes:
+def ready(what: Event) -> bytes:
     """The frame of the `turnlog` dialect, as log and server make it."""
-    return with_id(b"data: %b\n\n" % placed(what))
+    return with_id(stored(what))
 
 
 def fields() -> dict[str, Any]:
@@ -126,16 +126,16 @@ def ag_ui() -> dict[str, Callable[[], object]]:
 def candidates() -> Candidates:
     """Every way to a frame; ours all give the same one."""
     made = event()
-    line, plain = placed(made), fields()
-    assert json.loads(line) == plain
-    assert frame(made) == sse.encode(line, id=CURSOR)
+    kept, plain = stored(made), fields()
+    assert json.loads(kept[len(b"data: ") :]) == plain
+    assert ready(made) == sse.encode(kept[len(b"data: ") : -2], id=CURSOR)
     twin = Bare(**{**plain, "payload": made.payload})
     ways: dict[str, Callable[[], object]] = {
-        READY: partial(frame, made),
-        STORED: partial(with_id, b"data: %b\n\n" % line),
+        READY: partial(ready, made),
+        STORED: partial(with_id, kept),
         BARE: partial(bare, msgspec.json.Encoder(), twin),
         DUMPS: partial(dumps, plain),
-        WHOLE: lambda: frame(event()),
+        WHOLE: lambda: ready(event()),
         DUMPS_WHOLE: lambda: dumps(fields()),
         **ag_ui(),
     }
@@ -172,7 +172,7 @@ def feed_all(stream: bytes, piece: int) -> int:
 
 def print_decoder() -> None:
     """The table of the decoder; time per byte must not grow with the length of a line."""
-    small = b"".join(sse.encode(frame_line, id=CURSOR) for frame_line in [placed(event())] * 3000)
+    small = ready(event()) * 3000
     streams = {
         "3000 frames, 64 KiB pieces": (small, 1 << 16),
         "3000 frames, 24-byte pieces": (small, 24),

@@ -84,30 +84,31 @@ def second(s: int) -> str:
     return (EPOCH + timedelta(seconds=s)).isoformat()
 
 
+@lru_cache(64)  # and some to the millisecond
 def timestamp(ms: int) -> str:
     """Milliseconds since 1970 as `2026-01-08T12:34:56.789Z`."""
     return f"{second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
+def frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
+    """An event in its place, as it is stored and sent. Pure: the same values give the same bytes."""
+    start, middle = _around(event.type, session_id, event.scope, event.origin)
+    place = f'{event.id}","seq":{seq},"ts":"{timestamp(ts_ms)}'.encode()
+    return b"".join((start, place, middle, event.body, b"}\n\n"))
+
+
 def stamp(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
-    """An event in its place, as one line of JSON. Pure: the same values give the same bytes."""
-    template = _template(event.type, session_id, event.scope, event.origin)
-    return template % (_encoder.encode(event.id), seq, _moment(ts_ms), event.body)
+    """An event in its place, as one line of JSON."""
+    return frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)[len(b"data: ") : -len(b"\n\n")]
 
 
 @lru_cache(1024)  # events come many to an invocation
-def _template(type: str, session_id: str, scope: Scope, origin: Origin) -> bytes:
-    """The line of an event, with places for id, seq, time and payload."""
-    fields = {"type": type, "session_id": session_id, **structs.asdict(scope), "origin": origin}
-    known = {name: _encoder.encode(value).replace(b"%", b"%%") for name, value in fields.items()}
-    parts = known | {"id": b"%b", "seq": b"%d", "ts": b'"%b"', "payload": b"%b"}
-    present = [name for name in Envelope.__struct_fields__ if parts[name] != b"null"]
-    return b"{%b}" % b",".join(b'"%b":%b' % (name.encode(), parts[name]) for name in present)
-
-
-@lru_cache(64)  # and some to a millisecond
-def _moment(ms: int) -> bytes:
-    return timestamp(ms).encode()
+def _around(type: str, session_id: str, scope: Scope, origin: Origin) -> tuple[bytes, bytes]:
+    """The bytes before the id of an event, and those between its time and its payload."""
+    fields = {"session_id": session_id, **structs.asdict(scope), "origin": origin}
+    present = {name: value for name, value in fields.items() if value is not None}
+    start = b'data: {"type":%b,"id":"' % _encoder.encode(type)
+    return start, b'",%b,"payload":' % _encoder.encode(present)[1:-1]
 
 
 def is_session_id(text: str) -> bool:

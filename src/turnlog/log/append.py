@@ -8,7 +8,7 @@ the way is recorded as lost, and its id is free again.
 from collections.abc import Sequence
 
 from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound
-from turnlog.events import Event, decode, stamp
+from turnlog.events import Event, decode, frame
 from turnlog.log.integrity import link, make_row
 from turnlog.log.store import Damage, Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
 
@@ -114,9 +114,9 @@ def check_append(head: Head, expected_last: int | None, fence: int | None) -> No
 
 def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:
     """An event as it is stored: stamped, encoded, framed, once."""
-    line = stamp(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
+    stored = frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
     meta = pack(rank, event.live, event.scope.depth or 0, event.scope.trace_id, event.type)
-    return make_row(session_id, seq, meta, b"data: %b\n\n" % line)
+    return make_row(session_id, seq, meta, stored)
 
 
 def same_body(event: Event, row: Row) -> bool:
