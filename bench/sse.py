@@ -1,9 +1,10 @@
 """How fast an event becomes an SSE frame, and a stream its messages: `python -m bench.sse`.
 
-Every round runs all candidates, ratios are taken inside a round, the table shows medians. Like is set against
-like. In hand: a validated event, a dict, an AG-UI model, each until its frame. Goal E1 is 5 times json.dumps
-and, where `turnlog[bench]` is installed, 10 times AG-UI's own encoder; goal E2 is 0.9 of a bare Struct. The
-whole way begins with the values and has no goal: ours checks payload and origin, a dict checks nothing.
+A page of 256 events becomes the bytes of one write. Every round runs all candidates, ratios are taken inside
+a round, the table shows medians per event. Like is set against like. In hand: a validated event, a dict, an
+AG-UI model, each until its frame. Goal E1 is 5 times json.dumps and, where `turnlog[bench]` is installed, 10
+times AG-UI's own encoder; goal E2 is 0.9 of a bare Struct. The whole way begins with the values and has no
+goal: ours checks payload and origin, a dict checks nothing.
 """
 
 import json
@@ -20,9 +21,11 @@ import msgspec
 from bench.chunks import Candidates, Times, interleaved, speed, verdict
 from turnlog.events import CATALOG, BlockDelta, Event, Scope, frame
 from turnlog.events.envelope import timestamp
+from turnlog.log import Page
 from turnlog.wire import sse
 
-NUMBER = 20_000
+PAGE = 256
+NUMBER = 80
 TEXT = "Based on the document, "
 ID = "evt_01a1e16b-cd7c-7ef8-8cca-d699e1a3bb1d"
 SESSION = "sess_01a1e16b-cd7c-7ef8-8cca-d699e1a3bb1d"
@@ -38,8 +41,6 @@ STORED = "in hand: stored frame -> frame with id"
 WHOLE = "whole way: values -> checked event -> frame"
 DUMPS_WHOLE = "whole way: values -> dict -> json.dumps -> frame"
 AG_UI_WHOLE = "whole way: values -> AG-UI model -> EventEncoder -> frame"
-
-PREFIX = b"id: 0:"  # what a page of frames begins each id with
 
 
 class Bare(msgspec.Struct, omit_defaults=True):
@@ -69,14 +70,14 @@ def stored(what: Event) -> bytes:
     return frame(what, session_id=SESSION, seq=42, ts_ms=TS_MS)
 
 
-def with_id(kept: bytes) -> bytes:
-    """The frame as a reader gets it: the log keeps `data:` ready, the id is added per page."""
-    return b"%b%d\n%b" % (PREFIX, 42, kept)
+def ready(frames: list[bytes]) -> bytes:
+    """A page of the `turnlog` dialect: the log keeps `data:` frames, the ids are added per page."""
+    return Page([(42, b"", kept, 0) for kept in frames], "0").ready()
 
 
-def ready(what: Event) -> bytes:
-    """The frame of the `turnlog` dialect, as log and server make it."""
-    return with_id(stored(what))
+def joined(way: Callable[[], bytes]) -> Callable[[], object]:
+    """A page made frame by frame."""
+    return lambda: b"".join([way() for _ in range(PAGE)])
 
 
 def fields() -> dict[str, Any]:
@@ -106,7 +107,7 @@ def bare(encoder: msgspec.json.Encoder, what: Bare) -> bytes:
     return b"id: %b\ndata: %b\n\n" % (CURSOR.encode(), encoder.encode(what))
 
 
-def ag_ui() -> dict[str, Callable[[], object]]:
+def ag_ui() -> dict[str, Callable[[], bytes]]:
     """AG-UI's own ways to a frame, if the package is here."""
     if find_spec("ag_ui") is None:
         return {}
@@ -128,16 +129,16 @@ def candidates() -> Candidates:
     made = event()
     kept, plain = stored(made), fields()
     assert json.loads(kept[len(b"data: ") :]) == plain
-    assert ready(made) == sse.encode(kept[len(b"data: ") : -2], id=CURSOR)
+    assert ready([kept]) == sse.encode(kept[len(b"data: ") : -2], id=CURSOR)
     twin = Bare(**{**plain, "payload": made.payload})
     ways: dict[str, Callable[[], object]] = {
-        READY: partial(ready, made),
-        STORED: partial(with_id, kept),
-        BARE: partial(bare, msgspec.json.Encoder(), twin),
-        DUMPS: partial(dumps, plain),
-        WHOLE: lambda: ready(event()),
-        DUMPS_WHOLE: lambda: dumps(fields()),
-        **ag_ui(),
+        READY: lambda: ready([stored(made) for _ in range(PAGE)]),
+        STORED: lambda: ready([kept] * PAGE),
+        BARE: joined(partial(bare, msgspec.json.Encoder(), twin)),
+        DUMPS: joined(partial(dumps, plain)),
+        WHOLE: lambda: ready([stored(event()) for _ in range(PAGE)]),
+        DUMPS_WHOLE: joined(lambda: dumps(fields())),
+        **{name: joined(way) for name, way in ag_ui().items()},
     }
     return dict(sorted(ways.items(), key=lambda way: way[0].partition(":")[0]))
 
@@ -149,7 +150,7 @@ def print_frames(times: Times) -> None:
         whole = name.startswith("whole")
         against = [DUMPS_WHOLE, AG_UI_WHOLE] if whole else [DUMPS, AG_UI]
         ratios = [f"{speed(times, name, other):.2f}" if other in times else "-" for other in against]
-        print(f"| {name} | {median(seconds) * 1e9:.0f} | {' | '.join(ratios)} |")
+        print(f"| {name} | {median(seconds) / PAGE * 1e9:.0f} | {' | '.join(ratios)} |")
 
 
 def print_goals(times: Times) -> int:
@@ -172,7 +173,7 @@ def feed_all(stream: bytes, piece: int) -> int:
 
 def print_decoder() -> None:
     """The table of the decoder; time per byte must not grow with the length of a line."""
-    small = ready(event()) * 3000
+    small = ready([stored(event())]) * 3000
     streams = {
         "3000 frames, 64 KiB pieces": (small, 1 << 16),
         "3000 frames, 24-byte pieces": (small, 24),
