@@ -1,46 +1,98 @@
 """`@tool`: a function with type hints and a docstring becomes a tool a model can call.
 
-Arguments are validated against the hints before the function runs. A frontend tool is a signature only: the
-page runs it and answers.
+The hints become the JSON schema of the arguments and validate them before the function runs; the docstring
+says what it does, its section `Args:` what the arguments mean. What a tool cannot be made of is refused where
+it is defined. A frontend or remote tool is a signature only: the page or another process runs it and answers.
 """
 
 import asyncio
 import inspect
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args, overload
 
 import msgspec
 
-from turnlog.errors import CallerError
+from turnlog.agents.context import Context
+from turnlog.agents.docstring import described
+from turnlog.errors import CallerError, quote
 from turnlog.events import Fault, ToolCall, ToolResult
 from turnlog.events.gate import path_parts, problem
 
 Function = Callable[..., Any]
+Place = Literal["backend", "frontend", "remote"]
 FOREIGN_FAULTS = (Exception, SystemExit)  # a tool is foreign code: what it raises is an answer, masked
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes
+PICTURES = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp"}
+)  # every model and browser reads them
+PICTURE_BYTES = 5_000_000  # what models take; larger ones should be scaled down by who makes them
+EXPIRES_S = 3600.0  # who comes later should be asked again
+
+
+class Options(TypedDict, total=False):
+    """What can be said about a tool beside its function."""
+
+    executor: Place
+    timeout_s: float | None
+    kind: Literal["read", "write"]
+    approval: bool | Callable[[Mapping[str, Any]], bool]
+    roles: tuple[str, ...]
+    risk: str
+    expires_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something a model can call."""
+    """Something a model can call. `schema` is the JSON schema of its arguments, `context` a parameter's name.
+
+    Its policy: whether it reads or writes, whose roles may use it (none: everyone's), whether a person must
+    approve a call, what that person is told of the risk, and how long the question stands.
+    """
 
     name: str
     description: str
+    schema: dict[str, Any]
     arguments: type[msgspec.Struct]
     function: Function
-    executor: Literal["backend", "frontend"]
+    context: str | None = None
+    executor: Place = "backend"
+    timeout_s: float | None = None
+    kind: Literal["read", "write"] = "read"
+    approval: bool | Callable[[Mapping[str, Any]], bool] = False
+    roles: tuple[str, ...] = ()
+    risk: str = ""
+    expires_s: float = EXPIRES_S
 
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Validate, run, answer. What goes wrong becomes a result that says so."""
+    def validate(self, call: ToolCall) -> dict[str, Any] | Fault:
+        """The arguments as the hints say, or what is wrong with them and where."""
+        if call.incomplete is not None:
+            return Fault(code="VALIDATION_ERROR", message="the arguments are not a JSON object")
         try:
             values = msgspec.convert(call.args, self.arguments)
         except msgspec.ValidationError as error:
             sentence, path = problem(error)
-            return failed(call, "VALIDATION_ERROR", sentence, {"path": path_parts(path)})
+            return Fault(code="VALIDATION_ERROR", message=sentence, details={"path": path_parts(path)})
+        return {name: getattr(values, name) for name in values.__struct_fields__}
+
+    def needs_approval(self, args: Mapping[str, Any]) -> bool:
+        """Whether a person must agree first; a policy that fails to say so is a yes."""
+        if isinstance(self.approval, bool):
+            return self.approval
         try:
-            arguments = {name: getattr(values, name) for name in values.__struct_fields__}
-            return succeeded(call, plain(await self._call(arguments)))
+            return bool(self.approval(args))
+        except FOREIGN_FAULTS:
+            return True
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        """Validate, run, answer. What goes wrong becomes a result that says so."""
+        values = self.validate(call)
+        if isinstance(values, Fault):
+            return answered(call, values)
+        try:
+            return succeeded(call, plain(await self._call(values)))
         except FOREIGN_FAULTS:
             return failed(call, "EXECUTION_ERROR", f"{self.name} failed")
 
@@ -58,6 +110,36 @@ def in_thread(function: Function, arguments: dict[str, Any]) -> Any:
         raise RuntimeError("the tool stopped an iteration that is not its own") from error
 
 
+class Picture:
+    """An image a tool returns, alone or as an item of a list with other values.
+
+    Not a dataclass: deeper inside a value it cannot be written, instead of being written as text.
+    """
+
+    __slots__ = ("data", "media_type")
+
+    def __init__(self, data: bytes, media_type: str) -> None:
+        if media_type not in PICTURES:
+            raise CallerError(f"expected one of {', '.join(sorted(PICTURES))}, got {quote(media_type)}")
+        if not 0 < len(data) <= PICTURE_BYTES:
+            raise CallerError(f"expected a picture of 1 to {PICTURE_BYTES} bytes, got {len(data)}")
+        self.data = data
+        self.media_type = media_type
+
+
+def pictures(result: Any) -> tuple[Any, list[Picture]]:
+    """A tool's result without its pictures, and the pictures; one value that is left stands for itself."""
+    if isinstance(result, Picture):
+        return None, [result]
+    if not isinstance(result, list | tuple):
+        return result, []
+    found = [item for item in result if isinstance(item, Picture)]
+    if not found:
+        return result, []
+    rest = [item for item in result if not isinstance(item, Picture)]
+    return (rest if len(rest) > 1 else rest[0] if rest else None), found
+
+
 def plain(result: Any) -> Any:
     """A result as JSON values; what JSON cannot say is refused, NaN and lone surrogates too."""
     value = msgspec.to_builtins(result)
@@ -73,41 +155,98 @@ def succeeded(call: ToolCall, result: Any) -> ToolResult:
 
 def failed(call: ToolCall, code: str, message: str, details: dict[str, Any] | None = None) -> ToolResult:
     """The result of a call that did not work."""
-    fault = Fault(code=code, message=message, details=details)
+    return answered(call, Fault(code=code, message=message, details=details))
+
+
+def answered(call: ToolCall, fault: Fault) -> ToolResult:
+    """The result of a call that has a fault."""
     return ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=fault)
 
 
 @overload
-def tool(function: Function) -> Tool: ...
+def tool(function: Function, /) -> Tool: ...
 @overload
-def tool(*, executor: Literal["backend", "frontend"]) -> Callable[[Function], Tool]: ...
+def tool(**options: Unpack[Options]) -> Callable[[Function], Tool]: ...
 
 
 def tool(
-    function: Function | None = None, *, executor: Literal["backend", "frontend"] = "backend"
+    function: Function | None = None, /, **options: Unpack[Options]
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool of a function; every parameter needs a type hint."""
     if function is None:
-        return lambda decorated: make_tool(decorated, executor)
-    return make_tool(function, executor)
+        return lambda decorated: make_tool(decorated, options)
+    return make_tool(function, options)
 
 
-def make_tool(function: Function, executor: Literal["backend", "frontend"]) -> Tool:
-    """The tool of a function."""
-    name, fields = function.__name__, []
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+def make_tool(function: Function, options: Options) -> Tool:
+    """The tool of a function, or a `CallerError` that says what stands in the way."""
+    name = function.__name__
+    if not NAME.fullmatch(name):
+        raise CallerError(f"tool {quote(name)}: expected a name of 1 to 64 of A-Z a-z 0-9 _ -")
+    check_options(name, options)
+    description, words = described(inspect.getdoc(function) or "")
+    parameters = parameters_of(name, function)
+    if extra := words.keys() - {parameter.name for parameter in parameters}:
+        raise CallerError(f"tool {name}: its docstring describes {min(extra)}, which is no parameter")
+    contexts = [parameter.name for parameter in parameters if parameter.annotation is Context]
+    if len(contexts) > 1:
+        raise CallerError(f"tool {name}: expected one parameter that is a Context, got {len(contexts)}")
+    fields = [field_of(item, words) for item in parameters if item.name not in contexts]
+    try:
+        # a module of its own: a hint may be a class with the name of the tool
+        arguments = msgspec.defstruct(
+            name, fields, kw_only=True, forbid_unknown_fields=True, module="turnlog.tools"
+        )
+        schema = schema_of(arguments)
+        msgspec.json.Decoder(arguments)
+    except TypeError as error:
+        raise CallerError(f"tool {name}: its parameters cannot be said in JSON: {error}") from None
+    return Tool(name, description, schema, arguments, function, next(iter(contexts), None), **options)
+
+
+def check_options(name: str, options: Options) -> None:
+    """Refuse what would only show when the tool is called."""
+    place = options.get("executor", "backend")
+    roles: object = options.get("roles", ())
+    if place not in get_args(Place):
+        raise CallerError(
+            f"tool {name}: expected executor {' or '.join(get_args(Place))}, got {quote(place)}"
+        )
+    if not isinstance(roles, tuple):
+        raise CallerError(f"tool {name}: expected roles in a tuple, got {quote(roles)}")
+    for limit in (options.get("timeout_s"), options.get("expires_s")):
+        if limit is not None and not limit > 0:
+            raise CallerError(f"tool {name}: expected seconds above 0, got {limit}")
+
+
+def parameters_of(name: str, function: Function) -> list[inspect.Parameter]:
+    """The parameters of a function, each with a name and a hint."""
+    try:
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    except NameError as error:
+        raise CallerError(f"tool {name}: a type hint cannot be read: {error}") from None
+    for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise CallerError(
                 f"tool {name}: parameter {parameter.name} must be one that has a name in a call"
             )
         if parameter.annotation is parameter.empty:
             raise CallerError(f"tool {name}: parameter {parameter.name} needs a type hint")
-        hint: tuple[Any, ...] = (parameter.name, parameter.annotation)
-        fields.append(hint if parameter.default is parameter.empty else (*hint, parameter.default))
-    try:
-        arguments = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-        msgspec.json.schema(arguments)
-        msgspec.json.Decoder(arguments)
-    except TypeError as error:
-        raise CallerError(f"tool {name}: its parameters cannot be said in JSON: {error}") from None
-    return Tool(name, inspect.getdoc(function) or "", arguments, function, executor)
+    return parameters
+
+
+def field_of(parameter: inspect.Parameter, words: Mapping[str, str]) -> tuple[Any, ...]:
+    """A parameter as a field of the arguments."""
+    hint = parameter.annotation
+    if parameter.name in words:
+        hint = Annotated[hint, msgspec.Meta(description=words[parameter.name])]
+    return (parameter.name, hint, *([] if parameter.default is parameter.empty else [parameter.default]))
+
+
+def schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON schema of the arguments: an object at the top, as models want it, what it refers to inside."""
+    schema = msgspec.json.schema(arguments)
+    definitions = schema["$defs"]
+    top: dict[str, Any] = definitions.pop(schema["$ref"].rpartition("/")[2])
+    del top["title"]
+    return top | ({"$defs": definitions} if definitions else {})

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from turnlog.agents.tools import Tool, failed, succeeded, tool
+from turnlog.agents.context import Context
+from turnlog.agents.tools import PICTURE_BYTES, Picture, Tool, failed, pictures, plain, succeeded, tool
 from turnlog.errors import CallerError
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult
 
@@ -258,3 +259,175 @@ def anything(**cities: str) -> str:
 def test_parameters_that_have_no_name_are_refused_at_once(function: Any) -> None:
     with pytest.raises(CallerError):
         tool(function)
+
+
+@tool(timeout_s=2.5, kind="write", approval=True, roles=("coach",), risk="db_write", expires_s=60)
+def erase(ids: list[str], context: Context, why: str = "") -> int:
+    """Delete entries.
+
+    Args:
+        ids: Which ones.
+        why: The reason, for the record.
+        context: Not the model's business.
+
+    Returns:
+        How many there were.
+    """
+    return len(ids)
+
+
+def test_a_schema_for_models_is_an_object_with_descriptions() -> None:
+    assert erase.description == "Delete entries.\n\nReturns:\n    How many there were."
+    assert erase.schema == {
+        "type": "object",
+        "properties": {
+            "ids": {"type": "array", "items": {"type": "string"}, "description": "Which ones."},
+            "why": {"type": "string", "default": "", "description": "The reason, for the record."},
+        },
+        "required": ["ids"],
+        "additionalProperties": False,
+    }
+    assert save.schema["type"] == "object"
+    assert list(save.schema["$defs"]) == ["Row"]
+    assert ping.schema["properties"] == {}
+
+
+def test_a_hint_may_have_the_name_of_the_tool() -> None:
+    def weigh(row: Row) -> int:
+        return 1
+
+    weigh.__name__ = "Row"
+    made = tool(weigh)
+    reference = made.schema["properties"]["row"]["$ref"].removeprefix("#/$defs/")
+    assert made.schema["$defs"][reference]["required"] == ["day", "weight_lbs"]
+
+
+def test_words_join_the_limits_of_a_hint() -> None:
+    def weigh(weight: Annotated[float, msgspec.Meta(gt=0)], row: Row) -> None:
+        """Weigh.
+
+        Args:
+            weight: In pounds.
+            row: A row.
+        """
+
+    properties = tool(weigh).schema["properties"]
+    assert properties["weight"] == {"type": "number", "exclusiveMinimum": 0, "description": "In pounds."}
+    assert properties["row"] == {"$ref": "#/$defs/Row", "description": "A row."}
+
+
+def test_the_policy_is_part_of_the_tool() -> None:
+    assert (erase.executor, erase.context, erase.timeout_s, erase.kind) == (
+        "backend",
+        "context",
+        2.5,
+        "write",
+    )
+    assert (erase.approval, erase.roles, erase.risk, erase.expires_s) == (True, ("coach",), "db_write", 60)
+    assert (save.context, save.timeout_s, save.kind, save.approval, save.roles) == (
+        None,
+        None,
+        "read",
+        False,
+        (),
+    )
+
+
+def careless(args: Any) -> bool:
+    return bool(args["rows"][0])
+
+
+@pytest.mark.parametrize(
+    ("approval", "args", "needed"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (careless, {"rows": [1]}, True),
+        (careless, {"rows": [0]}, False),
+        (careless, {}, True),
+    ],
+)
+def test_a_policy_that_fails_asks_a_person(approval: Any, args: dict[str, Any], needed: bool) -> None:
+    def drop(rows: list[int]) -> None:
+        pass
+
+    assert tool(approval=approval)(drop).needs_approval(args) is needed
+
+
+def unresolved(city: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821
+    return ""
+
+
+def typo(city: str) -> str:
+    """Look.
+
+    Args:
+        citty: Where.
+    """
+    return city
+
+
+def two(one: Context, other: Context) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (unresolved, "tool unresolved: a type hint cannot be read: name 'Nowhere' is not defined"),
+        (typo, "tool typo: its docstring describes citty, which is no parameter"),
+        (two, "tool two: expected one parameter that is a Context, got 2"),
+        (lambda: None, "expected a name of 1 to 64 of"),
+    ],
+)
+def test_what_is_wrong_is_said_at_the_definition(function: Any, words: str) -> None:
+    with pytest.raises(CallerError, match=words):
+        tool(function)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"executor": "moon"}, "expected executor backend or frontend or remote, got 'moon'"),
+        ({"roles": "coach"}, "expected roles in a tuple, got 'coach'"),
+        ({"timeout_s": 0}, "expected seconds above 0, got 0"),
+        ({"expires_s": -1.0}, "expected seconds above 0, got -1.0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: Any, words: str) -> None:
+    with pytest.raises(CallerError, match=words):
+        tool(**options)(by_position)
+
+
+PNG = Picture(b"png", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("result", "rest", "found"),
+    [
+        (PNG, None, [PNG]),
+        ([PNG], None, [PNG]),
+        (["a map", PNG], "a map", [PNG]),
+        ((PNG, {"a": 1}, PNG, 2), [{"a": 1}, 2], [PNG, PNG]),
+        ([1, 2], [1, 2], []),
+        ([], [], []),
+        ("text", "text", []),
+        ({"picture": PNG}, {"picture": PNG}, []),
+    ],
+)
+def test_pictures_stand_beside_the_result(result: Any, rest: Any, found: list[Picture]) -> None:
+    assert pictures(result) == (rest, found)
+
+
+def test_a_picture_inside_a_value_cannot_be_written() -> None:
+    with pytest.raises(TypeError):
+        plain({"picture": PNG})
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [(b"", "image/png"), (b"x" * (PICTURE_BYTES + 1), "image/png"), (b"<svg/>", "image/svg+xml"), (b"x", "")],
+)
+def test_only_pictures_that_every_reader_takes(data: bytes, media_type: str) -> None:
+    with pytest.raises(CallerError):
+        Picture(data, media_type)

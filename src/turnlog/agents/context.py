@@ -1,0 +1,94 @@
+"""`Context`: what a running tool knows of its call, and how it speaks before it answers.
+
+A tool gets one by annotating a parameter with `Context`; the model does not see that parameter. `progress`
+works in a thread and on the loop, and never waits: texts go to the log in order, all that came during a write
+with the next one. A tool that says more than the log can take loses its oldest texts; one that was stopped or
+has answered is not heard any more. The executor opens and closes it.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from turnlog.agents.calls import key_of
+from turnlog.events import ToolCall, ToolProgress
+
+WAITING = 256  # texts; a write takes milliseconds, and nobody reads faster than that
+TEXT_CHARS = 16 * 1024  # of one text: a line of output, not a file
+
+Say = Callable[[list[ToolProgress]], Awaitable[None]]
+
+
+async def unheard(progress: list[ToolProgress]) -> None:
+    """Progress nobody asked for."""
+
+
+class Context:
+    """One call as its tool sees it. `idempotency_key` is the caller's, or else the call's own id."""
+
+    def __init__(
+        self, call: ToolCall, *, session_id: str = "", agent_name: str = "", say: Say = unheard
+    ) -> None:
+        self.call_id = call.call_id
+        self.tool = call.tool
+        self.session_id = session_id
+        self.agent_name = agent_name
+        self.idempotency_key = key_of(call) or call.call_id
+        self._say = say
+        self._waiting: deque[str] = deque(maxlen=WAITING)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._cancelled = threading.Event()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more; a tool in a thread has to look."""
+        return self._cancelled.is_set()
+
+    def progress(self, text: str) -> None:
+        """Say something now; it becomes a `tool.progress` that is there while the call runs."""
+        with self._lock:
+            loop, idle = self._loop, not self._waiting
+            if loop is None:
+                return
+            self._waiting.append(str(text)[:TEXT_CHARS].encode(errors="replace").decode())
+        if idle:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                loop.call_soon_threadsafe(self._wake)
+
+    def open(self) -> None:
+        """Listen to the tool, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+
+    async def close(self) -> None:
+        """Hear no more, and wait until what was said is in the log."""
+        self._loop = None
+        if self._writing is not None:
+            await self._writing
+        await self._write()
+
+    def cancel(self) -> None:
+        """Tell the tool to stop; it is not heard any more."""
+        self._loop = None
+        self._cancelled.set()
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def _wake(self) -> None:
+        if self._loop is not None and (self._writing is None or self._writing.done()):
+            if self._writing is not None and not self._writing.cancelled():
+                self._writing.result()  # a write that failed is not followed by another
+            self._writing = asyncio.create_task(self._write())
+
+    def _take(self) -> list[ToolProgress]:
+        with self._lock:
+            texts = list(self._waiting)
+            self._waiting.clear()
+        return [ToolProgress(call_id=self.call_id, text=text) for text in texts]
+
+    async def _write(self) -> None:
+        while batch := self._take():
+            await self._say(batch)

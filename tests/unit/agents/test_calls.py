@@ -1,0 +1,127 @@
+"""Answers by idempotency key, folded from the log."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from turnlog.agents import calls as module
+from turnlog.agents.calls import Calls, args_hash, key_of
+from turnlog.events import CATALOG, Fault, Payload, Scope, ToolCall, ToolResult, decode, stamp
+
+
+class Session:
+    """A log as far as the fold reads it."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.seq = 0
+
+    def apply(self, payload: Payload, agent: str = "agt_1") -> None:
+        event = CATALOG.event(payload, id=f"evt_{self.seq}", origin="system", scope=Scope(agent_id=agent))
+        line = stamp(event, session_id="sess_1", seq=self.seq, ts_ms=0)
+        self.seq += 1
+        self.calls.apply(decode(line), CATALOG.payload(decode(line)))
+
+    def ran(self, call: ToolCall, result: Any = "done", agent: str = "agt_1") -> None:
+        self.apply(call, agent)
+        self.apply(ToolResult(call_id=call.call_id, tool=call.tool, ok=True, result=result), agent)
+
+
+def call(key: str | None, call_id: str = "call_1", tool: str = "save", **args: Any) -> ToolCall:
+    return ToolCall(call_id=call_id, tool=tool, args=args, idempotency_key=key)
+
+
+def test_the_key_is_the_callers_or_an_argument() -> None:
+    assert key_of(call("k")) == "k"
+    assert key_of(call("k", idempotency_key="other")) == "k"
+    assert key_of(call(None, idempotency_key="k")) == "k"
+    for nothing in ("", 3, None, ["k"]):
+        assert key_of(call(None, idempotency_key=nothing)) is None
+    assert key_of(call(None)) is None
+
+
+def test_a_repeat_has_the_first_answer() -> None:
+    session = Session()
+    session.ran(call("k", rows=[1], unit="kg"), {"saved": 1})
+    again = session.calls.answer(call("k", "call_2", unit="kg", rows=[1]))
+    assert again == ToolResult(call_id="call_2", tool="save", ok=True, result={"saved": 1})
+
+
+def test_the_first_answer_stands() -> None:
+    session = Session()
+    session.ran(call("k"), 1)
+    session.ran(call("k", "call_2"), 2)
+    answer = session.calls.answer(call("k", "call_3"))
+    assert answer is not None
+    assert answer.result == 1
+
+
+def test_other_arguments_are_refused() -> None:
+    session = Session()
+    session.ran(call("k", rows=[1]))
+    answer = session.calls.answer(call("k", "call_2", rows=[2]))
+    assert answer is not None
+    assert answer.error == Fault(
+        code="VALIDATION_ERROR",
+        message="this idempotency key belongs to a call with other arguments",
+        details={"path": ["idempotency_key"]},
+    )
+
+
+def test_another_tool_or_key_is_another_call() -> None:
+    session = Session()
+    session.ran(call("k"))
+    assert session.calls.answer(call("k", tool="other")) is None
+    assert session.calls.answer(call("l")) is None
+    assert session.calls.answer(call(None)) is None
+
+
+def test_calls_without_a_key_or_an_answer_are_not_remembered() -> None:
+    session = Session()
+    session.ran(call(None))
+    session.apply(call("k"))
+    assert session.calls.done == {}
+
+
+def test_a_failure_may_be_tried_again() -> None:
+    session = Session()
+    session.apply(call("k"))
+    fault = Fault(code="TIMEOUT", message="slow")
+    session.apply(ToolResult(call_id="call_1", tool="save", ok=False, error=fault))
+    assert session.calls.answer(call("k", "call_2")) is None
+
+
+def test_an_answer_belongs_to_its_agents_call() -> None:
+    session = Session()
+    session.apply(call("k"), "agt_1")
+    session.apply(ToolResult(call_id="call_1", tool="save", ok=True, result=1), "agt_2")
+    assert session.calls.done == {}
+
+
+def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 2)
+    session = Session()
+    for number in range(3):
+        session.ran(call(f"k{number}", f"call_{number}"))
+    assert [key for _, key in session.calls.done] == ["k1", "k2"]
+
+
+def test_the_largest_are_forgotten_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 500)
+    session = Session()
+    session.ran(call("small"), "x")
+    session.ran(call("large", "call_2"), "x" * 400)
+    assert [key for _, key in session.calls.done] == ["large"]
+    session.ran(call("vast", "call_3"), "x" * 501)
+    assert session.calls.done == {}
+    session.ran(call("small", "call_4"), "x")
+    assert [key for _, key in session.calls.done] == ["small"]
+
+
+def test_equal_arguments_have_one_hash() -> None:
+    one: dict[str, Any] = {"b": [1, {"d": None, "c": "é"}], "a": 1.5}
+    other = msgspec.json.decode(b'{"a": 1.5, "b": [1, {"c": "\\u00e9", "d": null}]}')
+    assert args_hash(one) == args_hash(other)
+    assert len({args_hash(args) for args in ({}, {"a": 1}, {"a": "1"}, {"a": [1]}, {"a": None})}) == 5
+    assert len(args_hash(one)) == 32

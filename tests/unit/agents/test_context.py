@@ -1,0 +1,170 @@
+"""What a tool says while it runs: in order, in one write what came during another, bounded."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from turnlog.agents import context as module
+from turnlog.agents.context import Context
+from turnlog.events import ToolCall, ToolProgress
+
+CALL = ToolCall(call_id="call_1", tool="dig", args={})
+
+
+class Log:
+    """A log that writes when it is told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def say(self, batch: list[ToolProgress]) -> None:
+        assert {item.call_id for item in batch} == {"call_1"}
+        self.batches.append([item.text for item in batch])
+        await self.free.wait()
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+async def turn() -> None:
+    """Let everything run that can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_it_knows_the_call() -> None:
+    context = Context(CALL, session_id="sess_1", agent_name="Digger")
+    assert (context.call_id, context.tool) == ("call_1", "dig")
+    assert (context.session_id, context.agent_name) == ("sess_1", "Digger")
+    assert context.idempotency_key == "call_1", "a key there always is"
+    keyed = ToolCall(call_id="call_1", tool="dig", args={"idempotency_key": "k"})
+    assert Context(keyed).idempotency_key == "k"
+
+
+def test_texts_are_heard_at_once_and_in_order() -> None:
+    async def work() -> None:
+        log = Log()
+        context = Context(CALL, say=log.say)
+        context.open()
+        log.free.clear()
+        context.progress("one")
+        await turn()
+        assert log.batches == [["one"]]
+        context.progress("two")
+        context.progress("three")
+        await turn()
+        assert log.batches == [["one"]], "one write at a time"
+        log.free.set()
+        await context.close()
+        assert log.batches == [["one"], ["two", "three"]]
+        context.open()
+        context.progress("four")
+        await turn()
+        assert log.batches[2:] == [["four"]]
+
+    run(work())
+
+
+def test_a_thread_may_speak() -> None:
+    async def work() -> None:
+        log = Log()
+        context = Context(CALL, say=log.say)
+        context.open()
+
+        def dig() -> None:
+            for number in range(100):
+                context.progress(str(number))
+
+        await asyncio.to_thread(dig)
+        await context.close()
+        assert [text for batch in log.batches for text in batch] == [str(number) for number in range(100)]
+
+    run(work())
+
+
+def test_before_and_after_nobody_listens() -> None:
+    async def work() -> None:
+        log = Log()
+        context = Context(CALL, say=log.say)
+        context.progress("early")
+        context.open()
+        await context.close()
+        context.progress("late")
+        await turn()
+        assert log.batches == []
+
+    run(work())
+
+
+def test_who_is_stopped_is_told_and_not_heard() -> None:
+    async def work() -> None:
+        log = Log()
+        context = Context(CALL, say=log.say)
+        context.open()
+        log.free.clear()
+        context.progress("one")
+        await turn()
+        told = [context.cancelled]
+        context.progress("two")
+        context.cancel()
+        told.append(context.cancelled)
+        context.progress("three")
+        await turn()
+        assert told == [False, True]
+        assert log.batches == [["one"]]
+        silent = Context(CALL)
+        silent.cancel()
+        assert silent.cancelled
+
+    run(work())
+
+
+def test_the_oldest_are_lost_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING", 3)
+    monkeypatch.setattr(module, "TEXT_CHARS", 4)
+
+    async def work() -> None:
+        log = Log()
+        context = Context(CALL, say=log.say)
+        context.open()
+        for number in range(10_000, 10_005):
+            context.progress(f"{number}")
+        context.progress("\ud800")
+        await context.close()
+        assert log.batches == [["1000", "1000", "?"]]
+
+    run(work())
+
+
+def test_a_log_that_fails_is_not_silent() -> None:
+    async def broken(batch: list[ToolProgress]) -> None:
+        raise OSError("the disk is full")
+
+    async def work() -> None:
+        context = Context(CALL, say=broken)
+        context.open()
+        context.progress("one")
+        await turn()
+        with pytest.raises(OSError, match="disk is full"):
+            await context.close()
+
+    run(work())
+
+
+def test_a_thread_that_outlives_the_loop_does_no_harm() -> None:
+    context = Context(CALL)
+
+    async def work() -> None:
+        context.open()
+
+    run(work())
+    thread = threading.Thread(target=context.progress, args=("hello?",))
+    thread.start()
+    thread.join()
+    assert not thread.is_alive()
