@@ -1,0 +1,86 @@
+"""Approvals: bound to the call and its arguments, for once, for a while, from somebody entitled to."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from turnlog.agents.approvals import args_hash, judge, permits, request
+from turnlog.agents.tools import tool
+from turnlog.events import CATALOG, ApprovalDecision, ApprovalRequest, Fault, ToolCall
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "calls" / "approvals.json").read_text())
+CALL = ToolCall(call_id="call_1", tool="erase", args={"ids": ["w1"]})
+
+
+@tool(kind="write", approval=True, roles=("coach", "doctor"), risk="db_write", expires_s=60)
+def erase(ids: list[str]) -> None:
+    """Delete entries."""
+
+
+@tool(kind="write")
+def save(rows: list[str]) -> None:
+    """Save entries."""
+
+
+def test_a_request_names_call_arguments_risk_and_time() -> None:
+    asked = request(erase, CALL, 2000)
+    assert asked == ApprovalRequest(
+        call_id="call_1",
+        tool="erase",
+        args_hash=args_hash({"ids": ["w1"]}),
+        risk="db_write",
+        reason="write",
+        expires_at="1970-01-01T00:01:02.000Z",
+        roles=("coach", "doctor"),
+    )
+    CATALOG.event(asked, id="evt_1", origin="system")
+
+
+def test_what_is_not_said_follows_from_the_tool() -> None:
+    asked = request(save, structs.replace(CALL, tool="save"), 0)
+    assert (asked.risk, asked.expires_at, asked.roles) == ("write", "1970-01-01T01:00:00.000Z", ())
+    decision = ApprovalDecision(call_id="call_1", args_hash=asked.args_hash, decision="approve")
+    assert judge(asked, decision, CALL, (), 1) is None, "no roles: anyone may decide"
+    forever = structs.replace(asked, expires_at=None)
+    assert judge(forever, decision, CALL, (), 10**15) is None
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["name"])
+def test_a_decision_is_judged(case: dict[str, Any]) -> None:
+    asked = request(erase, CALL, 2000) if case.get("asked", True) else None
+    decision = ApprovalDecision(call_id="call_1", args_hash=args_hash(CALL.args), decision="approve")
+    decision = structs.replace(decision, **case.get("decision", {}))
+    call = structs.replace(CALL, **case.get("call", {}))
+    found = judge(asked, decision, call, case.get("roles", ["coach"]), case.get("now_ms", 2000))
+    assert (found and [found.code, found.details]) == case["fault"]
+
+
+def test_a_denial_carries_the_words_of_who_denied() -> None:
+    asked = request(erase, CALL, 0)
+    decision = ApprovalDecision(
+        call_id="call_1", args_hash=asked.args_hash, decision="deny", notes="not today"
+    )
+    found = judge(asked, decision, CALL, ("coach",), 0)
+    assert found is not None
+    assert found.message == "not today"
+
+
+def test_a_tool_is_for_its_roles() -> None:
+    assert permits(save, ()) is None
+    assert permits(erase, ("visitor", "coach")) is None
+    assert permits(erase, ("visitor",)) == Fault(
+        code="DENIED", message="erase is for the role coach or doctor only"
+    )
+
+
+def test_many_roles_make_a_short_sentence() -> None:
+    @tool(roles=tuple(f"role{number:02}" for number in range(20)))
+    def busy() -> None:
+        """Nothing."""
+
+    found = permits(busy, ())
+    assert found is not None
+    assert found.message.endswith("or role07 or others only")
