@@ -60,6 +60,9 @@ class AgentStart(Payload, frozen=True, kw_only=True):
     tools: tuple[Name, ...] = ()
     prompt: str | None = None
     source_session: Annotated[Key | None, Meta(description="The session id the source itself uses.")] = None
+    resumes: Annotated[
+        AgentId | None, Meta(description="The ended agent whose conversation it goes on with.")
+    ] = None
 
 
 class AgentEnd(Payload, frozen=True, kw_only=True):

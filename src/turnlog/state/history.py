@@ -1,11 +1,14 @@
 """The model's view of a session: messages in order, from the log alone (protocol section 4).
 
 The root agents of a session share one conversation; an agent that was called has its own, which begins with
-its prompt. Blank turns are dropped, neighbours of one role are merged, and the last turn is the user's. What
-was retracted was never said.
+its prompt, or goes on from a copy of the one it resumes. A hand-off goes on with the conversation it takes
+over. Blank turns are dropped, neighbours of one role are merged, what was retracted is gone, and a result
+stands in the user's turn right after its call. `messages` gives what a provider accepts: calls that nobody
+answered are left out, and so is a thinking that led to nothing. A part has the form of the Messages API;
+images in results are named by their address, which only an adapter resolves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,13 +30,14 @@ from turnlog.events import (
 )
 
 Part = dict[str, Any]
+Role = Literal["user", "assistant"]
 
 
 @dataclass(slots=True)
 class Message:
     """One turn of a conversation: texts, calls and results, as content parts."""
 
-    role: Literal["user", "assistant"]
+    role: Role
     content: list[Part]
 
 
@@ -44,76 +48,160 @@ class History:
     root: list[Message] = field(default_factory=list)
     called: dict[str, list[Message]] = field(default_factory=dict)
     _traces: set[str] = field(default_factory=set)
-    _blocks: dict[str, dict[str, Part]] = field(default_factory=dict)  # by agent and block: its part
+    _shown: dict[str, dict[str, Part]] = field(default_factory=dict)  # by open agent and block
+    _answers: dict[tuple[str, str], str] = field(default_factory=dict)  # by caller and call: who answers
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
-        messages = self.called.get(envelope.agent_id or "", self.root)
-        match payload:
-            case AgentStart(via="call", prompt=prompt):
-                own = self.called[envelope.agent_id or ""] = []
-                add(own, "user", text_part(prompt or ""))
-            case AgentStart(prompt=prompt):  # a message that waits for its turn is read when the turn begins
-                self._traces.add(envelope.trace_id or "")
-                add(messages, "user", text_part(prompt or ""))
-            case AgentEnd():
-                self._blocks.pop(envelope.agent_id or "", None)
-                if messages is self.root:
-                    self._traces.discard(envelope.trace_id or "")
-            case UiMessage(text=text) if envelope.trace_id in self._traces:
-                add(messages, "user", text_part(text))
-            case ToolResult(kind=None):
-                add(messages, "user", result_part(payload))
-                sort_results(messages)
-            case BlockRetract(block_ids=void):
-                blocks = self._blocks.get(envelope.agent_id or "", {})
-                take_back(messages, [blocks.pop(key) for key in void if key in blocks])
-            case _ if part := spoken(payload):
-                add(messages, "assistant", part)
-                key = getattr(payload, "block_id", None) or ""
-                self._blocks.setdefault(envelope.agent_id or "", {})[key] = part
-            case _:
-                pass
+        step = STEPS.get(type(payload))
+        if step is not None:
+            step(self, envelope, payload)
 
     def messages(self, agent_id: str) -> list[Message]:
-        """What this agent's model gets to read."""
-        return self.called.get(agent_id, self.root)
+        """What this agent's model gets to read; a copy, which later events do not change."""
+        return lawful(self._of(agent_id))
+
+    def _of(self, agent_id: str | None) -> list[Message]:
+        return self.called.get(agent_id or "", self.root)
+
+    def _start(self, envelope: Envelope, payload: AgentStart) -> None:
+        """A message that waits for its turn is read when the turn begins."""
+        agent_id, call = envelope.agent_id or "", (payload.parent_id or "", payload.call_id or "")
+        if payload.via == "call":
+            self.called[agent_id] = copied(self.called.get(payload.resumes or "", []))
+        elif payload.via == "handoff" and payload.call_id is not None:
+            self.called[agent_id] = self.called.get(self._answers.get(call, ""), [])
+        else:
+            self._traces.add(envelope.trace_id or "")
+        if payload.call_id is not None:
+            self._answers[call] = agent_id
+        add(self._of(agent_id), "user", text_part(payload.prompt or ""))
+
+    def _end(self, envelope: Envelope, _: AgentEnd) -> None:
+        self._shown.pop(envelope.agent_id or "", None)
+        if envelope.agent_id not in self.called:
+            self._traces.discard(envelope.trace_id or "")
+
+    def _message(self, envelope: Envelope, payload: UiMessage) -> None:
+        if envelope.trace_id in self._traces:
+            add(self._of(envelope.agent_id), "user", text_part(payload.text))
+
+    def _said(self, envelope: Envelope, payload: Any) -> None:
+        """A block of the model, whole."""
+        part = PARTS[type(payload)](payload)
+        if part is not None and add(self._of(envelope.agent_id), "assistant", part) and payload.block_id:
+            self._shown.setdefault(envelope.agent_id or "", {})[payload.block_id] = part
+
+    def _result(self, envelope: Envelope, payload: ToolResult) -> None:
+        """What nobody called for is not told: its call was retracted, or was the provider's to answer."""
+        messages, agent_id = self._of(envelope.agent_id), envelope.agent_id or ""
+        place = place_of(messages, payload.call_id)
+        if place is None:
+            return
+        own = messages[place[0]].content[place[1]]["type"] == "tool_use"
+        if payload.kind is not None:
+            add(messages, "assistant", provided_part(payload))
+        elif own:
+            answered_by = self._answers.pop((agent_id, payload.call_id), None)
+            answer(messages, place[0], result_part(payload, answered_by))
+
+    def _retract(self, envelope: Envelope, payload: BlockRetract) -> None:
+        shown = self._shown.get(envelope.agent_id or "", {})
+        gone = [shown.pop(block_id) for block_id in payload.block_ids if block_id in shown]
+        if gone:
+            messages = self._of(envelope.agent_id)
+            messages[:] = without(messages, gone)
 
 
-def add(messages: list[Message], role: Literal["user", "assistant"], part: Part) -> None:
+def add(messages: list[Message], role: Role, part: Part) -> bool:
     """Append a part: blank text is dropped, the same role as before is continued."""
     if part["type"] == "text" and not part["text"].strip():
-        return
+        return False
     if messages and messages[-1].role == role:
         messages[-1].content.append(part)
     else:
         messages.append(Message(role, [part]))
+    return True
 
 
-def take_back(messages: list[Message], void: list[Part]) -> None:
-    """Remove parts of the last message, and what the provider answered to them."""
-    gone, calls = {id(part) for part in void}, {part["id"] for part in void if "id" in part}
-    if messages and messages[-1].role == "assistant":
-        kept = [p for p in messages[-1].content if id(p) not in gone and p.get("tool_use_id") not in calls]
-        messages[-1:] = [Message("assistant", kept)] if kept else []
+def copied(messages: list[Message]) -> list[Message]:
+    """A conversation that goes its own way from here."""
+    return [Message(message.role, list(message.content)) for message in messages]
 
 
-def sort_results(messages: list[Message]) -> None:
-    """Results in the order of their calls, whichever was ready first; words come after them."""
-    calls = messages[-2].content if len(messages) > 1 else []
-    order = {part["id"]: place for place, part in enumerate(calls) if part["type"] == "tool_use"}
-    messages[-1].content.sort(key=lambda part: order.get(part.get("tool_use_id"), len(calls)))
+def place_of(messages: list[Message], call_id: str) -> tuple[int, int] | None:
+    """Where a call stands: which message, which part; the last one counts."""
+    for place in range(len(messages) - 1, -1, -1):
+        for number, part in enumerate(messages[place].content):
+            if is_call(part) and part["id"] == call_id:
+                return place, number
+    return None
 
 
-def spoken(payload: Payload | Unknown) -> Part | None:
-    """What an event adds to the model's own message, if it does."""
-    match payload:
-        case AssistantBlock(kind=kind) if kind in OWN or kind.endswith("_tool_result"):
-            return None  # it lacked what its kind needs: no provider takes it back
-        case AssistantThinking(signature=None, redacted=None):
-            return None  # nor a thinking that nobody signed
-    part_of = PARTS.get(type(payload))
-    return part_of(payload) if part_of else None
+def answer(messages: list[Message], place: int, part: Part) -> None:
+    """Put a result behind its call: in the order of the calls, whichever was ready first, before words."""
+    if place + 1 == len(messages) or messages[place + 1].role != "user":
+        messages.insert(place + 1, Message("user", []))
+    results = messages[place + 1].content
+    if any(other.get("tool_use_id") == part["tool_use_id"] for other in results):
+        return  # the first answer counts
+    order = {call["id"]: number for number, call in enumerate(messages[place].content) if is_call(call)}
+    results.append(part)
+    results.sort(key=lambda result: order.get(result.get("tool_use_id"), len(messages[place].content)))
+
+
+def is_call(part: Part) -> bool:
+    """Whether a part asks for a tool, ours or the provider's."""
+    return "id" in part and str(part["type"]).endswith("tool_use")
+
+
+def without(messages: list[Message], gone: list[Part]) -> list[Message]:
+    """A conversation without some parts, and without the results of calls among them."""
+    parts, calls = {id(part) for part in gone}, {part["id"] for part in gone if is_call(part)}
+
+    def stays(part: Part) -> bool:
+        return id(part) not in parts and part.get("tool_use_id") not in calls
+
+    return tidy(Message(message.role, list(filter(stays, message.content))) for message in messages)
+
+
+def tidy(messages: Iterable[Message]) -> list[Message]:
+    """Empty turns are dropped, neighbours of one role are merged."""
+    tidied: list[Message] = []
+    for message in messages:
+        if tidied and tidied[-1].role == message.role:
+            tidied[-1].content += message.content
+        elif message.content:
+            tidied.append(message)
+    return tidied
+
+
+def lawful(messages: list[Message]) -> list[Message]:
+    """A conversation as a provider takes it.
+
+    Every call has its result; only a call of the provider's tools may still be open, if the model is about to
+    go on with its own turn. The last part of an assistant's turn is not a thinking.
+    """
+    answered = {part.get("tool_use_id") for message in messages for part in message.content}
+    last = going_on(messages)
+    told: list[Message] = []
+    for place, message in enumerate(messages):
+        content = [
+            part
+            for part in message.content
+            if not is_call(part) or part["id"] in answered or (place == last and part["type"] != "tool_use")
+        ]
+        while content and content[-1]["type"] in THINKING:
+            content.pop()
+        told.append(Message(message.role, content))
+    return tidy(told)
+
+
+def going_on(messages: list[Message]) -> int:
+    """The turn that the model goes on with: the last one, or the one before results."""
+    last = len(messages) - 1
+    ours = last > 0 and all(part["type"] == "tool_result" for part in messages[last].content)
+    return last - 1 if ours else last
 
 
 def text_part(text: str) -> Part:
@@ -126,11 +214,20 @@ def said_part(payload: AssistantMessage) -> Part:
     return text_part(payload.text) | ({"citations": cited} if cited else {})
 
 
-def thinking_part(payload: AssistantThinking) -> Part:
-    """A thinking as the provider wants it back."""
+def thinking_part(payload: AssistantThinking) -> Part | None:
+    """A thinking as the provider wants it back; nobody takes one that was not signed."""
     if payload.redacted is not None:
         return {"type": "redacted_thinking", "data": payload.redacted}
+    if payload.signature is None:
+        return None
     return {"type": "thinking", "thinking": payload.text, "signature": payload.signature}
+
+
+def block_part(payload: AssistantBlock) -> Part | None:
+    """A block of another kind; one that lacked what its kind needs is not taken back."""
+    if payload.kind in OWN or payload.kind.endswith("_tool_result"):
+        return None
+    return {"type": payload.kind, **payload.data}
 
 
 def call_part(payload: ToolCall) -> Part:
@@ -148,29 +245,38 @@ def provided_part(payload: ToolResult) -> Part:
     return part | (payload.extra or {})
 
 
-OWN = frozenset(
-    {"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"}
-)  # kinds with an event of their own
-PARTS: dict[type, Callable[[Any], Part]] = {
-    AssistantMessage: said_part,
-    AssistantThinking: thinking_part,
-    AssistantBlock: lambda payload: {"type": payload.kind, **payload.data},
-    ToolCall: call_part,
-    ToolResult: provided_part,
-}
-
-
-def result_part(payload: ToolResult) -> Part:
-    """A tool result as the model reads it: text as it is, other values as JSON."""
+def result_part(payload: ToolResult, agent_id: str | None = None) -> Part:
+    """A tool result as the model reads it; one that an agent gave names it, so that it can be resumed."""
+    text = result_text(payload) + (f"\n[agent_id: {agent_id}]" if agent_id else "")
+    images = [{"type": "image", **msgspec.to_builtins(image)} for image in payload.images]
+    words = [text_part(text)] if text.strip() else []
     return {
         "type": "tool_result",
         "tool_use_id": payload.call_id,
-        "content": result_text(payload),
+        "content": [*words, *images] if images else text,
         "is_error": not payload.ok,
     }
 
 
 def result_text(payload: ToolResult) -> str:
-    """The result of a call in one text."""
+    """The result of a call in one text: text as it is, other values as JSON."""
     value = payload.result if payload.ok else payload.error
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+OWN = THINKING | {"text", "tool_use", "server_tool_use", "mcp_tool_use"}  # kinds with an event of their own
+PARTS: dict[type, Callable[[Any], Part | None]] = {
+    AssistantMessage: said_part,
+    AssistantThinking: thinking_part,
+    AssistantBlock: block_part,
+    ToolCall: call_part,
+}
+STEPS: dict[type, Callable[[History, Envelope, Any], None]] = {
+    AgentStart: History._start,
+    AgentEnd: History._end,
+    UiMessage: History._message,
+    ToolResult: History._result,
+    BlockRetract: History._retract,
+    **dict.fromkeys(PARTS, History._said),
+}
