@@ -36,7 +36,7 @@ LIBRARIES = {
     "wire": {"msgspec"},
     "log": {"msgspec"},
     "testing": {"msgspec"},
-    "agents": {"msgspec", "anthropic"},
+    "agents": {"msgspec", "anthropic", "httpx2"},
     "app": {"msgspec"},
     "server": {"msgspec", "starlette", "uvicorn"},
     "cli": {"msgspec", "click", "rich"},

@@ -1,6 +1,58 @@
-"""Models: something that reads a conversation and streams a reply."""
+"""Models: something that reads a conversation and streams a reply.
 
+`make_model` turns a name into one: `anthropic:<model>` asks the real API, `scripted:<path>` plays a JSON
+script offline. What is a model already is taken as it is.
+"""
+
+from collections.abc import Callable
+
+from turnlog.agents.models.anthropic import AnthropicModel
 from turnlog.agents.models.model import Model, ModelFault, ReadBlob, Request, ToolSpec
-from turnlog.agents.models.scripted import Scripted, ToolUse
+from turnlog.agents.models.script import load_script
+from turnlog.agents.models.scripted import (
+    Cite,
+    Fail,
+    Files,
+    Part,
+    ProviderCall,
+    Scripted,
+    Spend,
+    Stop,
+    Thinking,
+    ToolUse,
+)
+from turnlog.errors import CallerError, quote
 
-__all__ = ["Model", "ModelFault", "ReadBlob", "Request", "Scripted", "ToolSpec", "ToolUse"]
+__all__ = [
+    "AnthropicModel",
+    "Cite",
+    "Fail",
+    "Files",
+    "Model",
+    "ModelFault",
+    "Part",
+    "ProviderCall",
+    "ReadBlob",
+    "Request",
+    "Scripted",
+    "Spend",
+    "Stop",
+    "Thinking",
+    "ToolSpec",
+    "ToolUse",
+    "make_model",
+]
+
+PROVIDERS: dict[str, Callable[[str], Model]] = {"anthropic": AnthropicModel, "scripted": load_script}
+
+
+def make_model(spec: str | Model) -> Model:
+    """The model of a name like `anthropic:claude-sonnet-4-5` or `scripted:demo.json`."""
+    if not isinstance(spec, str):
+        return spec
+    provider, _, rest = spec.partition(":")
+    make = PROVIDERS.get(provider)
+    if make is None or not rest.strip():
+        known = " or ".join(f"{name}:..." for name in PROVIDERS)
+        raise CallerError(f"expected a model like {known}, not {quote(spec)}")
+    return make(rest.strip())

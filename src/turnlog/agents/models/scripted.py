@@ -1,19 +1,25 @@
 """The offline model: its words are written beforehand.
 
-`Scripted` is a Python function from the conversation to texts and calls, spoken word by word. It is
-deterministic; `pace_s` is for people who watch. It uses no tokens.
+`Scripted` plays a Python function from the conversation to parts; `turnlog.agents.models.script` reads such a
+function from a JSON file. Texts and thinking are spoken word by word. It is deterministic, needs no network
+and uses no tokens unless the script says so; `pace_s` per word and `first_s` before the first one are for
+people who watch. Its messages end with "tool_use" if they call, else with "end_turn", unless a `Stop` says
+otherwise.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from turnlog.agents.models.model import Request
-from turnlog.events import Payload, Usage
+from turnlog.agents.models.model import ModelFault, Request
+from turnlog.events import Citation, Fault, File, Payload, ToolResult, Usage
+from turnlog.parse import reply as replies
 from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
+
+NOTHING = Usage(input_tokens=0, output_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +27,158 @@ class ToolUse:
     """A script asks for a tool."""
 
     tool: str
-    args: dict[str, Any]
+    args: dict[str, Any] = field(default_factory=dict)
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A script thinks. Only what is signed stays in the conversation."""
+
+    text: str
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cite:
+    """A source of the text that was just said."""
+
+    citation: Citation
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """A tool that runs at the provider, with what it answers: a result, or the code of an error."""
+
+    tool: str
+    args: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
+    kind: str | None = None  # the provider's name of the result
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files that were made on the way."""
+
+    files: tuple[File, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The model fails here, after what it has said."""
+
+    code: str = "overloaded_error"
+    retriable: bool = True
+    message: str = "The script says that the model fails."
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The message ends here, for a reason of its own."""
+
+    reason: replies.Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What the message costs; the last one counts."""
+
+    usage: Usage
+
+
+Part = str | ToolUse | Thinking | Cite | ProviderCall | Files | Fail | Stop | Spend
+Script = Callable[[list[Message]], Iterable[Part]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
     """A model whose words are written beforehand."""
 
-    script: Callable[[list[Message]], Iterable[str | ToolUse]]
+    script: Script
     pace_s: float = 0.0
     name: str = "scripted"
+    first_s: float = 0.0
 
     async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        reply.begin(self.name)
+        await asyncio.sleep(self.first_s)
+        stop: replies.Stop | None = None
+        usage = NOTHING
         for part in self.script(request.messages):
-            if isinstance(part, ToolUse):
-                yield reply.call(part.tool, part.args)
+            if isinstance(part, Stop):
+                stop = part.reason
+                break
+            if isinstance(part, Spend):
+                usage = part.usage
                 continue
-            for word in re.findall(r"\s*\S+\s*", part):
-                await asyncio.sleep(self.pace_s)
-                yield reply.text(word)
-        yield reply.done("tool_use" if reply.calling else "end_turn", Usage(input_tokens=0, output_tokens=0))
+            if isinstance(part, Fail):
+                reply.usage = usage
+                raise ModelFault(
+                    part.code, part.message, retriable=part.retriable, retry_after_s=part.retry_after_s
+                )
+            for batch in SAY[type(part)](reply, part):
+                if isinstance(part, str | Thinking):
+                    await asyncio.sleep(self.pace_s)
+                yield batch
+        yield reply.done(stop or ("tool_use" if reply.calling else "end_turn"), usage)
+
+
+def words(text: str) -> list[str]:
+    """A text in the pieces a model would send."""
+    return re.findall(r"\s*\S+\s*", text)
+
+
+def _text(reply: Reply, part: str) -> Iterator[list[Payload]]:
+    return map(reply.text, words(part))
+
+
+def _thinking(reply: Reply, part: Thinking) -> Iterator[list[Payload]]:
+    yield from map(reply.think, words(part.text))
+    if part.signature is not None:
+        yield reply.sign(part.signature)
+
+
+def _call(reply: Reply, part: ToolUse) -> Iterator[list[Payload]]:
+    yield reply.call(part.tool, part.args, part.call_id)
+
+
+def _cite(reply: Reply, part: Cite) -> Iterator[list[Payload]]:
+    yield reply.cite(part.citation)
+
+
+def _provided(reply: Reply, part: ProviderCall) -> Iterator[list[Payload]]:
+    yield reply.end()
+    block = reply.open_call(part.tool, None, "provider", part.args)
+    if block is None:
+        return
+    [start] = block.start()
+    yield [start, *reply.close(block)]
+    error = (
+        Fault(code=part.error, message=part.error, details={"content": part.result}) if part.error else None
+    )
+    yield reply.result(
+        ToolResult(
+            call_id=getattr(start, "call_id", ""),
+            tool=part.tool,
+            ok=error is None,
+            result=None if error else part.result,
+            error=error,
+            kind=part.kind or f"{part.tool}_tool_result",
+        )
+    )
+
+
+def _files(reply: Reply, part: Files) -> Iterator[list[Payload]]:
+    yield [*reply.end(), *replies.made(part.files)]
+
+
+SAY: dict[type, Callable[[Reply, Any], Iterator[list[Payload]]]] = {
+    str: _text,
+    Thinking: _thinking,
+    ToolUse: _call,
+    Cite: _cite,
+    ProviderCall: _provided,
+    Files: _files,
+}

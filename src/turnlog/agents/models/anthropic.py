@@ -1,0 +1,144 @@
+"""`anthropic:<model>`: Anthropic's Messages API through its own SDK, which is imported when it is first used.
+
+One request is one stream, read by `parse/messages_api`. The SDK retries nothing: a retry has to retract
+first, so it is the caller's. Whatever ends a stream early closes what is open with one last batch and raises
+a `ModelFault`; a body that ends without `message_stop` is such an end. Cancelling closes the connection. The
+key comes from the environment, by the SDK, or with a client; it is neither kept nor written anywhere here.
+
+`provider_tools`, `thinking` and `options` (as `temperature` or `cache_control`) are passed on as they are.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from turnlog.agents.models.faults import fault, status_fault
+from turnlog.agents.models.messages import Body, body_of, thinks
+from turnlog.agents.models.model import ModelFault, Request
+from turnlog.errors import CallerError
+from turnlog.events import Fault, Payload
+from turnlog.parse import MessagesParser
+from turnlog.parse.reply import Reply
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+MAX_TOKENS = 8192  # what every current model can say in one message
+LINGER_S = 1.0  # for the end of the body after the end of the message; then the connection can be used again
+NO_KEY = "There is no API key: set ANTHROPIC_API_KEY, or give the model a client."
+NO_PACKAGE = "anthropic:... needs the package anthropic: pip install 'turnlog[anthropic]'"
+
+
+@dataclass(frozen=True, eq=False)
+class AnthropicModel:
+    """A model of Anthropic."""
+
+    model: str
+    max_tokens: int = field(default=MAX_TOKENS, kw_only=True)
+    thinking: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    provider_tools: tuple[Body, ...] = field(default=(), kw_only=True)
+    betas: tuple[str, ...] = field(default=(), kw_only=True)
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    client: "AsyncAnthropic | None" = field(default=None, kw_only=True, repr=False)
+    _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncAnthropic]" = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False
+    )  # a client's connections belong to one event loop
+
+    def __post_init__(self) -> None:
+        if self.client is None and find_spec("anthropic") is None:
+            raise CallerError(NO_PACKAGE)
+
+    @property
+    def name(self) -> str:
+        return self.model
+
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        parser = MessagesParser(reply)
+        try:
+            events = await self._open(request)
+        except failures() as error:
+            raise fault_of(error) from None
+        try:
+            while not parser.over and (event := await anext(events, None)) is not None:
+                if batch := parser.feed(event):
+                    yield batch
+            if parser.over:
+                await finish(events)
+            problem = None
+        except failures() as error:
+            problem = fault_of(error)
+        finally:
+            await events.close()
+        if not reply.complete:
+            yield parser.flush(said(problem) if problem else None)
+            raise problem or fault(reply.error.code if reply.error else "incomplete") from None
+
+    async def aclose(self) -> None:
+        """Close the connections that this model opened itself in this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None and self.client is None:
+            await client.close()
+
+    async def _open(self, request: Request) -> Any:
+        """Send the request; the answer is a stream of raw events."""
+        body: Body = {"model": self.model, "max_tokens": request.max_tokens or self.max_tokens}
+        body |= await body_of(request, self.provider_tools)
+        if self.thinking is not None and (self.thinking.get("type") != "enabled" or thinks(request.messages)):
+            body["thinking"] = dict(self.thinking)
+        client = await self._own_client()
+        create: Any = client.messages.create
+        if self.betas:
+            create = partial(client.beta.messages.create, betas=list(self.betas))
+        try:
+            return await create(**body, **self.options, stream=True)
+        except TypeError as error:  # how the SDK says that it has no key
+            if "authentication" in str(error):
+                raise ModelFault("authentication_error", NO_KEY) from None
+            raise
+
+    async def _own_client(self) -> "AsyncAnthropic":
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            sdk = await asyncio.to_thread(import_module, "anthropic")  # it takes a second
+            made = self.client or sdk.AsyncAnthropic()
+            self._clients.setdefault(loop, made.with_options(max_retries=0))
+        return self._clients[loop]
+
+
+async def finish(events: Any) -> None:
+    """Read to the end of the body; whatever happens there, the message is complete."""
+    with suppress(TimeoutError, *failures()):
+        async with asyncio.timeout(LINGER_S):
+            await anext(events, None)
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What the SDK raises when a request fails; a cut connection is its transport's error, not its own."""
+    sdk, transport = import_module("anthropic"), import_module("httpx2")
+    return sdk.AnthropicError, transport.HTTPError, transport.StreamError, OSError, ValueError
+
+
+def fault_of(error: Exception) -> ModelFault:
+    """An exception of the SDK, its transport or its decoder as a fault."""
+    sdk, transport = import_module("anthropic"), import_module("httpx2")
+    if isinstance(error, sdk.APIStatusError):
+        return status_fault(error)
+    if isinstance(error, sdk.APITimeoutError | transport.TimeoutException | TimeoutError):
+        return fault("timeout_error")
+    if isinstance(error, sdk.APIConnectionError | OSError):
+        return fault("connection_error")
+    if isinstance(error, transport.HTTPError | transport.StreamError):
+        return fault("incomplete")
+    if isinstance(error, ValueError | sdk.APIError):
+        return fault("bad_stream")
+    return fault("authentication_error")  # what is left: credentials that could not be read
+
+
+def said(problem: ModelFault) -> Fault:
+    return Fault(code=problem.code, message=problem.message)

@@ -1,0 +1,109 @@
+"""What went wrong with a provider, in our words: an exception of its SDK in, a `ModelFault` out.
+
+A sentence can be shown to users. The provider's own words are added only when it refused a request, because
+nothing else says why; what looks like a key is taken out of them. Whether to ask again follows from the
+error's type, which also a stream that began well can carry, or from the status.
+"""
+
+import math
+import re
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+
+from turnlog.agents.models.model import ModelFault
+
+DETAIL_CHARS = 300
+SECRET = re.compile(r"(?i)\b(sk|key|token|bearer)[-_ :=]+[\w.-]{6,}")
+STATUS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+SENTENCES = {
+    "api_error": "The model's provider failed.",
+    "authentication_error": "The model's provider does not accept the API key.",
+    "bad_stream": "The model's provider sent something that cannot be read.",
+    "billing_error": "The model's provider asks for a payment.",
+    "conflict_error": "The model's provider was busy with another request.",
+    "connection_error": "The model's provider could not be reached.",
+    "incomplete": "The stream ended before the message did.",
+    "invalid_request_error": "The model's provider refused the request.",
+    "not_found_error": "The model's provider does not know this model.",
+    "overloaded_error": "The model is overloaded.",
+    "permission_error": "The API key may not use this model.",
+    "rate_limit_error": "Too many requests to the model.",
+    "request_too_large": "The conversation is too large for the model.",
+    "timeout_error": "The model took too long.",
+}
+OTHERWISE = "The model failed."
+RETRIABLE = frozenset(
+    {
+        *("api_error", "bad_stream", "conflict_error", "connection_error"),
+        *("incomplete", "overloaded_error", "rate_limit_error", "timeout_error"),
+    }
+)
+EXPLAINED = frozenset({"invalid_request_error", "not_found_error"})  # with the provider's own words
+
+
+def fault(code: str, detail: str = "", retry_after_s: float | None = None) -> ModelFault:
+    """The fault of a code."""
+    sentence = SENTENCES.get(code, OTHERWISE)
+    if detail and code in EXPLAINED:
+        sentence = f"{sentence[:-1]}: {clean(detail)}"
+    return ModelFault(code, sentence, retriable=code in RETRIABLE, retry_after_s=retry_after_s)
+
+
+def clean(detail: str) -> str:
+    """A provider's words: one line, bounded, without what looks like a key."""
+    return SECRET.sub("[hidden]", " ".join(detail.split()))[:DETAIL_CHARS]
+
+
+def status_fault(error: Any) -> ModelFault:
+    """The fault of an answer: the type in its body counts, else its status."""
+    status = error.status_code
+    otherwise = "api_error" if status >= 500 or status < 400 else "invalid_request_error"
+    code = type_of(error.body) or STATUS.get(status, otherwise)
+    if status >= 500 and code not in RETRIABLE:
+        code = STATUS.get(status, "api_error")
+    return fault(code, message_of(error.body), retry_after_s(error.response.headers))
+
+
+def type_of(body: Any) -> str | None:
+    """The error's type, if the body names one that is known."""
+    kind = body.get("error", {}).get("type") if in_form(body) else None
+    return kind if kind in SENTENCES else None
+
+
+def message_of(body: Any) -> str:
+    return str(body["error"].get("message", "")) if in_form(body) else ""
+
+
+def in_form(body: Any) -> bool:
+    return isinstance(body, dict) and isinstance(body.get("error"), dict)
+
+
+def retry_after_s(headers: Any) -> float | None:
+    """How long the provider asks to wait: milliseconds, seconds or a date."""
+    try:
+        if (wait := headers.get("retry-after-ms")) is not None:
+            seconds = float(wait) / 1000
+        elif (wait := headers.get("retry-after")) is not None:
+            seconds = (
+                float(wait)
+                if re.fullmatch(r"[\d.]+", wait)
+                else parsedate_to_datetime(wait).timestamp() - time()
+            )
+        else:
+            return None
+    except (ValueError, TypeError):
+        return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
