@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from turnlog.agents.calls import key_of
 from turnlog.events import ToolCall, ToolProgress
@@ -25,17 +26,32 @@ async def unheard(progress: list[ToolProgress]) -> None:
     """Progress nobody asked for."""
 
 
+class WaitForInput(Exception):
+    """A tool raises it to ask the person; it is called again with the answer in `context.values`."""
+
+    def __init__(self, questions: dict[str, Any]) -> None:
+        super().__init__("the tool waits for input")
+        self.questions = questions
+
+
 class Context:
-    """One call as its tool sees it. `idempotency_key` is the caller's, or else the call's own id."""
+    """One call as its tool sees it. `idempotency_key` is the caller's, or else the call's own id; `values` is
+    what the person answered, if the tool asked."""
 
     def __init__(
-        self, call: ToolCall, *, session_id: str = "", agent_name: str = "", say: Say = unheard
+        self,
+        call: ToolCall,
+        session_id: str = "",
+        agent_name: str = "",
+        say: Say = unheard,
+        values: dict[str, Any] | None = None,
     ) -> None:
         self.call_id = call.call_id
         self.tool = call.tool
         self.session_id = session_id
         self.agent_name = agent_name
         self.idempotency_key = key_of(call) or call.call_id
+        self.values = values
         self._say = say
         self._waiting: deque[str] = deque(maxlen=WAITING)
         self._lock = threading.Lock()
@@ -74,13 +90,18 @@ class Context:
         """Tell the tool to stop; it is not heard any more."""
         self._loop = None
         self._cancelled.set()
+        self._take()
+
+    def abandon(self) -> None:
+        """Write no more: who wanted the answer has gone."""
+        self.cancel()
         if self._writing is not None:
             self._writing.cancel()
 
     def _wake(self) -> None:
-        if self._loop is not None and (self._writing is None or self._writing.done()):
-            if self._writing is not None and not self._writing.cancelled():
-                self._writing.result()  # a write that failed is not followed by another
+        """Begin to write, unless that is under way; a write that failed is the last, and `close` says so."""
+        before = self._writing
+        if self._loop is not None and (before is None or (before.done() and not before.exception())):
             self._writing = asyncio.create_task(self._write())
 
     def _take(self) -> list[ToolProgress]:

@@ -118,8 +118,11 @@ def test_who_is_stopped_is_told_and_not_heard() -> None:
         await turn()
         assert told == [False, True]
         assert log.batches == [["one"]]
+        context.abandon()
+        await turn()
+        assert log.batches == [["one"]]
         silent = Context(CALL)
-        silent.cancel()
+        silent.abandon()
         assert silent.cancelled
 
     run(work())
@@ -150,6 +153,8 @@ def test_a_log_that_fails_is_not_silent() -> None:
         context = Context(CALL, say=broken)
         context.open()
         context.progress("one")
+        await turn()
+        context.progress("two")
         await turn()
         with pytest.raises(OSError, match="disk is full"):
             await context.close()

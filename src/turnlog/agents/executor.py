@@ -1,0 +1,210 @@
+"""The executor: runs calls of tools and turns whatever happens into an answer.
+
+Arguments are validated first. At most `at_once` calls run; others wait for a place. An async function runs on
+the loop, another one in a thread of its own, so that one that hangs holds up neither the loop nor the end of
+the process. A call that takes too long is answered and its tool told to stop; what does not stop is left
+behind, up to a limit. What a tool raises is logged here and masked in the answer. A call whose idempotency
+key has been answered is answered again, and of two at once the second waits for the first. Cancelling `run`
+stops the tool and leaves the answer to who cancelled.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import structs
+
+from turnlog.agents.calls import KEPT, Answered, Calls, Known, args_hash, key_of, known
+from turnlog.agents.context import Context, WaitForInput
+from turnlog.agents.tools import Function, Picture, Tool, answered, failed, pictures, plain, succeeded
+from turnlog.errors import CallerError, quote
+from turnlog.events import Fault, Image, ToolCall, ToolResult, gate
+
+log = logging.getLogger("turnlog.agents")
+
+AT_ONCE = 5  # as many as the original ran; a model seldom asks for more in one step
+GRACE_S = 0.5  # for the clean-up of a tool that is stopped; a stop is through within a second
+LEFT_BEHIND = 32  # tools that did not stop; above that something is wrong with them, and no more are started
+NAMED = 20  # tools that an answer names
+
+PutBlob = Callable[[bytes, str], Awaitable[str]]
+
+
+class Registry:
+    """Tools by name."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            if self._tools.setdefault(tool.name, tool) is not tool:
+                raise CallerError(f"expected each tool once, got {tool.name} twice")
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def find(self, call: ToolCall) -> Tool | ToolResult:
+        """The tool of a call, or the answer that there is none."""
+        return self._tools.get(call.tool) or not_found(call, self._tools)
+
+
+def not_found(call: ToolCall, names: Collection[str]) -> ToolResult:
+    """The answer to a call of a tool that is not there: it names some that are."""
+    shown = sorted(names)[:NAMED]
+    details = {"available": shown, "more": len(names) - len(shown)}
+    return failed(call, "TOOL_NOT_FOUND", f"there is no tool {quote(call.tool)}", details)
+
+
+class Executor:
+    """Runs the calls of one session; its `calls` are fed from the log."""
+
+    def __init__(self, put_blob: PutBlob, at_once: int = AT_ONCE) -> None:
+        self.calls = Calls()
+        self._put_blob = put_blob
+        self._places = asyncio.Semaphore(at_once)
+        self._keys: WeakValueDictionary[Known, asyncio.Lock] = WeakValueDictionary()
+        self._recent: OrderedDict[Known, Answered] = OrderedDict()  # on its way to the log
+        self._left: set[asyncio.Future[Any]] = set()
+
+    async def run(self, tool: Tool, call: ToolCall, context: Context) -> ToolResult | WaitForInput:
+        """The answer to a call, or what its tool wants to ask first."""
+        values = tool.validate(call)
+        if isinstance(values, Fault):
+            return answered(call, values)
+        if key_of(call) is None:
+            return await self._run(tool, call, context, values)
+        async with self._keys.setdefault(known(call), asyncio.Lock()):
+            earlier = self.calls.done.get(known(call)) or self._recent.get(known(call))
+            if earlier is not None:
+                return earlier.repeat(call)
+            result = await self._run(tool, call, context, values)
+            if isinstance(result, ToolResult) and result.ok:
+                self._remember(call, result)
+            return result
+
+    def _remember(self, call: ToolCall, result: ToolResult) -> None:
+        self._recent[known(call)] = Answered(args_hash(call.args), result)
+        if len(self._recent) > KEPT:
+            self._recent.popitem(last=False)
+
+    async def _run(
+        self, tool: Tool, call: ToolCall, context: Context, values: dict[str, Any]
+    ) -> ToolResult | WaitForInput:
+        if tool.context is not None:
+            values = values | {tool.context: context}
+        async with self._places:
+            if len(self._left) >= LEFT_BEHIND:
+                log.error("tool %s was not started: %d others did not stop", tool.name, len(self._left))
+                return failed(call, "EXECUTION_ERROR", f"{tool.name} cannot run now")
+            context.open()
+            work = start(tool, values)
+            try:
+                done, _ = await asyncio.wait({work}, timeout=tool.timeout_s)
+                if not done:
+                    await self._stop(work, context)
+            except asyncio.CancelledError:
+                context.abandon()
+                await self._stop(work, context)
+                raise
+            await context.close()
+        if not done:
+            return failed(call, "TIMEOUT", f"{tool.name} took longer than {tool.timeout_s:g} s")
+        return await self._answer(tool, call, work)
+
+    async def _stop(self, work: "asyncio.Future[Any]", context: Context) -> None:
+        """Stop a tool: a coroutine by cancelling it, a thread by telling it."""
+        context.cancel()
+        if isinstance(work, asyncio.Task):
+            work.cancel()
+        self._left.add(work)
+        work.add_done_callback(self._ended)
+        await asyncio.wait({work}, timeout=GRACE_S)
+
+    def _ended(self, work: "asyncio.Future[Any]") -> None:
+        self._left.discard(work)
+        if not work.cancelled():
+            work.exception()  # nobody waits for it any more
+
+    async def _answer(
+        self, tool: Tool, call: ToolCall, work: "asyncio.Future[Any]"
+    ) -> ToolResult | WaitForInput:
+        """What a tool did, as an answer that can be written."""
+        try:
+            value, found = pictures(result_of(work))
+            if isinstance(value, WaitForInput):
+                return value
+            value = plain(value)
+            if len(msgspec.json.encode(value)) > gate.LIMIT_BYTES:
+                return failed(call, "EXECUTION_ERROR", f"the result is larger than {gate.LIMIT_BYTES} bytes")
+            images = [Image(src=await self._keep(item), media_type=item.media_type) for item in found]
+            return structs.replace(succeeded(call, value), images=tuple(images))
+        except Exception as error:
+            log.error("tool %s failed in %s", tool.name, call.call_id, exc_info=error)
+            return failed(call, "EXECUTION_ERROR", f"{tool.name} failed")
+
+    async def _keep(self, picture: Picture) -> str:
+        return "/api/blobs/" + await self._put_blob(picture.data, picture.media_type)
+
+
+class Broken(Exception):
+    """A tool ended in a way that is neither a result nor an error of its own."""
+
+
+def result_of(work: "asyncio.Future[Any]") -> Any:
+    """What a tool returned, or what it asks."""
+    if work.cancelled():
+        raise Broken("it cancelled itself")
+    try:
+        return work.result()
+    except WaitForInput as question:
+        return WaitForInput(plain(question.questions))
+
+
+def start(tool: Tool, values: dict[str, Any]) -> "asyncio.Future[Any]":
+    """Run a function: on the loop if it is made for that, else in a thread."""
+    if inspect.iscoroutinefunction(tool.function):
+        return asyncio.create_task(on_loop(tool.function, values))
+    return in_thread(tool.function, values)
+
+
+async def on_loop(function: Function, values: dict[str, Any]) -> Any:
+    """Call a tool that is a coroutine; its exit is not the end of the process."""
+    try:
+        return await function(**values)
+    except (SystemExit, BaseExceptionGroup) as error:
+        raise Broken("it wanted to end the process") from error
+
+
+def in_thread(function: Function, values: dict[str, Any]) -> "asyncio.Future[Any]":
+    """Call a tool in a thread of its own, which the end of the process does not wait for."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            settle = partial(future.set_result, context.run(function, **values))
+        except Exception as error:  # noqa: BLE001  it goes to whoever waits for the tool
+            settle = partial(future.set_exception, carried(error))
+        except BaseException as error:  # noqa: BLE001  and the end of a thread is the end of nothing else
+            settle = partial(future.set_exception, Broken(repr(error)))
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle)
+
+    threading.Thread(target=work, name=f"tool {function.__name__}", daemon=True).start()
+    return future
+
+
+def carried(error: Exception) -> Exception:
+    """An exception as a future can carry it."""
+    return (
+        Broken("it stopped an iteration that is not its own") if isinstance(error, StopIteration) else error
+    )

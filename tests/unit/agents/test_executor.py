@@ -1,0 +1,536 @@
+"""The executor: every call has an answer, whatever its tool does."""
+
+import asyncio
+import contextvars
+import logging
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import pytest
+
+from turnlog.agents import executor as module
+from turnlog.agents.context import Context, WaitForInput
+from turnlog.agents.executor import Executor, Registry, not_found
+from turnlog.agents.tools import Picture, Tool, tool
+from turnlog.errors import CallerError, StoreError
+from turnlog.events import (
+    CATALOG,
+    Fault,
+    Image,
+    Scope,
+    ToolCall,
+    ToolProgress,
+    ToolResult,
+    decode,
+    gate,
+    stamp,
+)
+
+SECRET = "postgres://user:hunter2@db"
+WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+
+
+class Blobs(dict[str, tuple[bytes, str]]):
+    """A blob store."""
+
+    async def put(self, data: bytes, media_type: str) -> str:
+        digest = sha256(data).hexdigest()
+        self[digest] = (data, media_type)
+        return digest
+
+
+def call_of(what: Tool, call_id: str = "call_1", key: str | None = None, **args: Any) -> ToolCall:
+    return ToolCall(call_id=call_id, tool=what.name, args=args, idempotency_key=key)
+
+
+async def answer(executor: Executor, what: Tool, call: ToolCall, **about: Any) -> ToolResult:
+    result = await executor.run(what, call, Context(call, **about))
+    assert isinstance(result, ToolResult)
+    assert (result.call_id, result.tool) == (call.call_id, what.name)
+    CATALOG.event(result, id="evt_1", origin="tool")
+    return result
+
+
+def ran(what: Tool, **args: Any) -> ToolResult:
+    return asyncio.run(answer(Executor(Blobs().put), what, call_of(what, **args)))
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+async def turn() -> None:
+    """Let everything run that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@tool
+async def fetch(url: str) -> str:
+    return f"the page at {url}"
+
+
+@tool
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+def test_sync_and_async_functions_run() -> None:
+    assert ran(add, a=2).result == 3
+    assert ran(fetch, url="/a").result == "the page at /a"
+
+
+def test_a_sync_function_has_a_thread_with_the_callers_variables() -> None:
+    @tool
+    def where() -> list[Any]:
+        return [threading.get_ident(), WHO.get(), threading.current_thread().daemon]
+
+    @tool
+    async def here() -> int:
+        return threading.get_ident()
+
+    WHO.set("Ada")
+    ident, who, daemon = ran(where).result
+    assert ident != threading.get_ident()
+    assert (who, daemon) == ("Ada", True)
+    assert ran(here).result == threading.get_ident()
+
+
+def test_wrong_arguments_never_reach_the_function() -> None:
+    assert ran(add, a="2").error == Fault(
+        code="VALIDATION_ERROR", message="expected int, got str", details={"path": ["a"]}
+    )
+    cut = ToolCall(call_id="call_1", tool="add", args={}, incomplete='{"a": ')
+    result = asyncio.run(answer(Executor(Blobs().put), add, cut))
+    assert result.error == Fault(code="VALIDATION_ERROR", message="the arguments are not a JSON object")
+
+
+def test_a_context_is_handed_to_who_asks_for_one() -> None:
+    @tool
+    def look(ctx: Context, depth: int) -> list[Any]:
+        return [depth, ctx.call_id, ctx.tool, ctx.session_id, ctx.agent_name, ctx.idempotency_key, ctx.values]
+
+    async def work() -> None:
+        about = {"session_id": "sess_1", "agent_name": "Ada", "values": {"day": "Monday"}}
+        result = await answer(Executor(Blobs().put), look, call_of(look, depth=2), **about)
+        assert result.result == [2, "call_1", "look", "sess_1", "Ada", "call_1", {"day": "Monday"}]
+
+    run(work())
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_progress_is_heard_while_the_tool_runs_and_before_the_answer(sync: bool) -> None:
+    heard = threading.Event()
+
+    def dig(context: Context) -> str:
+        context.progress("half")
+        assert heard.wait(10), "the caller sees it before the tool goes on"
+        context.progress("whole")
+        return "done"
+
+    async def dig_async(context: Context) -> str:
+        context.progress("half")
+        assert await asyncio.to_thread(heard.wait, 10)
+        context.progress("whole")
+        return "done"
+
+    texts: list[str] = []
+
+    async def say(batch: list[ToolProgress]) -> None:
+        texts.extend(item.text for item in batch)
+        heard.set()
+
+    async def work() -> None:
+        what = tool(dig if sync else dig_async)
+        assert (await answer(Executor(Blobs().put), what, call_of(what), say=say)).result == "done"
+        assert texts == ["half", "whole"]
+
+    run(work())
+
+
+def test_at_most_so_many_run_at_once() -> None:
+    running, most = 0, 0
+    gate = asyncio.Event()
+
+    @tool
+    async def count() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+
+    async def work() -> None:
+        executor = Executor(Blobs().put)
+        calls = [call_of(count, f"call_{number}") for number in range(12)]
+        tasks = [asyncio.create_task(answer(executor, count, call)) for call in calls]
+        await turn()
+        assert running == 5
+        gate.set()
+        assert all(result.ok for result in await asyncio.gather(*tasks))
+        assert most == 5
+
+    run(work())
+
+
+def leak_now() -> None:
+    raise ValueError(SECRET)
+
+
+async def leak_later() -> None:
+    raise ValueError(SECRET)
+
+
+def leave() -> None:
+    sys.exit(SECRET)
+
+
+async def leave_later() -> None:
+    sys.exit(SECRET)
+
+
+def iterate() -> None:
+    next(iter([]))
+
+
+async def cancel_itself() -> None:
+    raise asyncio.CancelledError(SECRET)
+
+
+def unwritable() -> object:
+    return {"secret": object()}
+
+
+def not_a_number() -> float:
+    return float("nan")
+
+
+def wrong_picture() -> Picture:
+    return Picture(b"<svg/>", "image/svg+xml")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        leak_now,
+        leak_later,
+        leave,
+        leave_later,
+        iterate,
+        cancel_itself,
+        unwritable,
+        not_a_number,
+        wrong_picture,
+    ],
+)
+def test_what_goes_wrong_is_logged_here_and_masked_there(
+    function: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    result = ran(tool(function))
+    assert result.error == Fault(code="EXECUTION_ERROR", message=f"{function.__name__} failed")
+    assert SECRET.encode() not in msgspec.json.encode(result)
+    [record] = caplog.records
+    assert (record.levelno, record.getMessage()) == (
+        logging.ERROR,
+        f"tool {function.__name__} failed in call_1",
+    )
+    assert record.exc_info
+
+
+def test_a_result_that_no_reader_could_take_is_refused() -> None:
+    @tool
+    def shout() -> str:
+        return "x" * gate.LIMIT_BYTES
+
+    result = ran(shout)
+    assert result.error == Fault(
+        code="EXECUTION_ERROR", message=f"the result is larger than {gate.LIMIT_BYTES} bytes"
+    )
+
+
+def test_pictures_go_to_the_blob_store() -> None:
+    @tool
+    def map_of(city: str) -> list[Any]:
+        return [f"a map of {city}", Picture(b"one", "image/png"), Picture(b"two", "image/jpeg")]
+
+    async def work() -> None:
+        blobs = Blobs()
+        result = await answer(Executor(blobs.put), map_of, call_of(map_of, city="Oslo"))
+        one, two = (sha256(data).hexdigest() for data in (b"one", b"two"))
+        assert result.result == "a map of Oslo"
+        assert result.images == (
+            Image(src=f"/api/blobs/{one}", media_type="image/png"),
+            Image(src=f"/api/blobs/{two}", media_type="image/jpeg"),
+        )
+        assert blobs == {one: (b"one", "image/png"), two: (b"two", "image/jpeg")}
+
+    run(work())
+
+
+def test_a_store_that_fails_is_masked_too() -> None:
+    async def full(data: bytes, media_type: str) -> str:
+        raise StoreError(SECRET)
+
+    @tool
+    def draw() -> Picture:
+        return Picture(b"png", "image/png")
+
+    result = asyncio.run(answer(Executor(full), draw, call_of(draw)))
+    assert result.error == Fault(code="EXECUTION_ERROR", message="draw failed")
+
+
+def test_a_tool_may_ask_first() -> None:
+    @tool
+    def book(context: Context) -> Any:
+        if context.values is None:
+            raise WaitForInput({"day": "Which day?"})
+        return context.values
+
+    @tool
+    def mumble() -> Any:
+        raise WaitForInput({"day": object()})
+
+    async def work() -> None:
+        executor = Executor(Blobs().put)
+        call = call_of(book, key="k")
+        asked = await executor.run(book, call, Context(call))
+        assert isinstance(asked, WaitForInput)
+        assert asked.questions == {"day": "Which day?"}
+        again = await executor.run(book, call, Context(call, values={"day": "Monday"}))
+        assert isinstance(again, ToolResult)
+        assert again.result == {"day": "Monday"}
+        assert (await answer(executor, mumble, call_of(mumble))).error is not None
+
+    run(work())
+
+
+def test_a_coroutine_that_takes_too_long_is_stopped() -> None:
+    stopped: list[bool] = []
+
+    @tool(timeout_s=0.001)
+    async def slow(context: Context) -> None:
+        context.progress("still here")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(context.cancelled)
+
+    assert ran(slow).error == Fault(code="TIMEOUT", message="slow took longer than 0.001 s")
+    assert stopped == [True]
+
+
+def test_a_thread_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = threading.Event()
+
+    @tool(timeout_s=0.001)
+    def slow(context: Context) -> None:
+        while not context.cancelled:
+            pass
+        seen.set()
+        raise ValueError("nobody hears this")
+
+    assert ran(slow).error == Fault(code="TIMEOUT", message="slow took longer than 0.001 s")
+    assert seen.is_set()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE_S", 0.001)
+    monkeypatch.setattr(module, "LEFT_BEHIND", 2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_does_not_stop_is_left_behind_up_to_a_limit() -> None:
+    release = threading.Event()
+
+    @tool(timeout_s=0.001)
+    def hang() -> None:
+        release.wait(10)
+
+    @tool(timeout_s=0.001)
+    async def stubborn() -> None:
+        while not release.is_set():
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                continue
+
+    async def work() -> None:
+        executor = Executor(Blobs().put)
+        for what in (hang, stubborn):
+            result = await answer(executor, what, call_of(what))
+            assert result.error is not None
+            assert result.error.code == "TIMEOUT"
+        refused = await answer(executor, add, call_of(add, a=1))
+        assert refused.error == Fault(code="EXECUTION_ERROR", message="add cannot run now")
+        release.set()
+        await asyncio.wait(executor._left)
+        await turn()
+        assert (await answer(executor, add, call_of(add, a=1))).result == 2
+
+    run(work())
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_cancelling_stops_the_tool_and_goes_on_to_the_caller(sync: bool) -> None:
+    started, told = threading.Event(), threading.Event()
+
+    def wait(context: Context) -> None:
+        context.progress("started")
+        started.set()
+        while not context.cancelled:
+            pass
+        told.set()
+
+    async def wait_async(context: Context) -> None:
+        context.progress("started")
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.set()
+
+    async def work() -> None:
+        what = tool(wait if sync else wait_async)
+        task = asyncio.create_task(answer(Executor(Blobs().put), what, call_of(what)))
+        assert await asyncio.to_thread(started.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert told.is_set()
+
+    run(work())
+
+
+def test_a_call_that_waits_for_a_place_can_be_cancelled() -> None:
+    async def work() -> None:
+        executor = Executor(Blobs().put, at_once=1)
+        first = asyncio.create_task(answer(executor, forever, call_of(forever)))
+        second = asyncio.create_task(answer(executor, add, call_of(add, a=1)))
+        await turn()
+        for task in (second, first):
+            task.cancel()
+        assert {type(error) for error in await asyncio.gather(first, second, return_exceptions=True)} == {
+            asyncio.CancelledError
+        }
+        assert (await answer(executor, add, call_of(add, a=1))).ok, "both places are free again"
+
+    run(work())
+
+
+class Counter:
+    """A tool that counts how often it ran."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures = 0
+
+        @tool
+        async def pay(amount: int) -> int:
+            self.runs += 1
+            await self.gate.wait()
+            if self.failures:
+                self.failures -= 1
+                raise ValueError
+            return self.runs
+
+        self.tool = pay
+
+
+def test_a_repeat_with_a_key_does_not_run() -> None:
+    async def work() -> None:
+        counter, executor = Counter(), Executor(Blobs().put)
+        for number in range(3):
+            result = await answer(
+                executor, counter.tool, call_of(counter.tool, f"call_{number}", "k", amount=1)
+            )
+            assert result.result == 1
+        other = await answer(executor, counter.tool, call_of(counter.tool, "call_9", "k", amount=2))
+        assert other.error is not None
+        assert (other.error.code, other.error.details) == ("VALIDATION_ERROR", {"path": ["idempotency_key"]})
+        assert counter.runs == 1
+        await answer(executor, counter.tool, call_of(counter.tool, amount=1))
+        assert counter.runs == 2, "no key: it runs"
+
+    run(work())
+
+
+def test_what_the_log_says_was_answered_is_answered() -> None:
+    async def work() -> None:
+        counter, executor = Counter(), Executor(Blobs().put)
+        call = call_of(counter.tool, "call_0", "k", amount=1)
+        for seq, payload in enumerate([call, ToolResult(call_id="call_0", tool="pay", ok=True, result=7)]):
+            event = CATALOG.event(payload, id=f"evt_{seq}", origin="system", scope=Scope(agent_id="agt_1"))
+            envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=0))
+            executor.calls.apply(envelope, CATALOG.payload(envelope))
+        result = await answer(executor, counter.tool, call_of(counter.tool, "call_1", "k", amount=1))
+        assert (result.result, counter.runs) == (7, 0)
+
+    run(work())
+
+
+@pytest.mark.parametrize("how", ["good", "broken", "cancelled"])
+def test_of_two_at_once_the_second_waits_for_the_first(how: str) -> None:
+    async def work() -> None:
+        counter, executor = Counter(), Executor(Blobs().put)
+        counter.gate.clear()
+        calls = [call_of(counter.tool, f"call_{number}", "k", amount=1) for number in range(2)]
+        first, second = (asyncio.create_task(answer(executor, counter.tool, call)) for call in calls)
+        await turn()
+        assert counter.runs == 1
+        counter.failures = int(how == "broken")
+        if how == "cancelled":
+            first.cancel()
+        counter.gate.set()
+        await asyncio.wait({first})
+        result = await second
+        assert result.ok
+        assert counter.runs == (1 if how == "good" else 2), "a failure may be tried again"
+
+    run(work())
+
+
+def test_what_is_on_its_way_to_the_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 2)
+
+    async def work() -> None:
+        counter, executor = Counter(), Executor(Blobs().put)
+        for key in ("a", "b", "c", "a"):
+            await answer(executor, counter.tool, call_of(counter.tool, key=key, amount=1))
+        assert counter.runs == 4
+
+    run(work())
+
+
+def test_a_registry_has_each_name_once() -> None:
+    registry = Registry([add, fetch, add])
+    assert list(registry) == [add, fetch]
+    assert registry.find(call_of(add)) is add
+    with pytest.raises(CallerError, match="expected each tool once, got add twice"):
+        Registry([add, tool(add.function)])
+
+
+def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
+    call = ToolCall(call_id="call_1", tool="ad", args={})
+    found = Registry([add, fetch]).find(call)
+    assert isinstance(found, ToolResult)
+    assert found.error == Fault(
+        code="TOOL_NOT_FOUND",
+        message="there is no tool 'ad'",
+        details={"available": ["add", "fetch"], "more": 0},
+    )
+    many = not_found(call, [f"tool{number:03}" for number in range(100)])
+    assert many.error is not None
+    assert many.error.details is not None
+    assert (len(many.error.details["available"]), many.error.details["more"]) == (20, 80)
