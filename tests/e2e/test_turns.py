@@ -27,7 +27,8 @@ def test_a_turn_goes_through_tool_sub_agent_question_and_state(server: Server) -
     assert answer(server, session, reader.events[-1]["payload"]["calls"][0], True)[0] == 202
     assert asyncio.run(reader.read(kind("agent.end", "Guide")))
     events = reader.events
-    assert [event["seq"] for event in events] == list(range(len(events)))
+    seqs = [event["seq"] for event in events]
+    assert seqs == sorted(set(seqs))  # who comes back misses the pieces of blocks that ended meanwhile
     assert {event["trace_id"] for event in events if "trace_id" in event} == {sent["turn"]}
     message = events[sent["eventId"]]
     assert (message["type"], message["id"], message["origin"]) == ("ui.message", sent["id"], "ui")

@@ -1,19 +1,25 @@
 """Agents: a small runtime whose every move is in the log."""
 
 from turnlog.agents.agent import Agent
+from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.models import Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
-from turnlog.agents.tools import Tool, tool
+from turnlog.agents.run import all_ended
+from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.parse.reply import Reply
 
 __all__ = [
     "Agent",
+    "Context",
     "Model",
     "ModelFault",
+    "Picture",
     "Reply",
     "Request",
     "Scripted",
     "Tool",
     "ToolSpec",
     "ToolUse",
+    "WaitForInput",
+    "all_ended",
     "tool",
 ]

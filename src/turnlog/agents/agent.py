@@ -1,33 +1,94 @@
-"""`Agent`: what there is to say about an agent. Running it is the driver's work."""
+"""`Agent`: what there is to say about an agent, and the team it leads. Running it is the driver's work.
 
+An agent may call tools and other agents, and hand its work over to agents that take its place. All of them
+are tools to its model: an agent is called by its name in lower case, a hand-off is `handoff_to_` and that.
+"""
+
+import asyncio
+import random
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+import unicodedata
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from turnlog.agents.models import Model
+from turnlog.agents.models import Model, ToolSpec, make_model
 from turnlog.agents.tools import Tool
+from turnlog.errors import CallerError
+from turnlog.events import Entry
+from turnlog.events.tool import Executor
+
+MAX_STEPS = 25  # completions of one invocation; real work needs fewer, a model that goes in circles more
+PROMPT = {"type": "string", "description": "What it should do; it knows nothing else."}
+RESUME = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
+HANDOFF = "handoff_to_"
+NAME_CHARS = 64 - len(HANDOFF)  # providers take tool names of 64 characters
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a model that failed is asked, and how long it is waited for in between."""
+
+    tries: int = 5
+    first_s: float = 0.5
+    most_s: float = 30.0
+
+    def pause_s(self, failures: int, wanted_s: float | None) -> float:
+        """Twice as long each time, with some chance in it; as long as the provider wants, if it says so."""
+        own_s = self.first_s * float(2 ** (failures - 1)) * (1 + random.random())
+        return min(max(own_s, wanted_s or 0.0), self.most_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A name, instructions, a model, and what it may use: tools and other agents."""
+    """A name, instructions, a model, and what it may use: tools, agents it calls, agents it hands over to."""
 
     name: str
     instructions: str
-    model: Model
-    tools: tuple[Tool, ...] = ()
-    agents: tuple["Agent", ...] = ()
+    model: Model | str
+    tools: Sequence[Tool] = ()
+    agents: Sequence["Agent"] = ()
+    handoffs: Sequence["Agent"] = ()
+    description: str = ""
+    max_steps: int = MAX_STEPS
+    patience: Patience = Patience()
+    desks: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    endings: set[asyncio.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", make_model(self.model))
+        if self.max_steps < 1:
+            raise CallerError(f"agent {self.name}: expected max_steps of at least 1, got {self.max_steps}")
+        names = [spec.name for spec in self.specs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise CallerError(f"agent {self.name}: expected each tool once, got {', '.join(twice)} twice")
+
+    @property
+    def mind(self) -> Model:
+        """The model, made."""
+        assert not isinstance(self.model, str)
+        return self.model
 
     @property
     def tool_name(self) -> str:
-        """The name under which its parent calls it."""
-        return re.sub(r"\W+", "_", self.name).lower()
+        """The name under which others call it."""
+        plain = unicodedata.normalize("NFKD", self.name).encode("ascii", "ignore").decode()
+        return re.sub(r"\W+", "_", plain).strip("_").lower()[:NAME_CHARS] or "agent"
 
     @property
-    def tool_names(self) -> tuple[str, ...]:
-        """Everything it may call."""
-        return (*(tool.name for tool in self.tools), *(agent.tool_name for agent in self.agents))
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Everything its model may call."""
+        tools = [ToolSpec(tool.name, tool.description, tool.schema) for tool in self.tools]
+        fields = {"prompt": PROMPT, "resume_agent_id": RESUME}
+        called = [agent.spec(agent.tool_name, fields) for agent in self.agents]
+        passed = [agent.spec(HANDOFF + agent.tool_name, {"prompt": PROMPT}) for agent in self.handoffs]
+        return (*tools, *called, *passed)
+
+    def spec(self, name: str, properties: dict[str, Any]) -> ToolSpec:
+        """How another agent's model sees this agent."""
+        schema = {"type": "object", "properties": properties, "required": ["prompt"]}
+        return ToolSpec(name, self.description or f"The agent {self.name}.", schema)
 
     def tool(self, name: str) -> Tool | None:
         """The tool of a name."""
@@ -37,13 +98,38 @@ class Agent:
         """The agent that a call of this name starts."""
         return next((agent for agent in self.agents if agent.tool_name == tool_name), None)
 
-    def executor(self, tool_name: str) -> Literal["backend", "frontend"]:
+    def successor(self, tool_name: str) -> "Agent | None":
+        """The agent that takes over when this is called."""
+        return next((agent for agent in self.handoffs if HANDOFF + agent.tool_name == tool_name), None)
+
+    def executor(self, tool_name: str) -> Executor:
         """Who runs a tool of this name."""
         tool = self.tool(tool_name)
         return tool.executor if tool else "backend"
 
+    def run(self, prompt: str | None = None, **options: Any) -> AsyncGenerator[Entry, None]:
+        """Every event of one turn as it happens; see `turnlog.agents.run`."""
+        from turnlog.agents.run import run  # running knows agents, agents do not know running
+
+        return run(self, prompt, **options)
+
+    async def ask(self, prompt: str, **options: Any) -> str:
+        """The answer to a prompt."""
+        from turnlog.agents.run import ask
+
+        return await ask(self, prompt, **options)
+
     def walk(self) -> Iterator["Agent"]:
-        """This agent and every agent below it."""
+        """This agent and every agent it can reach."""
         yield self
-        for agent in self.agents:
+        for agent in (*self.agents, *self.handoffs):
             yield from agent.walk()
+
+
+def team_of(root: Agent) -> dict[str, Agent]:
+    """Everyone an agent can reach, by name."""
+    team: dict[str, Agent] = {}
+    for agent in root.walk():
+        if team.setdefault(agent.name, agent) is not agent:
+            raise CallerError(f"expected each agent's name once in a team, got {agent.name} twice")
+    return team

@@ -1,101 +1,114 @@
-"""The driver: it follows one session's log and does what the events ask for.
+"""The driver: it follows one session's log and carries out what the loop makes of it.
 
-Every effect follows from an event: a message starts a turn, `agent.start` asks its model, `tool.call` runs
-a tool or starts an agent, the last `tool.result` of a step asks the model again, `ui.command` stop cancels.
-So what a crash interrupted is in the log, and an answer may reach another process. Tasks belong to the
-agent they work for.
+Every effect follows from an event, so what a crash interrupted is in the log, and an answer may reach another
+process. The driver asks models, runs tools and appends; the loop decides. Tasks belong to the session: a stop
+ends them all, and what they left open is closed by events.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from turnlog.agents.agent import Agent
-from turnlog.agents.models import Request
+from turnlog.agents.approvals import request
+from turnlog.agents.context import Context, WaitForInput
+from turnlog.agents.executor import Executor
+from turnlog.agents.loop import (
+    LIMIT_REACHED,
+    Approve,
+    Ask,
+    Effect,
+    Halt,
+    Item,
+    Loop,
+    Run,
+    Say,
+    said,
+)
+from turnlog.agents.models import ModelFault, Request
+from turnlog.agents.models.prices import cost
+from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
-from turnlog.agents.tools import Tool, failed, succeeded
+from turnlog.errors import TurnlogError
 from turnlog.events import (
-    AgentEnd,
-    AgentStart,
-    AgentUsage,
+    ApprovalDecision,
+    ApprovalRequest,
     AwaitedCall,
+    BlockRetract,
     Catalog,
     Envelope,
-    Event,
-    Origin,
-    ParseReject,
     Payload,
     ProcessEnd,
     ProcessStart,
     Scope,
     SessionError,
     ToolAwait,
-    ToolCall,
-    ToolResult,
-    UiCommand,
-    UiMessage,
+    ToolProgress,
     Unknown,
     Vocabulary,
     decode,
 )
 from turnlog.events.agent import StopReason
-from turnlog.events.ui import Stop
-from turnlog.ids import new_id
+from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
+from turnlog.log.transfer import milliseconds
 from turnlog.log.wakeup import Wakeup
 from turnlog.parse.reply import Reply, tags_of
-from turnlog.state.history import History
+from turnlog.state.history import History, Message, text_part
 from turnlog.state.tree import Invocation, Tree, closing
 
 log = logging.getLogger("turnlog.agents")
-
-Origins = Mapping[type[Payload], Origin]
-
-ORIGINS: Origins = {
-    AgentStart: "system",
-    AgentEnd: "system",
-    AgentUsage: "system",
-    ParseReject: "system",
-    ProcessEnd: "system",
-    ProcessStart: "system",
-    SessionError: "system",
-    ToolAwait: "system",
-    ToolResult: "tool",
-}
-SAID: Origins = {ParseReject: "system"}  # by a model: its provider's results are its own
 
 
 class Driver:
     """Runs the agents of one session."""
 
     def __init__(
-        self, log: Log, session_id: str, root: Agent, catalog: Catalog, vocabulary: Vocabulary | None
+        self,
+        log: Log,
+        session_id: str,
+        root: Agent,
+        catalog: Catalog,
+        vocabulary: Vocabulary | None,
     ) -> None:
         self._log = log
         self._session_id = session_id
-        self._root = root
-        self._agents: Mapping[str, Agent] = {agent.name: agent for agent in root.walk()}
         self._catalog = catalog
         self._vocabulary = vocabulary
+        self._loop = Loop(root, new_id)
         self._history = History()
+        self._executor = Executor(log.put_blob)
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[str] = set()
-        self._starting: str | None = None
         self._follower: asyncio.Task[None] | None = None
         self._moved = Wakeup()
-        self.tree = Tree()
 
-    async def open(self, pid: int) -> None:
+    @property
+    def tree(self) -> Tree:
+        """What is open."""
+        return self._loop.tree
+
+    # life
+
+    async def open(self, pid: int | None = None) -> None:
         """Read the log, close what a dead process left running, say that this one is here, and follow."""
         await self._catch_up()
         notices: list[Payload] = []
         if self.tree.server is not None:
             notices.append(ProcessEnd(process="server", reason="process_crash", pid=self.tree.server.pid))
-        notices.append(ProcessStart(process="server", pid=pid))
+        if pid is not None:
+            notices.append(ProcessStart(process="server", pid=pid))
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
-        await self._append(notices, Scope())
+        await self._append([Item(notice, Scope(), "system") for notice in notices])
         await self._catch_up()
+        for (
+            invocation
+        ) in self.tree.open.values():  # what a process before this one asked expires all the same
+            for call in invocation.calls.values():
+                if call.asked is not None:
+                    self._spawn(self._expire(invocation.scope, call.asked))
         self._follower = asyncio.create_task(self._follow())
         self._follower.add_done_callback(report)
 
@@ -106,7 +119,9 @@ class Driver:
             await asyncio.gather(self._follower, return_exceptions=True)
         await self._halt()
         await self._close_open("error", "The server was stopped.", keep_waiting=True)
-        await self._append([ProcessEnd(process="server", reason="server_shutdown")], Scope())
+        if self.tree.server is not None:
+            end = ProcessEnd(process="server", reason="server_shutdown")
+            await self._append([Item(end, Scope(), "system")])
 
     async def reached(self, seq: int) -> None:
         """Wait until everything up to a seq has been taken into account."""
@@ -114,188 +129,170 @@ class Driver:
             await self._moved.wait()
 
     async def _follow(self) -> None:
-        self._start_next()
-        async for rows in self._log.follow(self._session_id, self.tree.last):
-            for row in rows:
+        await self._carry_out(self._loop.start_next())
+        async for page in self._log.follow(self._session_id, self.tree.last):
+            for row in page:
                 if row.seq > self.tree.last:
-                    await self._react(*self._apply(row))
+                    await self._carry_out(self._loop.react(*self._apply(row)))
 
     async def _catch_up(self) -> None:
-        while rows := await self._log.read(self._session_id, self.tree.last):
-            for row in rows:
+        while page := await self._log.read(self._session_id, self.tree.last):
+            for row in page:
                 self._apply(row)
 
     def _apply(self, row: Row) -> tuple[Envelope, Payload | Unknown]:
         envelope = decode(line_of(row))
         payload = self._catalog.payload(envelope)
-        self.tree.apply(envelope, payload)
+        self._loop.apply(envelope, payload)
         self._history.apply(envelope, payload)
+        self._executor.calls.apply(envelope, payload)
         self._moved.wake()
         return envelope, payload
 
-    async def _react(self, envelope: Envelope, payload: Payload | Unknown) -> None:
-        match payload:
-            case UiMessage():
-                self._message(envelope)
-            case UiCommand(command=Stop()):
-                await self._stop()
-            case AgentStart():
-                self._starting = None
-                self._ask(envelope.agent_id or "")
-            case AgentEnd():
-                self._start_next()
-            case ToolCall():
-                self._call(envelope.agent_id or "", payload)
-            case ToolResult() if envelope.origin != "model":
-                await self._go_on(envelope.agent_id or "", payload)
-            case _:
-                pass
+    async def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            await EFFECTS[type(effect)](self, effect)
 
-    def _message(self, envelope: Envelope) -> None:
-        """A message inside a turn wakes the agents it freed; another one waits for its turn."""
-        for agent_id, invocation in self.tree.open.items():
-            if invocation.scope.trace_id == envelope.trace_id and not invocation.calls:
-                self._ask(agent_id)
-        self._start_next()
+    # asking
 
-    def _start_next(self) -> None:
-        if self.tree.open or self._starting or not self.tree.queue:
-            return
-        self._starting, message = next(iter(self.tree.queue.items()))
-        start = AgentStart(
-            name=self._root.name,
-            via="prompt",
-            model=self._root.model.name,
-            tools=self._root.tool_names,
-            prompt=message.text,
-        )
-        scope = Scope(trace_id=self._starting, agent_id=new_id("agt_"), agent_name=self._root.name, depth=0)
-        self._spawn(self._append([start], scope))
-
-    def _ask(self, agent_id: str) -> None:
+    async def ask(self, effect: Ask) -> None:
         """Ask the model, unless it is being asked."""
-        if agent_id in self.tree.open and agent_id not in self._asked:
-            self._asked.add(agent_id)
-            self._spawn(self._step(agent_id))
+        if effect.agent_id not in self._asked:
+            self._asked.add(effect.agent_id)
+            self._spawn(self._step(self.tree.open[effect.agent_id]))
 
-    async def _step(self, agent_id: str) -> None:
-        """One completion: what the model says goes to the log as it comes."""
-        invocation = self.tree.open[agent_id]
-        agent = self._agents.get(invocation.start.name, self._root)
-        reply = Reply(new_id, tags_of(self._vocabulary), agent.executor)
-        messages = list(self._history.messages(agent_id))
-        request = Request(agent.instructions, messages, blob=self._log.get_blob)
-        speaker = Speaker(lambda said: self._append(said, invocation.scope, SAID))
+    async def _step(self, invocation: Invocation) -> None:
+        """One completion, asked for again while that makes sense; what was shown is retracted first."""
+        patience = self._loop.agent(invocation).patience
+        for failures in count(1):
+            reply = self._reply(invocation)
+            try:
+                await self._finish(invocation, reply, await self._listen(invocation, reply))
+                return
+            except ModelFault as fault:
+                if not fault.retriable or failures == patience.tries:
+                    await self._fail(invocation, reply, fault)
+                    return
+                await self._retract(invocation, reply, fault.code)
+                await asyncio.sleep(patience.pause_s(failures, fault.retry_after_s))
+
+    def _reply(self, invocation: Invocation) -> Reply:
+        agent = self._loop.agent(invocation)
+        return Reply(new_id, tags_of(self._vocabulary), agent.executor)
+
+    async def _listen(self, invocation: Invocation, reply: Reply) -> list[Payload]:
+        """What the model says goes to the log as it comes, but for its end, which goes with what follows."""
         ending: list[Payload] = []
+        speaker = Speaker(lambda batch: self._submit(said(batch, invocation.scope)))
         try:
-            async for batch in agent.model.stream(request, reply):
+            async for batch in self._loop.agent(invocation).mind.stream(self._request(invocation), reply):
                 if reply.complete:
                     ending += batch
                 else:
                     await speaker.say(batch)
-            await speaker.finish()
-            if reply.complete:
-                await self._end_step(invocation, reply, ending)
-            else:
-                await self._fail_step(invocation, reply, reply.error.code if reply.error else "no end")
-        except Exception as error:  # noqa: BLE001  a model is foreign code: its failure ends the agent by events
-            await speaker.finish()
-            await self._fail_step(invocation, reply, type(error).__name__)
+        except TurnlogError:
+            raise
+        except Exception as error:  # foreign code: its failure ends the agent by events
+            log.exception("a model failed")
+            raise ModelFault("model_failed", f"{type(error).__name__} in the model") from error
         finally:
-            speaker.stop()
+            await speaker.finish()
+        if not reply.complete:
+            code = reply.error.code if reply.error else "no_end"
+            raise ModelFault(code, "The model's answer broke off.", retriable=True)
+        return ending
 
-    async def _end_step(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
-        """The end of the message and what follows from it, in one append: its calls start with it."""
-        usage = AgentUsage(model=reply.model or invocation.start.model or "", usage=reply.usage)
-        events = self._events(ending, invocation.scope, SAID) + self._events([usage], invocation.scope)
-        pauses = reply.stop_reason == "pause_turn"
-        if reply.calls:
-            if all(map(asks_the_page, reply.calls)):
-                events += self._events([awaiting(reply.calls)], invocation.scope)
-        elif not pauses:
-            end = AgentEnd(stop_reason=stopped(reply), steps=invocation.steps + 1, result=reply.said)
-            events += self._end(invocation, end, lambda call: succeeded(call, reply.said))
-        agent_id = invocation.scope.agent_id or ""
-        self._asked.discard(agent_id)
-        seqs = await self._log.append(self._session_id, events)
-        if pauses and not reply.calls:
-            await self.reached(seqs[-1])
-            self._ask(agent_id)
+    def _request(self, invocation: Invocation) -> Request:
+        agent = self._loop.agent(invocation)
+        messages = list(self._history.messages(invocation.agent_id))
+        tools = agent.specs
+        if invocation.steps >= agent.max_steps:
+            messages, tools = [*messages, Message("user", [text_part(LIMIT_REACHED)])], ()
+        instructions = instructions_with_tags(agent.instructions, self._vocabulary)
+        return Request(instructions, messages, tools, self._log.get_blob)
 
-    async def _fail_step(self, invocation: Invocation, reply: Reply, error: str) -> None:
-        problem = SessionError(code="model_failed", message=f"The model failed: {error}.")
-        events = self._events(reply.abort(), invocation.scope, SAID)
-        events += self._events([problem], invocation.scope)
-        end = AgentEnd(stop_reason="error", steps=invocation.steps)
-        events += self._end(invocation, end, lambda call: failed(call, "EXECUTION_ERROR", problem.message))
-        self._asked.discard(invocation.scope.agent_id or "")
-        await self._log.append(self._session_id, events)
+    async def _finish(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
+        price = cost(reply.model or invocation.start.model or "", reply.usage)
+        items = self._loop.finished(invocation, reply, ending, price)
+        self._asked.discard(invocation.agent_id)
+        last = await self._append(items)
+        if reply.stop_reason == "pause_turn" and not reply.calls:
+            await self.reached(last)
+            await self._carry_out(self._loop.ask(invocation.agent_id))
 
-    def _end(
-        self, invocation: Invocation, end: AgentEnd, answer: Callable[[ToolCall], ToolResult]
-    ) -> list[Event]:
-        """The end of an agent, and in the same batch the answer to the call that started it."""
-        events = self._events([end], invocation.scope)
-        parent = self.tree.open.get(invocation.start.parent_id or "")
-        if parent and (call := parent.calls.get(invocation.start.call_id or "")):
-            events += self._events([answer(call.call)], parent.scope)
-        return events
+    async def _fail(self, invocation: Invocation, reply: Reply, fault: ModelFault) -> None:
+        problem = SessionError(code=fault.code, message=fault.message, retriable=fault.retriable)
+        self._asked.discard(invocation.agent_id)
+        await self._append(self._loop.broken(invocation, reply, problem))
 
-    def _call(self, agent_id: str, call: ToolCall) -> None:
-        """Run a tool, or start the agent that stands behind it; what others run is theirs."""
-        invocation = self.tree.open.get(agent_id)
-        if invocation is None or call.executor == "provider" or asks_the_page(call):
-            return
-        agent = self._agents.get(invocation.start.name, self._root)
-        called, tool = agent.agent(call.tool), agent.tool(call.tool)
-        if call.incomplete is not None:
-            answer = failed(call, "VALIDATION_ERROR", "the arguments are not a JSON object")
-            self._spawn(self._append([answer], invocation.scope))
-        elif called is not None:
-            self._spawn(self._start_called(invocation, called, call))
-        elif tool is not None:
-            self._spawn(self._run_tool(tool, call, invocation.scope))
+    async def _retract(self, invocation: Invocation, reply: Reply, reason: str) -> None:
+        """Void what a failed attempt has shown."""
+        batch = reply.abort()
+        if reply.block_ids:
+            batch.append(BlockRetract(block_ids=reply.block_ids, reason=reason))
+        await self._append(said(batch, invocation.scope))
+
+    # tools
+
+    async def run(self, effect: Run) -> None:
+        """Run a tool."""
+        self._spawn(self._run(self.tree.open[effect.agent_id], effect))
+
+    async def _run(self, invocation: Invocation, effect: Run) -> None:
+        call, scope = effect.call, invocation.scope
+        tool = self._loop.agent(invocation).tool(call.tool)
+        assert tool is not None
+
+        async def progress(said: list[ToolProgress]) -> None:
+            await self._append([Item(payload, scope, "tool") for payload in said])
+
+        context = Context(
+            call,
+            session_id=self._session_id,
+            agent_name=invocation.start.name,
+            say=progress,
+            values=effect.values,
+        )
+        result = await self._executor.run(tool, call, context)
+        if isinstance(result, WaitForInput):
+            asked = AwaitedCall(call_id=call.call_id, tool=call.tool, args=result.questions)
+            await self._append([Item(ToolAwait(calls=(asked,)), scope, "system")])
         else:
-            answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
-            self._spawn(self._append([answer], invocation.scope))
+            await self._append([Item(result, scope, "tool")])
 
-    async def _start_called(self, parent: Invocation, agent: Agent, call: ToolCall) -> None:
-        start = AgentStart(
-            name=agent.name,
-            via="call",
-            model=agent.model.name,
-            parent_id=parent.scope.agent_id,
-            call_id=call.call_id,
-            tools=agent.tool_names,
-            prompt=str(call.args.get("prompt", "")),
-        )
-        depth = (parent.scope.depth or 0) + 1
-        scope = Scope(
-            trace_id=parent.scope.trace_id, agent_id=new_id("agt_"), agent_name=agent.name, depth=depth
-        )
-        await self._append([start], scope)
+    async def approve(self, effect: Approve) -> None:
+        """Ask a person whether a call may run."""
+        invocation = self.tree.open[effect.agent_id]
+        tool = self._loop.agent(invocation).tool(effect.call.tool)
+        assert tool is not None
+        asked = request(tool, effect.call, now_ms())
+        await self._append([Item(asked, invocation.scope, "system")])
+        self._spawn(self._expire(invocation.scope, asked))
 
-    async def _run_tool(self, tool: Tool, call: ToolCall, scope: Scope) -> None:
-        await self._append([await tool.run(call)], scope)
+    async def _expire(self, scope: Scope, asked: ApprovalRequest) -> None:
+        """Decide for a person who did not, when the time is over."""
+        if asked.expires_at is None:
+            return
+        await asyncio.sleep(max(0.0, milliseconds(asked.expires_at) - now_ms()) / 1000)
+        call = self.tree.call(scope.agent_id, asked.call_id)
+        if call is not None and call.asked == asked:
+            over = ApprovalDecision(call_id=asked.call_id, args_hash=asked.args_hash, decision="expired")
+            await self._append([Item(over, scope, "system")])
 
-    async def _go_on(self, agent_id: str, result: ToolResult) -> None:
-        """After a result: ask the page for what is left, or the model when nothing is."""
-        invocation = self.tree.open.get(agent_id)
-        if invocation is None or (result.error and result.error.code == "CANCELLED"):
-            return  # what cancelled it decides what comes next
-        calls = [call for call in invocation.calls.values() if call.call.executor != "provider"]
-        left = [call.call for call in calls if not call.awaited]
-        if not calls:
-            self._ask(agent_id)
-        elif left and all(map(asks_the_page, left)):
-            await self._append([awaiting(left)], invocation.scope)
+    async def say(self, effect: Say) -> None:
+        """Append a batch."""
+        self._spawn(self._said(effect.items))
 
-    async def _stop(self) -> None:
+    async def _said(self, items: list[Item]) -> None:
+        await self._append(items)
+
+    # stopping
+
+    async def halt(self, _: Halt) -> None:
         """Cancel every task of this session and close what they left open."""
         await self._halt()
         await self._close_open("cancelled", "Stopped by the user.")
-        self._starting = None
-        self._start_next()
+        await self._carry_out(self._loop.start_next())
 
     async def _halt(self) -> None:
         tasks = list(self._tasks)
@@ -303,7 +300,8 @@ class Driver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._asked.clear()
-        await self._append([], Scope())  # what the tasks had under way is in the log now
+        self._loop.forget()
+        await self._append([])  # what the tasks had under way is in the log now
         await self._catch_up()
 
     async def _close_open(self, reason: StopReason, message: str, *, keep_waiting: bool = False) -> None:
@@ -313,16 +311,19 @@ class Driver:
         ]
         await self._log.append(self._session_id, events)
 
-    def _events(self, payloads: Iterable[Payload], scope: Scope, origins: Origins = ORIGINS) -> list[Event]:
-        return [
-            self._catalog.event(
-                payload, id=new_id("evt_"), origin=origins.get(type(payload), "model"), scope=scope
-            )
-            for payload in payloads
-        ]
+    # appending
 
-    async def _append(self, payloads: Iterable[Payload], scope: Scope, origins: Origins = ORIGINS) -> None:
-        await self._log.submit(self._session_id, self._events(payloads, scope, origins))
+    def _submit(self, items: Iterable[Item]) -> asyncio.Future[list[int]]:
+        events = [
+            self._catalog.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
+            for item in items
+        ]
+        return self._log.submit(self._session_id, events)
+
+    async def _append(self, items: Iterable[Item]) -> int:
+        """Append a batch; the seq of its last event."""
+        seqs = await self._submit(items)
+        return seqs[-1] if seqs else self.tree.last
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -331,25 +332,16 @@ class Driver:
         task.add_done_callback(report)
 
 
+EFFECTS: Mapping[type, Callable[[Driver, Any], Coroutine[Any, Any, None]]] = {
+    Ask: Driver.ask,
+    Run: Driver.run,
+    Approve: Driver.approve,
+    Say: Driver.say,
+    Halt: Driver.halt,
+}
+
+
 def report(task: asyncio.Task[None]) -> None:
     """A task that could not do its work is not silent: the log itself may be what failed."""
     if not task.cancelled() and (error := task.exception()):
         log.error("a session's work failed: %s", error, exc_info=error)
-
-
-def asks_the_page(call: ToolCall) -> bool:
-    """Whether a page has to answer; arguments that are no JSON are answered here."""
-    return call.executor == "frontend" and call.incomplete is None
-
-
-def stopped(reply: Reply) -> StopReason:
-    """Why an agent ends with this reply."""
-    reason = reply.stop_reason
-    return "end_turn" if reason is None or reason == "tool_use" or reason == "pause_turn" else reason
-
-
-def awaiting(calls: Iterable[ToolCall]) -> ToolAwait:
-    """What the page is asked."""
-    return ToolAwait(
-        calls=tuple(AwaitedCall(call_id=call.call_id, tool=call.tool, args=call.args) for call in calls)
-    )

@@ -15,7 +15,7 @@ WAITING_CHARS = 64 * 1024  # a model that outruns the disk by this much is slowe
 class Speaker:
     """Appends the live part of one reply."""
 
-    def __init__(self, append: Callable[[list[Payload]], Awaitable[None]]) -> None:
+    def __init__(self, append: Callable[[list[Payload]], Awaitable[object]]) -> None:
         self._append = append
         self._waiting: list[Payload] = []
         self._writing: asyncio.Task[None] | None = None

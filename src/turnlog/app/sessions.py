@@ -9,15 +9,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+from turnlog.agents.answers import answered, call_of, message_batch, waiting_call
 from turnlog.agents.driver import Driver
+from turnlog.agents.loop import Item
 from turnlog.app.app import App
 from turnlog.errors import Conflict, InvalidEvent, NotFound, TurnlogError
-from turnlog.events import Event, Scope, ToolResult, UiCommand, UiMessage, decode
+from turnlog.events import Event, Payload, Scope, UiAction, UiCommand, UiMessage, Unknown, decode
 from turnlog.events.ui import Stop
-from turnlog.ids import new_id
+from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, line_of
 from turnlog.state.fold import fold
-from turnlog.state.tree import Invocation, cancelled
 
 
 class Sent(NamedTuple):
@@ -43,6 +44,7 @@ class Sessions:
         self.log = log
         self.app = app
         self._pid = pid
+        self._clock = now_ms
         self._drivers: dict[str, asyncio.Task[Driver]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -91,73 +93,65 @@ class Sessions:
         """Append a message: it opens a turn, or goes to the agents that wait and frees them."""
         event_id = event_id or new_id("evt_")
         async with self._settled(session_id) as driver:
-            tree = driver.tree
-            waiting = [tree.open[agent_id] for agent_id in tree.waiting()]
-            scope = waiting[-1].scope if waiting else Scope(trace_id=new_id("tr_"))
-            events = [event for invocation in waiting for event in self._cancel(invocation)]
-            events.append(self._event(message, scope, event_id))
+            items = message_batch(driver.tree, message, new_id("tr_"))
+            events = [self._event(item, new_id("evt_")) for item in items[:-1]]
+            events.append(self._event(items[-1], event_id))
             seqs = await self.log.append(session_id, events)
-            return Sent(seqs[-1], event_id, scope.trace_id or "")
-
-    def _cancel(self, invocation: Invocation) -> list[Event]:
-        calls = [call.call for call in invocation.calls.values() if call.awaited]
-        return [
-            self.app.catalog.event(
-                cancelled(call, "The user went on with a message."),
-                id=new_id("evt_"),
-                origin="system",
-                scope=invocation.scope,
-            )
-            for call in calls
-        ]
+            return Sent(seqs[-1], event_id, items[-1].scope.trace_id or "")
 
     async def post(self, session_id: str, posted: Sequence[Posted]) -> list[int]:
         """Append events of a page: answers to what waits, actions, events of the application."""
         async with self._settled(session_id) as driver:
-            seqs: list[int] = []
+            places: list[int] = []
             events: list[Event] = []
             for item in posted:
                 event = self.app.catalog.event(item.type, item.payload, id=item.id, origin="ui")
                 placed = await self._place(driver, session_id, event)
-                if isinstance(placed, int):
-                    seqs.append(placed)
-                else:
-                    events.append(placed)
-            return seqs + await self.log.append(session_id, events)
+                places.append(placed if isinstance(placed, int) else ~len(events))
+                events += [] if isinstance(placed, int) else placed
+            seqs = await self.log.append(session_id, events)
+            return [place if place >= 0 else seqs[~place] for place in places]
 
-    async def _place(self, driver: Driver, session_id: str, event: Event) -> Event | int:
+    async def _place(self, driver: Driver, session_id: str, event: Event) -> list[Event] | int:
         """An event of a page with the scope of what it answers; the old seq of an answer given before."""
         if isinstance(event.payload, UiMessage):
             raise InvalidEvent("expected a message on the send route", "$.events")
-        if not isinstance(event.payload, ToolResult):
-            return event
-        if event.payload.kind is not None:
-            raise InvalidEvent("expected no kind: that is for results of the provider", "$.payload.kind")
-        scope = await self._answer_scope(driver, session_id, event.payload)
-        return scope if isinstance(scope, int) else self._event(event.payload, scope, event.id)
+        call_id = call_of(event.payload)
+        if call_id is None or isinstance(event.payload, Unknown):
+            return [self._opening(event)]
+        try:
+            scope, call = waiting_call(driver.tree, call_id)
+        except NotFound:
+            return await self._given(session_id, event.payload, call_id)
+        items = answered(event.payload, scope, call, (), self._clock())
+        return [
+            self._event(item, new_id("evt_") if number else event.id) for number, item in enumerate(items)
+        ]
 
-    async def _answer_scope(self, driver: Driver, session_id: str, answer: ToolResult) -> Scope | int:
-        """Whose call an answer answers; the old seq if the same answer was given before."""
-        for invocation in driver.tree.open.values():
-            call = invocation.calls.get(answer.call_id)
-            if call and call.awaited and call.call.tool == answer.tool:
-                return invocation.scope
-        row = await self.log.ended(session_id, answer.call_id)
+    def _opening(self, event: Event) -> Event:
+        """An action that answers nothing opens a turn."""
+        if not isinstance(event.payload, UiAction):
+            return event
+        return self._event(Item(event.payload, Scope(trace_id=new_id("tr_")), "ui"), event.id)
+
+    async def _given(self, session_id: str, answer: Payload, call_id: str) -> int:
+        """The seq of the same answer, given before; another one is a conflict."""
+        row = await self.log.ended(session_id, call_id)
         if row is None:
-            raise NotFound(f"no call {answer.call_id} waits for an answer")
+            raise NotFound(f"no call {call_id} waits for an answer")
         given = self.app.catalog.payload(decode(line_of(row)))
         if given != answer:
-            raise Conflict(f"{answer.call_id} has another answer already", driver.tree.last)
+            raise Conflict(f"{call_id} has another answer already", row.seq)
         return row.seq
 
     async def stop(self, session_id: str) -> int:
         """Stop what runs; the stop is an event like any other."""
         await self.driver(session_id)
-        event = self._event(UiCommand(command=Stop()), Scope(), new_id("evt_"))
+        event = self._event(Item(UiCommand(command=Stop()), Scope(), "ui"), new_id("evt_"))
         return (await self.log.append(session_id, [event]))[0]
 
-    def _event(self, payload: UiMessage | UiCommand | ToolResult, scope: Scope, event_id: str) -> Event:
-        return self.app.catalog.event(payload, id=event_id, origin="ui", scope=scope)
+    def _event(self, item: Item, event_id: str) -> Event:
+        return self.app.catalog.event(item.payload, id=event_id, origin=item.origin, scope=item.scope)
 
     async def state(self, session_id: str) -> tuple[int, Any]:
         """The application's state and the seq it is of."""

@@ -19,7 +19,7 @@ from turnlog.events.assistant import (
 from turnlog.events.base import Origin, Payload, Record
 from turnlog.events.block import BlockDelta, BlockEnd, BlockRetract, BlockStart
 from turnlog.events.catalog import Catalog, Kind, Vocabulary
-from turnlog.events.envelope import Envelope, Event, Scope, Unknown, decode, frame, is_session_id, stamp
+from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown, decode, frame, is_session_id, stamp
 from turnlog.events.parse import ParseReject
 from turnlog.events.process import ProcessAuth, ProcessEnd, ProcessStart, SessionError
 from turnlog.events.team import (
@@ -105,6 +105,7 @@ __all__ = [
     "Citation",
     "ContextCompact",
     "Cost",
+    "Entry",
     "Envelope",
     "Event",
     "Fault",

@@ -16,7 +16,7 @@ import msgspec
 
 from turnlog.errors import InvalidEvent, UnknownType, quote
 from turnlog.events.base import EventId, Origin, Origins, Payload
-from turnlog.events.envelope import Envelope, Event, Scope, Unknown
+from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown, decode
 from turnlog.events.gate import problem
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
@@ -105,6 +105,12 @@ class Catalog:
             return kind.decoder.decode(envelope.payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Unknown(envelope.payload)
+
+    def entry(self, line: bytes) -> Entry:
+        """A stored line, read."""
+        envelope = decode(line)
+        fields = msgspec.structs.asdict(envelope) | {"depth": envelope.depth or 0}
+        return Entry(**(fields | {"payload": self.payload(envelope)}))
 
     def event(
         self,

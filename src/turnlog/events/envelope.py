@@ -72,6 +72,22 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload: Raw
 
 
+class Entry(Struct, frozen=True, kw_only=True):
+    """An event of the log as it is read: the fields of its envelope, and its payload as its class."""
+
+    type: str
+    id: str
+    seq: int
+    ts: str
+    session_id: str
+    trace_id: str | None
+    agent_id: str | None
+    agent_name: str | None
+    depth: int
+    origin: Origin
+    payload: Payload | Unknown
+
+
 EPOCH = datetime(1970, 1, 1)  # in UTC by definition; exact
 
 _decoder = Decoder(Envelope)

@@ -14,10 +14,12 @@ from msgspec import structs
 
 from turnlog.events import (
     AgentEnd,
+    AgentHandoff,
     AgentStart,
     AgentUsage,
     ApprovalDecision,
     ApprovalRequest,
+    AssistantFiles,
     BlockDelta,
     BlockEnd,
     BlockRetract,
@@ -25,6 +27,7 @@ from turnlog.events import (
     Cost,
     Envelope,
     Fault,
+    File,
     Payload,
     ProcessEnd,
     ProcessStart,
@@ -68,6 +71,7 @@ class Invocation:
     usage: Usage | None = None
     cost: Cost | None = None
     priced: bool = True
+    files: tuple[File, ...] = ()
 
     @property
     def agent_id(self) -> str:
@@ -89,7 +93,12 @@ class Invocation:
     def end(self, reason: StopReason, result: str | None = None) -> AgentEnd:
         """The event that ends it."""
         return AgentEnd(
-            stop_reason=reason, steps=self.steps, usage=self.usage, cost=self.cost, result=result
+            stop_reason=reason,
+            steps=self.steps,
+            usage=self.usage,
+            cost=self.cost,
+            result=result,
+            files=self.files,
         )
 
 
@@ -109,6 +118,7 @@ class Tree:
     last: int = -1
     open: dict[str, Invocation] = field(default_factory=dict)
     queue: dict[str, UiMessage | UiAction] = field(default_factory=dict)
+    coming: dict[str, str | None] = field(default_factory=dict)
     server: ProcessStart | None = None
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
@@ -142,6 +152,13 @@ class Tree:
         child = self.child(agent_id, call_id)
         return child is not None and self.waits(child)
 
+    def rests(self, trace: str) -> bool:
+        """Whether a turn is over, or everyone in it waits."""
+        if trace in self.queue or trace in self.coming.values():
+            return False
+        inside = [agent_id for agent_id, agent in self.open.items() if agent.scope.trace_id == trace]
+        return all(self.waits(agent_id) for agent_id in inside)
+
     def waiting(self) -> list[str]:
         """The agents that have asked the page something."""
         return [
@@ -160,11 +177,21 @@ def _message(tree: Tree, envelope: Envelope, payload: UiMessage | UiAction) -> N
 def _start(tree: Tree, envelope: Envelope, payload: AgentStart) -> None:
     if envelope.agent_id:
         tree.queue.pop(envelope.trace_id or "", None)
+        tree.coming.pop(envelope.agent_id, None)
         tree.open[envelope.agent_id] = Invocation(payload, scope_of(envelope))
 
 
 def _end(tree: Tree, envelope: Envelope, _: AgentEnd) -> None:
     tree.open.pop(envelope.agent_id or "", None)
+
+
+def _handoff(tree: Tree, envelope: Envelope, payload: AgentHandoff) -> None:
+    tree.coming[payload.to_agent_id] = envelope.trace_id
+
+
+def _files(tree: Tree, envelope: Envelope, payload: AssistantFiles) -> None:
+    if invocation := tree.open.get(envelope.agent_id or ""):
+        invocation.files += payload.files
 
 
 def _usage(tree: Tree, envelope: Envelope, payload: AgentUsage) -> None:
@@ -242,6 +269,8 @@ STEPS: dict[type, Callable[[Tree, Envelope, Any], None]] = {
     UiMessage: _message,
     AgentStart: _start,
     AgentEnd: _end,
+    AgentHandoff: _handoff,
+    AssistantFiles: _files,
     AgentUsage: _usage,
     BlockStart: _block_start,
     BlockDelta: _block_delta,

@@ -32,7 +32,9 @@ GUIDE = Agent("Guide", "Plan it.", MODEL, tools=(weather, confirm), agents=(SCOU
         ("Night Scout", "night_scout"),
         ("Dr. Who's  TARDIS", "dr_who_s_tardis"),
         ("agent_7", "agent_7"),
-        ("Zoë", "zoë"),
+        ("Zoë", "zoe"),
+        ("李", "agent"),
+        ("x" * 80, "x" * 53),
     ],
 )
 def test_an_agent_is_called_by_its_name_in_small_letters(name: str, tool_name: str) -> None:
@@ -40,8 +42,8 @@ def test_an_agent_is_called_by_its_name_in_small_letters(name: str, tool_name: s
 
 
 def test_it_may_call_its_tools_and_its_agents() -> None:
-    assert GUIDE.tool_names == ("weather", "confirm", "night_scout", "clerk")
-    assert GUARD.tool_names == ()
+    assert [spec.name for spec in GUIDE.specs] == ["weather", "confirm", "night_scout", "clerk"]
+    assert GUARD.specs == ()
 
 
 def test_a_tool_is_found_by_its_name() -> None:

@@ -9,6 +9,7 @@ import msgspec
 from tests.statements.room import talk
 from turnlog import Agent, App, tool
 from turnlog.agents import Reply, Request
+from turnlog.agents.agent import Patience
 from turnlog.events import Citation, Envelope, Fault, Payload, ToolResult, Usage
 from turnlog.parse.reply import Stop
 from turnlog.state.history import Message
@@ -46,7 +47,8 @@ class Steps:
 
 def play(*steps: Step, moves: tuple[Any, ...] = ("hello",)) -> tuple[Steps, list[Envelope]]:
     model = Steps(list(steps))
-    return model, talk(App("steps", Agent("Guide", "", model, tools=(weather, confirm))), *moves)
+    guide = Agent("Guide", "", model, tools=(weather, confirm), patience=Patience(tries=2, first_s=0))
+    return model, talk(App("steps", guide), *moves)
 
 
 def bodies(events: list[Envelope], name: str) -> list[Any]:
@@ -65,6 +67,7 @@ def test_an_agent_ends_as_its_last_message_did() -> None:
         assert end == {
             "stop_reason": "end_turn" if stop == "tool_use" else stop,
             "steps": 1,
+            "usage": {"input_tokens": 1, "output_tokens": 2},
             "result": "Hi.",
         }
 
@@ -147,9 +150,13 @@ def broken(reply: Reply) -> list[list[Payload]]:
 
 
 def test_a_stream_that_ends_before_its_message_fails_and_starts_nothing() -> None:
-    for step, why in ((unfinished, "no end"), (broken, "overloaded_error")):
-        _, events = play(step)
-        assert bodies(events, "session.error")[0]["message"] == f"The model failed: {why}."
+    for step, why in ((unfinished, "no_end"), (broken, "overloaded_error")):
+        model, events = play(step, step)
+        [problem] = bodies(events, "session.error")
+        assert (problem["code"], problem["message"]) == (why, "The model's answer broke off.")
+        assert len(model.read) == 2
+        [void] = bodies(events, "block.retract")
+        assert (len(void["block_ids"]), void["reason"]) == (2 if step is unfinished else 1, why)
         assert bodies(events, "tool.call") == []
         assert bodies(events, "agent.end")[0]["stop_reason"] == "error"
         begun, ended = bodies(events, "block.start"), bodies(events, "block.end")

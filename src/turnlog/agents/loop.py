@@ -1,0 +1,382 @@
+"""The turn loop: what follows from an event. Pure: an event and the open tree in, effects out; ids come in.
+
+A message starts an agent when nothing else is open; a start asks its model; the end of a completion
+(`agent.usage`, the last of its batch) starts the calls in it; the last result asks the model again. Backend
+calls of a step finish before the page is asked, and the page before a hand-off takes place. `Ask` and `Run`
+are for the driver; everything else an event causes is a batch of other events.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from turnlog.agents.agent import Agent, team_of
+from turnlog.agents.tools import failed, succeeded
+from turnlog.events import (
+    AgentEnd,
+    AgentHandoff,
+    AgentStart,
+    AgentUsage,
+    ApprovalDecision,
+    AwaitedCall,
+    Cost,
+    Envelope,
+    Origin,
+    ParseReject,
+    Payload,
+    Scope,
+    SessionError,
+    ToolAwait,
+    ToolCall,
+    ToolResult,
+    UiAction,
+    UiCommand,
+    UiMessage,
+    Unknown,
+)
+from turnlog.events.agent import StopReason
+from turnlog.events.ui import Stop
+from turnlog.parse.reply import Reply
+from turnlog.state.tree import Invocation, OpenCall, Tree, cancelled
+
+LIMIT_REACHED = "You have reached the limit of steps. Use no more tools: say what you have found, in short."
+
+
+class Item(NamedTuple):
+    """An event before it is built."""
+
+    payload: Payload
+    scope: Scope
+    origin: Origin
+
+
+class Ask(NamedTuple):
+    """Ask the model of an agent."""
+
+    agent_id: str
+
+
+class Run(NamedTuple):
+    """Run a tool; `values` is the input it asked for."""
+
+    agent_id: str
+    call: ToolCall
+    values: dict[str, Any] | None = None
+
+
+class Approve(NamedTuple):
+    """Ask a person whether a call may run."""
+
+    agent_id: str
+    call: ToolCall
+
+
+class Say(NamedTuple):
+    """Append a batch."""
+
+    items: list[Item]
+
+
+class Halt(NamedTuple):
+    """Stop everything in this session."""
+
+
+Effect = Ask | Run | Approve | Say | Halt
+
+
+class Loop:
+    """What one process does in one session; only what it has begun itself is remembered here."""
+
+    def __init__(self, root: Agent, new_id: Callable[[Any], str]) -> None:
+        self.root = root
+        self.team = team_of(root)
+        self.tree = Tree()
+        self._new_id = new_id
+        self._starting: str | None = None
+        self._begun: set[tuple[str, str]] = set()
+        self._leaving: set[str] = set()
+
+    def agent(self, invocation: Invocation) -> Agent:
+        """Who is invoked; one that is no longer in the team is played by the first."""
+        return self.team.get(invocation.start.name, self.root)
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take an event into account."""
+        self.tree.apply(envelope, payload)
+        if isinstance(payload, AgentEnd):
+            agent_id = envelope.agent_id or ""
+            self._leaving.discard(agent_id)
+            self._begun = {key for key in self._begun if key[0] != agent_id}
+
+    def react(self, envelope: Envelope, payload: Payload | Unknown) -> list[Effect]:
+        """What follows from an event that was applied."""
+        reaction = REACTIONS.get(type(payload))
+        return reaction(self, envelope, payload) if reaction else []
+
+    def forget(self) -> None:
+        """What was begun is stopped."""
+        self._starting = None
+        self._begun.clear()
+        self._leaving.clear()
+
+    # turns
+
+    def start_next(self) -> list[Effect]:
+        """The next message in line, when nothing is open."""
+        if self.tree.open or self._starting or not self.tree.queue:
+            return []
+        trace, opening = next(iter(self.tree.queue.items()))
+        self._starting = trace
+        named = opening.target if isinstance(opening, UiMessage) else None
+        agent = self.team.get(named or "", self.root)
+        scope = self._scope(agent, trace, 0)
+        return [Say([started(agent, scope, via="prompt", prompt=narrated(opening))])]
+
+    def _scope(self, agent: Agent, trace: str | None, depth: int) -> Scope:
+        return Scope(trace_id=trace, agent_id=self._new_id("agt_"), agent_name=agent.name, depth=depth)
+
+    def ask(self, agent_id: str) -> list[Effect]:
+        """Ask the model, unless its agent is about to leave."""
+        return [Ask(agent_id)] if agent_id in self.tree.open and agent_id not in self._leaving else []
+
+    # calls
+
+    def begin(self, invocation: Invocation) -> list[Effect]:
+        """Start the calls of a completion, then see what is left."""
+        effects: list[Effect] = []
+        for call in list(invocation.own_calls.values()):
+            key = invocation.agent_id, call.call.call_id
+            if key not in self._begun and not call.waits:
+                self._begun.add(key)
+                effects += self._route(invocation, call.call)
+        return effects + self.settle(invocation)
+
+    def _route(self, invocation: Invocation, call: ToolCall) -> list[Effect]:
+        """Who a call is for; calls for the page, for others and hand-offs come when they are alone."""
+        agent = self.agent(invocation)
+        tool, called = agent.tool(call.tool), agent.agent(call.tool)
+        if call.incomplete is not None:
+            answer = failed(call, "VALIDATION_ERROR", "the arguments are not a JSON object")
+            return [Say([Item(answer, invocation.scope, "tool")])]
+        if called is not None:
+            return [Say([self._called(invocation, called, call)])]
+        if agent.successor(call.tool) or (tool and tool.executor != "backend"):
+            return []
+        if tool is None:
+            answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
+            return [Say([Item(answer, invocation.scope, "tool")])]
+        if tool.needs_approval(call.args):
+            return [Approve(invocation.agent_id, call)]
+        return [Run(invocation.agent_id, call)]
+
+    def _called(self, parent: Invocation, agent: Agent, call: ToolCall) -> Item:
+        scope = self._scope(agent, parent.scope.trace_id, (parent.scope.depth or 0) + 1)
+        resumes = call.args.get("resume_agent_id")
+        return started(
+            agent,
+            scope,
+            via="call",
+            prompt=str(call.args.get("prompt", "")),
+            parent_id=parent.agent_id,
+            call_id=call.call_id,
+            resumes=resumes if isinstance(resumes, str) and resumes.startswith("agt_") else None,
+        )
+
+    def settle(self, invocation: Invocation) -> list[Effect]:
+        """With nothing running: ask the page for what is left for it, then hand over."""
+        calls = invocation.own_calls.values()
+        left = [call for call in calls if not call.waits]
+        page = [call.call for call in left if asks_the_page(call.call)]
+        passes = [call.call for call in left if self._passes(invocation, call)]
+        if len(page) + len(passes) < len(left):
+            return []
+        if page:
+            return [Say([Item(awaiting(page), invocation.scope, "system")])]
+        return [Say(self._hand_over(invocation, passes))] if passes and len(passes) == len(calls) else []
+
+    def _passes(self, invocation: Invocation, call: OpenCall) -> bool:
+        return call.call.incomplete is None and self.agent(invocation).successor(call.call.tool) is not None
+
+    def _hand_over(self, invocation: Invocation, calls: list[ToolCall]) -> list[Item]:
+        """One batch: the result, the hand-off, the end, and the start of whoever takes the place."""
+        first, *others = calls
+        successor = self.agent(invocation).successor(first.tool)
+        assert successor is not None
+        self._leaving.add(invocation.agent_id)
+        scope = self._scope(successor, invocation.scope.trace_id, invocation.scope.depth or 0)
+        results = [succeeded(first, f"Handed over to {successor.name}.")]
+        results += [failed(call, "CANCELLED", "another agent has taken over") for call in others]
+        handoff = AgentHandoff(to=successor.name, to_agent_id=scope.agent_id or "")
+        return [
+            *[Item(result, invocation.scope, "tool") for result in results],
+            Item(handoff, invocation.scope, "system"),
+            Item(invocation.end("handoff"), invocation.scope, "system"),
+            started(
+                successor,
+                scope,
+                via="handoff",
+                prompt=str(first.args.get("prompt", "")),
+                parent_id=invocation.start.parent_id,
+                call_id=invocation.start.call_id,
+            ),
+        ]
+
+    # the ends of completions
+
+    def finished(
+        self, invocation: Invocation, reply: Reply, ending: list[Payload], cost: Cost | None
+    ) -> list[Item]:
+        """The end of a reply and what follows from it, in one append: its calls start with it."""
+        usage = AgentUsage(model=reply.model or invocation.start.model or "", usage=reply.usage, cost=cost)
+        items = [*said(ending, invocation.scope), Item(usage, invocation.scope, "system")]
+        last = invocation.steps >= self.agent(invocation).max_steps
+        if reply.calls and not last:
+            return items
+        if reply.stop_reason == "pause_turn" and not last:
+            return items
+        over = [cancelled(call, "The limit of steps was reached.") for call in reply.calls]
+        items += [Item(result, invocation.scope, "system") for result in over]
+        invocation.spend(reply.usage, cost)  # the tree learns of it from the log, too late for the end
+        end = invocation.end("max_steps" if last else stopped(reply), reply.said)
+        return items + self._end(invocation, end, lambda call: succeeded(call, reply.said))
+
+    def broken(self, invocation: Invocation, reply: Reply, problem: SessionError) -> list[Item]:
+        """The end of an agent whose model failed."""
+        items = [*said(reply.abort(), invocation.scope), Item(problem, invocation.scope, "system")]
+        end = invocation.end("error")
+        return items + self._end(
+            invocation, end, lambda call: failed(call, "EXECUTION_ERROR", problem.message)
+        )
+
+    def _end(
+        self, invocation: Invocation, end: AgentEnd, answer: Callable[[ToolCall], ToolResult]
+    ) -> list[Item]:
+        """The end of an agent, and in the same batch the answer to the call that started it."""
+        items = [Item(end, invocation.scope, "system")]
+        parent = self.tree.open.get(invocation.start.parent_id or "")
+        if parent and (call := parent.calls.get(invocation.start.call_id or "")):
+            items.append(Item(answer(call.call), parent.scope, "tool"))
+        return items
+
+
+def _message(loop: Loop, envelope: Envelope, _: UiMessage) -> list[Effect]:
+    """A message inside a turn wakes the agents it freed; another one waits for its turn."""
+    freed = [
+        invocation.agent_id
+        for invocation in loop.tree.open.values()
+        if invocation.scope.trace_id == envelope.trace_id and not invocation.own_calls
+    ]
+    return [effect for agent_id in freed for effect in loop.ask(agent_id)] + loop.start_next()
+
+
+def _action(loop: Loop, envelope: Envelope, payload: UiAction) -> list[Effect]:
+    """An input that a tool asked for; for the page's own calls the result comes with it."""
+    call = loop.tree.call(envelope.agent_id, payload.call_id)
+    if call is None:
+        return loop.start_next()
+    if call.call.executor != "backend":
+        return []
+    return [Run(envelope.agent_id or "", call.call, values_of(payload))]
+
+
+def _command(loop: Loop, _: Envelope, payload: UiCommand) -> list[Effect]:
+    return [Halt()] if isinstance(payload.command, Stop) else []
+
+
+def _start(loop: Loop, envelope: Envelope, _: AgentStart) -> list[Effect]:
+    loop._starting = None
+    return loop.ask(envelope.agent_id or "")
+
+
+def _end(loop: Loop, _: Envelope, __: AgentEnd) -> list[Effect]:
+    return loop.start_next()
+
+
+def _usage(loop: Loop, envelope: Envelope, _: AgentUsage) -> list[Effect]:
+    invocation = loop.tree.open.get(envelope.agent_id or "")
+    return loop.begin(invocation) if invocation else []
+
+
+def _result(loop: Loop, envelope: Envelope, payload: ToolResult) -> list[Effect]:
+    """The model goes on when nothing is open; what cancelled a call decides itself what comes next."""
+    invocation = loop.tree.open.get(envelope.agent_id or "")
+    if (
+        invocation is None
+        or payload.kind is not None
+        or (payload.error and payload.error.code == "CANCELLED")
+    ):
+        return []
+    return loop.settle(invocation) if invocation.own_calls else loop.ask(invocation.agent_id)
+
+
+def _decision(loop: Loop, envelope: Envelope, payload: ApprovalDecision) -> list[Effect]:
+    call, invocation = (
+        loop.tree.call(envelope.agent_id, payload.call_id),
+        loop.tree.open.get(envelope.agent_id or ""),
+    )
+    if call is None or invocation is None:
+        return []
+    if payload.decision == "approve":
+        return [Run(invocation.agent_id, call.call)]
+    why = "nobody answered in time" if payload.decision == "expired" else payload.notes or "a person said no"
+    return [Say([Item(failed(call.call, "DENIED", why), invocation.scope, "tool")])]
+
+
+REACTIONS: dict[type, Callable[[Loop, Envelope, Any], list[Effect]]] = {
+    UiMessage: _message,
+    UiAction: _action,
+    UiCommand: _command,
+    AgentStart: _start,
+    AgentEnd: _end,
+    AgentUsage: _usage,
+    ToolResult: _result,
+    ApprovalDecision: _decision,
+}
+
+
+def started(agent: Agent, scope: Scope, **fields: Any) -> Item:
+    """The start of an agent."""
+    names = tuple(spec.name for spec in agent.specs)
+    return Item(AgentStart(name=agent.name, model=agent.mind.name, tools=names, **fields), scope, "system")
+
+
+def said(payloads: Iterable[Payload], scope: Scope) -> list[Item]:
+    """What a model said; its refused tags are the system's to tell."""
+    return [
+        Item(payload, scope, "system" if isinstance(payload, ParseReject) else "model")
+        for payload in payloads
+    ]
+
+
+def asks_the_page(call: ToolCall) -> bool:
+    """Whether a page has to answer; arguments that are no JSON are answered here."""
+    return call.executor == "frontend" and call.incomplete is None
+
+
+def stopped(reply: Reply) -> StopReason:
+    """Why an agent ends with this reply."""
+    reason = reply.stop_reason
+    return "end_turn" if reason is None or reason == "tool_use" or reason == "pause_turn" else reason
+
+
+def awaiting(calls: Iterable[ToolCall]) -> ToolAwait:
+    """What the page is asked."""
+    return ToolAwait(
+        calls=tuple(AwaitedCall(call_id=call.call_id, tool=call.tool, args=call.args) for call in calls)
+    )
+
+
+def values_of(action: UiAction) -> dict[str, Any]:
+    """What an action brings."""
+    fields: dict[str, Any] = msgspec.to_builtins(action.action)
+    values: dict[str, Any] = fields.get("values", fields)
+    return values
+
+
+def narrated(opening: UiMessage | UiAction) -> str:
+    """What opens a turn, as the model reads it."""
+    if isinstance(opening, UiMessage):
+        return opening.text
+    fields = {"action": msgspec.to_builtins(opening.action), "view_id": opening.view_id}
+    return f"[The user acted: {msgspec.json.encode(fields).decode()}]"

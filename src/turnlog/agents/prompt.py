@@ -1,0 +1,50 @@
+"""What a model is told beyond its instructions: how to emit the application's events as inline tags. Pure.
+
+The section is made from the vocabulary, so prompt and parser cannot disagree: for each event a model may
+emit, its bare name, what it says, its fields and an example tag.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from turnlog.events import Kind, Vocabulary
+
+RULES = """\
+## Events
+When something below happens, say so with a tag on its own line at the end of your message. The user does not
+see tags. `data` is one JSON object in single quotes; write an apostrophe inside it as \\u0027. Never show a
+tag as an example, and emit each event once."""
+
+
+def instructions_with_tags(instructions: str, vocabulary: Vocabulary | None) -> str:
+    """The instructions and, if a model may emit events here, how to."""
+    kinds = [kind for kind in vocabulary or () if is_for_models(kind)]
+    return "\n\n".join([instructions, RULES, *map(described, kinds)]) if kinds else instructions
+
+
+def is_for_models(kind: Kind) -> bool:
+    """Whether a model may emit it; where that depends on the payload, its example tells."""
+    if kind.payload.LEGACY:
+        return False
+    origins: Any = kind.payload.ORIGINS
+    return "model" in (origins(example(kind)) if callable(origins) else origins)
+
+
+def example(kind: Kind) -> Any:
+    """The example of a kind, as its class."""
+    return msgspec.convert(kind.payload.EXAMPLE, kind.payload)
+
+
+def described(kind: Kind) -> str:
+    """One event: its name, its meaning, its fields, its tag."""
+    schema = msgspec.json.schema_components([kind.payload])[1][kind.payload.__name__]
+    data = json.dumps(kind.payload.EXAMPLE, ensure_ascii=False).replace("'", "\\u0027")
+    fields = json.dumps(schema.get("properties", {}), ensure_ascii=False)
+    needed = ", ".join(schema.get("required", [])) or "none"
+    meaning = (kind.payload.__doc__ or "").strip().split("\n")[0]
+    return (
+        f"### {kind.tag}\n{meaning}\nFields: {fields}\nRequired: {needed}\n"
+        f"<agent-event type=\"{kind.tag}\" data='{data}' />"
+    )

@@ -1,0 +1,190 @@
+"""Running an agent without a server: one turn as a stream of events, or as its answer (protocol section 8).
+
+`run` follows one turn: every event of every level as it happens, until the turn is over or everyone in it
+waits. Leaving the loop detaches, it does not cancel: the turn goes on to its end, in the log. Without a log
+there is one in memory, for this run alone. A session is worked on by one agent object in one process; runs of
+it in the same session share its driver.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from turnlog.agents.agent import Agent
+from turnlog.agents.answers import answer_items, message_batch
+from turnlog.agents.driver import Driver
+from turnlog.agents.loop import Item
+from turnlog.agents.models import ModelFault
+from turnlog.errors import CallerError
+from turnlog.events import (
+    CORE,
+    TEAM,
+    AgentEnd,
+    AgentHandoff,
+    AgentStart,
+    Catalog,
+    Entry,
+    SessionError,
+    UiMessage,
+    Vocabulary,
+    decode,
+)
+from turnlog.ids import new_id
+from turnlog.log import Log, line_of, open_log
+from turnlog.state.tree import Tree
+
+FAILED = ("error", "cancelled", "timeout")
+
+
+class Desk:
+    """One session in which an agent works, while somebody follows it or it is not done."""
+
+    def __init__(self, agent: Agent, log: Log, session_id: str, vocabulary: Vocabulary | None) -> None:
+        self.catalog = Catalog(CORE, TEAM, *([vocabulary] if vocabulary else []))
+        self.driver = Driver(log, session_id, agent, self.catalog, vocabulary)
+        self.log = log
+        self.session_id = session_id
+        self.followers = 0
+        self.opening: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        """Open the driver once."""
+        if self.opening is None:
+            self.opening = asyncio.ensure_future(self.driver.open())
+        await asyncio.shield(self.opening)
+
+    async def append(self, items: list[Item]) -> int:
+        """Append a batch; the seq of its first event."""
+        events = [
+            self.catalog.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
+            for item in items
+        ]
+        return (await self.log.append(self.session_id, events))[0]
+
+    def followed(self) -> bool:
+        """Whether anybody follows a turn here."""
+        return self.followers > 0
+
+    async def rested(self) -> None:
+        """Wait until nothing runs here and nothing is in line."""
+        tree = self.driver.tree
+        while True:
+            await self.driver.reached((await self.log.info(self.session_id)).last)
+            if not tree.queue and not tree.coming and all(tree.waits(agent_id) for agent_id in tree.open):
+                return
+            await self.driver.reached(tree.last + 1)
+
+
+async def run(
+    agent: Agent,
+    prompt: str | None = None,
+    *,
+    answers: Mapping[str, Any] | None = None,
+    log: Log | None = None,
+    session_id: str | None = None,
+    depth: int | None = None,
+    vocabulary: Vocabulary | None = None,
+) -> AsyncGenerator[Entry, None]:
+    """The events of one turn: begun by a prompt, or gone on with by answers to the calls that wait."""
+    if (prompt is None) == (answers is None):
+        raise CallerError("expected a prompt or answers, and not both")
+    own_log = log is None
+    log = log or await open_log("memory:")
+    session_id = session_id or await log.create(agent.name)
+    desk = agent.desks.setdefault((id(log), session_id), Desk(agent, log, session_id, vocabulary))
+    desk.followers += 1
+    over = False
+    try:
+        await desk.open()
+        async with aclosing(turn(desk, prompt, answers or {})) as entries:
+            async for entry, over in entries:
+                if depth is None or entry.depth <= depth:
+                    yield entry
+    finally:
+        desk.followers -= 1
+        leaving = asyncio.ensure_future(wind_down(agent, desk, own_log=own_log))
+        agent.endings.add(leaving)
+        leaving.add_done_callback(agent.endings.discard)
+        if over:
+            await asyncio.shield(leaving)
+
+
+async def turn(
+    desk: Desk, prompt: str | None, answers: Mapping[str, Any]
+) -> AsyncGenerator[tuple[Entry, bool], None]:
+    """Begin or go on with a turn and follow it; each event, and whether the turn rests after it."""
+    tree = desk.driver.tree
+    if prompt is not None:
+        batch = message_batch(tree, UiMessage(text=prompt), new_id("tr_"))
+    else:
+        batch = [item for call_id, value in answers.items() for item in answer_items(tree, call_id, value)]
+    trace, before = batch[-1].scope.trace_id or "", await seen(desk)
+    first = await desk.append(batch)
+    async with aclosing(desk.log.follow(desk.session_id, first - 1)) as pages:
+        async for page in pages:
+            for row in page:
+                entry = desk.catalog.entry(line_of(row))
+                before.apply(decode(line_of(row)), entry.payload)
+                over = before.rests(trace)
+                if entry.trace_id == trace:
+                    yield entry, over
+                if over:
+                    return
+
+
+async def seen(desk: Desk) -> Tree:
+    """A tree of one's own, as the log stands: the driver's own runs ahead."""
+    tree = Tree()
+    while page := await desk.log.read(desk.session_id, tree.last, origin=-1):
+        for row in page:
+            envelope = decode(line_of(row))
+            tree.apply(envelope, desk.catalog.payload(envelope))
+    return tree
+
+
+async def wind_down(agent: Agent, desk: Desk, *, own_log: bool) -> None:
+    """When nobody follows and nothing runs any more, let go of the session."""
+    if desk.followed():
+        return  # the last one does it
+    await desk.open()
+    await desk.rested()
+    key = id(desk.log), desk.session_id
+    if agent.desks.get(key) is desk and not desk.followed():
+        del agent.desks[key]
+        await desk.driver.close()
+        if own_log:
+            await desk.log.close()
+
+
+async def ask(agent: Agent, prompt: str, **options: Any) -> str:
+    """The answer to a prompt; a turn that fails or waits for somebody raises."""
+    problem = ""
+    end: AgentEnd | None = None
+    async for entry in run(agent, prompt, **options):
+        if isinstance(entry.payload, SessionError):
+            problem = entry.payload.message
+        if isinstance(entry.payload, AgentEnd) and entry.depth == 0:
+            end = entry.payload
+    if end is None or end.stop_reason == "handoff":
+        raise CallerError(f"{agent.name} waits for an answer; use `run` and answer its calls")
+    if end.stop_reason in FAILED:
+        raise ModelFault(end.stop_reason, problem or "the turn did not reach its end")
+    return end.result or ""
+
+
+async def all_ended(events: AsyncGenerator[Entry, None]) -> dict[str, AgentEnd]:
+    """Wait until every agent that started in these events has ended; how each of them did, by agent id."""
+    expected: set[str] = set()
+    ends: dict[str, AgentEnd] = {}
+    async with aclosing(events):
+        async for entry in events:
+            if isinstance(entry.payload, AgentStart):
+                expected.add(entry.agent_id or "")
+            elif isinstance(entry.payload, AgentHandoff):
+                expected.add(entry.payload.to_agent_id)
+            elif isinstance(entry.payload, AgentEnd):
+                ends[entry.agent_id or ""] = entry.payload
+                if expected and expected <= ends.keys():
+                    return ends
+    raise CallerError(f"the events ended before {len(expected - ends.keys())} of {len(expected)} agents did")
