@@ -98,7 +98,8 @@ async def run(
     try:
         await desk.open()
         async with aclosing(turn(desk, prompt, answers or {})) as entries:
-            async for entry, over in entries:
+            async for entry, rests in entries:
+                over = rests
                 if depth is None or entry.depth <= depth:
                     yield entry
     finally:
