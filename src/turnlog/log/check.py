@@ -34,9 +34,11 @@ BAD_DERIVED = "a document, snapshot or blob is not what was written"
 
 
 def definitions(connection: sqlite3.Connection) -> None:
-    """Refuse a file whose tables are not defined as this version defined them."""
-    plain = sqlite3.connect(":memory:")
+    """Refuse a file that has no tables yet, or whose tables are not defined as they were."""
     version: int = connection.execute("pragma user_version").fetchone()[0]
+    if version == 0:
+        raise StoreError("there is no log in this file yet")
+    plain = sqlite3.connect(":memory:")
     for script in MIGRATIONS[:version]:
         plain.executescript(script)
     query = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite_%' order by name"

@@ -88,10 +88,8 @@ class SqliteStore:
                 f"begin; {MIGRATIONS[number]} pragma user_version = {number + 1}; commit;"
             )
         check.definitions(self._writer)
-        count, highest = self._writer.execute("select count(*), max(id) from session").fetchone()
-        sessions = min(highest or 0, count + GROW_SLOTS)  # a number far beyond is a damaged one
         path = self._path.with_name(self._path.name + ".mark")
-        self.mark = Mark(path, writable=self._writable, sessions=sessions)
+        self.mark = Mark(path, writable=self._writable, sessions=self._sessions() if self._writable else 0)
         if self.mark.damaged:
             log.error("%s is damaged: a lost end of the log cannot be noticed this time", path.name)
         if self._writable:
@@ -100,6 +98,11 @@ class SqliteStore:
                     "%s: %s (seq %d to %d)", damage.session_id, damage.problem, damage.first, damage.last
                 )
                 self._record(damage)
+
+    def _sessions(self) -> int:
+        """The highest number of a session; one far beyond their count is a damaged one."""
+        count, highest = self._writer.execute("select count(*), max(id) from session").fetchone()
+        return min(highest or 0, count + GROW_SLOTS)
 
     def _record(self, damage: Damage) -> None:
         """Quarantine what was found at opening; where even that cannot be written, the others go on."""
