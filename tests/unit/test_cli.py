@@ -43,7 +43,7 @@ def test_schema_of_one_type() -> None:
     schema = json.loads(result.output)
     properties = schema["$defs"]["ToolCall"]["properties"]
     assert schema["$ref"] == "#/$defs/ToolCall"
-    assert properties["executor"] == {"enum": ["backend", "frontend", "provider"], "default": "backend"}
+    assert properties["executor"] == {"enum": ["backend", "frontend", "provider", "remote"], "default": "backend"}
 
 
 def test_schema_of_everything() -> None:
