@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from turnlog.agents.models.faults import fault, status_fault
-from turnlog.agents.models.messages import Body, body_of, thinks
+from turnlog.agents.models.messages import Body, body_of, own_turn, thinks
 from turnlog.agents.models.model import ModelFault, Request
 from turnlog.errors import CallerError
-from turnlog.events import Fault, Payload
+from turnlog.events import Fault, Payload, ToolCall
 from turnlog.parse import MessagesParser
 from turnlog.parse.reply import Reply
+from turnlog.state.history import Message
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 MAX_TOKENS = 8192  # what every current model can say in one message
+CONTAINERS = 1000  # calls whose container is known; beyond that the oldest are forgotten
 LINGER_S = 1.0  # for the end of the body after the end of the message; then the connection can be used again
 NO_KEY = "There is no API key: set ANTHROPIC_API_KEY, or give the model a client."
 NO_PACKAGE = "anthropic:... needs the package anthropic: pip install 'turnlog[anthropic]'"
@@ -49,6 +51,9 @@ class AnthropicModel:
     _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncAnthropic]" = field(
         default_factory=WeakKeyDictionary, init=False, repr=False
     )  # a client's connections belong to one event loop
+    _containers: dict[str, str] = field(
+        default_factory=dict, init=False, repr=False
+    )  # by the provider's call
 
     def __post_init__(self) -> None:
         if self.client is None and find_spec("anthropic") is None:
@@ -59,7 +64,7 @@ class AnthropicModel:
         return self.model
 
     async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
-        parser = MessagesParser(reply)
+        parser, calls = MessagesParser(reply), list[str]()
         try:
             events = await self._open(request)
         except failures() as error:
@@ -68,7 +73,9 @@ class AnthropicModel:
             while not parser.over and (event := await anext(events, None)) is not None:
                 if batch := parser.feed(event):
                     yield batch
+                    calls += [said.call_id for said in batch if isinstance(said, ToolCall)]
             if parser.over:
+                self._remember(calls, parser.container)
                 await finish(events)
             problem = None
         except failures() as error:
@@ -76,8 +83,8 @@ class AnthropicModel:
         finally:
             await events.close()
         if not reply.complete:
-            yield parser.flush(said(problem) if problem else None)
-            raise problem or fault(reply.error.code if reply.error else "incomplete") from None
+            yield parser.flush(Fault(code=problem.code, message=problem.message) if problem else None)
+            raise problem or fault(reply.error.code if reply.error else "incomplete")
 
     async def aclose(self) -> None:
         """Close the connections that this model opened itself in this event loop."""
@@ -91,6 +98,8 @@ class AnthropicModel:
         body |= await body_of(request, self.provider_tools)
         if self.thinking is not None and (self.thinking.get("type") != "enabled" or thinks(request.messages)):
             body["thinking"] = dict(self.thinking)
+        if container := self._container(request.messages):
+            body["container"] = container
         client = await self._own_client()
         create: Any = client.messages.create
         if self.betas:
@@ -101,6 +110,18 @@ class AnthropicModel:
             if "authentication" in str(error):
                 raise ModelFault("authentication_error", NO_KEY) from None
             raise
+
+    def _remember(self, calls: list[str], container: str | None) -> None:
+        """Where code of this message runs: what goes on with the message has to name it."""
+        if container is not None:
+            self._containers.update(dict.fromkeys(calls, container))
+        for call_id in list(self._containers)[:-CONTAINERS]:
+            del self._containers[call_id]
+
+    def _container(self, messages: list[Message]) -> str | None:
+        """The container of the message that the model goes on with; another turn gets another one."""
+        calls = [part.get("id", "") for part in reversed(own_turn(messages))]
+        return next((self._containers[call_id] for call_id in calls if call_id in self._containers), None)
 
     async def _own_client(self) -> "AsyncAnthropic":
         loop = asyncio.get_running_loop()
@@ -137,8 +158,4 @@ def fault_of(error: Exception) -> ModelFault:
         return fault("incomplete")
     if isinstance(error, ValueError | sdk.APIError):
         return fault("bad_stream")
-    return fault("authentication_error")  # what is left: credentials that could not be read
-
-
-def said(problem: ModelFault) -> Fault:
-    return Fault(code=problem.code, message=problem.message)
+    return ModelFault("authentication_error", NO_KEY)  # what is left: credentials that cannot be read

@@ -66,12 +66,21 @@ def trim_end(messages: list[Body]) -> None:
         messages[-1]["content"][-1] = last | {"text": last["text"].rstrip()}
 
 
+def own_turn(messages: list[Message]) -> list[Part]:
+    """What the model said in the turn it goes on with; nothing if the user has spoken since."""
+    said: list[Part] = []
+    for message in reversed(messages):
+        if message.role == "assistant":
+            said = [*message.content, *said]
+        elif any(part["type"] != "tool_result" for part in message.content):
+            break
+    return said
+
+
 def thinks(messages: list[Message]) -> bool:
     """Whether a model may think now: a turn that began without a thinking goes on without one."""
-    answers = bool(messages) and any(part["type"] == "tool_result" for part in messages[-1].content)
-    if not answers or len(messages) < 2:
-        return True
-    return messages[-2].content[0]["type"] in THINKING
+    said = own_turn(messages)
+    return not said or said[0]["type"] in THINKING
 
 
 async def sent(part: Part, blob: ReadBlob) -> Part:
