@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from turnlog import Agent, App
+from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.state.history import Message
 from turnlog_examples.tour import make_app
@@ -26,3 +26,21 @@ def fail(messages: list[Message]) -> Iterator[str | ToolUse]:
 
 
 broken = App("broken", Agent("Broken", "Break.", Scripted(fail)))
+
+
+@tool(executor="remote")
+def count_words(text: str) -> int:
+    """Count the words of a text, in a process that is near to it."""
+    return len(text.split())
+
+
+def delegate(messages: list[Message]) -> Iterator[str | ToolUse]:
+    """A model that lets another process count, and says what it counted."""
+    last = messages[-1].content[-1]
+    if last["type"] == "tool_result":
+        yield f"There are {last['content']} words."
+    else:
+        yield ToolUse("count_words", {"text": last["text"]})
+
+
+remote = App("remote", Agent("Counter", "Count.", Scripted(delegate), tools=(count_words,)))

@@ -5,7 +5,6 @@ says what it does, its section `Args:` what the arguments mean. What a tool cann
 it is defined. A frontend or remote tool is a signature only: the page or another process runs it and answers.
 """
 
-import asyncio
 import inspect
 import json
 import re
@@ -24,7 +23,6 @@ from turnlog.events.gate import path_parts, problem
 
 Function = Callable[..., Any]
 Place = Literal["backend", "frontend", "remote"]
-FOREIGN_FAULTS = (Exception, SystemExit)  # a tool is foreign code: what it raises is an answer, masked
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes
 PICTURES = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp"}
@@ -84,31 +82,8 @@ class Tool:
             return self.approval
         try:
             return bool(self.approval(args))
-        except FOREIGN_FAULTS:
+        except Exception:  # noqa: BLE001  it is foreign code, and a person can still say no
             return True
-
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Validate, run, answer. What goes wrong becomes a result that says so."""
-        values = self.validate(call)
-        if isinstance(values, Fault):
-            return answered(call, values)
-        try:
-            return succeeded(call, plain(await self._call(values)))
-        except FOREIGN_FAULTS:
-            return failed(call, "EXECUTION_ERROR", f"{self.name} failed")
-
-    async def _call(self, arguments: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(**arguments)
-        return await asyncio.to_thread(in_thread, self.function, arguments)
-
-
-def in_thread(function: Function, arguments: dict[str, Any]) -> Any:
-    """Call a tool in a thread; a future cannot carry `StopIteration`."""
-    try:
-        return function(**arguments)
-    except StopIteration as error:
-        raise RuntimeError("the tool stopped an iteration that is not its own") from error
 
 
 class Picture:

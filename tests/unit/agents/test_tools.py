@@ -1,18 +1,16 @@
 """`@tool`: the schema from the hints, validation before the function runs, failures as answers."""
 
 import asyncio
-import threading
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 
 from turnlog.agents.context import Context
+from turnlog.agents.executor import Executor
 from turnlog.agents.tools import PICTURE_BYTES, Picture, Tool, failed, pictures, plain, succeeded, tool
 from turnlog.errors import CallerError
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult
-
-SECRET = "postgres://user:hunter2@db"
 
 
 class Row(msgspec.Struct):
@@ -45,9 +43,14 @@ def ping() -> str:
     return "pong"
 
 
+async def no_blobs(data: bytes, media_type: str) -> str:
+    raise NotImplementedError
+
+
 def ran(what: Tool, **args: Any) -> ToolResult:
     call = ToolCall(call_id="call_1", tool=what.name, args=args)
-    result = asyncio.run(what.run(call))
+    result = asyncio.run(Executor(no_blobs).run(what, call, Context(call)))
+    assert isinstance(result, ToolResult)
     assert (result.call_id, result.tool) == ("call_1", what.name)
     CATALOG.event(result, id="evt_1", origin="tool")
     return result
@@ -128,22 +131,6 @@ def test_a_default_list_is_not_shared() -> None:
     assert [ran(tool(collect)).result for _ in range(2)] == [["x"], ["x"]]
 
 
-def test_async_and_sync_functions_both_run() -> None:
-    assert ran(fetch, url="/a").result == "the page at /a"
-    assert ran(ping).result == "pong"
-
-
-def test_a_sync_function_does_not_hold_up_the_loop() -> None:
-    def where() -> int:
-        return threading.get_ident()
-
-    async def here() -> int:
-        return threading.get_ident()
-
-    assert ran(tool(where)).result != threading.get_ident()
-    assert ran(tool(here)).result == threading.get_ident()
-
-
 @pytest.mark.parametrize(
     ("args", "path", "words"),
     [
@@ -176,26 +163,6 @@ def test_a_function_does_not_run_with_wrong_arguments() -> None:
     assert fault(ran(tool(remember), number="1")).code == "VALIDATION_ERROR"
     assert ran(tool(remember), number=1).ok
     assert ran_with == [1]
-
-
-class Leak(Exception):
-    """An error whose text nobody may see."""
-
-
-async def leak_later(city: str) -> str:
-    raise Leak(f"{SECRET} for {city}")
-
-
-def leak_now(city: str) -> str:
-    raise Leak(f"{SECRET} for {city}")
-
-
-@pytest.mark.parametrize("function", [leak_now, leak_later])
-def test_what_a_function_raises_is_masked(function: Any) -> None:
-    result = ran(tool(function), city="Oslo")
-    assert fault(result) == Fault(code="EXECUTION_ERROR", message=f"{function.__name__} failed")
-    assert SECRET.encode() not in msgspec.json.encode(result)
-    assert b"Leak" not in msgspec.json.encode(result)
 
 
 def test_results_are_plain_values() -> None:
