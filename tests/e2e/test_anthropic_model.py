@@ -1,11 +1,8 @@
-"""The model `anthropic:` with the real SDK against a scripted provider on loopback."""
+"""Model `anthropic:` with the real SDK against a scripted provider on loopback: streams and their ends."""
 
 import asyncio
-import base64
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from itertools import count
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +22,9 @@ from tests.e2e.provider import (
     sse,
     whole,
 )
-from tests.logs import entry, scope
-from turnlog.agents.models import AnthropicModel, ModelFault, Request, ToolSpec, make_model
-from turnlog.events import (
-    CATALOG,
-    AgentStart,
-    BlockDelta,
-    BlockEnd,
-    Image,
-    ParseReject,
-    Payload,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
-from turnlog.log import Blob
-from turnlog.parse.reply import Reply
-from turnlog.state.history import History, Message
+from tests.e2e.talk import HELLO, KEY, START, Talk, block, message, talking, text, told
+from turnlog.agents.models import AnthropicModel, ModelFault, Request, make_model
+from turnlog.events import CATALOG, BlockDelta, BlockEnd, ParseReject, Payload, Usage
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "parse" / "messages_api.json").read_text())
 STREAMS: dict[str, dict[str, Any]] = {
@@ -53,83 +36,6 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 FAULTS = [name for name, vector in STREAMS.items() if "error" in vector["reply"]]
 WHOLE = [name for name in STREAMS if name not in FAULTS and "after the end" not in name]
-WAIT_S = 10.0  # no test waits for it: what it waits for has happened, or will not happen
-KEY = "sk-ant-secret-0123456789"
-HELLO = [Message("user", [{"type": "text", "text": "Grass?"}])]
-PNG = b"\x89PNG\r\n\x1a\n green"
-
-START = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": {"input_tokens": 3}}}
-STOP = {"type": "message_stop"}
-
-
-def block(index: int, content: dict[str, Any], *deltas: dict[str, Any], stop: bool = True) -> list[Any]:
-    events = [{"type": "content_block_start", "index": index, "content_block": content}]
-    events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-    return events + ([{"type": "content_block_stop", "index": index}] if stop else [])
-
-
-def text(*pieces: str, index: int = 0, stop: bool = True) -> list[Any]:
-    deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
-    return block(index, {"type": "text", "text": ""}, *deltas, stop=stop)
-
-
-def ending(reason: str, **more: Any) -> list[Any]:
-    delta = {"stop_reason": reason, "stop_sequence": None, **more}
-    return [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 5}}, STOP]
-
-
-def message(*blocks: list[Any], reason: str = "end_turn", **more: Any) -> list[Any]:
-    return [START, *(event for events in blocks for event in events), *ending(reason, **more)]
-
-
-def new_reply() -> Reply:
-    counts = {"blk_": count(1), "call_": count(1)}
-    return Reply(
-        lambda prefix: f"{prefix}{next(counts[prefix])}",
-        executor=lambda tool: "frontend" if tool == "confirm" else "backend",
-    )
-
-
-class Talk:
-    """A model that talks with a provider, and what came of it."""
-
-    def __init__(self, provider: Provider, model: AnthropicModel) -> None:
-        self.provider, self.model = provider, model
-        self.reply = new_reply()
-        self.said: list[Payload] = []
-        self.fault: ModelFault | None = None
-
-    async def ask(self, request: Request = Request("", HELLO)) -> None:  # noqa: B008
-        self.reply, self.said, self.fault = new_reply(), [], None
-        try:
-            async for batch in self.model.stream(request, self.reply):
-                self.said += batch
-        except ModelFault as fault:
-            self.fault = fault
-
-    @property
-    def body(self) -> Any:
-        """What the provider was asked last."""
-        return self.provider.asked[-1].body
-
-
-@asynccontextmanager
-async def talking(*answers: Answer, patience_s: float = WAIT_S, **settings: Any) -> AsyncIterator[Talk]:
-    async with serving(*answers) as provider, asyncio.timeout(WAIT_S):
-        client = anthropic.AsyncAnthropic(base_url=provider.url, api_key=KEY, timeout=patience_s)
-        async with client:
-            yield Talk(provider, AnthropicModel("claude-test", client=client, **settings))
-
-
-def told(*answers: Answer, request: Request = Request("", HELLO), **settings: Any) -> Talk:  # noqa: B008
-    """One request, and what came of it."""
-
-    async def play() -> Talk:
-        async with talking(*answers, **settings) as talk:
-            await talk.ask(request)
-            return talk
-
-    return asyncio.run(play())
 
 
 def shown(payload: Payload) -> dict[str, Any]:
@@ -408,138 +314,3 @@ def test_a_pause_a_limit_in_mid_json_and_a_refusal() -> None:
     assert [(call.args, call.incomplete) for call in limited.reply.calls] == [({}, '{"city": "Os')]
     refused = told(whole(message(text("I"), block(1, weather), reason="refusal")))
     assert (refused.reply.stop_reason, refused.reply.calls, refused.fault) == ("refusal", [], None)
-
-
-def test_the_request_says_what_the_agent_has() -> None:
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
-    request = Request("Be brief.", HELLO, (ToolSpec("weather", "The weather.", schema),), max_tokens=77)
-    search = {"type": "web_search_20250305", "name": "web_search"}
-    talk = told(
-        whole(message(text("Green."))),
-        request=request,
-        provider_tools=(search,),
-        thinking={"type": "enabled", "budget_tokens": 1024},
-        options={"cache_control": {"type": "ephemeral"}},
-    )
-    assert talk.body == {
-        "model": "claude-test",
-        "max_tokens": 77,
-        "system": "Be brief.",
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "Grass?"}]}],
-        "tools": [{"name": "weather", "description": "The weather.", "input_schema": schema}, search],
-        "thinking": {"type": "enabled", "budget_tokens": 1024},
-        "cache_control": {"type": "ephemeral"},
-        "stream": True,
-    }
-    assert talk.provider.asked[0].path == "/v1/messages"
-
-
-def test_betas_are_asked_for() -> None:
-    talk = told(whole(message(text("Green."))), betas=("mcp-client-2025-11-20",))
-    assert talk.reply.said == "Green."
-    assert talk.provider.asked[0].headers["anthropic-beta"] == "mcp-client-2025-11-20"
-
-
-def test_the_conversation_goes_back_as_it_came_and_images_arrive() -> None:
-    """Through the log and back: what one answer said is in the next request."""
-    thinking = {"type": "thinking", "thinking": "", "signature": ""}
-    thought = [
-        {"type": "thinking_delta", "thinking": "Hm."},
-        {"type": "signature_delta", "signature": "c2ln"},
-    ]
-    search = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "grass"}}
-    page = {"type": "web_search_result", "url": "https://a.example", "title": "A", "encrypted_content": "ZQ"}
-    found = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [page]}
-    where: dict[str, Any] = {"url": "https://a.example", "title": None, "encrypted_index": "ZQ"}
-    source = {"type": "web_search_result_location", "cited_text": "green", **where}
-    cites = {"type": "citations_delta", "citation": source}
-    camera = {"type": "tool_use", "id": "toolu_1", "name": "camera", "input": {}}
-    first = message(
-        block(0, thinking, *thought),
-        block(1, {"type": "redacted_thinking", "data": "ZW5j"}),
-        block(2, search),
-        block(3, found),
-        block(4, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Green."}, cites),
-        block(5, camera, {"type": "input_json_delta", "partial_json": '{"of": "grass"}'}),
-        reason="tool_use",
-    )
-    history, at = History(), scope("agt_1")
-    history.apply(*entry(AgentStart(name="Guide", via="prompt", prompt="Grass?"), at))
-
-    async def blob(digest: str) -> Blob:
-        assert digest == "ab12"
-        return Blob("image/png", PNG)
-
-    async def play() -> Any:
-        async with talking(whole(first), whole(message(text("Yes.")))) as talk:
-            await talk.ask(Request("", history.messages("agt_1")))
-            for payload in talk.said:
-                history.apply(*entry(payload, at))
-            assert [call.tool for call in talk.reply.calls] == ["camera"]
-            images = (Image(src="/api/blobs/ab12", media_type="image/png"),)
-            result = ToolResult(call_id="toolu_1", tool="camera", ok=True, result="a lawn", images=images)
-            history.apply(*entry(result, at))
-            await talk.ask(Request("", history.messages("agt_1"), blob=blob))
-            return talk.body["messages"]
-
-    picture = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
-    content = [{"type": "text", "text": "a lawn"}, {"type": "image", "source": picture}]
-    assert asyncio.run(play())[1:] == [
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
-                {"type": "redacted_thinking", "data": "ZW5j"},
-                search,
-                found,
-                {"type": "text", "text": "Green.", "citations": [source]},
-                camera | {"input": {"of": "grass"}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": content, "is_error": False}
-            ],
-        },
-    ]
-
-
-def test_what_goes_on_in_a_container_names_it_and_another_turn_does_not() -> None:
-    code = {"type": "server_tool_use", "id": "srv_1", "name": "code_execution", "input": {}}
-    box = {"id": "container_1", "expires_at": "2026-01-08T12:00:00Z"}
-    paused = [*HELLO, Message("assistant", [code])]
-    spoken = [*paused, Message("user", [{"type": "text", "text": "Now?"}])]
-
-    async def play() -> list[Any]:
-        first = whole(message(block(0, code), reason="pause_turn", container=box))
-        async with talking(first, *[whole(message(text("Done.")))] * 2) as talk:
-            await talk.ask()
-            assert isinstance(talk.said[-1], ToolCall)
-            await talk.ask(Request("", paused))
-            await talk.ask(Request("", spoken))
-            return [asked.body.get("container") for asked in talk.provider.asked]
-
-    assert asyncio.run(play()) == [None, "container_1", None]
-
-
-def test_only_so_many_containers_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlog.agents.models.anthropic.CONTAINERS", 1)
-    codes = [{"type": "server_tool_use", "id": f"srv_{n}", "name": "bash", "input": {}} for n in range(2)]
-    first = message(
-        block(0, codes[0]), block(1, codes[1]), reason="pause_turn", container={"id": "container_1"}
-    )
-
-    async def play() -> list[Any]:
-        async with talking(whole(first), *[whole(message(text("Done.")))] * 2) as talk:
-            await talk.ask()
-            for code in codes:
-                await talk.ask(Request("", [*HELLO, Message("assistant", [code])]))
-            return [asked.body.get("container") for asked in talk.provider.asked]
-
-    assert asyncio.run(play()) == [None, None, "container_1"]
-
-
-def test_an_option_that_the_client_does_not_know_is_the_programs_fault() -> None:
-    with pytest.raises(TypeError, match="nonsense"):
-        told(options={"nonsense": 1})
