@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args, overloa
 
 import msgspec
 
-from turnlog.agents.context import Context as Context  # a tool's signature needs both
-from turnlog.agents.context import WaitForInput as WaitForInput
+from turnlog.agents.context import Context
 from turnlog.agents.docstring import described
 from turnlog.errors import CallerError, quote
 from turnlog.events import Fault, ToolCall, ToolResult
