@@ -1,0 +1,135 @@
+"""What the assistant says when nobody pays for a model: it briefs a balloon pilot.
+
+Everything follows from the conversation: the place that was named, what the tools found there, what the user
+answered. The model is also as unreliable as real ones: each briefing begins with a sentence that breaks off
+and has to be asked for again. Prices are those of the model in its name.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from turnlog.agents import ToolUse
+from turnlog.agents.models import Cite, Fail, Files, Part, ProviderCall, Spend, Thinking
+from turnlog.agents.models.scripted import Script
+from turnlog.events import Citation, File, Usage
+from turnlog.state.history import Message
+from turnlog_examples.assistant.tools import FIELDS, LIMIT_KNOTS
+from turnlog_examples.conversation import Result, last_text, results
+
+HANDBOOK = ("https://example.org/balloons/handbook", "The balloon pilot's handbook")
+RULE = "No launch when the wind near the ground is above ten knots."
+MORNING = "The air is calmest in the hours after sunrise."
+
+
+@dataclass(frozen=True, slots=True)
+class Unreliable:
+    """A script whose first words in a turn break off once; asked again, it goes through."""
+
+    script: Script
+    _failed: set[int] = field(default_factory=set)
+
+    def __call__(self, messages: list[Message]) -> Iterable[Part]:
+        conversation = hash(repr(messages))
+        if results(messages) or conversation in self._failed:
+            self._failed.discard(conversation)
+            return self.script(messages)
+        self._failed.add(conversation)
+        return [
+            Thinking("A flight, then."),
+            "Before a flight I look at the",
+            Fail(message="Too busy just now."),
+        ]
+
+
+def place_of(text: str) -> str:
+    """The place in a question: what follows "from", "at", "in" or "over", or all of it."""
+    named = re.search(r"\b(?:from|at|in|over)\s+(.+)", text)
+    return (named[1] if named else text).strip(" .?!")
+
+
+def spent(messages: list[Message], output_tokens: int) -> Spend:
+    """What a message of so many tokens costs: the conversation is read again each time."""
+    return Spend(Usage(input_tokens=len(repr(messages)) // 4, output_tokens=output_tokens))
+
+
+def pilot(messages: list[Message]) -> Iterator[Part]:
+    """What the assistant says: look, ask, write."""
+    place = place_of(last_text(messages))
+    found = {result.tool: result for result in results(messages)}
+    if "wind" not in found:
+        yield from look(place)
+    elif "confirm" not in found:
+        yield from judge(place, found)
+    else:
+        yield from finish(place, found)
+    yield spent(messages, 120)
+
+
+def look(place: str) -> Iterator[Part]:
+    """Read the rules, then look at everything at once."""
+    yield Thinking(f"A launch at {place}: the rules, then wind, sky, field and tower.", "scripted")
+    yield "Before a flight I look at the rules."
+    url, title = HANDBOOK
+    found = [{"type": "web_search_result", "url": url, "title": title, "page_age": None}]
+    yield ProviderCall("web_search", {"query": "balloon launch wind limit"}, found)
+    yield "Above ten knots nobody launches, and the early hours are best."
+    for text in (RULE, MORNING):
+        yield Cite(Citation(type="web_search_result_location", cited_text=text, url=url, title=title))
+    for tool in ("wind", "camera", "register"):
+        yield ToolUse(tool, {"place": place})
+    yield ToolUse("tower", {"prompt": place})
+
+
+def judge(place: str, found: dict[str, Result]) -> Iterator[Part]:
+    """Too much wind ends it; else the user decides."""
+    strongest = json.loads(found["wind"].text)["strongest"]
+    sky, field_, tower = found["camera"], found["register"], found["tower"]
+    yield f"The wind over {place} reaches {strongest} knots, the sky is {sky.text}. "
+    yield f"The field is {field_.text}. " if field_.ok else "The register does not know the field. "
+    yield tower.text if tower.ok else "Nobody answers in the tower."
+    if strongest > LIMIT_KNOTS:
+        yield f"\n\nThat is above {LIMIT_KNOTS} knots: no flight today."
+    else:
+        yield ToolUse("confirm", {"question": f"Shall I write the flight plan for {place}?"})
+
+
+def finish(place: str, found: dict[str, Result]) -> Iterator[Part]:
+    """Write the plan, if it is wanted."""
+    if found["confirm"].text != "true":
+        yield "As you like. The balloon stays in its bag."
+        return
+    hour = json.loads(found["wind"].text)["calmest_hour"]
+    line = f"Launch at {place}, {hour:02}:00."
+    yield Thinking(f"The calmest hour is {hour:02}:00.", "scripted")
+    ran = {
+        "type": "code_execution_result",
+        "stdout": f"{line}\n",
+        "stderr": "",
+        "return_code": 0,
+        "content": [],
+    }
+    yield ProviderCall("code_execution", {"code": f"write('flight-plan.txt', {line!r})"}, ran)
+    yield f"The plan is written: launch at {hour:02}:00, when it is calmest."
+    yield Cite(
+        Citation(
+            type="char_location",
+            cited_text=line,
+            document_index=0,
+            document_title="flight-plan.txt",
+            start_char_index=0,
+            end_char_index=len(line),
+        )
+    )
+    name = "flight-plan.txt"
+    yield Files((File(file_id="file_plan", filename=name, storage_location="provider:file_plan"),))
+
+
+def tower(messages: list[Message]) -> Iterator[Part]:
+    """The tower knows its own field; where there is none, its line is dead."""
+    place = last_text(messages)
+    if place.casefold() not in FIELDS:
+        yield Fail("not_found_error", retriable=False, message=f"There is no tower at {place}.")
+    yield f"{place} tower: free to launch until noon."
+    yield spent(messages, 20)

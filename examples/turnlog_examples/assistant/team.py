@@ -1,0 +1,36 @@
+"""The assistant and the tower it calls, and the application around them."""
+
+from turnlog import Agent, App
+from turnlog.agents import Model, Scripted
+from turnlog.agents.agent import Patience
+from turnlog_examples.assistant.script import Unreliable, pilot, tower
+from turnlog_examples.assistant.tools import LIMIT_KNOTS, camera, confirm, register, wind
+
+DEFAULT = Patience()
+NAMES = ("scripted:claude-sonnet-4-5", "scripted:claude-haiku-4-5")  # whose prices are counted
+
+
+def make_agent(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model | str | None = None) -> Agent:
+    """The assistant. A pace makes the words come as from a model; a model of your own speaks for itself."""
+    calling = Agent(
+        "Tower",
+        "You are the tower of the launch field that is named. Say in one line whether it is free.",
+        model or Scripted(tower, pace_s, NAMES[1]),
+        description="The tower of a launch field; the prompt is the name of the field.",
+        patience=patience,
+    )
+    return Agent(
+        "Assistant",
+        "You brief balloon pilots. Search for the rules, then ask for wind, camera, register and tower of "
+        f"the place in one step. Above {LIMIT_KNOTS} knots there is no flight. Else ask with `confirm` if "
+        "you should write the flight plan, and write it.",
+        model or Scripted(Unreliable(pilot), pace_s, NAMES[0]),
+        tools=(wind, camera, register, confirm),
+        agents=(calling,),
+        patience=patience,
+    )
+
+
+def make_app(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model | str | None = None) -> App:
+    """The assistant behind a server: `turnlog serve turnlog_examples.assistant:app`."""
+    return App("assistant", make_agent(pace_s, patience, model))

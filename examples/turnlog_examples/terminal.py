@@ -1,0 +1,226 @@
+"""Two clients for a terminal: `Answers` shows what the top of the tree says, `Everything` shows every level.
+
+Both take the events of `agent.run` one by one. `Answers` writes words as they come, which it can because only
+one agent speaks at a time at depth 0. `Everything` writes a line when something is whole, indented by depth:
+agents that work at once would mix their words. Text from events cannot control the terminal; there are
+colours where there is a terminal to show them.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from textwrap import indent
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from turnlog.cli.terminal import console, escape
+from turnlog.events import (
+    AgentEnd,
+    AgentHandoff,
+    AgentStart,
+    AssistantFiles,
+    AssistantMessage,
+    AssistantThinking,
+    BlockDelta,
+    BlockEnd,
+    BlockRetract,
+    BlockStart,
+    Citation,
+    Entry,
+    SessionError,
+    ToolAwait,
+    ToolCall,
+    ToolProgress,
+    ToolResult,
+)
+
+COLOURS = ("bold cyan", "bold magenta", "bold yellow", "bold blue")  # by depth
+SHORT_CHARS = 70  # of arguments and results: a compact line
+
+
+class Client(Protocol):
+    """What shows events."""
+
+    def show(self, entry: Entry) -> None:
+        """Show one event, or leave it out."""
+
+
+async def shown(events: AsyncGenerator[Entry, None], client: Client) -> AsyncGenerator[Entry, None]:
+    """The same events, each shown on its way."""
+    async with aclosing(events):
+        async for entry in events:
+            client.show(entry)
+            yield entry
+
+
+def harmless(text: str) -> str:
+    """Text whose lines stay lines, and nothing else in it acts on a terminal."""
+    return "\n".join(map(escape, text.split("\n")))
+
+
+def short(value: object) -> str:
+    """A value in a few characters."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    line = escape(" ".join(text.split()))
+    return line if len(line) <= SHORT_CHARS else line[: SHORT_CHARS - 1] + "…"
+
+
+def call_line(tool: str, args: dict[str, Any]) -> str:
+    """A call as one would write it."""
+    return f"{escape(tool)}({', '.join(f'{escape(name)}={short(value)}' for name, value in args.items())})"
+
+
+class Answers:
+    """What the agents at depth 0 say, word by word."""
+
+    def __init__(self, screen: Console | None = None) -> None:
+        self._screen = screen or console()
+        self._open: set[str] = set()  # the texts that are being said
+
+    def show(self, entry: Entry) -> None:
+        show = self.SHOWS.get(type(entry.payload))
+        if show is not None and entry.depth == 0:
+            show(self, entry, entry.payload)
+
+    def _write(self, text: str, style: str = "") -> None:
+        self._screen.print(Text(text, style), end="", soft_wrap=True)
+
+    def _begin(self, entry: Entry, start: BlockStart) -> None:
+        if start.kind == "text":
+            self._open.add(start.block_id)
+            self._write(f"{escape(entry.agent_name or '')}  ", COLOURS[0])
+
+    def _go_on(self, _: Entry, delta: BlockDelta) -> None:
+        if delta.block_id in self._open:
+            self._write(harmless(delta.text))
+
+    def _end(self, _: Entry, end: BlockEnd) -> None:
+        if end.block_id in self._open:
+            self._open.remove(end.block_id)
+            self._write(" …\n" if end.status == "aborted" else "\n")
+
+    def _retract(self, _: Entry, retract: BlockRetract) -> None:
+        self._write(f"({escape(retract.reason)}: that does not count, once more)\n", "yellow")
+
+    def _wait(self, _: Entry, wait: ToolAwait) -> None:
+        for call in wait.calls:
+            self._write(f"?  {call_line(call.tool, call.args)}\n", "green")
+
+    def _fail(self, _: Entry, error: SessionError) -> None:
+        self._write(f"{harmless(error.message)}\n", "red")
+
+    SHOWS: ClassVar[dict[type, Callable[["Answers", Entry, Any], None]]] = {
+        BlockStart: _begin,
+        BlockDelta: _go_on,
+        BlockEnd: _end,
+        BlockRetract: _retract,
+        ToolAwait: _wait,
+        SessionError: _fail,
+    }
+
+
+class Everything:
+    """What agents of every level do, a line for each thing that happened."""
+
+    def __init__(self, screen: Console | None = None) -> None:
+        self._screen = screen or console()
+        self._numbers: Counter[str] = Counter()
+        self._labels: dict[str, str] = {}  # by agent
+        self._calls: dict[tuple[str | None, str | None], ToolCall] = {}
+
+    def show(self, entry: Entry) -> None:
+        show = self.SHOWS.get(type(entry.payload))
+        if show is not None:
+            show(self, entry, entry.payload)
+
+    def _line(self, entry: Entry, sign: str, text: str, style: str = "") -> None:
+        """One thing that happened, under the name of its agent."""
+        label = self._labels.get(entry.agent_id or "", entry.agent_name or "")
+        line = Text().append(escape(label), COLOURS[entry.depth % len(COLOURS)])
+        line.append(f" {sign} ", "dim").append(indent(text, "  ").lstrip(" "), style)
+        if self._screen.is_terminal:
+            self._screen.print(Padding(line, (0, 0, 0, 2 * entry.depth)))
+        else:
+            self._screen.print(Text(indent(line.plain, "  " * entry.depth)), soft_wrap=True)
+
+    def _start(self, entry: Entry, start: AgentStart) -> None:
+        """An agent is called by its name; the second one of a name by a number too."""
+        self._numbers[start.name] += 1
+        number = self._numbers[start.name]
+        self._calls.pop((start.parent_id, start.call_id), None)  # what comes of it, the agent says itself
+        self._labels[entry.agent_id or ""] = start.name if number == 1 else f"{start.name} {number}"
+        self._line(entry, "◂", short(start.prompt or ""), "italic")
+
+    def _end(self, entry: Entry, end: AgentEnd) -> None:
+        spent = [f"{end.usage.input_tokens}+{end.usage.output_tokens} tokens"] if end.usage else []
+        spent = spent if end.usage and end.usage.output_tokens else []
+        cost = [f"${end.cost.total_cost:.4f}"] if end.cost else []
+        self._line(entry, "■", ", ".join([end.stop_reason, *spent, *cost]), "dim")
+
+    def _hand_over(self, entry: Entry, handoff: AgentHandoff) -> None:
+        self._line(entry, "⇢", f"hands over to {escape(handoff.to)}", "green")
+
+    def _say(self, entry: Entry, said: AssistantMessage) -> None:
+        self._line(entry, "│", harmless(said.text) + "".join(map(source_line, said.citations)))
+
+    def _think(self, entry: Entry, thought: AssistantThinking) -> None:
+        self._line(entry, "…", harmless(thought.text), "dim italic")
+
+    def _call(self, entry: Entry, call: ToolCall) -> None:
+        self._calls[entry.agent_id, call.call_id] = call
+
+    def _progress(self, entry: Entry, progress: ToolProgress) -> None:
+        self._line(entry, "·", short(progress.text), "dim")
+
+    def _result(self, entry: Entry, result: ToolResult) -> None:
+        """A call and what came of it, in one line; a call of an agent is not shown."""
+        call = self._calls.pop((entry.agent_id, result.call_id), None)
+        if call is None or call.tool.startswith("handoff_to_"):
+            return
+        said = call_line(call.tool, call.args)
+        if result.error is not None:
+            self._line(
+                entry, "✗", f"{said} → {escape(result.error.code)}, {short(result.error.message)}", "red"
+            )
+        else:
+            images = "".join(f" [{image.media_type}]" for image in result.images)
+            self._line(entry, "→", f"{said} → {short(result.result)}{images}")
+
+    def _wait(self, entry: Entry, wait: ToolAwait) -> None:
+        for call in wait.calls:
+            self._line(entry, "?", call_line(call.tool, call.args), "green")
+
+    def _files(self, entry: Entry, made: AssistantFiles) -> None:
+        names = ", ".join(escape(file.filename) for file in made.files)
+        self._line(entry, "→", f"files: {names}")
+
+    def _retract(self, entry: Entry, retract: BlockRetract) -> None:
+        self._line(entry, "↶", f"{escape(retract.reason)}: begins again", "yellow")
+
+    def _fail(self, entry: Entry, error: SessionError) -> None:
+        self._line(entry, "✗", f"{escape(error.code)}: {short(error.message)}", "red")
+
+    SHOWS: ClassVar[dict[type, Callable[["Everything", Entry, Any], None]]] = {
+        AgentStart: _start,
+        AgentEnd: _end,
+        AgentHandoff: _hand_over,
+        AssistantMessage: _say,
+        AssistantThinking: _think,
+        AssistantFiles: _files,
+        BlockRetract: _retract,
+        ToolCall: _call,
+        ToolProgress: _progress,
+        ToolResult: _result,
+        ToolAwait: _wait,
+        SessionError: _fail,
+    }
+
+
+def source_line(citation: Citation) -> str:
+    """Where a text comes from."""
+    place = citation.url or citation.document_title or citation.title or citation.type
+    return f"\n[{short(place)}: {short(citation.cited_text)}]"
