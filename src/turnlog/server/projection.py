@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from turnlog.errors import TurnlogError
 from turnlog.events import Catalog, decode
-from turnlog.log import Head, Log, Page, line_of
+from turnlog.log import Head, Log, Page, Row, line_of
 from turnlog.log.wakeup import Wakeup
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
@@ -51,12 +51,18 @@ class Projection:
     """The shared projection of one session in one dialect. `make` gives a dialect that can begin at a seq."""
 
     def __init__(
-        self, log: Log, head: Head, catalog: Catalog, make: Callable[[int], Awaitable[Dialect]]
+        self,
+        log: Log,
+        head: Head,
+        catalog: Catalog,
+        make: Callable[[int], Awaitable[Dialect]],
+        takes: Callable[[Row], bool] | None = None,
     ) -> None:
         self._log = log
         self._head = head
         self._catalog = catalog
         self._make = make
+        self._takes = takes
         self._window: deque[Frame] = deque()
         self._base: Place = (math.inf, math.inf)  # every frame after this place is in the window
         self._over = False
@@ -138,7 +144,7 @@ class Projection:
 
     def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
         frames = []
-        for row in rows:
+        for row in rows if self._takes is None else filter(self._takes, rows):
             envelope = decode(line_of(row))
             messages = dialect.convert(envelope, self._catalog.payload(envelope))
             self.converted += 1

@@ -6,24 +6,25 @@ without an id, so they reach pages and move no cursor.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from functools import partial
 
 from msgspec import json
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from turnlog.app import Sessions
-from turnlog.errors import BadInput, Damaged, quote
+from turnlog.errors import Damaged
 from turnlog.events import decode
 from turnlog.log import Head, Page, line_of
 from turnlog.server.projection import Projection
+from turnlog.server.wanted import EVERYTHING, Choice, wanted_dialect, wanted_events
 from turnlog.wire import cursor, sse
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import BlocksOptions, Dialect, untold
-from turnlog.wire.telling import BLOCKS, DIALECTS, Told, Wanted
+from turnlog.wire.dialect import Dialect, untold
+from turnlog.wire.telling import BLOCKS, Told, Wanted
 
 HEARTBEAT_S = 15.0
 HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
@@ -44,7 +45,7 @@ class EventStream:
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
         self._sessions = sessions
         self._open: set[asyncio.Task[None]] = set()
-        self._projections: dict[tuple[str, str, Wanted], Projection] = {}
+        self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
 
     def stop(self) -> None:
         """End every open stream; readers come back with their cursor."""
@@ -71,7 +72,7 @@ class EventStream:
     async def _frames(self, request: Request) -> Frames | None:
         """The frames a request asks for; None when there is nothing more to come."""
         sessions, query = self._sessions(), request.query_params
-        session_id, wanted = query.get("session", ""), wanted_dialect(query)
+        session_id, wanted, choice = query.get("session", ""), wanted_dialect(query), wanted_events(query)
         at = cursor.parse(request.headers.get("last-event-id") or query.get("after") or "")
         await sessions.driver(session_id)
         head = await sessions.log.info(session_id)
@@ -80,38 +81,26 @@ class EventStream:
             reason = "pruned"
         if reason is None and head.closed and at.seq == head.last:
             return None
-        frames = self._dialect_frames(wanted, sessions, head, Cursor() if reason else at)
+        frames = self._dialect_frames(wanted, choice, sessions, head, Cursor() if reason else at)
         return after_reset(reason, head, frames) if reason else frames
 
-    def _dialect_frames(self, wanted: Wanted, sessions: Sessions, head: Head, at: Cursor) -> Frames:
+    def _dialect_frames(
+        self, wanted: Wanted, choice: Choice, sessions: Sessions, head: Head, at: Cursor
+    ) -> Frames:
         if wanted.name == "turnlog":
-            return turnlog_frames(sessions, head, at)
-        return self._projection(wanted, sessions, head).frames(at, HEARTBEAT_S)
+            pages = turnlog_pages(sessions, head, at)
+            return ready(pages) if choice == EVERYTHING else chosen(pages, head, choice)
+        return self._projection(wanted, choice, sessions, head).frames(at, HEARTBEAT_S)
 
-    def _projection(self, wanted: Wanted, sessions: Sessions, head: Head) -> Projection:
+    def _projection(self, wanted: Wanted, choice: Choice, sessions: Sessions, head: Head) -> Projection:
         """The shared projection; one without readers is made anew."""
-        key = (head.session_id, head.epoch, wanted)
+        key = (head.session_id, head.epoch, wanted, choice)
         self._projections = {k: shared for k, shared in self._projections.items() if shared.readers}
         if key not in self._projections:
             make = partial(make_dialect, sessions, head.session_id, wanted)
-            self._projections[key] = Projection(sessions.log, head, sessions.app.catalog, make)
+            takes = None if choice == EVERYTHING else choice.takes
+            self._projections[key] = Projection(sessions.log, head, sessions.app.catalog, make, takes)
         return self._projections[key]
-
-
-def wanted_dialect(query: QueryParams) -> Wanted:
-    """The dialect and the options a request asks for."""
-    name = query.get("dialect", "turnlog")
-    if name not in DIALECTS:
-        raise BadInput(f"expected one of the dialects {', '.join(DIALECTS)}, got {quote(name)}", "dialect")
-    options = {key: flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
-    return Wanted(name, BlocksOptions(**options))
-
-
-def flag(text: str, name: str) -> bool:
-    """An option of a request."""
-    if text not in ("true", "false"):
-        raise BadInput(f"expected true or false, got {quote(text)}", name)
-    return text == "true"
 
 
 async def make_dialect(sessions: Sessions, session_id: str, wanted: Wanted, start: int) -> Dialect:
@@ -162,10 +151,33 @@ async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
         yield page
 
 
-async def turnlog_frames(sessions: Sessions, head: Head, at: Cursor) -> Frames:
+def turnlog_pages(sessions: Sessions, head: Head, at: Cursor) -> AsyncGenerator[Page, None]:
     """The envelopes themselves; replay leaves out the live events of blocks that began and ended since."""
     after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again, whole
-    async for page in sessions.log.follow(
+    return sessions.log.follow(
         head.session_id, after, origin=after, idle_s=HEARTBEAT_S, epoch=head.epoch, prepare=Page.ready
-    ):
-        yield page.ready()
+    )
+
+
+async def ready(pages: AsyncGenerator[Page, None]) -> Frames:
+    """Whole pages: their bytes are made once and shared."""
+    async with aclosing(pages):
+        async for page in pages:
+            yield page.ready()
+
+
+async def chosen(pages: AsyncGenerator[Page, None], head: Head, choice: Choice) -> Frames:
+    """The wanted events; what is passed over moves the cursor with the next heartbeat."""
+    seen, told, clock = -1, -1, asyncio.get_running_loop().time
+    beat = clock()
+    async with aclosing(pages):
+        async for page in pages:
+            rows = [row for row in page if choice.takes(row)]
+            seen = page[-1].seq if page else seen
+            if rows:
+                yield Page(rows, head.epoch).ready()
+                told, beat = rows[-1].seq, clock()
+            elif not page or clock() - beat >= HEARTBEAT_S:
+                line = f"id: {Cursor(seen, head.epoch)}\n\n".encode() if seen > told else b""
+                yield HEARTBEAT + line
+                told, beat = seen, clock()

@@ -1,0 +1,67 @@
+"""What a reader of `GET /api/events` asks for: sessions, dialect and options, and which events.
+
+Filters apply to log events, before the dialect: `types=` takes full names or their first words, `depth=` that
+depth and less, `turn=` one turn. What a request gets wrong is a `BadInput` that names the parameter.
+"""
+
+from typing import NamedTuple
+
+from starlette.datastructures import QueryParams
+
+from turnlog.errors import BadInput, quote
+from turnlog.log import Row
+from turnlog.wire.dialect import BlocksOptions
+from turnlog.wire.telling import DIALECTS, Wanted
+
+TYPES = 64  # names in one filter
+
+
+class Choice(NamedTuple):
+    """Which events are wanted."""
+
+    types: tuple[str, ...] = ()
+    depth: int | None = None
+    turn: str | None = None
+
+    def takes(self, row: Row) -> bool:
+        """Whether this event is wanted."""
+        if self.depth is not None and row.depth > self.depth:
+            return False
+        if self.turn is not None and row.trace != self.turn:
+            return False
+        return not self.types or any(is_a(row.type, wanted) for wanted in self.types)
+
+
+EVERYTHING = Choice()
+
+
+def is_a(type: str, wanted: str) -> bool:
+    """`tool.call` is a `tool.call` and a `tool`."""
+    return type == wanted or type.startswith(wanted + ".")
+
+
+def wanted_dialect(query: QueryParams) -> Wanted:
+    """The dialect and the options a request asks for."""
+    name = query.get("dialect", "turnlog")
+    if name not in DIALECTS:
+        raise BadInput(f"expected one of the dialects {', '.join(DIALECTS)}, got {quote(name)}", "dialect")
+    options = {key: flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
+    return Wanted(name, BlocksOptions(**options))
+
+
+def wanted_events(query: QueryParams) -> Choice:
+    """The events a request asks for."""
+    types = tuple(name for name in query.get("types", "").split(",") if name)
+    if len(types) > TYPES:
+        raise BadInput(f"expected at most {TYPES} types, got {len(types)}", "types")
+    depth = query.get("depth")
+    if depth is not None and not (depth.isascii() and depth.isdigit() and len(depth) <= 9):
+        raise BadInput(f"expected a depth like 0 or 1, got {quote(depth)}", "depth")
+    return Choice(types, None if depth is None else int(depth), query.get("turn") or None)
+
+
+def flag(text: str, name: str) -> bool:
+    """An option of a request."""
+    if text not in ("true", "false"):
+        raise BadInput(f"expected true or false, got {quote(text)}", name)
+    return text == "true"
