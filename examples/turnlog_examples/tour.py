@@ -80,8 +80,7 @@ def guide(messages: list[Message]) -> Iterator[str | ToolUse]:
         yield f"It is {results[0]['content']}. My scout knows the place, one moment."
         yield ToolUse("scout", {"prompt": city})
     elif len(results) == 2:
-        sight, _, _ = results[1]["content"].partition("\n")  # the line after it names the scout, to resume it
-        yield f"{sight} Shall I note the trip?"
+        yield f"{results[1]['content']} Shall I note the trip?"
         yield ToolUse("confirm", {"question": f"Note a trip to {city}?"})
     elif results[2]["content"] == "true":
         yield f"Noted: {city}, {results[0]['content']}. Have a good time!\n"

@@ -247,7 +247,7 @@ def provided_part(payload: ToolResult) -> Part:
 
 def result_part(payload: ToolResult, agent_id: str | None = None) -> Part:
     """A tool result as the model reads it; one that an agent gave names it, so that it can be resumed."""
-    text = result_text(payload) + (f"\n[agent_id: {agent_id}]" if agent_id else "")
+    text = result_text(payload)
     images = [{"type": "image", **msgspec.to_builtins(image)} for image in payload.images]
     words = [text_part(text)] if text.strip() else []
     return {
@@ -255,7 +255,7 @@ def result_part(payload: ToolResult, agent_id: str | None = None) -> Part:
         "tool_use_id": payload.call_id,
         "content": [*words, *images] if images else text,
         "is_error": not payload.ok,
-    }
+    } | ({"agent_id": agent_id} if agent_id else {})
 
 
 def result_text(payload: ToolResult) -> str:

@@ -104,9 +104,13 @@ def cited(citation: Part) -> Part:
 
 
 async def _result(part: Part, blob: ReadBlob) -> Part:
+    """A result; which agent gave it, if one did, is a line of its own."""
+    fields = {name: value for name, value in part.items() if name != "agent_id"}
+    line = f"[agent_id: {part['agent_id']}]" if "agent_id" in part else ""
     if isinstance(part["content"], str):
-        return part
-    return part | {"content": [await sent(item, blob) for item in part["content"]]}
+        return fields | {"content": "\n".join(filter(None, [part["content"], line]))}
+    named = [{"type": "text", "text": line}] if line else []
+    return fields | {"content": [*[await sent(item, blob) for item in part["content"]], *named]}
 
 
 async def _image(part: Part, blob: ReadBlob) -> Part:

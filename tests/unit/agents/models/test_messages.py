@@ -52,6 +52,20 @@ def test_an_image_that_is_too_large_is_said_in_words() -> None:
     assert message["content"] == [{"type": "text", "text": "[an image that is too large to be shown]"}]
 
 
+@pytest.mark.parametrize(
+    ("content", "sent"),
+    [
+        ("rain", "rain\n[agent_id: agt_2]"),
+        ("", "[agent_id: agt_2]"),
+        ([WORDS], [WORDS, {"type": "text", "text": "[agent_id: agt_2]"}]),
+    ],
+)
+def test_the_agent_that_gave_a_result_is_named_to_the_model(content: Any, sent: Any) -> None:
+    result = RESULT | {"content": content, "agent_id": "agt_2"}
+    message = body([{"type": "text", "text": "Go."}], [CALL], [result])["messages"][2]
+    assert message["content"] == [RESULT | {"content": sent}]
+
+
 def test_only_what_there_is_is_sent() -> None:
     assert set(body([WORDS])) == {"messages"}
     assert body([WORDS], instructions=" \n") == body([WORDS])
