@@ -9,6 +9,7 @@ from msgspec import structs
 from starlette.datastructures import QueryParams
 
 from turnlog.errors import BadInput
+from turnlog.events import Scope
 from turnlog.log import Log, MemoryStore
 from turnlog.server import stream
 from turnlog.server.stream import chosen
@@ -17,6 +18,7 @@ from turnlog.testing.samples import agent, began, called, delta, note, over, sta
 from turnlog.wire.sse import Decoder
 
 SESSION = "sess_1"
+NOBODY = Scope()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,8 @@ async def take(log: Log, choice: Choice, count: int, after: int = -1) -> list[by
 def test_types_depth_and_turn_choose_events_and_keep_their_cursors() -> None:
     async def run(log: Log) -> None:
         root, child = agent(1), structs.replace(agent(2), depth=1)
-        await log.append(SESSION, [note("a"), started(root), started(child), called("c", child), note("b")])
+        events = [note("a", scope=NOBODY), started(root), started(child), called("c", child)]
+        await log.append(SESSION, [*events, note("b", scope=NOBODY)])
         epoch = (await log.info(SESSION)).epoch
         cases = [
             (Choice(("agent",)), [1, 2]),
