@@ -79,7 +79,7 @@ def running(app: str, folder: Path, port: int = 0) -> Iterator[Server]:
     command = [
         TURNLOG,
         "serve",
-        f"tests.e2e.apps:{app}",
+        app if ":" in app else f"tests.e2e.apps:{app}",
         "--log",
         f"sqlite:///{folder}/log.db",
         "--port",

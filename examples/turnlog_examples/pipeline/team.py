@@ -121,7 +121,7 @@ def make_team(pace_s: float = 0.0, archive: Archive = ARCHIVE, model: Model | st
     search, look_up = make_tools(archive)
     checking = Agent(
         "Fact checker",
-        f"Look up the claim and answer in one line: '{TRUE}' and the claim, '{FALSE}' with the correction, or "
+        f"Look up the claim and answer in one line: '{TRUE}' and the claim, '{FALSE}' with a correction, or "
         f"'{UNKNOWN}'.",
         mind(fact_checker),
         tools=(look_up,),

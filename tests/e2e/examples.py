@@ -1,0 +1,89 @@
+"""What the tests of the examples share: a turn over sockets, what `blocks` says of it, and its replay."""
+
+import asyncio
+import json
+from typing import Any
+
+from tests.e2e.harness import Reader, Server
+from turnlog.events import CATALOG
+from turnlog.wire.assemble import Assembler
+from turnlog.wire.sse import Message
+
+APPS = "tests.e2e.example_apps:"
+LIVE = {kind.name for kind in CATALOG if kind.payload.LIVE}
+BOTH = "&dialect=blocks&stream_meta_history_and_tool_results=true&stream_tool_results=true"
+
+
+def over(message: Message) -> bool:
+    """Whether this event ends a turn: the agent at the top ends, and nobody takes over."""
+    event = json.loads(message.data) if message.event == "message" else {"type": message.event}
+    ended = event["type"] == "agent.end" and event["depth"] == 0
+    return bool(ended and event["payload"]["stop_reason"] != "handoff")
+
+
+def read(reader: Reader, until: Any) -> list[Any]:
+    """The events up to the wanted one that came with this read."""
+    known = len(reader.events)
+    assert asyncio.run(reader.read(until))
+    return reader.events[known:]
+
+
+def watch(server: Server, session: str, message: str, until: Any) -> list[Any]:
+    """Send a message while somebody watches; what that one saw, up to the wanted event."""
+    reader = Reader(server, session)
+
+    async def watching() -> bool:
+        here = asyncio.Event()
+
+        def seen(message: Message) -> bool:
+            here.set()
+            return bool(until(message))
+
+        task = asyncio.create_task(reader.read(seen))
+        await here.wait()
+        await asyncio.to_thread(server.send, session, message)
+        return await task
+
+    assert asyncio.run(watching())
+    return reader.events
+
+
+def durable(events: list[Any]) -> list[Any]:
+    """The events that stay."""
+    return [event for event in events if event["type"] not in LIVE]
+
+
+def replayed(server: Server, session: str, last: int) -> list[Any]:
+    """What a reader gets who comes afterwards, up to a seq."""
+    reader = Reader(server, session)
+    return read(
+        reader, lambda message: message.event == "message" and json.loads(message.data)["seq"] == last
+    )
+
+
+def bodies(events: list[Any], type: str) -> list[Any]:
+    """The payloads of a type."""
+    return [event["payload"] for event in events if event["type"] == type]
+
+
+def told(server: Server, session: str, agent_id: str) -> list[Message]:
+    """Everything that `blocks` says with both options, up to the end of an agent."""
+    reader = Reader(server, session, BOTH)
+    last = agent_id.removeprefix("agt_")
+
+    def ended(message: Message) -> bool:
+        said = json.loads(message.data) if message.event == "message" else {"type": message.event}
+        return bool(said["type"] == "meta_final" and said["agent"] == last and said["final"])
+
+    assert asyncio.run(reader.read(ended))
+    return [message for message in reader.messages if message.event == "message"]
+
+
+def assembled(messages: list[Message]) -> Assembler:
+    """What a reader of `blocks` puts together."""
+    assembler = Assembler()
+    for message in messages:
+        assembler.feed(message.data, message.id)
+    assert assembler.flush() == []
+    assert assembler.dropped == 0
+    return assembler
