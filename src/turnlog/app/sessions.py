@@ -144,6 +144,16 @@ class Sessions:
             raise Conflict(f"{call_id} has another answer already", row.seq)
         return row.seq
 
+    async def awaited(self, session_id: str) -> dict[str, tuple[str, str]]:
+        """The calls that wait for the page, each with its tool and its turn."""
+        async with self._settled(session_id) as driver:
+            return {
+                call_id: (call.call.tool, invocation.scope.trace_id or "")
+                for invocation in driver.tree.open.values()
+                for call_id, call in invocation.calls.items()
+                if call.awaited and call.call.executor == "frontend"
+            }
+
     async def stop(self, session_id: str) -> int:
         """Stop what runs; the stop is an event like any other."""
         await self.driver(session_id)

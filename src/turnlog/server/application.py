@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,6 +16,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnlog
 from turnlog.app import App, Sessions
@@ -30,16 +31,17 @@ from turnlog.errors import (
     TurnlogError,
     UnknownType,
 )
-from turnlog.events import UiMessage, gate
+from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import open_log
+from turnlog.server.agent import AgentRoutes
+from turnlog.server.body import OversizedBody, UnsupportedBody, body, checked_text
 from turnlog.server.guard import LOOPBACK, Guard
 from turnlog.server.stream import EventStream
 
-T = TypeVar("T")
-
-MESSAGE_CHARS = 100_000
 STATUS = {
+    UnsupportedBody: 415,
+    OversizedBody: 413,
     BadInput: 400,
     InvalidEvent: 400,
     UnknownType: 400,
@@ -83,6 +85,7 @@ class Routes:
     def __init__(self) -> None:
         self.sessions: Sessions | None = None
         self.stream = EventStream(self.opened)
+        self.agent = AgentRoutes(self.stream)
 
     def opened(self) -> Sessions:
         """The sessions, once the server has started."""
@@ -96,13 +99,7 @@ class Routes:
 
     async def send(self, request: Request) -> Response:
         sent = await body(request, SendBody)
-        if not sent.message.strip():
-            raise BadInput("expected a message with some text", "$.message")
-        if len(sent.message) > MESSAGE_CHARS:
-            raise BadInput(
-                f"expected at most {MESSAGE_CHARS} characters, got {len(sent.message)}", "$.message"
-            )
-        message = UiMessage(text=sent.message, target=sent.target_agent)
+        message = UiMessage(text=checked_text(sent.message, "$.message"), target=sent.target_agent)
         seq, event_id, turn = await self.opened().send(sent.session, message)
         return JSONResponse({"eventId": seq, "id": event_id, "turn": turn}, 202)
 
@@ -123,31 +120,20 @@ class Routes:
         return JSONResponse({"status": "ok" if self.sessions else "starting", "version": turnlog.__version__})
 
 
-async def body(request: Request, kind: type[T]) -> T:
-    """A request's JSON body as `kind`, through the gate."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise UnsupportedBody("expected the content type application/json")
-    data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > gate.LIMIT_BYTES:
-            raise OversizedBody(f"expected at most {gate.LIMIT_BYTES} bytes")
-    return gate.decode(bytes(data), kind)
-
-
-class UnsupportedBody(BadInput):
-    """A body that is not JSON."""
-
-
-class OversizedBody(BadInput):
-    """A body over the limit."""
-
-
 async def refuse(_: Request, error: Exception) -> Response:
     """A refusal as JSON; the table says which status."""
-    statuses = {UnsupportedBody: 415, OversizedBody: 413, **STATUS}
-    status = next((statuses[kind] for kind in type(error).__mro__ if kind in statuses), 500)
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
     return JSONResponse({"error": str(error)}, status)
+
+
+class Raw:
+    """A method as an ASGI endpoint: Starlette takes functions for something else."""
+
+    def __init__(self, endpoint: ASGIApp) -> None:
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._endpoint(scope, receive, send)
 
 
 def page_file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
@@ -184,6 +170,8 @@ def create_app(app: App, log_url: str, hosts: tuple[str, ...] = LOOPBACK) -> Sta
             Route("/api/stop", routes.stop, methods=["POST"]),
             Route("/api/sessions", routes.create_session, methods=["POST"]),
             Route("/api/state", routes.state, methods=["GET"]),
+            Route("/agent/run", Raw(routes.agent.run), methods=["POST"]),
+            Route("/agent/tool_results", Raw(routes.agent.tool_results), methods=["POST"]),
             Route("/healthz", routes.health, methods=["GET"]),
             Route("/", page_file("index.html", "text/html"), methods=["GET"]),
             Route("/page.js", page_file("page.js", "text/javascript"), methods=["GET"]),

@@ -29,7 +29,7 @@ from turnlog.wire.telling import BLOCKS, Told, Wanted
 HEARTBEAT_S = 15.0
 HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
 RETRY = b"retry: 1000\n\n"
-HEADERS = [
+HEADERS: "Headers" = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -37,13 +37,14 @@ HEADERS = [
 ]
 
 Frames = AsyncIterator[bytes]
+Headers = list[tuple[bytes, bytes]]
 
 
 class EventStream:
     """The ASGI endpoint, and the streams that are open on it."""
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
-        self._sessions = sessions
+        self.sessions = sessions
         self._open: set[asyncio.Task[None]] = set()
         self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
 
@@ -56,8 +57,12 @@ class EventStream:
         frames = await self._frames(Request(scope, receive))
         if frames is None:
             await Response(status_code=204)(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        else:
+            await self.serve(frames, HEADERS, receive, send)
+
+    async def serve(self, frames: Frames, headers: Headers, receive: Receive, send: Send) -> None:
+        """Send frames until they end, the client leaves or the server stops."""
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         pump = asyncio.create_task(pump_frames(frames, send))
         self._open.add(pump)
         gone = asyncio.create_task(left(receive))
@@ -71,7 +76,7 @@ class EventStream:
 
     async def _frames(self, request: Request) -> Frames | None:
         """The frames a request asks for; None when there is nothing more to come."""
-        sessions, query = self._sessions(), request.query_params
+        sessions, query = self.sessions(), request.query_params
         session_id, wanted, choice = query.get("session", ""), wanted_dialect(query), wanted_events(query)
         at = cursor.parse(request.headers.get("last-event-id") or query.get("after") or "")
         await sessions.driver(session_id)

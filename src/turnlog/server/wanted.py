@@ -40,9 +40,9 @@ def is_a(type: str, wanted: str) -> bool:
     return type == wanted or type.startswith(wanted + ".")
 
 
-def wanted_dialect(query: QueryParams) -> Wanted:
+def wanted_dialect(query: QueryParams, default: str = "turnlog") -> Wanted:
     """The dialect and the options a request asks for."""
-    name = query.get("dialect", "turnlog")
+    name = query.get("dialect", default)
     if name not in DIALECTS:
         raise BadInput(f"expected one of the dialects {', '.join(DIALECTS)}, got {quote(name)}", "dialect")
     options = {key: flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}

@@ -1,0 +1,97 @@
+"""`POST /agent/run` and `POST /agent/tool_results`: a turn and its response in one request (protocol 8.3).
+
+The first sends a prompt, the second answers all calls that wait for the page; both answer with the turn's
+stream in `blocks`, which ends with `[DONE]`. `agent_uuid` is the session, as `Turnlog-Session` gave it.
+"""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from turnlog.app.sessions import Posted
+from turnlog.errors import BadInput, Conflict
+from turnlog.events import UiMessage
+from turnlog.ids import new_id
+from turnlog.server.body import body, checked_text
+from turnlog.server.response import Turn, response
+from turnlog.server.stream import HEADERS, HEARTBEAT_S, EventStream, make_dialect
+from turnlog.server.wanted import wanted_dialect
+from turnlog.wire.cursor import Cursor
+
+
+class RunBody(msgspec.Struct, forbid_unknown_fields=True):
+    user_prompt: Any
+    agent_uuid: str | None = None
+    agent_type: str | None = None
+
+
+class CallResult(msgspec.Struct, forbid_unknown_fields=True):
+    tool_use_id: str
+    content: Any
+    is_error: bool = False
+
+
+class ResultsBody(msgspec.Struct, forbid_unknown_fields=True):
+    agent_uuid: str
+    tool_results: list[CallResult]
+
+
+class AgentRoutes:
+    """The two routes, on the streams of a server."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A prompt, and the turn it opens."""
+        request, sessions = Request(scope, receive), self._stream.sessions()
+        asked = await body(request, RunBody)
+        prompt = asked.user_prompt
+        text = prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()
+        message = UiMessage(text=checked_text(text, "$.user_prompt"), target=asked.agent_type)
+        session_id = asked.agent_uuid or await sessions.create()
+        sent = await sessions.send(session_id, message)
+        await self._respond(request, send, session_id, sent.turn, sent.seq)
+
+    async def tool_results(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The answers to everything that waits for the page, and how the turn goes on."""
+        request, sessions = Request(scope, receive), self._stream.sessions()
+        given = await body(request, ResultsBody)
+        waiting = await sessions.awaited(given.agent_uuid)
+        names = [result.tool_use_id for result in given.tool_results]
+        if sorted(names) != sorted(waiting):
+            wanted = ", ".join(sorted(waiting)) or "none"
+            raise Conflict(f"expected one result for each call that waits: {wanted}", -1)
+        posted = [
+            Posted("tool.result", result_of(result, waiting[result.tool_use_id][0]), new_id("evt_"))
+            for result in given.tool_results
+        ]
+        if not posted:
+            raise BadInput("expected at least one result", "$.tool_results")
+        seqs = await sessions.post(given.agent_uuid, posted)
+        await self._respond(request, send, given.agent_uuid, waiting[names[0]][1], seqs[0])
+
+    async def _respond(self, request: Request, send: Send, session_id: str, turn: str, begun: int) -> None:
+        """The turn's events from the one that was just appended."""
+        sessions = self._stream.sessions()
+        wanted = wanted_dialect(request.query_params, default="blocks")
+        head = await sessions.log.info(session_id)
+        start = await sessions.log.turn_start(session_id, begun - 1)
+        dialect = (
+            None if wanted.name == "turnlog" else await make_dialect(sessions, session_id, wanted, start)
+        )
+        pages = sessions.log.follow(session_id, start - 1, idle_s=HEARTBEAT_S, epoch=head.epoch)
+        frames = response(pages, Turn(sessions, head, turn, dialect), Cursor(begun - 1), begun)
+        named = [(b"turnlog-session", session_id.encode()), (b"turnlog-turn", turn.encode())]
+        await self._stream.serve(frames, [*HEADERS, *named], request.receive, send)
+
+
+def result_of(given: CallResult, tool: str) -> dict[str, Any]:
+    """A result of 003 as ours."""
+    if not given.is_error:
+        return {"call_id": given.tool_use_id, "tool": tool, "ok": True, "result": given.content}
+    text = given.content if isinstance(given.content, str) else msgspec.json.encode(given.content).decode()
+    error = {"code": "EXECUTION_ERROR", "message": text}
+    return {"call_id": given.tool_use_id, "tool": tool, "ok": False, "error": error}

@@ -1,0 +1,41 @@
+"""Bodies of requests: JSON of a declared shape, through the gate, within limits."""
+
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from turnlog.errors import BadInput
+from turnlog.events import gate
+
+T = TypeVar("T")
+
+MESSAGE_CHARS = 100_000
+
+
+class UnsupportedBody(BadInput):
+    """A body that is not JSON."""
+
+
+class OversizedBody(BadInput):
+    """A body over the limit."""
+
+
+async def body(request: Request, kind: type[T]) -> T:
+    """A request's JSON body as `kind`, through the gate."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise UnsupportedBody("expected the content type application/json")
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > gate.LIMIT_BYTES:
+            raise OversizedBody(f"expected at most {gate.LIMIT_BYTES} bytes")
+    return gate.decode(bytes(data), kind)
+
+
+def checked_text(text: str, path: str) -> str:
+    """A message that says something and is not too long."""
+    if not text.strip():
+        raise BadInput("expected a message with some text", path)
+    if len(text) > MESSAGE_CHARS:
+        raise BadInput(f"expected at most {MESSAGE_CHARS} characters, got {len(text)}", path)
+    return text
