@@ -64,17 +64,22 @@ class History:
     def _of(self, agent_id: str | None) -> list[Message]:
         return self.called.get(agent_id or "", self.root)
 
-    def _start(self, envelope: Envelope, payload: AgentStart) -> None:
-        """A message that waits for its turn is read when the turn begins."""
+    def begin(self, envelope: Envelope, payload: AgentStart) -> None:
+        """Give an agent that starts its conversation as it was before; to say so twice changes nothing."""
         agent_id, call = envelope.agent_id or "", (payload.parent_id or "", payload.call_id or "")
         if payload.via == "call":
             self.called[agent_id] = copied(self.called.get(payload.resumes or "", []))
         elif payload.via == "handoff" and payload.call_id is not None:
             self.called[agent_id] = self.called.get(self._answers.get(call, ""), [])
-        else:
+
+    def _start(self, envelope: Envelope, payload: AgentStart) -> None:
+        """A message that waits for its turn is read when the turn begins."""
+        self.begin(envelope, payload)
+        agent_id = envelope.agent_id or ""
+        if agent_id not in self.called:
             self._traces.add(envelope.trace_id or "")
         if payload.call_id is not None:
-            self._answers[call] = agent_id
+            self._answers[payload.parent_id or "", payload.call_id] = agent_id
         add(self._of(agent_id), "user", text_part(payload.prompt or ""))
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:

@@ -7,7 +7,7 @@ histories in `meta_init` and `meta_final` when they are asked to; `Told` folds t
 from collections.abc import Callable
 from typing import NamedTuple
 
-from turnlog.events import Envelope, Payload, Unknown
+from turnlog.events import AgentStart, Envelope, Payload, Unknown
 from turnlog.state.history import History
 from turnlog.wire import sse
 from turnlog.wire.blocks import Blocks
@@ -40,6 +40,8 @@ class Told:
 
     def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
         """The messages of one event; a history tells what came before it."""
+        if isinstance(payload, AgentStart):
+            self.history.begin(envelope, payload)  # an agent that is called does not have its caller's
         messages = self._dialect.convert(envelope, payload)
         self.history.apply(envelope, payload)
         return messages

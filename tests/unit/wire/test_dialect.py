@@ -167,6 +167,24 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     assert DIALECTS == ("turnlog", "blocks", "blocks-xml", "blocks-raw")
 
 
+def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:
+    told = Told(Wanted("blocks", BlocksOptions(stream_meta_history_and_tool_results=True)))
+    call: dict[str, Any] = {"name": "Scout", "via": "call", "parent_id": "agt_1"}
+    over = ev.AgentEnd(stop_reason="end_turn")
+    entries: list[tuple[ev.Payload, ev.Scope]] = [
+        (ev.AgentStart(name="Root", via="prompt", prompt="a secret"), AGENT),
+        (ev.AgentStart(prompt="one", call_id="c1", **call), scope("agt_2", 1)),
+        (ev.AssistantMessage(text="1"), scope("agt_2", 1)),
+        (over, scope("agt_2", 1)),
+        (ev.AgentStart(prompt="two", call_id="c2", resumes="agt_2", **call), scope("agt_3", 1)),
+        (ev.AgentStart(name="Writer", via="handoff", prompt="three"), scope("agt_4")),
+    ]
+    messages = [json.loads(text) for item in log(*entries) for text in told.convert(*item)]
+    metas = [json.loads(message["delta"]) for message in messages if message["type"] == "meta_init"]
+    words = [[part["content"][0]["text"] for part in meta["message_history"]] for meta in metas]
+    assert words == [[], [], ["one", "1"], ["a secret"]]
+
+
 @EACH
 @pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["id"])
 def test_whatever_a_provider_streams_is_said_and_nothing_is_left(name: str, vector: dict[str, Any]) -> None:
