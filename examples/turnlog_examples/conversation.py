@@ -43,6 +43,6 @@ def results(messages: list[Message]) -> list[Result]:
 
 
 def words(content: str | list[Part]) -> str:
-    """The words of a result, without pictures, and without the line that names the agent who gave it."""
+    """The words of a result, without its pictures."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return "\n".join(part["text"] for part in parts if part["type"] == "text").partition("\n[agent_id: ")[0]
+    return "\n".join(part["text"] for part in parts if part["type"] == "text")
