@@ -14,11 +14,12 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnlog
+from turnlog.agents.tools import PICTURES
 from turnlog.app import App, Sessions
 from turnlog.app.sessions import Posted
 from turnlog.errors import (
@@ -34,6 +35,7 @@ from turnlog.errors import (
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import open_log
+from turnlog.log.transfer import export_session
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.body import OversizedBody, UnsupportedBody, body, checked_text
 from turnlog.server.guard import LOOPBACK, Guard
@@ -49,6 +51,12 @@ STATUS = {
     Conflict: 409,
     Closed: 409,
     StoreError: 507,
+}
+BLOB_HEADERS = {
+    "content-disposition": "attachment",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "x-content-type-options": "nosniff",
+    "cache-control": "private, max-age=31536000, immutable",
 }
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -116,6 +124,21 @@ class Routes:
         seq, state = await self.opened().state(request.query_params.get("session", ""))
         return Response(msgspec.json.encode({"seq": seq, "state": state}), media_type="application/json")
 
+    async def blob(self, request: Request) -> Response:
+        """Binary content, as an attachment: whatever it is, it is not a page of this server."""
+        blob = await self.opened().log.get_blob(request.path_params["digest"])
+        media_type = blob.media_type if blob.media_type in PICTURES else "application/octet-stream"
+        return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
+
+    async def log(self, request: Request) -> Response:
+        """A session's log as lines of JSON, as `turnlog export` writes it."""
+        session_id = request.query_params.get("session", "")
+        await self.opened().log.info(session_id)  # one that is not there is refused before anything is said
+        lines = (line + b"\n" async for line in export_session(self.opened().log, session_id))
+        name = f'attachment; filename="{session_id}.jsonl"'
+        headers = {"content-disposition": name, "x-content-type-options": "nosniff"}
+        return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
+
     async def health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok" if self.sessions else "starting", "version": turnlog.__version__})
 
@@ -170,6 +193,8 @@ def create_app(app: App, log_url: str, hosts: tuple[str, ...] = LOOPBACK) -> Sta
             Route("/api/stop", routes.stop, methods=["POST"]),
             Route("/api/sessions", routes.create_session, methods=["POST"]),
             Route("/api/state", routes.state, methods=["GET"]),
+            Route("/api/blobs/{digest}", routes.blob, methods=["GET"]),
+            Route("/api/log", routes.log, methods=["GET"]),
             Route("/agent/run", Raw(routes.agent.run), methods=["POST"]),
             Route("/agent/tool_results", Raw(routes.agent.tool_results), methods=["POST"]),
             Route("/healthz", routes.health, methods=["GET"]),
