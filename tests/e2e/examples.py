@@ -16,7 +16,7 @@ BOTH = "&dialect=blocks&stream_meta_history_and_tool_results=true&stream_tool_re
 
 def over(message: Message) -> bool:
     """Whether this event ends a turn: the agent at the top ends, and nobody takes over."""
-    event = json.loads(message.data) if message.event == "message" else {"type": message.event}
+    event: Any = json.loads(message.data) if message.event == "message" else {"type": message.event}
     ended = event["type"] == "agent.end" and event["depth"] == 0
     return bool(ended and event["payload"]["stop_reason"] != "handoff")
 
