@@ -17,11 +17,11 @@ from turnlog.agents.tools import Tool
 from turnlog.errors import CallerError
 from turnlog.events import Entry
 from turnlog.events.tool import Executor
+from turnlog.state.tree import HANDOFF
 
 MAX_STEPS = 25  # completions of one invocation; real work needs fewer, a model that goes in circles more
 PROMPT = {"type": "string", "description": "What it should do; it knows nothing else."}
 RESUME = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
-HANDOFF = "handoff_to_"
 NAME_CHARS = 64 - len(HANDOFF)  # providers take tool names of 64 characters
 
 
@@ -59,6 +59,8 @@ class Agent:
         object.__setattr__(self, "model", make_model(self.model))
         if self.max_steps < 1:
             raise CallerError(f"agent {self.name}: expected max_steps of at least 1, got {self.max_steps}")
+        if reserved := [tool.name for tool in self.tools if tool.name.startswith(HANDOFF)]:
+            raise CallerError(f"agent {self.name}: {reserved[0]} is a hand-off by its name, and not a tool")
         names = [spec.name for spec in self.specs]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -121,9 +123,14 @@ class Agent:
 
     def walk(self) -> Iterator["Agent"]:
         """This agent and every agent it can reach."""
-        yield self
-        for agent in (*self.agents, *self.handoffs):
-            yield from agent.walk()
+        seen: list[Agent] = []
+        coming = [self]
+        while coming:
+            agent = coming.pop()
+            if not any(agent is other for other in seen):  # agents may hand work back to one another
+                seen.append(agent)
+                yield agent
+                coming += reversed([*agent.agents, *agent.handoffs])
 
 
 def team_of(root: Agent) -> dict[str, Agent]:

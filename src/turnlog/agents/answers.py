@@ -29,7 +29,7 @@ def message_batch(tree: Tree, message: UiMessage, trace: str) -> list[Item]:
 
 def _freed(invocation: Invocation) -> Iterator[Item]:
     for call in invocation.own_calls.values():
-        if call.waits:
+        if call.waits or call.held:
             yield Item(cancelled(call.call, "The user went on with a message."), invocation.scope, "system")
 
 

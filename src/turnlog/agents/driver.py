@@ -7,7 +7,8 @@ ends them all, and what they left open is closed by events.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
@@ -31,7 +32,8 @@ from turnlog.agents.models import ModelFault, Request
 from turnlog.agents.models.prices import cost
 from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
-from turnlog.errors import TurnlogError
+from turnlog.agents.tools import failed
+from turnlog.errors import CallerError, Conflict, InvalidEvent, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -45,7 +47,9 @@ from turnlog.events import (
     Scope,
     SessionError,
     ToolAwait,
+    ToolCall,
     ToolProgress,
+    ToolResult,
     Unknown,
     Vocabulary,
     decode,
@@ -60,6 +64,8 @@ from turnlog.state.history import History, Message, text_part
 from turnlog.state.tree import Invocation, Tree, closing
 
 log = logging.getLogger("turnlog.agents")
+
+STOPPED = "Stopped by the user."
 
 
 class Driver:
@@ -100,17 +106,23 @@ class Driver:
             notices.append(ProcessEnd(process="server", reason="process_crash", pid=self.tree.server.pid))
         if pid is not None:
             notices.append(ProcessStart(process="server", pid=pid))
+        if self.tree.stopped:
+            await self._close_open("cancelled", STOPPED)
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
         await self._append([Item(notice, Scope(), "system") for notice in notices])
         await self._catch_up()
-        for (
-            invocation
-        ) in self.tree.open.values():  # what a process before this one asked expires all the same
+        for invocation in self.tree.open.values():
             for call in invocation.calls.values():
-                if call.asked is not None:
+                if call.asked is not None:  # what a process before this one asked expires all the same
                     self._spawn(self._expire(invocation.scope, call.asked))
         self._follower = asyncio.create_task(self._follow())
-        self._follower.add_done_callback(report)
+        self._follower.add_done_callback(self._left)
+
+    def _left(self, follower: asyncio.Task[None]) -> None:
+        """Nobody follows any more; who waits to see something is told, unless this is a `close`."""
+        report(follower)
+        if not follower.cancelled():
+            self._moved.wake()
 
     async def close(self) -> None:
         """Stop working; what waits for the page stays open for the next process."""
@@ -122,11 +134,18 @@ class Driver:
         if self.tree.server is not None:
             end = ProcessEnd(process="server", reason="server_shutdown")
             await self._append([Item(end, Scope(), "system")])
+        self._moved.wake()
 
     async def reached(self, seq: int) -> None:
         """Wait until everything up to a seq has been taken into account."""
         while self.tree.last < seq:
+            if self._follower is not None and self._follower.done():
+                raise StoreError("nobody follows this session any more")
             await self._moved.wait()
+
+    async def caught_up(self) -> None:
+        """Wait until everything that is in the log now has been taken into account."""
+        await self.reached((await self._log.info(self._session_id)).last)
 
     async def _follow(self) -> None:
         await self._carry_out(self._loop.start_next())
@@ -166,15 +185,25 @@ class Driver:
         patience = self._loop.agent(invocation).patience
         for failures in count(1):
             reply = self._reply(invocation)
-            try:
-                await self._finish(invocation, reply, await self._listen(invocation, reply))
+            fault = await self._attempt(invocation, reply)
+            if fault is None:
                 return
-            except ModelFault as fault:
-                if not fault.retriable or failures == patience.tries:
-                    await self._fail(invocation, reply, fault)
-                    return
-                await self._retract(invocation, reply, fault.code)
-                await asyncio.sleep(patience.pause_s(failures, fault.retry_after_s))
+            if not fault.retriable or failures == patience.tries:
+                await self._fail(invocation, reply, fault)
+                return
+            await self._retract(invocation, reply, fault.code)
+            await asyncio.sleep(patience.pause_s(failures, fault.retry_after_s))
+
+    async def _attempt(self, invocation: Invocation, reply: Reply) -> ModelFault | None:
+        """One attempt at a completion, and why it failed."""
+        try:
+            await self._finish(invocation, reply, await self._listen(invocation, reply))
+        except ModelFault as fault:
+            return fault
+        except CallerError as error:  # the log's own rules: an event that nobody may write
+            log.exception("what a model said cannot be written")
+            return ModelFault("refused_event", f"{type(error).__name__} in what the model said")
+        return None
 
     def _reply(self, invocation: Invocation) -> Reply:
         agent = self._loop.agent(invocation)
@@ -185,12 +214,13 @@ class Driver:
         ending: list[Payload] = []
         speaker = Speaker(lambda batch: self._submit(said(batch, invocation.scope)))
         try:
-            async for batch in self._loop.agent(invocation).mind.stream(self._request(invocation), reply):
-                if reply.complete:
-                    ending += batch
-                else:
-                    await speaker.say(batch)
-        except TurnlogError:
+            async with self._stream(invocation, reply) as batches:
+                async for batch in batches:
+                    if reply.complete:
+                        ending += batch
+                    else:
+                        await speaker.say(batch)
+        except (ModelFault, InvalidEvent, StoreError):
             raise
         except Exception as error:  # foreign code: its failure ends the agent by events
             log.exception("a model failed")
@@ -202,6 +232,18 @@ class Driver:
             raise ModelFault(code, "The model's answer broke off.", retriable=True)
         return ending
 
+    @asynccontextmanager
+    async def _stream(
+        self, invocation: Invocation, reply: Reply
+    ) -> AsyncIterator[AsyncIterator[list[Payload]]]:
+        """The model's words; whoever stops listening hangs up."""
+        batches = self._loop.agent(invocation).mind.stream(self._request(invocation), reply)
+        try:
+            yield batches
+        finally:
+            if isinstance(batches, AsyncGenerator):
+                await batches.aclose()
+
     def _request(self, invocation: Invocation) -> Request:
         agent = self._loop.agent(invocation)
         messages = list(self._history.messages(invocation.agent_id))
@@ -212,6 +254,7 @@ class Driver:
         return Request(instructions, messages, tools, self._log.get_blob)
 
     async def _finish(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
+        await self.caught_up()  # the end tells of everything that was said on the way
         price = cost(reply.model or invocation.start.model or "", reply.usage)
         items = self._loop.finished(invocation, reply, ending, price)
         self._asked.discard(invocation.agent_id)
@@ -221,6 +264,7 @@ class Driver:
             await self._carry_out(self._loop.ask(invocation.agent_id))
 
     async def _fail(self, invocation: Invocation, reply: Reply, fault: ModelFault) -> None:
+        await self.caught_up()
         problem = SessionError(code=fault.code, message=fault.message, retriable=fault.retriable)
         self._asked.discard(invocation.agent_id)
         await self._append(self._loop.broken(invocation, reply, problem))
@@ -258,7 +302,15 @@ class Driver:
             asked = AwaitedCall(call_id=call.call_id, tool=call.tool, args=result.questions)
             await self._append([Item(ToolAwait(calls=(asked,)), scope, "system")])
         else:
+            await self._answer(result, call, scope)
+
+    async def _answer(self, result: ToolResult, call: ToolCall, scope: Scope) -> None:
+        try:
             await self._append([Item(result, scope, "tool")])
+        except InvalidEvent:
+            log.exception("the result of %s cannot be written", call.tool)
+            refused = failed(call, "EXECUTION_ERROR", f"the result of {call.tool} cannot be written")
+            await self._append([Item(refused, scope, "tool")])
 
     async def approve(self, effect: Approve) -> None:
         """Ask a person whether a call may run."""
@@ -291,7 +343,7 @@ class Driver:
     async def halt(self, _: Halt) -> None:
         """Cancel every task of this session and close what they left open."""
         await self._halt()
-        await self._close_open("cancelled", "Stopped by the user.")
+        await self._close_open("cancelled", STOPPED)
         await self._carry_out(self._loop.start_next())
 
     async def _halt(self) -> None:
@@ -305,11 +357,20 @@ class Driver:
         await self._catch_up()
 
     async def _close_open(self, reason: StopReason, message: str, *, keep_waiting: bool = False) -> None:
-        items = closing(self.tree, reason, message, keep_waiting=keep_waiting)
-        events = [
-            self._catalog.event(item.payload, id=item.id, origin="system", scope=item.scope) for item in items
-        ]
-        await self._log.append(self._session_id, events)
+        """Close what is open, unless somebody answers it at the same moment: then look again."""
+        while items := closing(self.tree, reason, message, keep_waiting=keep_waiting):
+            events = [
+                self._catalog.event(item.payload, id=item.id, origin="system", scope=item.scope)
+                for item in items
+            ]
+            seen = self.tree.last
+            try:
+                await self._log.append(self._session_id, events, expected_last=seen)
+                return
+            except Conflict:
+                await self._catch_up()
+                if self.tree.last == seen:
+                    raise
 
     # appending
 

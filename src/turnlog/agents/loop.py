@@ -1,27 +1,33 @@
 """The turn loop: what follows from an event. Pure: an event and the open tree in, effects out; ids come in.
 
 A message starts an agent when nothing else is open; a start asks its model; the end of a completion
-(`agent.usage`, the last of its batch) starts the calls in it; the last result asks the model again. Backend
-calls of a step finish before the page is asked, and the page before a hand-off takes place. `Ask` and `Run`
-are for the driver; everything else an event causes is a batch of other events.
+(`agent.usage`, behind its calls) starts the calls in it; the last result asks the model again. Backend calls
+of a step finish before the page is asked, and the page before a hand-off takes place. `Ask` and `Run` are for
+the driver; everything else an event causes is a batch of other events. Events come one by one: nothing here
+follows from half a batch, and only the first answer to a call counts.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from turnlog.agents.agent import Agent, team_of
-from turnlog.agents.tools import failed, succeeded
+from turnlog.agents.tools import answered, failed, succeeded
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
     AgentStart,
     AgentUsage,
     ApprovalDecision,
+    AssistantFiles,
     AwaitedCall,
+    BlockEnd,
     Cost,
     Envelope,
+    Fault,
+    File,
     Origin,
     ParseReject,
     Payload,
@@ -40,6 +46,7 @@ from turnlog.events.ui import Stop
 from turnlog.parse.reply import Reply
 from turnlog.state.tree import Invocation, OpenCall, Tree, cancelled
 
+ENDED = "Its agent has ended."
 LIMIT_REACHED = "You have reached the limit of steps. Use no more tools: say what you have found, in short."
 
 
@@ -95,7 +102,10 @@ class Loop:
         self._new_id = new_id
         self._starting: str | None = None
         self._begun: set[tuple[str, str]] = set()
+        self._shown: set[tuple[str, str]] = set()
         self._leaving: set[str] = set()
+        self._freed: dict[str, None] = {}
+        self._counts = False
 
     def agent(self, invocation: Invocation) -> Agent:
         """Who is invoked; one that is no longer in the team is played by the first."""
@@ -103,11 +113,14 @@ class Loop:
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take an event into account."""
+        self._counts = counts(self.tree, envelope, payload)
         self.tree.apply(envelope, payload)
         if isinstance(payload, AgentEnd):
             agent_id = envelope.agent_id or ""
             self._leaving.discard(agent_id)
+            self._freed.pop(agent_id, None)
             self._begun = {key for key in self._begun if key[0] != agent_id}
+            self._shown = {key for key in self._shown if key[0] != agent_id}
 
     def react(self, envelope: Envelope, payload: Payload | Unknown) -> list[Effect]:
         """What follows from an event that was applied."""
@@ -118,13 +131,15 @@ class Loop:
         """What was begun is stopped."""
         self._starting = None
         self._begun.clear()
+        self._shown.clear()
         self._leaving.clear()
+        self._freed.clear()
 
     # turns
 
     def start_next(self) -> list[Effect]:
         """The next message in line, when nothing is open."""
-        if self.tree.open or self._starting or not self.tree.queue:
+        if self.tree.open or self.tree.coming or self._starting or not self.tree.queue:
             return []
         trace, opening = next(iter(self.tree.queue.items()))
         self._starting = trace
@@ -167,6 +182,9 @@ class Loop:
             answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
             return [Say([Item(answer, invocation.scope, "tool")])]
         if tool.needs_approval(call.args):
+            problem = tool.validate(call)  # nobody is asked about a call that cannot run
+            if isinstance(problem, Fault):
+                return [Say([Item(answered(call, problem), invocation.scope, "tool")])]
             return [Approve(invocation.agent_id, call)]
         return [Run(invocation.agent_id, call)]
 
@@ -185,6 +203,8 @@ class Loop:
 
     def settle(self, invocation: Invocation) -> list[Effect]:
         """With nothing running: ask the page for what is left for it, then hand over."""
+        if invocation.agent_id in self._leaving:
+            return []
         calls = invocation.own_calls.values()
         left = [call for call in calls if not call.waits]
         page = [call.call for call in left if asks_the_page(call.call)]
@@ -192,8 +212,16 @@ class Loop:
         if len(page) + len(passes) < len(left):
             return []
         if page:
-            return [Say([Item(awaiting(page), invocation.scope, "system")])]
+            return self._ask_page(invocation, page)
         return [Say(self._hand_over(invocation, passes))] if passes and len(passes) == len(calls) else []
+
+    def _ask_page(self, invocation: Invocation, calls: list[ToolCall]) -> list[Effect]:
+        """Ask the page, once: an answer from elsewhere may come before the question is in the log."""
+        keys = {(invocation.agent_id, call.call_id) for call in calls}
+        if keys <= self._shown:
+            return []
+        self._shown |= keys
+        return [Say([Item(awaiting(calls), invocation.scope, "system")])]
 
     def _passes(self, invocation: Invocation, call: OpenCall) -> bool:
         return call.call.incomplete is None and self.agent(invocation).successor(call.call.tool) is not None
@@ -208,8 +236,10 @@ class Loop:
         results = [succeeded(first, f"Handed over to {successor.name}.")]
         results += [failed(call, "CANCELLED", "another agent has taken over") for call in others]
         handoff = AgentHandoff(to=successor.name, to_agent_id=scope.agent_id or "")
+        provided = [call.call for call in invocation.calls.values() if call.call.executor == "provider"]
         return [
             *[Item(result, invocation.scope, "tool") for result in results],
+            *voided(provided, invocation.scope, ENDED),
             Item(handoff, invocation.scope, "system"),
             Item(invocation.end("handoff"), invocation.scope, "system"),
             started(
@@ -229,22 +259,30 @@ class Loop:
     ) -> list[Item]:
         """The end of a reply and what follows from it, in one append: its calls start with it."""
         usage = AgentUsage(model=reply.model or invocation.start.model or "", usage=reply.usage, cost=cost)
-        items = [*said(ending, invocation.scope), Item(usage, invocation.scope, "system")]
+        items, spent = said(ending, invocation.scope), Item(usage, invocation.scope, "system")
         last = invocation.steps >= self.agent(invocation).max_steps
-        if reply.calls and not last:
-            return items
-        if reply.stop_reason == "pause_turn" and not last:
-            return items
-        over = [cancelled(call, "The limit of steps was reached.") for call in reply.calls]
-        items += [Item(result, invocation.scope, "system") for result in over]
-        invocation.spend(reply.usage, cost)  # the tree learns of it from the log, too late for the end
-        end = invocation.end("max_steps" if last else stopped(reply), reply.said)
-        return items + self._end(invocation, end, lambda call: succeeded(call, reply.said))
+        if not last and (reply.calls or reply.stop_reason == "pause_turn"):
+            return [*items, spent]
+        why = "The limit of steps was reached." if last else ENDED
+        items += voided(unanswered(invocation, ending), invocation.scope, why)
+        ended = replace(invocation, files=invocation.files + files_of(ending))
+        ended.spend(reply.usage, cost)  # a copy: the tree learns of it from the log
+        end = ended.end("max_steps" if last else stopped(reply), reply.said)
+        return [*items, spent, *self._end(invocation, end, lambda call: succeeded(call, reply.said))]
 
     def broken(self, invocation: Invocation, reply: Reply, problem: SessionError) -> list[Item]:
-        """The end of an agent whose model failed."""
-        items = [*said(reply.abort(), invocation.scope), Item(problem, invocation.scope, "system")]
-        end = invocation.end("error")
+        """The end of an agent whose model failed, or said what cannot be written."""
+        ending = reply.abort()
+        closed = {payload.block_id for payload in ending if isinstance(payload, BlockEnd)}
+        ending += [
+            BlockEnd(block_id=block_id, status="aborted", text="".join(pieces))
+            for block_id, pieces in invocation.blocks.items()
+            if block_id not in closed
+        ]
+        items = said(ending, invocation.scope)
+        items += voided(unanswered(invocation, ending), invocation.scope, ENDED)
+        items.append(Item(problem, invocation.scope, "system"))
+        end = replace(invocation, files=invocation.files + files_of(ending)).end("error")
         return items + self._end(
             invocation, end, lambda call: failed(call, "EXECUTION_ERROR", problem.message)
         )
@@ -262,12 +300,9 @@ class Loop:
 
 def _message(loop: Loop, envelope: Envelope, _: UiMessage) -> list[Effect]:
     """A message inside a turn wakes the agents it freed; another one waits for its turn."""
-    freed = [
-        invocation.agent_id
-        for invocation in loop.tree.open.values()
-        if invocation.scope.trace_id == envelope.trace_id and not invocation.own_calls
-    ]
-    return [effect for agent_id in freed for effect in loop.ask(agent_id)] + loop.start_next()
+    freed, loop._freed = loop._freed, {}
+    awake = [agent_id for agent_id in freed if not loop.tree.open[agent_id].own_calls]
+    return [effect for agent_id in awake for effect in loop.ask(agent_id)] + loop.start_next()
 
 
 def _action(loop: Loop, envelope: Envelope, payload: UiAction) -> list[Effect]:
@@ -275,13 +310,14 @@ def _action(loop: Loop, envelope: Envelope, payload: UiAction) -> list[Effect]:
     call = loop.tree.call(envelope.agent_id, payload.call_id)
     if call is None:
         return loop.start_next()
-    if call.call.executor != "backend":
+    if call.call.executor != "backend" or not loop._counts:
         return []
     return [Run(envelope.agent_id or "", call.call, values_of(payload))]
 
 
 def _command(loop: Loop, _: Envelope, payload: UiCommand) -> list[Effect]:
-    return [Halt()] if isinstance(payload.command, Stop) else []
+    stops = isinstance(payload.command, Stop) and loop.tree.concerns(payload.command)
+    return [Halt()] if stops else []
 
 
 def _start(loop: Loop, envelope: Envelope, _: AgentStart) -> list[Effect]:
@@ -299,24 +335,21 @@ def _usage(loop: Loop, envelope: Envelope, _: AgentUsage) -> list[Effect]:
 
 
 def _result(loop: Loop, envelope: Envelope, payload: ToolResult) -> list[Effect]:
-    """The model goes on when nothing is open; what cancelled a call decides itself what comes next."""
+    """The model goes on when nothing is open; who cancelled a call decides what comes next."""
     invocation = loop.tree.open.get(envelope.agent_id or "")
-    if (
-        invocation is None
-        or payload.kind is not None
-        or (payload.error and payload.error.code == "CANCELLED")
-    ):
+    if invocation is None or payload.kind is not None or not loop._counts:
+        return []
+    if envelope.origin == "system":
+        loop._freed[invocation.agent_id] = None
         return []
     return loop.settle(invocation) if invocation.own_calls else loop.ask(invocation.agent_id)
 
 
 def _decision(loop: Loop, envelope: Envelope, payload: ApprovalDecision) -> list[Effect]:
-    call, invocation = (
-        loop.tree.call(envelope.agent_id, payload.call_id),
-        loop.tree.open.get(envelope.agent_id or ""),
-    )
-    if call is None or invocation is None:
+    invocation = loop.tree.open.get(envelope.agent_id or "")
+    if invocation is None or not loop._counts:
         return []
+    call = invocation.calls[payload.call_id]
     if payload.decision == "approve":
         return [Run(invocation.agent_id, call.call)]
     why = "nobody answered in time" if payload.decision == "expired" else payload.notes or "a person said no"
@@ -335,6 +368,20 @@ REACTIONS: dict[type, Callable[[Loop, Envelope, Any], list[Effect]]] = {
 }
 
 
+FITS: dict[type, Callable[[OpenCall], bool]] = {
+    ToolResult: lambda call: True,
+    UiAction: lambda call: call.awaited,
+    ApprovalDecision: lambda call: call.asked is not None,
+}
+
+
+def counts(tree: Tree, envelope: Envelope, payload: Any) -> bool:
+    """Whether an answer is the first one to its call; asked before the tree has it."""
+    fits = FITS.get(type(payload))
+    call = tree.call(envelope.agent_id, payload.call_id) if fits else None
+    return fits is not None and call is not None and fits(call)
+
+
 def started(agent: Agent, scope: Scope, **fields: Any) -> Item:
     """The start of an agent."""
     names = tuple(spec.name for spec in agent.specs)
@@ -347,6 +394,27 @@ def said(payloads: Iterable[Payload], scope: Scope) -> list[Item]:
         Item(payload, scope, "system" if isinstance(payload, ParseReject) else "model")
         for payload in payloads
     ]
+
+
+def voided(calls: Iterable[ToolCall], scope: Scope, why: str) -> list[Item]:
+    """The results of calls that nobody will answer any more."""
+    return [Item(cancelled(call, why), scope, "system") for call in calls]
+
+
+def unanswered(invocation: Invocation, ending: Iterable[Payload]) -> list[ToolCall]:
+    """The calls that are open when these have been said; the provider's too."""
+    calls = {key: call.call for key, call in invocation.calls.items()}
+    for payload in ending:
+        if isinstance(payload, ToolCall):
+            calls[payload.call_id] = payload
+        elif isinstance(payload, ToolResult):
+            calls.pop(payload.call_id, None)
+    return list(calls.values())
+
+
+def files_of(ending: Iterable[Payload]) -> tuple[File, ...]:
+    """The files that are named in these."""
+    return tuple(file for payload in ending if isinstance(payload, AssistantFiles) for file in payload.files)
 
 
 def asks_the_page(call: ToolCall) -> bool:

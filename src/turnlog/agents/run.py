@@ -8,7 +8,7 @@ it in the same session share its driver.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from turnlog.agents.agent import Agent
@@ -16,7 +16,7 @@ from turnlog.agents.answers import answer_items, message_batch
 from turnlog.agents.driver import Driver
 from turnlog.agents.loop import Item
 from turnlog.agents.models import ModelFault
-from turnlog.errors import CallerError
+from turnlog.errors import CallerError, Conflict
 from turnlog.events import (
     CORE,
     TEAM,
@@ -47,6 +47,7 @@ class Desk:
         self.session_id = session_id
         self.followers = 0
         self.opening: asyncio.Future[None] | None = None
+        self.clearing: asyncio.Event | None = None
 
     async def open(self) -> None:
         """Open the driver once."""
@@ -54,13 +55,13 @@ class Desk:
             self.opening = asyncio.ensure_future(self.driver.open())
         await asyncio.shield(self.opening)
 
-    async def append(self, items: list[Item]) -> int:
-        """Append a batch; the seq of its first event."""
+    async def append(self, items: list[Item], expected_last: int | None) -> list[int]:
+        """Append a batch; its seqs."""
         events = [
             self.catalog.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
             for item in items
         ]
-        return (await self.log.append(self.session_id, events))[0]
+        return await self.log.append(self.session_id, events, expected_last=expected_last)
 
     def followed(self) -> bool:
         """Whether anybody follows a turn here."""
@@ -70,7 +71,7 @@ class Desk:
         """Wait until nothing runs here and nothing is in line."""
         tree = self.driver.tree
         while True:
-            await self.driver.reached((await self.log.info(self.session_id)).last)
+            await self.driver.caught_up()
             if not tree.queue and not tree.coming and all(tree.waits(agent_id) for agent_id in tree.open):
                 return
             await self.driver.reached(tree.last + 1)
@@ -87,12 +88,12 @@ async def run(
     vocabulary: Vocabulary | None = None,
 ) -> AsyncGenerator[Entry, None]:
     """The events of one turn: begun by a prompt, or gone on with by answers to the calls that wait."""
-    if (prompt is None) == (answers is None):
+    if (prompt is None) == (not answers):
         raise CallerError("expected a prompt or answers, and not both")
     own_log = log is None
     log = log or await open_log("memory:")
     session_id = session_id or await log.create(agent.name)
-    desk = agent.desks.setdefault((id(log), session_id), Desk(agent, log, session_id, vocabulary))
+    desk = await desk_of(agent, log, session_id, vocabulary)
     desk.followers += 1
     over = False
     try:
@@ -111,27 +112,50 @@ async def run(
             await asyncio.shield(leaving)
 
 
+async def desk_of(agent: Agent, log: Log, session_id: str, vocabulary: Vocabulary | None) -> Desk:
+    """Where an agent works on a session; one that is being cleared is waited for: it closes what it finds."""
+    key = id(log), session_id
+    desk: Desk | None
+    while (desk := agent.desks.get(key)) and desk.clearing:
+        await desk.clearing.wait()
+    desk = desk or Desk(agent, log, session_id, vocabulary)
+    agent.desks[key] = desk
+    return desk
+
+
 async def turn(
     desk: Desk, prompt: str | None, answers: Mapping[str, Any]
 ) -> AsyncGenerator[tuple[Entry, bool], None]:
     """Begin or go on with a turn and follow it; each event, and whether the turn rests after it."""
-    tree = desk.driver.tree
-    if prompt is not None:
-        batch = message_batch(tree, UiMessage(text=prompt), new_id("tr_"))
-    else:
-        batch = [item for call_id, value in answers.items() for item in answer_items(tree, call_id, value)]
-    trace, before = batch[-1].scope.trace_id or "", await seen(desk)
-    first = await desk.append(batch)
-    async with aclosing(desk.log.follow(desk.session_id, first - 1)) as pages:
+    tree, batch, seqs = await begin(desk, prompt, answers)
+    trace = batch[-1].scope.trace_id or ""
+    async with aclosing(desk.log.follow(desk.session_id, tree.last)) as pages:
         async for page in pages:
             for row in page:
                 entry = desk.catalog.entry(line_of(row))
-                before.apply(decode(line_of(row)), entry.payload)
-                over = before.rests(trace)
-                if entry.trace_id == trace:
+                tree.apply(decode(line_of(row)), entry.payload)
+                over = row.seq >= seqs[-1] and tree.rests(trace)
+                if row.seq >= seqs[0] and entry.trace_id == trace:
                     yield entry, over
                 if over:
                     return
+
+
+async def begin(
+    desk: Desk, prompt: str | None, answers: Mapping[str, Any]
+) -> tuple[Tree, list[Item], list[int]]:
+    """Append what opens a turn or goes on with one; the tree before it. Answers are for what is open."""
+    while True:
+        tree = await seen(desk)
+        if prompt is not None:
+            batch = message_batch(tree, UiMessage(text=prompt), new_id("tr_"))
+        else:
+            batch = [
+                item for call_id, value in answers.items() for item in answer_items(tree, call_id, value)
+            ]
+        alone = prompt is not None and len(batch) == 1
+        with suppress(Conflict):  # something happened meanwhile: look again
+            return tree, batch, await desk.append(batch, None if alone else tree.last)
 
 
 async def seen(desk: Desk) -> Tree:
@@ -146,16 +170,24 @@ async def seen(desk: Desk) -> Tree:
 
 async def wind_down(agent: Agent, desk: Desk, *, own_log: bool) -> None:
     """When nobody follows and nothing runs any more, let go of the session."""
-    if desk.followed():
-        return  # the last one does it
-    await desk.open()
-    await desk.rested()
-    key = id(desk.log), desk.session_id
-    if agent.desks.get(key) is desk and not desk.followed():
-        del agent.desks[key]
+    try:
+        await desk.open()
+        await desk.rested()
+    finally:
+        if not desk.followed() and desk.clearing is None:  # else the last one does it
+            await clear(agent, desk, own_log=own_log)
+
+
+async def clear(agent: Agent, desk: Desk, *, own_log: bool) -> None:
+    """Let go of a session; whoever wants it meanwhile waits until that is done."""
+    desk.clearing = asyncio.Event()
+    try:
         await desk.driver.close()
         if own_log:
             await desk.log.close()
+    finally:
+        del agent.desks[id(desk.log), desk.session_id]
+        desk.clearing.set()
 
 
 async def ask(agent: Agent, prompt: str, **options: Any) -> str:

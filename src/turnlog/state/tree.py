@@ -36,32 +36,45 @@ from turnlog.events import (
     ToolCall,
     ToolResult,
     UiAction,
+    UiCommand,
     UiMessage,
     Unknown,
     Usage,
 )
 from turnlog.events.agent import StopReason
+from turnlog.events.ui import Stop
 
 S = TypeVar("S", Usage, Cost)
+
+HANDOFF = "handoff_to_"  # how a call begins that passes an agent's work on; no tool has such a name
 
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call without a result; `asked` is an approval that nobody has given yet."""
+    """A call without a result; `asked` is an approval that nobody has given yet.
+
+    `told` says that its message is complete: until then others may follow, and nobody waits for it alone.
+    """
 
     call: ToolCall
+    told: bool = False
     awaited: bool = False
     asked: ApprovalRequest | None = None
 
     @property
     def waits(self) -> bool:
         """Whether somebody outside has to act: the page, a person, another process."""
-        return self.awaited or self.asked is not None or self.call.executor == "remote"
+        return self.awaited or self.asked is not None or (self.told and self.call.executor == "remote")
+
+    @property
+    def held(self) -> bool:
+        """Whether it takes place when the others are answered: a hand-off."""
+        return self.told and self.call.tool.startswith(HANDOFF)
 
 
 @dataclass(slots=True)
 class Invocation:
-    """An agent that has started and not ended."""
+    """An agent that has started and not ended; `stopped` says that somebody wants it to."""
 
     start: AgentStart
     scope: Scope
@@ -72,6 +85,7 @@ class Invocation:
     cost: Cost | None = None
     priced: bool = True
     files: tuple[File, ...] = ()
+    stopped: bool = False
 
     @property
     def agent_id(self) -> str:
@@ -142,15 +156,24 @@ class Tree:
 
     def waits(self, agent_id: str) -> bool:
         """Whether all this agent can do is wait for the page, itself or through its children."""
-        own = self.open[agent_id].own_calls
-        return bool(own) and all(
-            call.waits or self.waits_through(agent_id, call_id) for call_id, call in own.items()
-        )
+        own = self.open[agent_id].own_calls.items()
+        waiting = [call.waits or self.waits_through(agent_id, call_id) for call_id, call in own]
+        return any(waiting) and all(waits or call.held for waits, (_, call) in zip(waiting, own, strict=True))
 
     def waits_through(self, agent_id: str, call_id: str) -> bool:
         """Whether a call started an agent that waits."""
         child = self.child(agent_id, call_id)
         return child is not None and self.waits(child)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop has not been carried out."""
+        return any(invocation.stopped for invocation in self.open.values())
+
+    def concerns(self, stop: Stop) -> bool:
+        """Whether a stop is for what is open: one that names a turn or an agent may come too late."""
+        traces = [invocation.scope.trace_id for invocation in self.open.values()]
+        return stop.turn in (None, *traces) and stop.agent_id in (None, *self.open)
 
     def rests(self, trace: str) -> bool:
         """Whether a turn is over, or everyone in it waits."""
@@ -197,6 +220,8 @@ def _files(tree: Tree, envelope: Envelope, payload: AssistantFiles) -> None:
 def _usage(tree: Tree, envelope: Envelope, payload: AgentUsage) -> None:
     if invocation := tree.open.get(envelope.agent_id or ""):
         invocation.spend(payload.usage, payload.cost)
+        for call in invocation.calls.values():
+            call.told = True
 
 
 def _block_start(tree: Tree, envelope: Envelope, payload: BlockStart) -> None:
@@ -255,6 +280,12 @@ def _action(tree: Tree, envelope: Envelope, payload: UiAction) -> None:
         _message(tree, envelope, payload)
 
 
+def _command(tree: Tree, _: Envelope, payload: UiCommand) -> None:
+    if isinstance(payload.command, Stop) and tree.concerns(payload.command):
+        for invocation in tree.open.values():
+            invocation.stopped = True
+
+
 def _process_start(tree: Tree, _: Envelope, payload: ProcessStart) -> None:
     if payload.process == "server":
         tree.server = payload
@@ -282,6 +313,7 @@ STEPS: dict[type, Callable[[Tree, Envelope, Any], None]] = {
     ApprovalRequest: _request,
     ApprovalDecision: _decision,
     UiAction: _action,
+    UiCommand: _command,
     ProcessStart: _process_start,
     ProcessEnd: _process_end,
 }
@@ -335,7 +367,9 @@ def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool)
         if lasting:
             kept.add(agent_id)
             lasting |= {
-                call_id for call_id, call in invocation.calls.items() if call.call.executor == "provider"
+                call_id
+                for call_id, call in invocation.calls.items()
+                if call.held or call.call.executor == "provider"
             }
         closed += _close_parts(invocation, lasting, message)
         if not lasting:

@@ -1,0 +1,341 @@
+"""Teams of agents from vectors: they play their moves on a log, whole or with something that goes wrong.
+
+A vector has a team (agents with scripts as `scripted:` reads them, and tools of the box below), moves and the
+events that follow (`tests.ledger`). `Stage` plays; what may go wrong is a `Trouble`: after so many appends of
+the driver it dies, or a stop arrives; or a model fails.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from turnlog.agents import Agent, Context, ModelFault, Reply, Request, Tool, WaitForInput, tool
+from turnlog.agents.agent import Patience
+from turnlog.agents.answers import answer_items, message_batch
+from turnlog.agents.driver import Driver
+from turnlog.agents.loop import Item
+from turnlog.agents.models import Model, Scripted, ToolUse
+from turnlog.agents.models.script import Steps, read_script
+from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiCommand, UiMessage, decode
+from turnlog.events.ui import Stop
+from turnlog.ids import new_id
+from turnlog.log import Log, line_of, open_log
+from turnlog.state.history import Message
+from turnlog.state.tree import Tree
+
+VECTORS: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "vectors" / "agents" / "sequences.json").read_text()
+)["cases"]
+LIMIT_S = 10.0  # a sequence takes milliseconds; what takes longer waits for what never comes
+TRIES = 3
+AGAIN = "And again?"
+
+
+@tool
+def look(topic: str) -> str:
+    """Look something up."""
+    return f"{topic} is green"
+
+
+@tool(executor="frontend")
+def confirm(question: str) -> bool:
+    """Ask the page."""
+    raise NotImplementedError
+
+
+@tool
+def inquire(question: str, context: Context) -> str:
+    """Ask the person, in the middle of a tool."""
+    if context.values is None:
+        raise WaitForInput({"question": question})
+    return f"the answer is {context.values['answer']}"
+
+
+@tool(kind="write", approval=True, risk="gone for ever")
+def remove(what: str) -> str:
+    """Remove something."""
+    return f"{what} is gone"
+
+
+@tool(executor="remote")
+def weigh(what: str) -> str:
+    """Another process does it."""
+    raise NotImplementedError
+
+
+BOX: dict[str, Tool] = {item.name: item for item in (look, confirm, inquire, remove, weigh)}
+
+
+# teams
+
+
+@dataclass
+class Player:
+    """A model of a team: it plays its script, and says one more thing when asked to go on."""
+
+    script: Steps
+    trouble: "Trouble"
+    name: str = "scripted"
+
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        fails = self.trouble.model_call(self.script.path)
+        fault = ModelFault("overloaded_error", "Busy.", retriable=self.trouble.retriable)
+        said = 0
+        if fails == 0:
+            raise fault
+        async for batch in Scripted(self.parts).stream(request, reply):
+            yield batch
+            said += bool(batch)
+            if fails == said and not reply.complete:
+                raise fault
+
+    def parts(self, messages: list[Message]) -> Iterator[Any]:
+        asked = [part for part in messages[-1].content if part["type"] == "text"]
+        if asked and asked[-1]["text"] == AGAIN:
+            return iter(["Once more."])
+        return (resumed(part, messages) for part in self.script(messages))
+
+
+def resumed(part: Any, messages: list[Message]) -> Any:
+    """A call that goes on with the agent that answered before."""
+    if isinstance(part, ToolUse) and part.args.get("resume_agent_id") == "<last>":
+        said = [
+            answer["agent_id"] for message in messages for answer in message.content if "agent_id" in answer
+        ]
+        return ToolUse(part.tool, part.args | {"resume_agent_id": said[-1]})
+    return part
+
+
+def make_team(team: Mapping[str, Any], trouble: "Trouble") -> Agent:
+    """The first agent of a team, with all the others."""
+    made: dict[str, Agent] = {}
+
+    def agent(name: str) -> Agent:
+        if name not in made:
+            role = team[name]
+            steps = read_script(json.dumps(role["script"]).encode(), name).steps
+            model: Model = Player(Steps(name, steps), trouble)
+            made[name] = Agent(
+                name,
+                f"You are {name}.",
+                model,
+                tools=[BOX[item] for item in role.get("tools", ())],
+                agents=[agent(other) for other in role.get("agents", ())],
+                handoffs=[agent(other) for other in role.get("handoffs", ())],
+                max_steps=role.get("max_steps", 25),
+                patience=Patience(tries=TRIES, first_s=0),
+            )
+        return made[name]
+
+    return agent(next(iter(team)))
+
+
+# what goes wrong
+
+
+@dataclass
+class Trouble:
+    """After so many appends the driver dies, or a stop arrives; or the model fails at one of its calls."""
+
+    dies_after: int | None = None
+    stops_after: int | None = None
+    fails_at: int | None = None
+    fails_times: int = 1
+    after_batches: int = 0
+    retriable: bool = False
+    appends: int = 0
+    calls: int = 0
+    victim: str | None = None
+    struck: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def model_call(self, agent: str) -> int | None:
+        """After how many batches the model fails in this call, if it does; it is one agent's that fails."""
+        if self.calls == self.fails_at:
+            self.victim = agent
+            self.struck.set()
+        self.calls += 1
+        if agent != self.victim or not self.fails_times:
+            return None
+        self.fails_times -= 1
+        return self.after_batches
+
+
+class Shaky:
+    """The log as a driver in trouble sees it. An append is one step: nothing dies in the middle of it."""
+
+    def __init__(self, log: Log, trouble: Trouble) -> None:
+        self._log = log
+        self._trouble = trouble
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def submit(self, session_id: str, events: Sequence[Event], **options: Any) -> "asyncio.Future[list[int]]":
+        trouble = self._trouble
+        if not events:
+            return self._log.submit(session_id, events)
+        if trouble.appends == trouble.dies_after:
+            trouble.struck.set()
+            return asyncio.get_running_loop().create_future()
+        done = self._log.submit(session_id, events, **options)
+        trouble.appends += 1
+        if trouble.appends == trouble.stops_after:
+            trouble.struck.set()
+            self._log.submit(session_id, [event_of(stop())])
+        return done
+
+    async def append(self, session_id: str, events: Sequence[Event], **options: Any) -> list[int]:
+        return await self.submit(session_id, events, **options)
+
+
+def stop() -> Item:
+    return Item(UiCommand(command=Stop()), Scope(), "ui")
+
+
+def event_of(item: Item) -> Event:
+    return CATALOG.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
+
+
+# playing
+
+
+class Stage:
+    """One session on a log, with a driver that may be replaced by the next one."""
+
+    def __init__(self, log: Log, team: Mapping[str, Any], trouble: Trouble) -> None:
+        self.log = log
+        self.trouble = trouble
+        self.team = team
+        self.tree = Tree()
+        self.driver: Driver | None = None
+        self.session = ""
+
+    async def open(self) -> None:
+        """The first process, or the next one: with a driver of its own and no trouble left."""
+        self.session = self.session or await self.log.create("troupe")
+        log: Any = Shaky(self.log, self.trouble)
+        self.driver = Driver(log, self.session, make_team(self.team, self.trouble), CATALOG, None)
+        await self.driver.open()
+
+    async def crash(self) -> None:
+        """The process is gone: its tasks with it, and nothing was tidied up."""
+        assert self.driver is not None
+        assert self.driver._follower is not None
+        await self._look()
+        waiting = set() if self.tree.stopped else set(filter(self.tree.waits, self.tree.open))
+        tasks = [self.driver._follower, *self.driver._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.trouble = Trouble()
+        await self.open()
+        assert waiting <= set(self.driver.tree.open), "who waits outlives the process"
+
+    async def close(self) -> None:
+        assert self.driver is not None
+        await self.driver.close()
+
+    async def move(self, move: Mapping[str, Any]) -> None:
+        """One move of the person, on what the log shows; then everything that follows from it."""
+        await self._look()
+        if items := list(self.items(move)):
+            seqs = await self.log.append(self.session, [event_of(item) for item in items])
+            await self.rest(seqs[-1], stopped="stop" in move)
+
+    def items(self, move: Mapping[str, Any]) -> Iterator[Item]:
+        if "prompt" in move:
+            yield from message_batch(self.tree, UiMessage(text=move["prompt"]), new_id("tr_"))
+        if "stop" in move:
+            yield stop()
+        for name, value in move.get("answer", {}).items():
+            for call_id in self.waiting(name):
+                yield from answer_items(self.tree, call_id, value)
+
+    def waiting(self, name: str) -> list[str]:
+        """The calls of a tool that wait for somebody."""
+        return [
+            call_id
+            for invocation in self.tree.open.values()
+            for call_id, call in invocation.calls.items()
+            if call.waits and call.call.tool == name
+        ]
+
+    async def rest(self, seq: int, *, stopped: bool) -> None:
+        """Follow until nothing runs after a seq; a process that dies on the way is replaced."""
+        resting = asyncio.create_task(self._rest(seq, stopped=stopped))
+        struck = asyncio.create_task(self.trouble.struck.wait())
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.wait({resting, struck}, return_when=asyncio.FIRST_COMPLETED)
+            dies = self.trouble.struck.is_set() and self.trouble.dies_after is not None
+            stops = self.trouble.struck.is_set() and self.trouble.stops_after is not None
+            struck.cancel()
+            if dies or stops:
+                resting.cancel()
+                await asyncio.gather(resting, return_exceptions=True)
+                if dies:
+                    await self.crash()
+                self.trouble.stops_after = None
+                resting = asyncio.create_task(self._rest(seq, stopped=stops or stopped))
+            await resting
+
+    async def _rest(self, seq: int, *, stopped: bool) -> None:
+        async with aclosing(self.log.follow(self.session, self.tree.last)) as pages:
+            while not self.rests(seq) or (stopped and self.tree.open):
+                self._apply(await anext(pages))
+
+    def rests(self, seq: int) -> bool:
+        tree = self.tree
+        return tree.last >= seq and not tree.queue and not tree.coming and all(map(tree.waits, tree.open))
+
+    async def _look(self) -> None:
+        while page := await self.log.read(self.session, self.tree.last):
+            self._apply(page)
+
+    def _apply(self, page: Sequence[Any]) -> None:
+        for row in page:
+            if row.seq > self.tree.last:
+                envelope = decode(line_of(row))
+                self.tree.apply(envelope, CATALOG.payload(envelope))
+
+    async def events(self) -> list[Envelope]:
+        """Everything in the log."""
+        found: list[Envelope] = []
+        while page := await self.log.read(self.session, found[-1].seq if found else -1):
+            found += [decode(line_of(row)) for row in page]
+        return found
+
+
+async def play(log: Log, case: Mapping[str, Any], trouble: Trouble, *, again: bool = False) -> list[Envelope]:
+    """Play a vector; with `again` there is a next turn, and one more answers what it leaves waiting."""
+    stage = Stage(log, case["team"], trouble)
+    await stage.open()
+    try:
+        for move in case["moves"]:
+            await stage.move(move)
+        trouble.dies_after = trouble.stops_after = trouble.fails_at = trouble.victim = None
+        if again:
+            await stage.move({"prompt": AGAIN})
+            while stage.tree.open:
+                await stage.move({"prompt": AGAIN})
+    finally:
+        await stage.close()
+    return await stage.events()
+
+
+def played(
+    case: Mapping[str, Any], trouble: Trouble, url: str = "memory:", *, again: bool = False
+) -> list[Envelope]:
+    """Play a vector on a log of its own."""
+
+    async def on_a_log() -> list[Envelope]:
+        log = await open_log(url)
+        try:
+            return await play(log, case, trouble, again=again)
+        finally:
+            await log.close()
+
+    return asyncio.run(on_a_log())

@@ -1,0 +1,65 @@
+"""Who waits although a call is open that nobody runs yet, and whom a stop is for (protocol section 4)."""
+
+import pytest
+
+from tests.logs import log, scope
+from turnlog.events import (
+    AgentStart,
+    AgentUsage,
+    AwaitedCall,
+    Payload,
+    Scope,
+    ToolAwait,
+    ToolCall,
+    UiCommand,
+    Usage,
+)
+from turnlog.events.ui import Stop, Summon
+from turnlog.state.tree import Tree, closing
+
+ROOT = scope("agt_1")
+BEGIN = AgentStart(name="Guide", via="prompt", prompt="Oslo")
+DONE = AgentUsage(model="m", usage=Usage(input_tokens=0, output_tokens=0))
+REMOTE = ToolCall(call_id="call_1", tool="weigh", args={}, executor="remote")
+PAGE = ToolCall(call_id="call_2", tool="confirm", args={}, executor="frontend")
+PASS = ToolCall(call_id="call_3", tool="handoff_to_writer", args={})
+ASKED = ToolAwait(calls=(AwaitedCall(call_id="call_2", tool="confirm", args={}),))
+
+
+def grown(*payloads: Payload, at: Scope = ROOT) -> Tree:
+    tree = Tree()
+    for envelope, payload in log(*((payload, at) for payload in payloads)):
+        tree.apply(envelope, payload)
+    return tree
+
+
+def test_nobody_waits_for_another_process_before_the_message_is_complete() -> None:
+    assert not grown(BEGIN, REMOTE).waits("agt_1")
+    assert not grown(BEGIN, REMOTE).rests("tr_1")
+    assert grown(BEGIN, REMOTE, DONE).waits("agt_1")
+
+
+def test_a_hand_off_that_is_held_does_not_keep_its_agent_from_waiting() -> None:
+    assert not grown(BEGIN, PAGE, PASS, DONE).waits("agt_1")
+    assert grown(BEGIN, PAGE, PASS, DONE, ASKED).waits("agt_1")
+    assert not grown(BEGIN, PASS, DONE).waits("agt_1"), "one that takes place is no wait"
+
+
+def test_a_hand_off_that_is_held_outlives_the_process() -> None:
+    tree = grown(BEGIN, PAGE, PASS, DONE, ASKED)
+    assert closing(tree, "error", "It stopped.", keep_waiting=True) == []
+
+
+@pytest.mark.parametrize(
+    ("stop", "stopped"),
+    [
+        (Stop(), True),
+        (Stop(turn="tr_1"), True),
+        (Stop(turn="tr_2"), False),
+        (Stop(agent_id="agt_1"), True),
+        (Stop(agent_id="agt_2"), False),
+        (Summon(), False),
+    ],
+)
+def test_a_stop_is_for_what_it_names_or_for_everybody(stop: Stop | Summon, stopped: bool) -> None:
+    assert grown(BEGIN, UiCommand(command=stop)).stopped is stopped
