@@ -101,7 +101,7 @@ class Answers:
     def _end(self, _: Entry, end: BlockEnd) -> None:
         if end.block_id in self._open:
             self._open.remove(end.block_id)
-            self._write(" …\n" if end.status == "aborted" else "\n")
+            self._write("…\n" if end.status == "aborted" else "\n")
 
     def _retract(self, _: Entry, retract: BlockRetract) -> None:
         self._write(f"({escape(retract.reason)}: that does not count, once more)\n", "yellow")
