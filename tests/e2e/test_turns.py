@@ -274,3 +274,18 @@ def test_an_answer_cannot_pose_as_one_of_the_provider(server: Server) -> None:
     events = [{"type": "tool.result", "payload": payload}]
     status, refusal = server.post("/api/events", {"session": session, "events": events})
     assert (status, "kind" in refusal["error"]) == (400, True)
+
+
+def test_a_message_with_a_key_is_sent_once(server: Server) -> None:
+    session, key = server.session(), {"idempotency-key": "one"}
+    rome = {"session": session, "message": "Rome"}
+    first = server.post("/api/send", rome, key)
+    reader = Reader(server, session)
+    assert asyncio.run(reader.read(kind("tool.await")))
+    assert server.post("/api/send", rome, key) == first
+    assert server.post("/api/send", rome | {"message": "Oslo"}, key)[0] == 409
+    assert server.post("/api/send", rome, {"idempotency-key": ""})[0] == 400
+    again = Reader(server, session)
+    assert asyncio.run(again.read(kind("tool.await")))
+    assert [event["type"] for event in again.events].count("ui.message") == 1  # and the question still waits
+    assert answer(server, session, reader.events[-1]["payload"]["calls"][0], True)[0] == 202

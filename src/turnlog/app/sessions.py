@@ -17,7 +17,8 @@ from turnlog.errors import Conflict, InvalidEvent, NotFound, TurnlogError
 from turnlog.events import Event, Payload, Scope, UiAction, UiCommand, UiMessage, Unknown, decode
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, line_of
+from turnlog.log import Log, Row, line_of
+from turnlog.log.append import known_event
 from turnlog.state.fold import fold
 
 
@@ -90,14 +91,29 @@ class Sessions:
             yield driver
 
     async def send(self, session_id: str, message: UiMessage, event_id: str | None = None) -> Sent:
-        """Append a message: it opens a turn, or goes to the agents that wait and frees them."""
-        event_id = event_id or new_id("evt_")
+        """Append a message: it opens a turn, or goes to the agents that wait and frees them.
+
+        A message whose id is in the log already is not sent again; another message under its id is refused.
+        """
         async with self._settled(session_id) as driver:
+            if event_id and (row := await self._known(session_id, event_id)):
+                return self._sent_before(message, row)
+            event_id = event_id or new_id("evt_")
             items = message_batch(driver.tree, message, new_id("tr_"))
             events = [self._event(item, new_id("evt_")) for item in items[:-1]]
             events.append(self._event(items[-1], event_id))
             seqs = await self.log.append(session_id, events)
             return Sent(seqs[-1], event_id, items[-1].scope.trace_id or "")
+
+    async def _known(self, session_id: str, event_id: str) -> Row | None:
+        """The row of an event id."""
+        return await self.log.work(lambda store: known_event(store, session_id, event_id))
+
+    def _sent_before(self, message: UiMessage, row: Row) -> Sent:
+        envelope = decode(line_of(row))
+        if self.app.catalog.payload(envelope) != message:
+            raise Conflict(f"{envelope.id} is the id of another message", row.seq)
+        return Sent(row.seq, envelope.id, row.trace or "")
 
     async def post(self, session_id: str, posted: Sequence[Posted]) -> list[int]:
         """Append events of a page: answers to what waits, actions, events of the application."""

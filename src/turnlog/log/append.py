@@ -102,6 +102,12 @@ def found(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, 
             quarantine(store, damage)
 
 
+def known_event(store: Store, session_id: str, event_id: str) -> Row | None:
+    """The row of an event id, in a session that must be there."""
+    known_head(store, session_id)
+    return found(store, session_id, [event_id]).get(event_id)
+
+
 def check_append(head: Head, expected_last: int | None, fence: int | None) -> None:
     """Whether new events may be appended."""
     if head.closed:

@@ -7,6 +7,7 @@ read; which status it has is a table. The event stream is raw ASGI; a plain page
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -52,6 +53,7 @@ STATUS = {
     Closed: 409,
     StoreError: 507,
 }
+KEY_CHARS = 256
 BLOB_HEADERS = {
     "content-disposition": "attachment",
     "content-security-policy": "default-src 'none'; sandbox",
@@ -108,7 +110,8 @@ class Routes:
     async def send(self, request: Request) -> Response:
         sent = await body(request, SendBody)
         message = UiMessage(text=checked_text(sent.message, "$.message"), target=sent.target_agent)
-        seq, event_id, turn = await self.opened().send(sent.session, message)
+        event_id = keyed_id(sent.session, request.headers.get("idempotency-key"))
+        seq, event_id, turn = await self.opened().send(sent.session, message, event_id)
         return JSONResponse({"eventId": seq, "id": event_id, "turn": turn}, 202)
 
     async def post_events(self, request: Request) -> Response:
@@ -141,6 +144,15 @@ class Routes:
 
     async def health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok" if self.sessions else "starting", "version": turnlog.__version__})
+
+
+def keyed_id(session_id: str, key: str | None) -> str | None:
+    """The event id of a request that names itself, so that sending it again is sending it once."""
+    if key is None:
+        return None
+    if not 0 < len(key) <= KEY_CHARS:
+        raise BadInput(f"expected an Idempotency-Key of 1 to {KEY_CHARS} characters, got {len(key)}")
+    return "evt_" + sha256(f"{session_id}:{key}".encode()).hexdigest()[:40]
 
 
 async def refuse(_: Request, error: Exception) -> Response:
