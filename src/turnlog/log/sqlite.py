@@ -101,8 +101,8 @@ class SqliteStore:
 
     def _sessions(self) -> int:
         """The highest number of a session; one far beyond their count is a damaged one."""
-        count, highest = self._writer.execute("select count(*), max(id) from session").fetchone()
-        return min(highest or 0, count + GROW_SLOTS)
+        count, highest = self._writer.execute("select count(*), ifnull(max(id), 0) from session").fetchone()
+        return min(int(highest), int(count) + GROW_SLOTS)
 
     def _record(self, damage: Damage) -> None:
         """Quarantine what was found at opening; where even that cannot be written, the others go on."""
