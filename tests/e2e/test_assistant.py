@@ -191,10 +191,31 @@ def test_results_pictures_files_and_costs_are_those_of_the_log(server: Server) -
     assert end["cost"]["total_cost"] == pytest.approx(sum(item["cost"]["total_cost"] for item in usages))
     tokens = [sum(item["usage"][name] for item in usages) for name in ("input_tokens", "output_tokens")]
     assert tokens[1] == 360
+    assert final["cumulative_usage"] == {
+        **{"input_tokens": tokens[0], "output_tokens": tokens[1]},
+        **{"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
+    }
     assert end["cost"]["total_cost"] == pytest.approx((3 * tokens[0] + 15 * tokens[1]) / 1e6, abs=1e-5)
     history = final["conversation_history"]
     assert isinstance(history, list)
     assert [turn["role"] for turn in history] == ["user", "assistant"] * 3
+
+
+def test_pictures_and_files_are_messages_of_their_own(server: Server) -> None:
+    session, events = briefing(server, CALM)
+    messages = [json.loads(message.data) for message in told(server, session, root_of(events))]
+    base = {"type", "agent", "final", "delta"}
+    images = [message for message in messages if message["type"] == "tool_result_image"]
+    logged = [result for result in bodies(events, "tool.result") if result.get("images")]
+    assert [(image["name"], image["src"]) for image in images] == [
+        (result["tool"], result["images"][0]["src"]) for result in logged
+    ]
+    assert all(set(image) == base | {"id", "name", "src", "media_type"} for image in images)
+    [files] = [message for message in messages if message["type"] == "meta_files"]
+    assert (set(files), files["final"]) == (base, True)
+    assert json.loads(files["delta"])["files"] == bodies(events, "assistant.files")[0]["files"]
+    root = [message["type"] for message in messages if message["agent"] == files["agent"]]
+    assert root[root.index("meta_files") + 1] == "meta_final"
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,21 @@ def test_every_level_has_its_depth_and_its_parent(server: Server) -> None:
     assert {event["trace_id"] for event in events if "agent_id" in event} == {planner["trace_id"]}
 
 
+def test_a_hand_off_has_the_order_of_the_diagram(server: Server) -> None:
+    _, events = turn(server, "honey")
+    assert next(event["agent_name"] for event in events if event["type"] == "agent.start") == "Planner"
+    [handoff] = bodies(events, "agent.handoff")
+    types = [event["type"] for event in events]
+    place = types.index("agent.handoff")
+    before, after = events[:place], events[place:]
+    assert types[place - 1 : place + 3] == ["tool.result", "agent.handoff", "agent.end", "agent.start"]
+    assert "assistant.message" in {event["type"] for event in before if event.get("agent_name") == "Planner"}
+    assert not any(event.get("agent_name") == "Writer" for event in before)
+    assert {event["agent_name"] for event in after[:2]} == {"Planner"}
+    names = {(event["agent_name"], event["agent_id"], event["depth"]) for event in after[2:]}
+    assert names == {("Writer", handoff["to_agent_id"], 0)}, "the caller gets them from the writer itself"
+
+
 def test_researchers_work_at_once_and_the_planner_ends_before_the_writer_begins(server: Server) -> None:
     _, events = turn(server, "honey, bees and lightning")
     places = {event["id"]: place for place, event in enumerate(events)}
