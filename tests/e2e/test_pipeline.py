@@ -118,6 +118,30 @@ def test_researchers_work_at_once_and_the_planner_ends_before_the_writer_begins(
     assert before["payload"]["stop_reason"] == "handoff"
 
 
+def test_a_reader_may_ask_for_the_top_only(server: Server) -> None:
+    session, events = turn(server, "honey and bees")
+    top = read(Reader(server, session, "&depth=0"), over)
+    assert [event["id"] for event in durable(top)] == [
+        event["id"] for event in durable(events) if event.get("depth", 0) == 0
+    ]
+    assert {event.get("agent_name", "") for event in top} == {"", "Planner", "Writer"}
+
+
+def test_a_stop_reaches_every_level(tmp_path: Path) -> None:
+    with running(f"{APPS}slow_pipeline", tmp_path) as server:
+        session = server.session()
+        reader = Reader(server, session)
+        server.send(session, "bees and the Moon")
+        read(reader, kind("block.delta", "Fact checker"))
+        assert server.post("/api/stop", {"session": session})[0] == 202
+        read(reader, over)
+        assert open_things(reader.events) == NOTHING
+        ends = [event for event in reader.events if event["type"] == "agent.end"]
+        assert {event["depth"] for event in ends} == {0, 1, 2}
+        assert {event["payload"]["stop_reason"] for event in ends} <= {"cancelled", "end_turn"}
+        assert reader.events[-1]["payload"]["stop_reason"] == "cancelled"
+
+
 def test_blocks_give_every_agent_its_words_and_calls(server: Server) -> None:
     session, events = turn(server, "honey and the Moon")
     assembler = assembled(told(server, session, events[-1]["agent_id"]))
