@@ -7,7 +7,7 @@ from collections.abc import Sequence
 Colour = tuple[int, int, int]
 
 PAPER, CALM, STRONG = (250, 248, 242), (64, 128, 178), (200, 72, 56)
-BAR, STEP = 12, 4  # pixels: the width of a bar, the height of one knot
+BAR, GAP, STEP = 20, 4, 8  # pixels: the width of a bar, the paper beside it, the height of one step
 
 
 def png(rows: Sequence[Sequence[Colour]]) -> bytes:
@@ -23,13 +23,12 @@ def png(rows: Sequence[Sequence[Colour]]) -> bytes:
 
 def bars(values: Sequence[int], limit: int) -> bytes:
     """A bar for each value; those above the limit stand out."""
-    height = STEP * (max(*values, limit) + 1)
-    columns = [
-        [PAPER] * (height - STEP * value) + [STRONG if value > limit else CALM] * (STEP * value)
-        for value in values
-        for _ in range(BAR)
-    ]
-    return png([*zip(*columns, strict=True)])
+    rows = []
+    for level in range(max(*values, limit), -1, -1):
+        inks = [PAPER if value <= level else STRONG if value > limit else CALM for value in values]
+        row = [PAPER] * GAP + [pixel for ink in inks for pixel in [ink] * BAR + [PAPER] * GAP]
+        rows += [row] * STEP
+    return png(rows)
 
 
 def sky(clouds: int) -> bytes:

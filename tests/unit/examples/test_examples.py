@@ -63,10 +63,11 @@ def pixels(data: bytes) -> list[list[tuple[int, ...]]]:
 
 def test_a_chart_has_a_bar_for_each_value_and_marks_what_is_above_the_limit() -> None:
     rows = pixels(chart.bars([2, 12], 10))
-    assert (len(rows), len(rows[0])) == (chart.STEP * 13, 2 * chart.BAR)
-    heights = [sum(row[column] != chart.PAPER for row in rows) for column in (0, chart.BAR)]
+    assert (len(rows), len(rows[0])) == (chart.STEP * 13, chart.GAP + 2 * (chart.BAR + chart.GAP))
+    heights = [sum(row[column] != chart.PAPER for row in rows) for column in (5, -5)]
     assert heights == [2 * chart.STEP, 12 * chart.STEP]
-    assert (rows[-1][0], rows[-1][-1]) == (chart.CALM, chart.STRONG)
+    assert (rows[-1][5], rows[-1][-5]) == (chart.CALM, chart.STRONG)
+    assert (rows[-1][0], rows[-1][-1]) == (chart.PAPER, chart.PAPER)
 
 
 @pytest.mark.parametrize("clouds", range(9))
