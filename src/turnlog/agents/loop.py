@@ -46,6 +46,7 @@ from turnlog.events.ui import Stop
 from turnlog.parse.reply import Reply
 from turnlog.state.tree import Invocation, OpenCall, Tree, cancelled
 
+NAMELESS = "unknown"  # a model that does not say what it is
 ENDED = "Its agent has ended."
 LIMIT_REACHED = "You have reached the limit of steps. Use no more tools: say what you have found, in short."
 
@@ -258,7 +259,9 @@ class Loop:
         self, invocation: Invocation, reply: Reply, ending: list[Payload], cost: Cost | None
     ) -> list[Item]:
         """The end of a reply and what follows from it, in one append: its calls start with it."""
-        usage = AgentUsage(model=reply.model or invocation.start.model or "", usage=reply.usage, cost=cost)
+        usage = AgentUsage(
+            model=reply.model or invocation.start.model or NAMELESS, usage=reply.usage, cost=cost
+        )
         items, spent = said(ending, invocation.scope), Item(usage, invocation.scope, "system")
         last = invocation.steps >= self.agent(invocation).max_steps
         if not last and (reply.calls or reply.stop_reason == "pause_turn"):
