@@ -75,9 +75,11 @@ def write(
         known[event.id] = last
         if mark := span_mark(event.payload, event.scope.agent_id, event.scope.trace_id, last):
             marks.append(mark)
+    moved = head.moved(last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0))
     if rows:
-        moved = head.moved(last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0))
         store.put(moved, rows, marks)
+    elif moved.fence > head.fence:  # whoever takes over may find everything written already
+        store.put_head(moved)
     return [known[event.id] for event in events], [new.row for new in rows], head.epoch
 
 

@@ -81,6 +81,7 @@ CONTRACTS = numbered(
         following.epoch_asked_for,
         sessions.names_of_sessions,
         beside.blobs_have_a_type,
+        appending.fences_without_news,
     ],
 )
 

@@ -169,3 +169,14 @@ async def fences(make: Make) -> None:
         await refused(Fenced, b.add(note("e"), fence=8))
         assert await b.add(note("a"), fence=1) == [0]
         assert await b.seqs() == [0, 1, 2, 3]
+
+
+async def fences_without_news(make: Make) -> None:
+    """A higher fence counts though all that came with it was known, or nothing came: an old writer is out."""
+    async with bench(make) as b:
+        await b.add(note("a"), fence=1)
+        assert await b.add(note("a"), fence=2) == [0]
+        await refused(Fenced, b.add(note("b"), fence=1))
+        assert await b.add(fence=3) == []
+        await refused(Fenced, b.add(note("b"), fence=2))
+        assert (await b.add(note("b"), fence=3), (await b.log.info(b.session)).fence) == ([1], 3)
