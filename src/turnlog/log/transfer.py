@@ -8,11 +8,12 @@ import has a new epoch: its history was restored.
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
-from turnlog.errors import Conflict, InvalidEvent
+from turnlog.errors import Closed, Conflict, InvalidEvent
 from turnlog.events import CATALOG, Envelope, decode
 from turnlog.events.base import SessionId
 from turnlog.events.gate import short
@@ -22,6 +23,7 @@ from turnlog.log.log import Log
 from turnlog.log.store import Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
 
 BATCH = 500
+LAST_MS = 253_402_300_799_999  # the end of the year 9999: what is later has no time stamp
 
 
 class SessionLine(msgspec.Struct, tag_field="type", tag="session", frozen=True):
@@ -30,7 +32,7 @@ class SessionLine(msgspec.Struct, tag_field="type", tag="session", frozen=True):
     session_id: SessionId
     app: str = ""
     closed: bool = False
-    created_ms: int = 0
+    created_ms: Annotated[int, Meta(ge=0, le=LAST_MS)] = 0
 
 
 class EventLine(NamedTuple):
@@ -117,15 +119,18 @@ def restore_batch(
     head = known or Head(
         session.session_id, epoch=new_epoch(), app=session.app, created_ms=session.created_ms or now_ms()
     )
-    rows, marks, moved = [], [], head
+    rows, marks, moved, lines = [], [], head, dict[str, bytes]()
     for item in batch:
-        if known and is_known(store, head, item):
+        if lines.get(item.envelope.id) == item.line or (known and is_known(store, head, item)):
             continue
-        if item.envelope.seq <= moved.last:
+        if item.envelope.seq <= moved.last or item.envelope.id in lines:
             raise item.conflict(head)
+        if head.closed:
+            raise Closed(f"line {item.number}: {head.session_id} is closed")
         new, mark, moved = restored(moved, item)
         rows.append(new)
         marks.append(mark)
+        lines[item.envelope.id] = item.line
     if known is None:
         store.put_head(head)
     if rows:

@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 
 from tests.unit.cli.harness import LIVE, NOW_MS, event, said, turn
-from turnlog.errors import Conflict, InvalidEvent, NotFound, TurnlogError
+from turnlog.errors import Closed, Conflict, InvalidEvent, NotFound, TurnlogError
 from turnlog.events import Event
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
-from turnlog.log.transfer import BATCH, Imported, export_session, import_lines, read_line
+from turnlog.log.transfer import BATCH, LAST_MS, Imported, export_session, import_lines, read_line
 
 T = TypeVar("T")
 Open = Callable[[], Store]
@@ -362,6 +362,51 @@ def test_a_batch_that_is_refused_leaves_no_session(store: Open) -> None:
 def test_a_conflict_names_its_line(store: Open) -> None:
     lines = lines_of(said("one", "two"))
     assert str(refused(store(), [lines[0], lines[2], lines[1]])[0]).startswith("line 3: ")
+
+
+@pytest.mark.parametrize("created_ms", [-1, LAST_MS + 1])
+def test_a_session_made_at_a_time_that_cannot_be_shown_is_refused(store: Open, created_ms: int) -> None:
+    line = SESSION.replace(b"1767875696789", b"%d" % created_ms)
+    assert "created_ms" in str(refused(store(), [line])[0])
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_an_id_at_two_places_is_a_conflict(store: Open, known: int) -> None:
+    lines = lines_of(said("one", "two", "three"))
+    again = lines[2].replace(b'"seq":1', b'"seq":7')
+
+    async def work(log: Log) -> tuple[str, list[bytes]]:
+        await imported(log, lines[: 1 + known])
+        with pytest.raises(Conflict) as error:
+            await imported(log, [*lines, again])
+        return str(error.value), await exported(log)
+
+    text, there = on(store(), work)
+    assert text.startswith("line 5: ")
+    assert there == lines[: 1 + known]
+
+
+def test_a_line_twice_is_known_the_second_time(store: Open) -> None:
+    lines = lines_of(said("one", "two"))
+    twice = [lines[0], lines[1], lines[1], lines[2], lines[1]]
+
+    async def work(log: Log) -> tuple[list[Imported], list[bytes]]:
+        return await imported(log, twice), await exported(log)
+
+    assert on(store(), work) == ([Imported(2, 2)], lines)
+
+
+def test_a_closed_session_takes_nothing_more(store: Open) -> None:
+    lines = lines_of(said("one", "two"))
+
+    async def work(log: Log) -> tuple[str, list[bytes]]:
+        await imported(log, lines[:2])
+        await log.close_session("sess_1")
+        with pytest.raises(Closed) as error:
+            await imported(log, lines)
+        return str(error.value), (await exported(log))[1:]
+
+    assert on(store(), work) == ("line 3: sess_1 is closed", lines[1:2])
 
 
 def test_an_import_after_pruning_is_harmless(store: Open) -> None:
