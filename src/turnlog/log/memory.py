@@ -7,7 +7,7 @@ never go.
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -95,7 +95,7 @@ class Ring:
 
     def reach(self, begin: int, size_bytes: int) -> int:
         """Where a page of about this size ends, if it begins at a place; at least one row further."""
-        before = self.ends[begin - 1] if begin else 0
+        before = self.ends[begin] - len(self.rows[begin].frame)
         return min(bisect_left(self.ends, before + size_bytes, begin) + 1, len(self.ends))
 
     def shown(self, rows: list[Row], origin: int | None) -> list[Row]:
@@ -126,8 +126,10 @@ class Ring:
             size -= len(row.frame)
             if reach <= row.seq:
                 allowed = place + 1
-        self._drop(set(range(allowed)))
         if allowed:
+            self._forget(range(allowed))
+            for column in (self.rows, self.seqs, self.ends, self.names):
+                del column[:allowed]
             first = self.seqs[0] if self.seqs else self.head.last + 1
             self.head = self.head.moved(first=first)
             self.spans = {key: span for key, span in self.spans.items() if span.first >= first}
@@ -146,11 +148,15 @@ class Ring:
         self._drop(set(gone))
         return seqs
 
-    def _drop(self, places: set[int]) -> None:
+    def _forget(self, places: Iterable[int]) -> None:
+        """Let go of what is indexed about rows that are about to go."""
         for place in places:
             row = self.rows[place]
             self._count(row, self.inside.pop(row.seq, None), -1)
             del self.ids[self.names[place]], self.times[row.seq]
+
+    def _drop(self, places: set[int]) -> None:
+        self._forget(places)
         kept = [place for place in range(len(self.rows)) if place not in places]
         self.rows = [self.rows[place] for place in kept]
         self.seqs = [self.seqs[place] for place in kept]

@@ -180,3 +180,14 @@ async def test_a_follower_of_a_ring_that_is_empty_again_is_not_served_a_gap() ->
         assert (await log.info(SESSION)).first == 9
         with pytest.raises(StopAsyncIteration):
             await soon(anext(pages))
+
+
+@scenario
+async def test_pages_are_as_long_as_ever_after_letting_go() -> None:
+    async with ring(events=9) as log:
+        for number in range(20):
+            await add(log, turn(number))
+        first = (await log.info(SESSION)).first
+        size = len((await log.read(SESSION, first - 1, max_bytes=1))[0].frame)
+        assert [row.seq for row in await log.read(SESSION, first - 1, max_bytes=1)] == [first]
+        assert len(await log.read(SESSION, first - 1, max_bytes=size + 1)) == 2
