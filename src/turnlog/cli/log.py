@@ -26,6 +26,7 @@ from turnlog.log import Damage, Head, Log
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 WIDE = 1000  # a table is as wide as it needs to be: an id that is cut is no id
+LAST_SEQ = (1 << 53) - 1  # no event has a higher one
 FEW = 3  # parts of a session that are named one by one
 
 log_option = click.option(
@@ -58,7 +59,7 @@ def milliseconds(age: str) -> int:
 @click.command("tail")
 @click.argument("session", required=False)
 @log_option
-@click.option("--after", default=-1, help="Begin after this seq.", metavar="SEQ")
+@click.option("--after", type=click.IntRange(-1, LAST_SEQ), default=-1, help="Begin after this seq.")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until the session is closed.")
 @click.option(
     "--type", "types", multiple=True, help="Only this type; `tool` means all of tool.*. May be repeated."

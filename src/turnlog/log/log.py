@@ -217,14 +217,13 @@ class Log:
     async def _join(self, session_id: str) -> Tail:
         """The tail of a session, with one more follower."""
         tail = self.tails.get(session_id)
-        if tail is not None:
-            tail.followers += 1
-            return tail
-        head = await self.info(session_id)
-        tail = self.tails.setdefault(session_id, Tail(head))
+        if tail is None:
+            head = await self.info(session_id)
+            tail = self.tails.setdefault(session_id, Tail(head))
         tail.followers += 1
         try:  # what was appended between the look and the tail would be missed: look again
-            tail.catch_up(await self.info(session_id))
+            if not tail.joined:
+                tail.catch_up(await self.info(session_id))
         except BaseException:
             self._leave(session_id, tail)
             raise
@@ -355,12 +354,12 @@ class Log:
 
     async def close(self) -> None:
         """Finish every append, end the followers and let go of the store."""
-        for session_id in list(self.tails):
-            self._close_tail(session_id)
         if self._watcher is not None:
             self._watcher.cancel()
         if self._writer is not None:
             await self._writer.close()
+        for session_id in list(self.tails):
+            self._close_tail(session_id)
         self._closed = True
         self._readers.shutdown()
         self._store.close()
@@ -371,4 +370,7 @@ class Log:
         if not self._store.readers:
             await asyncio.sleep(0)  # others get their turn between pages
             return work(*args)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
+        except (OverflowError, UnicodeEncodeError) as error:  # a seq or a name that no column can hold
+            raise CallerError(f"this cannot be asked for: {error}") from None

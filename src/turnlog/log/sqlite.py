@@ -409,8 +409,8 @@ class SqliteStore:
     def counter(self) -> int:
         if self.mark.usable:
             return self.mark.counter
-        with reported():
-            version: int = self._reader().execute("pragma data_version").fetchone()[0]
+        with reported():  # always the same connection: each counts for itself
+            version: int = self._writer.execute("pragma data_version").fetchone()[0]
             return version
 
     def verify(self) -> Iterator[Damage]:

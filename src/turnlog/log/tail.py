@@ -18,6 +18,7 @@ class Tail:
         self.last = head.last
         self.epoch = head.epoch
         self.closed = head.closed
+        self.joined = False  # whether it is known that nothing was missed before the first rows came
         self.followers = 0
         self.wakeup = Wakeup()
         self._rows: deque[Row] = deque()
@@ -36,6 +37,7 @@ class Tail:
 
     def catch_up(self, head: Head) -> None:
         """Take over where the session stands, and wake whoever sleeps on an older view."""
+        self.joined = True
         if head.epoch != self.epoch:
             self.epoch = ""  # another history: what follows this tail ends
         elif head.last < self.last or (head.last, head.closed or self.closed) == (self.last, self.closed):

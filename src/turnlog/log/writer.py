@@ -46,7 +46,7 @@ class Writer:
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
-            await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join)  # whoever closes too must not be ahead of it
 
     def _run(self) -> None:
         open_for_work = True

@@ -105,6 +105,13 @@ def test_a_depth_below_zero_is_refused(toured: Place) -> None:
     assert toured.run("tail", "--depth", "-1").exit_code == 2
 
 
+@pytest.mark.parametrize("seq", ["-2", "9007199254740992", "9" * 30])
+def test_a_seq_that_no_event_has_is_refused(toured: Place, seq: str) -> None:
+    result = toured.run("tail", "--after", seq)
+    assert result.exit_code == 2
+    assert "is not in the range -1<=x<=9007199254740991" in result.stderr
+
+
 def test_a_session_that_is_not_there_is_one_line(toured: Place) -> None:
     assert error(toured.run("tail", "sess_none")) == "no session sess_none"
     assert error(toured.run("tail", "-f", "sess_none")) == "no session sess_none"

@@ -257,6 +257,24 @@ async def test_an_append_during_the_join_reaches_whoever_joins_and_whoever_joine
 
 
 @scenario
+async def test_whoever_joined_meanwhile_misses_nothing_though_the_first_one_is_cancelled() -> None:
+    store = Gated(MemoryStore())
+    async with opened(store) as log:
+        first, second = store.gate("info"), store.gate("info")
+        one = asyncio.create_task(first_page(log, SESSION, -1))
+        await first.reached()
+        await log.append(SESSION, notes("a"))
+        first.open()
+        await second.reached()
+        two = asyncio.create_task(first_page(log, SESSION, -1))
+        await until(lambda: log.tails[SESSION].followers == 2)
+        one.cancel()
+        await asyncio.gather(one, return_exceptions=True)
+        second.open()
+        assert [row.seq for row in await soon(two)] == [0]
+
+
+@scenario
 async def test_a_session_that_closes_during_the_join_ends_the_follower() -> None:
     store = Gated(MemoryStore())
     async with opened(store) as log:
@@ -430,6 +448,19 @@ async def test_followers_end_with_the_log() -> None:
         await until(lambda: SESSION in log.tails)
         await log.close()
         assert await soon(follower) == []
+
+
+@scenario
+async def test_followers_get_what_was_submitted_before_the_log_is_closed() -> None:
+    async with opened(Counting(MemoryStore())) as log:
+        follower = asyncio.create_task(all_pages(log, SESSION))
+        await until(lambda: SESSION in log.tails and log.tails[SESSION].joined)
+        async with held(log):
+            log.submit(SESSION, notes("a"))
+            closing = asyncio.create_task(log.close())
+            await asyncio.sleep(0)
+        await soon(closing)
+        assert [row.seq for row in await soon(follower)] == [0]
 
 
 @scenario

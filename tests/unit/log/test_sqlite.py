@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.log.delegates import NEVER_S, THREAD_DIES, all_pages, held, scenario, soon, until
-from turnlog.errors import StoreError, TurnlogError
+from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.log import Document, Log, SqliteStore, Store
 from turnlog.log.mark import GROW_SLOTS
 from turnlog.log.store import Head
@@ -193,6 +193,16 @@ def test_a_mark_that_was_cut_off_does_not_keep_a_reader_out(path: Path, content:
 
 
 @scenario
+async def test_news_are_noticed_without_the_mark_whichever_thread_looks(path: Path) -> None:
+    async with opened(path) as log:
+        path.with_name("log.db.mark").rename(path.with_name("elsewhere"))
+        with closing(SqliteStore(path, writable=False)) as store:
+            before = store.counter()
+            await log.append(SESSION, notes("a"))
+            assert await asyncio.to_thread(store.counter) != before
+
+
+@scenario
 async def test_thousands_of_sessions_fit_and_the_memory_of_heads_is_bounded(path: Path) -> None:
     async with opened(path) as log:
         made = [Head(f"sess_{number}", epoch="e", app="t") for number in range(2, 10_010)]
@@ -314,6 +324,16 @@ async def test_text_that_cannot_be_stored_is_refused(path: Path) -> None:
         with pytest.raises(TurnlogError):
             await soon(log.create("a lone surrogate: \ud800"))
         assert await soon(log.append(SESSION, notes("a"))) == [0]
+
+
+@scenario
+async def test_what_no_column_holds_cannot_be_asked_for(path: Path) -> None:
+    async with opened(path) as log:
+        for seq in (1 << 63, -1 << 70):
+            with pytest.raises(CallerError):
+                await log.read(SESSION, seq)
+        with pytest.raises(CallerError):
+            await log.info("sess_\ud800")
 
 
 # reading beside the process that writes

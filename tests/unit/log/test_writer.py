@@ -127,6 +127,20 @@ async def test_closing_finishes_what_was_submitted() -> None:
 
 
 @scenario
+async def test_whoever_closes_too_waits_for_what_was_submitted() -> None:
+    log = Log(MemoryStore())
+    session = await log.create("t")
+    async with held(log):
+        job = log.submit(session, [note("a")])
+        closings = [asyncio.create_task(log.close()) for _ in range(2)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not any(closing.done() for closing in closings), "the store went from under the writer"
+    await soon(asyncio.gather(*closings))
+    assert job.result() == [0]
+
+
+@scenario
 async def test_closing_ends_though_something_is_submitted_meanwhile() -> None:
     log = Log(MemoryStore())
     session = await log.create("t")
