@@ -16,7 +16,7 @@ from turnlog.agents.answers import answer_items, message_batch
 from turnlog.agents.driver import Driver
 from turnlog.agents.loop import Item
 from turnlog.agents.models import ModelFault
-from turnlog.errors import CallerError, Conflict
+from turnlog.errors import CallerError, Conflict, TurnlogError
 from turnlog.events import (
     CORE,
     TEAM,
@@ -170,12 +170,13 @@ async def seen(desk: Desk) -> Tree:
 
 async def wind_down(agent: Agent, desk: Desk, *, own_log: bool) -> None:
     """When nobody follows and nothing runs any more, let go of the session."""
-    try:
+    if desk.followed():
+        return  # the last one does it
+    with suppress(TurnlogError):  # whoever opened it was told
         await desk.open()
         await desk.rested()
-    finally:
-        if not desk.followed() and desk.clearing is None:  # else the last one does it
-            await clear(agent, desk, own_log=own_log)
+    if not desk.followed() and desk.clearing is None:
+        await clear(agent, desk, own_log=own_log)
 
 
 async def clear(agent: Agent, desk: Desk, *, own_log: bool) -> None:
