@@ -28,10 +28,14 @@ const bubble = (kind, who, text) => {
   return body;
 };
 
+const shown = { text: "", thinking: "thinking" };  // kinds of blocks that have a bubble, and its class
 const level = (event) => (event.depth ? "child" : "agent");
-const blockOf = (event, id) => {
-  if (!blocks.has(id)) blocks.set(id, bubble(level(event), event.agent_name, ""));
+const blockOf = (event, id, kind = "text") => {
+  if (!blocks.has(id)) blocks.set(id, bubble(`${level(event)} ${shown[kind]}`, event.agent_name, ""));
   return blocks.get(id);
+};
+const ended = (event, payload, text) => {  // a call's block has no bubble: its card comes with the call
+  if (blocks.has(payload.block_id)) blocks.get(payload.block_id).textContent = text;
 };
 
 const ask = (call) => {
@@ -47,6 +51,7 @@ const answer = async (call, result) => {
   const payload = { call_id: call.call_id, tool: call.tool, ok: true, result, error: null };
   await report(() => post("/api/events", { session, events: [{ type: "tool.result", payload }] }));
 };
+const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 const answered = (result) => {
   const card = calls.get(result.call_id);
   if (!card) return;
@@ -58,13 +63,12 @@ const answered = (result) => {
 
 const show = {
   "ui.message": (event, payload) => bubble("user", "", payload.text),
-  "block.start": (event, payload) => { blockOf(event, payload.block_id); },
-  "block.delta": (event, payload) => { blockOf(event, payload.block_id).textContent += payload.text; },
-  "block.end": (event, payload) => {
-    if (payload.status !== "aborted") return;
-    blockOf(event, payload.block_id).textContent = `${payload.text ?? ""} (stopped)`;
-  },
+  "block.start": (event, payload) => { if (payload.kind in shown) blockOf(event, payload.block_id, payload.kind); },
+  "block.delta": (event, payload) => { if (blocks.has(payload.block_id)) blocks.get(payload.block_id).textContent += payload.text; },
+  "block.end": (event, payload) => { if (payload.status === "aborted") ended(event, payload, `${payload.text ?? ""} (stopped)`); },
+  "block.retract": (event, payload) => payload.block_ids.forEach((id) => { blocks.get(id)?.parentElement.remove(); blocks.delete(id); }),
   "assistant.message": (event, payload) => { blockOf(event, payload.block_id ?? event.id).textContent = payload.text; },
+  "assistant.thinking": (event, payload) => ended(event, payload, payload.text),
   "tool.call": (event, payload) => {
     if (payload.executor !== "frontend") calls.set(payload.call_id, bubble("tool", "tool", `${payload.tool} ${JSON.stringify(payload.args)}`));
   },
@@ -72,7 +76,7 @@ const show = {
   "tool.result": (event, payload) => {
     const card = calls.get(payload.call_id);
     if (card?.parentElement.querySelector(".who").textContent === "tool") {
-      card.textContent += ` → ${payload.ok ? payload.result : payload.error.code}`;
+      card.textContent += ` → ${payload.ok ? said(payload.result) : payload.error.code}`;
     } else answered(payload);
   },
   "agent.start": (event) => running.add(event.agent_id),
