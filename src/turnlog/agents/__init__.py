@@ -1,6 +1,6 @@
 """Agents: a small runtime whose every move is in the log."""
 
-from turnlog.agents.agent import Agent
+from turnlog.agents.agent import Agent, Patience
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.models import Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
 from turnlog.agents.run import all_ended
@@ -12,6 +12,7 @@ __all__ = [
     "Context",
     "Model",
     "ModelFault",
+    "Patience",
     "Picture",
     "Reply",
     "Request",
