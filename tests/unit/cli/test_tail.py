@@ -227,7 +227,7 @@ def envelope(type: str, payload: bytes, **fields: object) -> bytes:
 
 def row(type: str, payload: bytes, **fields: object) -> Row:
     """An event as a store hands it out."""
-    return Row(0, pack(1, False, 0, None, type), b"data: " + envelope(type, payload, **fields) + b"\n")
+    return Row(0, pack(1, False, 0, None, type), b"data: " + envelope(type, payload, **fields) + b"\n", 0)
 
 
 CONTROLLING = [
