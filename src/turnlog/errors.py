@@ -78,7 +78,8 @@ class Damaged(StoreError):
     """A part of a session is lost: `first` to `last`. The rest stays readable."""
 
     def __init__(self, session_id: str, first: int, last: int, problem: str) -> None:
-        super().__init__(f"{session_id} is damaged at seq {first} to {last}: {problem}")
+        place = f" at seq {first} to {last}" if first >= 0 else ""  # below 0: the session's own record
+        super().__init__(f"{session_id} is damaged{place}: {problem}")
         self.session_id = session_id
         self.first = first
         self.last = last

@@ -55,3 +55,8 @@ def test_a_conflict_says_where_the_log_is() -> None:
 def test_quoted_input_is_one_line_of_at_most_80_characters(value: object, shown: str) -> None:
     assert errors.quote(value) == shown
     assert len(errors.quote(value)) <= errors.QUOTE_CHARS
+
+
+def test_damage_without_a_place_names_none() -> None:
+    assert str(errors.Damaged("sess_1", 3, 5, "lost")) == "sess_1 is damaged at seq 3 to 5: lost"
+    assert str(errors.Damaged("sess_1", -1, -1, "its record")) == "sess_1 is damaged: its record"

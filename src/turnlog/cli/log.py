@@ -7,15 +7,13 @@ piece of work; what it prints about the work is here, what takes longer is in a 
 import re
 import sys
 from collections.abc import Iterator
-from itertools import islice
 from typing import BinaryIO
 
 import click
 import msgspec
-from rich.table import Table
 from rich.text import Text
 
-from turnlog.cli.opening import damage_line, opened, run, span
+from turnlog.cli.opening import broken_line, damage_line, opened, run, span
 from turnlog.cli.tail import Choice, Show, Source, followed, json_lines, readable_lines, stored, tail
 from turnlog.cli.terminal import console, counted, escape, write_json
 from turnlog.cli.transfer import export_sessions, import_sessions
@@ -25,7 +23,7 @@ from turnlog.ids import now_ms
 from turnlog.log import Damage, Head, Log
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-WIDE = 1000  # a table is as wide as it needs to be: an id that is cut is no id
+COLUMNS = ("session", "app", "events", "created", "state", "damage")
 LAST_SEQ = (1 << 53) - 1  # no event has a higher one
 FEW = 3  # parts of a session that are named one by one
 
@@ -108,24 +106,29 @@ class Listed(msgspec.Struct):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per session.")
 def sessions(log_url: str, as_json: bool) -> None:
     """List the sessions of a log, the oldest first. Times are UTC."""
-    listed = run(list_sessions(log_url))
+    listed, broken = run(list_sessions(log_url))
+    for name in broken:
+        click.echo(f"warning: {broken_line(name)}", err=True)
     if as_json:
         output = sys.stdout.buffer
         for item in listed:
             write_json(output, msgspec.json.encode(item))
     elif listed:
         screen = console()
-        screen.width = WIDE
-        screen.print(session_table(listed))
-    else:
+        for line in session_lines(listed):
+            screen.print(line, soft_wrap=True)  # as wide as it needs to be: an id that is cut is no id
+    elif not broken:
         click.echo("There is no session in this log yet.", err=True)
 
 
-async def list_sessions(log_url: str) -> list[Listed]:
-    """The sessions with what is known to be lost of them."""
+async def list_sessions(log_url: str) -> tuple[list[Listed], list[str]]:
+    """The sessions with what is known to be lost of them, and those whose record cannot be read."""
     async with opened(log_url) as log:
-        heads, damages = await log.sessions(), await log.damages()
-    return [listed(head, [lost for lost in damages if lost.session_id == head.session_id]) for head in heads]
+        heads, damages, broken = await log.sessions(), await log.damages(), await log.broken()
+    lost: dict[str, list[Damage]] = {}
+    for damage in damages:
+        lost.setdefault(damage.session_id, []).append(damage)
+    return [listed(head, lost.get(head.session_id, [])) for head in heads], broken
 
 
 def listed(head: Head, damage: list[Damage]) -> Listed:
@@ -135,16 +138,15 @@ def listed(head: Head, damage: list[Damage]) -> Listed:
     return Listed(head.session_id, head.app, head.last + 1, created, head.closed, lost)
 
 
-def session_table(listed: list[Listed]) -> Table:
-    """The list for people; a column about damage only if there is some."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("session", "app", "events", "created", "state"):
-        table.add_column(name, justify="right" if name == "events" else "left", no_wrap=True)
-    if any(item.damage for item in listed):
-        table.add_column("damage", style="red", no_wrap=True)
-    for item in listed:
-        table.add_row(*islice(cells(item), len(table.columns)))
-    return table
+def session_lines(listed: list[Listed]) -> Iterator[Text]:
+    """The list for people, line by line; a column about damage only if there is some."""
+    names = COLUMNS if any(item.damage for item in listed) else COLUMNS[:-1]
+    rows = [[Text(name, "bold") for name in names], *[list(cells(item))[: len(names)] for item in listed]]
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        for name, cell, width in zip(names, row, widths, strict=True):
+            cell.align("right" if name == "events" else "left", width)
+        yield Text("  ").join(row)
 
 
 def cells(item: Listed) -> Iterator[Text]:
@@ -154,7 +156,7 @@ def cells(item: Listed) -> Iterator[Text]:
     yield Text(str(item.events))
     yield Text(item.created[:16].replace("T", " "), "dim")
     yield Text("closed", "dim") if item.closed else Text("open", "green")
-    yield Text(lost_parts(item.damage))
+    yield Text(lost_parts(item.damage), "red")
 
 
 def lost_parts(damage: list[Lost]) -> str:

@@ -55,6 +55,11 @@ async def newest(log: Log) -> str:
     return heads[-1].session_id
 
 
+def broken_line(name: str) -> str:
+    """A session that nobody can read before its record is repaired."""
+    return escape(f"{name} cannot be read: its own record is damaged; the next process to write repairs it")
+
+
 def damage_line(damage: Damage) -> str:
     """One damage in one line."""
     place = damage.session_id or "the log"

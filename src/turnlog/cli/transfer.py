@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from turnlog.cli.opening import damage_line, opened
+from turnlog.cli.opening import broken_line, damage_line, opened
 from turnlog.cli.terminal import Meter, counted, escape, write_json
 from turnlog.errors import InvalidEvent, TurnlogError
 from turnlog.log import Head, Log
@@ -23,6 +23,8 @@ async def export_sessions(log_url: str, names: Sequence[str], output: BinaryIO) 
     """Write sessions, all if none is named. Nothing is written unless all of them are there."""
     async with opened(log_url) as log:
         heads = [await log.info(name) for name in dict.fromkeys(names)] if names else await log.sessions()
+        for name in [] if names else await log.broken():
+            click.echo(f"warning: not in the export: {broken_line(name)}", err=True)
         await warn_of_losses(log, heads)
         with Meter("exporting", sum(head.last - head.first + 1 for head in heads), output) as meter:
             for head in heads:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from turnlog.errors import StoreError
+from turnlog.errors import Damaged, StoreError
 from turnlog.ids import new_epoch
 from turnlog.log import check
 from turnlog.log.integrity import Walk, rank_of, values_checksum
@@ -94,9 +94,7 @@ class SqliteStore:
             log.error("%s is damaged: a lost end of the log cannot be noticed this time", path.name)
         if self._writable:
             for damage in check.tails(self._writer, self.mark):
-                log.error(
-                    "%s: %s (seq %d to %d)", damage.session_id, damage.problem, damage.first, damage.last
-                )
+                log.error("%s", Damaged(*damage))
                 self._record(damage)
 
     def _sessions(self) -> int:

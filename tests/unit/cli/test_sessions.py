@@ -39,6 +39,14 @@ def test_damage_gets_a_column_if_there_is_some(place: Place) -> None:
     assert second.endswith("open    its record was damaged")
 
 
+def test_a_session_whose_record_is_damaged_is_named_beside_the_others(place: Place) -> None:
+    filled(place).spoil("update session set rank = 7 where name = 'sess_1'")
+    result = place.run("sessions")
+    assert [line.split()[0] for line in result.stdout.split("\n")[:-1]] == ["session", "sess_2"]
+    assert result.stderr.startswith("warning: sess_1 cannot be read: its own record is damaged")
+    assert place.run("sessions", "--json").stderr == result.stderr
+
+
 def test_much_damage_is_counted(place: Place) -> None:
     filled(place)
     for seq in range(10, 18, 2):

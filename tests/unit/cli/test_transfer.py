@@ -86,6 +86,13 @@ def test_a_known_loss_is_said_beside_the_data(filled: Place) -> None:
     assert filled.run("export", "sess_1").stderr == ""
 
 
+def test_a_session_that_cannot_be_read_is_said_beside_the_others(filled: Place) -> None:
+    filled.spoil("update session set rank = 7 where name = 'sess_2'")
+    result = filled.run("export")
+    assert (result.exit_code, b'"sess_2"' in result.stdout_bytes) == (0, False)
+    assert result.stderr.startswith("warning: not in the export: sess_2 cannot be read: ")
+
+
 def test_an_import_keeps_every_byte_and_twice_is_harmless(filled: Place, other: Place) -> None:
     exported = filled.run("export", "sess_1", "sess_2").stdout_bytes
     first = other.run("import", input=exported)

@@ -186,7 +186,7 @@ async def test_a_lost_end_is_noticed_by_the_mark(path: Path, caplog: pytest.LogC
             assert await log.append(SESSION, notes("x")) == [8]
             rows, told = await readable(log)
             assert ([row.seq for row in rows], told) == ([0, 1, 2, 3, 4, 5, 8], [])
-    assert "sess_1: the end of the session is missing (seq 6 to 7)" in caplog.text
+    assert "sess_1 is damaged at seq 6 to 7: the end of the session is missing" in caplog.text
 
 
 @scenario
