@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.statements.room import body, of_type, opened, result_count, saying, talk
-from turnlog import Agent, App
+from turnlog import Agent, App, open_log
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Sessions
-from turnlog.events import CATALOG, Envelope
+from turnlog.events import CATALOG, Envelope, decode
+from turnlog.log import line_of
 from turnlog.state.history import Message
 
 
@@ -74,3 +75,44 @@ def test_the_conversation_is_kept_as_long_as_the_session() -> None:
             assert of_type(room.events, "assistant.message")[-1]["text"] == "one two three"
 
     asyncio.run(play())
+
+
+async def followed(agent: Agent) -> list[Envelope]:
+    """What the caller of an agent gets, from its log."""
+    log = await open_log("memory:")
+    session = await log.create("line")
+    async for _ in agent.run("go", log=log, session_id=session):
+        pass
+    happened = [decode(line_of(row)) for row in await log.read(session)]
+    await log.close()
+    return happened
+
+
+def test_a_hand_off_is_as_in_the_diagram() -> None:
+    def script(messages: list[Message]) -> Iterator[str | ToolUse]:
+        yield "Event 1."
+        yield ToolUse("handoff_to_agent_b", {"prompt": "go on"})
+
+    second = Agent("Agent B", "", Scripted(lambda messages: ["Event 2."]))
+    first = Agent("Agent A", "", Scripted(script), handoffs=[second])
+    happened = asyncio.run(followed(first))
+    [asked] = of_type(happened, "ui.message")
+    assert asked == {"text": "go"}
+    starts = of_type(happened, "agent.start")
+    assert [(start["name"], start["via"]) for start in starts] == [
+        ("Agent A", "prompt"),
+        ("Agent B", "handoff"),
+    ]
+    assert all("parent_id" not in start for start in starts), "who sent the message is the caller of both"
+    seen = [
+        (event.type, event.agent_name, event.depth)
+        for event in happened
+        if event.type in ("assistant.message", "agent.handoff", "agent.end")
+    ]
+    assert seen == [
+        ("assistant.message", "Agent A", 0),
+        ("agent.handoff", "Agent A", 0),
+        ("agent.end", "Agent A", 0),
+        ("assistant.message", "Agent B", 0),
+        ("agent.end", "Agent B", 0),
+    ]

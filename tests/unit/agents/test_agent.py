@@ -3,6 +3,8 @@
 import pytest
 
 from turnlog.agents import Agent, Scripted, tool
+from turnlog.agents.agent import Patience, team_of
+from turnlog.errors import CallerError
 
 MODEL = Scripted(lambda messages: [])
 
@@ -71,3 +73,37 @@ def test_who_runs_a_call(name: str, executor: str) -> None:
 def test_a_walk_meets_every_agent_parents_first() -> None:
     assert list(GUIDE.walk()) == [GUIDE, SCOUT, GUARD, CLERK]
     assert list(GUARD.walk()) == [GUARD]
+
+
+def test_agents_may_hand_work_back_to_one_another() -> None:
+    back: list[Agent] = []
+    clerk = Agent("Clerk", "", MODEL, handoffs=back)
+    desk = Agent("Desk", "", MODEL, handoffs=[clerk])
+    back.append(desk)
+    assert [agent.name for agent in desk.walk()] == ["Desk", "Clerk"]
+    assert set(team_of(desk)) == {"Desk", "Clerk"}
+
+
+def test_a_name_is_one_agents_and_a_tools_name_is_no_hand_off() -> None:
+    with pytest.raises(CallerError, match="Guard twice"):
+        team_of(Agent("Top", "", MODEL, agents=[GUARD], handoffs=[Agent("Guard", "Another.", MODEL)]))
+
+    @tool
+    def handoff_to_nobody() -> str:
+        """No."""
+        return ""
+
+    with pytest.raises(CallerError, match="is a hand-off by its name"):
+        Agent("Top", "", MODEL, tools=[handoff_to_nobody])
+    with pytest.raises(CallerError, match="weather twice"):
+        Agent("Top", "", MODEL, tools=[weather, weather])
+    with pytest.raises(CallerError, match="max_steps of at least 1, got 0"):
+        Agent("Top", "", MODEL, max_steps=0)
+
+
+def test_patience_doubles_and_has_an_end() -> None:
+    patience = Patience(first_s=1, most_s=10)
+    for failures, low, high in ((1, 1, 2), (2, 2, 4), (3, 4, 8), (9, 10, 10)):
+        assert low <= patience.pause_s(failures, None) <= high
+    assert patience.pause_s(1, 7.5) == 7.5
+    assert patience.pause_s(1, 99) == 10
