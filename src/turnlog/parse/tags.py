@@ -6,10 +6,11 @@ Invariant: any cutting of the input gives the same result, and after each feed e
 be part of a tag, or of white space before one, has been returned. A tag becomes an event or a `ParseReject`,
 never text. Between prose and prose removed tags leave one white space, of those that stood around them the
 one with the most line breaks (of equals the last; a space before a letter if there was none); elsewhere none.
-Text, never tags: fenced code, a code span up to its line's end, quoted lines (`>`), HTML comments. Limit: 64
-KiB. A longer tag is refused and skipped to its own end, or to what no JSON holds: a line break in quotes, a
-`<` outside them. `<agent-event ...>` is refused with all up to `</agent-event>`; where none comes within the
-limit only it is, and the rest is prose. Refuses to mend JSON beyond the seed's three dialects.
+Text, never tags: fenced code, in lists too, a code span up to its line's end, quoted lines (`>`), HTML
+comments. Limit: 64 KiB. A longer tag is refused and skipped to its own end, or to what no JSON holds: a line
+break in quotes, a `<` outside them. `<agent-event ...>` is refused with all up to `</agent-event>`; where
+none comes within the limit only it is, and the rest is prose. Refuses to mend JSON beyond the seed's three
+dialects.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ import msgspec
 from turnlog.errors import BadInput
 from turnlog.events import Kind, Origin, ParseReject, Payload, Vocabulary
 from turnlog.events.gate import decode
-from turnlog.parse.code import SEALED, Code
+from turnlog.parse.code import MARKED, SEALED, Code
 from turnlog.parse.walk import LIMIT_CHARS, OPENER, WHITE, Walk
 
 WHITE_CHARS = 64  # a longer run of white space is prose: nobody separates paragraphs with it
@@ -125,7 +126,7 @@ class AgentStreamParser:
             self._plain
             and ("`" not in chunk or _WHOLE_SPANS(chunk))
             and ("<" not in chunk or ("<a" not in chunk and "<!" not in chunk))
-            and ("\n" not in chunk or (">" not in chunk and "~" not in chunk))
+            and ("\n" not in chunk or not MARKED(chunk))
             and chunk
         ):
             if chunk[-1] not in _EDGE:

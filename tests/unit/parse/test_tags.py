@@ -220,6 +220,8 @@ HOSTILE = {
     "white space": " ",
     "line breaks": "\n",
     "quotes": "\n> ",
+    "list items": "\n- ",
+    "fences in lists": "\n- ```",
     "dashes": "-",
     "tags": TAG,
 }
