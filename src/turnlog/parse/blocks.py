@@ -210,8 +210,7 @@ class TextBlock:
         return said + self._found
 
     def abort(self) -> list[Payload]:
-        self._say(self._tags.flush())
-        return self._broken()
+        return [*self._say(self._tags.flush()), *self._broken()]
 
     def _broken(self) -> list[Payload]:
         """The application events found in it are void, refusals stay."""

@@ -110,7 +110,7 @@ class MessagesParser:
         rejects = self._count(field(event, "usage"))
         self.container = as_key(field(field(delta, "container"), "id")) or self.container
         try:
-            self.stop_details = plain(field(delta, "stop_details")) or self.stop_details
+            self.stop_details = plain(field(delta, "stop_details"), vars) or self.stop_details
         except BadInput:
             rejects.append(refused("bad_stop_details", event))
         reason = field(delta, "stop_reason")
@@ -148,7 +148,7 @@ class MessagesParser:
                 return batch
             batch = [*self.reply.drop(self._shut(index)), *batch]
         try:
-            return [*batch, *self._open(index, kind, plain(content))]
+            return [*batch, *self._open(index, kind, plain(content, vars))]
         except BadInput:
             return [*batch, refused("bad_block", event, kind)]
 
@@ -253,7 +253,7 @@ class MessagesParser:
     def _odd_delta(self, event: Any, block: Block, kind: Any, delta: Any) -> list[Payload]:
         """A delta that is not a piece of text for its block."""
         try:
-            data = plain(delta)
+            data = plain(delta, vars)
         except BadInput:
             data = None
         if type(data) is dict and isinstance(block, OtherBlock):

@@ -6,6 +6,8 @@ NaN, which becomes null. `refused` is the trace of what was not taken. Nothing h
 """
 
 import hashlib
+import reprlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ WHOLE_BYTES = 12 << 20  # a document of 9 MB as base64; fits into one SSE messag
 SHOWN_CHARS = 1000  # of something that JSON cannot say
 NAME_CHARS = 32  # of a foreign name in a reject: at most 128 bytes of UTF-8
 
-_deterministic = msgspec.json.Encoder(order="deterministic")
+_deterministic = msgspec.json.Encoder(enc_hook=vars, order="deterministic")
 
 
 def field(thing: Any, name: str) -> Any:
@@ -33,15 +35,23 @@ def tree_of(thing: Any) -> Any:
     return thing if dump is None else dump(mode="json", warnings=False)
 
 
-def plain(thing: Any) -> Any:
-    """JSON values that the log can hold; else `BadInput`."""
+def plain(thing: Any, fields: Callable[[Any], Any] | None = None) -> Any:
+    """JSON values that the log can hold; else `BadInput`. `fields` says what other objects are made of."""
     try:
-        body = msgspec.json.encode(tree_of(thing))
-    except UnicodeEncodeError:
-        body = without_surrogates(tree_of(thing))
+        body = json_of(tree_of(thing), fields)
     except (TypeError, ValueError, RecursionError):
         raise BadInput("expected what JSON can say") from None
     return read(body)
+
+
+def json_of(tree: Any, fields: Callable[[Any], Any] | None) -> bytes:
+    """The JSON of a tree, lone surrogates replaced."""
+    try:
+        return msgspec.json.encode(tree, enc_hook=fields)
+    except UnicodeEncodeError:
+        import json  # such input only: `import turnlog` does not pay for it
+
+        return json.dumps(tree, ensure_ascii=False, default=fields).encode(errors="replace")
 
 
 def read(body: bytes) -> Any:
@@ -66,13 +76,6 @@ def nests(value: Any, levels: int) -> bool:
     return any(nests(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value))
 
 
-def without_surrogates(tree: Any) -> bytes:
-    """The JSON of a tree whose strings are not all text."""
-    import json  # such input only: `import turnlog` does not pay for it
-
-    return json.dumps(tree, ensure_ascii=False).encode(errors="replace")
-
-
 def mended(text: str) -> str:
     """The text, lone surrogates replaced: no store and no socket can carry them."""
     try:
@@ -87,7 +90,7 @@ def refused(reason: str, thing: Any, name: Any = None, block_id: str | None = No
     try:
         body = _deterministic.encode(tree_of(thing))
     except (TypeError, ValueError, RecursionError):
-        body = repr(thing)[:SHOWN_CHARS].encode(errors="replace")
+        body = reprlib.repr(thing)[:SHOWN_CHARS].encode(errors="replace")
     label = name_of(name)
     sha256 = hashlib.sha256(body).hexdigest()
     length = len(body.decode())

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import msgspec
@@ -137,6 +138,17 @@ def test_as_objects_of_the_sdk(vector: dict[str, Any]) -> None:
     assert rejects[0] == rejects[1], "down to their hashes"
 
 
+def bare(value: Any) -> Any:
+    """An event as objects of no SDK: fields and nothing else."""
+    if isinstance(value, dict) and all(type(name) is str for name in value):
+        return SimpleNamespace(**{name: bare(item) for name, item in value.items()})
+    return [bare(item) for item in value] if isinstance(value, list) else value
+
+
+def test_as_objects_of_no_sdk(vector: dict[str, Any]) -> None:
+    check(vector, [bare(event) for event in vector["events"]])
+
+
 def untraced(payloads: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without the traces of deltas that were refused: each letter leaves its own."""
     refusals = ("no_block", "bad_delta", "after_the_end")
@@ -246,6 +258,36 @@ def test_fields_of_a_block_that_nobody_knows_are_bounded() -> None:
     said = parsing.feed({"type": "content_block_stop", "index": 0})
     assert [shown(payload)["type"] for payload in said] == ["block.end", "parse.reject"]
     assert reasons(said) == ["too_long"]
+
+
+def nest(levels: int) -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+def circle() -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    value["again"] = value
+    return value
+
+
+@pytest.mark.parametrize("text", ["x", "\ud800"], ids=["text", "no text"])
+@pytest.mark.parametrize(
+    "value",
+    [object(), {object()}, {(1, 2): 3}, nest(990), nest(100_000), circle()],
+    ids=["an object", "a set", "a key", "deep", "very deep", "a circle"],
+)
+def test_what_json_cannot_say_is_refused(text: str, value: Any) -> None:
+    odd = {"type": "hologram", "text": text, "value": value}
+    ending = {"type": "message_delta", "delta": {"stop_details": odd}}
+    parsing = parser()
+    assert reasons(begin(parsing, 0, **odd)) == ["bad_block"]
+    begin(parsing, 1, type="text", text="")
+    delta = {"type": "content_block_delta", "index": 1, "delta": odd}
+    said = [*parsing.feed(delta), *parsing.feed(ending), *parsing.feed(odd)]
+    assert reasons(said) == ["bad_delta", "bad_stop_details", "unknown_event"]
 
 
 @pytest.mark.parametrize(
