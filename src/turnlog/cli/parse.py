@@ -49,6 +49,7 @@ from turnlog.parse.blocks import Found
 from turnlog.parse.messages_api import CUT
 from turnlog.parse.reply import backend, tags_of
 from turnlog.state.tree import cancelled
+from turnlog.wire.dialect import DONE
 from turnlog.wire.sse import LIMIT_BYTES, Decoder
 
 PIECE_BYTES = 1 << 16
@@ -235,11 +236,11 @@ def raw_event(body: bytes, number: int) -> Any:
 
 
 def sse_data(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of each message of an SSE body."""
+    """The data of each message of an SSE body; the `[DONE]` that gateways add says nothing."""
     decoder = Decoder()
     for piece in pieces:
-        for message in decoder.feed(piece):
-            yield message.data.encode()
+        bodies = (message.data.encode() for message in decoder.feed(piece))
+        yield from (body for body in bodies if body != DONE)
 
 
 def json_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

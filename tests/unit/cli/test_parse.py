@@ -144,6 +144,11 @@ def test_a_stream_that_is_cut_is_closed_and_fails(place: Place) -> None:
         assert_closed(result)
 
 
+def test_the_sign_of_a_gateway_that_the_stream_is_over_is_left_out(place: Place) -> None:
+    result = place.run("parse", "--source", "anthropic", input=sse("a text") + b"data: [DONE]\n\n")
+    assert (result.exit_code, types(told(result))[-1]) == (0, "agent.end")
+
+
 def test_an_error_of_the_provider_is_said(place: Place) -> None:
     result = place.run("parse", "--source", "anthropic", input=lines("an error in the middle of a text"))
     assert error(result) == "Overloaded"
