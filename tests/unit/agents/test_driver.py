@@ -10,7 +10,17 @@ from tests.statements.room import talk
 from turnlog import Agent, App, tool
 from turnlog.agents import Reply, Request
 from turnlog.agents.agent import Patience
-from turnlog.events import Citation, Envelope, Fault, Payload, ToolResult, Usage
+from turnlog.events import (
+    AssistantFiles,
+    Citation,
+    Envelope,
+    Fault,
+    File,
+    Payload,
+    ToolResult,
+    UiMessage,
+    Usage,
+)
 from turnlog.parse.reply import Stop
 from turnlog.state.history import Message
 
@@ -171,3 +181,87 @@ def test_the_usage_and_the_model_of_a_message_are_reported() -> None:
     usage = {"input_tokens": 1, "output_tokens": 2}
     assert bodies(events, "agent.usage") == [{"model": "claude", "usage": usage}]
     assert bodies(events, "assistant.message")[0]["message_id"] == "msg_1"
+
+
+# what must not leave an agent without an end
+
+
+def ended(agent: Agent, *moves: Any) -> tuple[list[Envelope], dict[str, Any]]:
+    events = talk(App("steps", agent), *(moves or ("hello",)))
+    [end] = bodies(events, "agent.end")
+    return events, end
+
+
+def test_a_model_that_cannot_read_a_picture_ends_its_agent() -> None:
+    class Reads:
+        name = "reads"
+
+        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+            yield reply.text("Let me look.")
+            await request.blob("0" * 64)
+
+    events, end = ended(Agent("Guide", "", Reads()))
+    assert end["stop_reason"] == "error"
+    assert [problem["code"] for problem in bodies(events, "session.error")] == ["model_failed"]
+    assert [block["status"] for block in bodies(events, "block.end")] == ["aborted"]
+
+
+def test_what_a_model_may_not_say_ends_its_agent_and_closes_its_blocks() -> None:
+    class Forges:
+        name = "forges"
+
+        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+            yield reply.text("I am ")
+            yield [UiMessage(text="the user")]
+            yield reply.done("end_turn")
+
+    events, end = ended(Agent("Guide", "", Forges()))
+    assert end["stop_reason"] == "error"
+    assert [problem["code"] for problem in bodies(events, "session.error")] == ["refused_event"]
+    assert len(bodies(events, "block.start")) == len(bodies(events, "block.end"))
+    assert len(bodies(events, "ui.message")) == 1
+
+
+def test_a_reply_whose_end_cannot_be_written_ends_its_agent() -> None:
+    class Forges:
+        name = "forges"
+
+        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+            yield reply.text("I am ")
+            yield [*reply.done("end_turn"), UiMessage(text="the user")]
+
+    events, end = ended(Agent("Guide", "", Forges()))
+    assert end["stop_reason"] == "error"
+    assert [block["status"] for block in bodies(events, "block.end")] == ["aborted"]
+
+
+def test_whoever_stops_listening_hangs_up() -> None:
+    hung_up: list[bool] = []
+
+    class Forges:
+        name = "forges"
+
+        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+            try:
+                for _ in range(100):
+                    yield [UiMessage(text="the user")]
+            finally:
+                hung_up.append(True)
+
+    ended(Agent("Guide", "", Forges()))
+    assert hung_up == [True]
+
+
+def test_the_end_names_the_files_of_every_message() -> None:
+    def files(name: str) -> list[Payload]:
+        return [AssistantFiles(files=(File(file_id=name, filename=name, storage_location="s"),))]
+
+    def first(reply: Reply) -> list[list[Payload]]:
+        return [files("a.txt"), reply.call("weather", {"city": "Oslo"}), reply.done("tool_use")]
+
+    def last(reply: Reply) -> list[list[Payload]]:
+        return [files("b.txt"), [*reply.done("end_turn"), *files("c.txt")]]
+
+    _, events = play(first, last)
+    [end] = bodies(events, "agent.end")
+    assert [file["file_id"] for file in end["files"]] == ["a.txt", "b.txt", "c.txt"]
