@@ -6,7 +6,12 @@ from tests.logs import log, scope
 from turnlog.events import (
     AgentStart,
     AgentUsage,
+    ApprovalDecision,
+    ApprovalRequest,
+    AssistantFiles,
     AwaitedCall,
+    BlockRetract,
+    File,
     Payload,
     Scope,
     ToolAwait,
@@ -63,3 +68,26 @@ def test_a_hand_off_that_is_held_outlives_the_process() -> None:
 )
 def test_a_stop_is_for_what_it_names_or_for_everybody(stop: Stop | Summon, stopped: bool) -> None:
     assert grown(BEGIN, UiCommand(command=stop)).stopped is stopped
+
+
+def test_what_is_retracted_is_not_waited_for() -> None:
+    call = ToolCall(call_id="call_1", tool="search", args={}, executor="provider", block_id="blk_1")
+    tree = grown(BEGIN, call, BlockRetract(block_ids=("blk_1",), reason="overloaded_error"))
+    assert tree.open["agt_1"].calls == {}
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        BlockRetract(block_ids=("blk_1",), reason="overloaded_error"),
+        ApprovalRequest(call_id="call_1", tool="remove", args_hash="h", risk="high"),
+        ApprovalDecision(call_id="call_1", args_hash="h", decision="approve"),
+        AssistantFiles(files=(File(file_id="f", filename="f", storage_location="s"),)),
+        DONE,
+        PAGE,
+        ASKED,
+    ],
+    ids=lambda payload: type(payload).__name__,
+)
+def test_what_comes_for_an_agent_that_is_not_open_changes_nothing(late: Payload) -> None:
+    assert grown(late).open == {}

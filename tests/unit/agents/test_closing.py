@@ -1,0 +1,161 @@
+"""What drivers close and what they find open: time that is over, late answers, logs that are lost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from tests.ledger import body, lawful
+from tests.troupe import VECTORS, Stage, Trouble, event_of
+from turnlog import open_log
+from turnlog.agents import Agent, Scripted, ToolUse, tool
+from turnlog.agents.answers import answer_items
+from turnlog.agents.driver import Driver
+from turnlog.errors import StoreError
+from turnlog.events import CATALOG, Event, Scope, UiMessage
+from turnlog.log import Log, Page
+
+CASES = {case["name"]: case for case in VECTORS}
+
+
+def run_now(work: Callable[[Log], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        log = await open_log("memory:")
+        async with asyncio.timeout(10):
+            await work(log)
+        await log.close()
+
+    asyncio.run(bounded())
+
+
+@tool(approval=True, expires_s=0.02)
+def remove(what: str) -> str:
+    """Remove something."""
+    raise AssertionError("nobody agreed")
+
+
+def keeper() -> Agent:
+    def script(messages: Any) -> list[Any]:
+        over = messages[-1].content[0]["type"] == "tool_result"
+        return ["Then not."] if over else [ToolUse("remove", {"what": "weed"})]
+
+    return Agent("Keeper", "", Scripted(script), tools=[remove])
+
+
+async def until(log: Log, session: str, kind: str) -> None:
+    async with aclosing(log.follow(session)) as pages:
+        async for page in pages:
+            if any(row.type == kind for row in page):
+                return
+
+
+async def asked(log: Log, session: str) -> Driver:
+    driver = Driver(log, session, keeper(), CATALOG, None)
+    await driver.open()
+    message = CATALOG.event(UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1"))
+    await log.append(session, [message])
+    await until(log, session, "approval.request")
+    return driver
+
+
+def test_an_approval_that_nobody_gives_is_over_when_its_time_is() -> None:
+    async def wait(log: Log) -> None:
+        session = await log.create("keeper")
+        driver = await asked(log, session)
+        await until(log, session, "agent.end")
+        await driver.close()
+        stage = Stage(log, {}, Trouble())
+        stage.session = session
+        events = await stage.events()
+        lawful(events)
+        [decision] = [body(event) for event in events if event.type == "approval.decision"]
+        [result] = [body(event) for event in events if event.type == "tool.result"]
+        assert (decision["decision"], result["error"]["code"]) == ("expired", "DENIED")
+
+    run_now(wait)
+
+
+def test_time_goes_on_although_the_process_that_asked_is_gone() -> None:
+    async def wait(log: Log) -> None:
+        session = await log.create("keeper")
+        await (await asked(log, session)).close()
+        driver = Driver(log, session, keeper(), CATALOG, None)
+        await driver.open()
+        await until(log, session, "agent.end")
+        await driver.close()
+
+    run_now(wait)
+
+
+class Late:
+    """A log on which somebody answers at the moment in which what waits is about to be closed."""
+
+    def __init__(self, log: Log, answer: Callable[[], list[Event]]) -> None:
+        self._log, self._answer = log, answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, session_id: str, events: Sequence[Event], **options: Any) -> list[int]:
+        if answer := self._answer():
+            await self._log.append(session_id, answer)
+        return await self._log.append(session_id, events, **options)
+
+
+def test_an_answer_at_the_last_moment_is_not_answered_twice() -> None:
+    async def stop(log: Log) -> None:
+        stage = Stage(log, CASES["frontend tool"]["team"], Trouble())
+        await stage.open()
+        await stage.move({"prompt": "Go."})
+        [call_id] = stage.waiting("confirm")
+        answers = [event_of(item) for item in answer_items(stage.tree, call_id, True)]
+
+        def once() -> list[Event]:
+            taken, answers[:] = answers[:], []
+            return taken
+
+        assert stage.driver is not None
+        late: Any = Late(log, once)
+        stage.driver._log = late
+        await stage.move({"stop": True})
+        await stage.close()
+        events = await stage.events()
+        lawful(events)
+        assert [body(event)["ok"] for event in events if event.type == "tool.result"] == [True, True]
+        assert body(events[-1])["stop_reason"] == "cancelled"
+
+    run_now(stop)
+
+
+class Deaf:
+    """A log that cannot be followed any more."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def follow(self, session_id: str, after: int = -1) -> AsyncIterator[Page]:
+        async for page in self._log.follow(session_id, after):
+            yield page
+            raise StoreError("the disk is gone")
+
+
+def test_who_waits_for_a_driver_that_lost_its_log_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def lose(log: Log) -> None:
+        session = await log.create("keeper")
+        deaf: Any = Deaf(log)
+        driver = Driver(deaf, session, keeper(), CATALOG, None)
+        await driver.open()
+        waits = asyncio.create_task(driver.reached(1_000))
+        message = CATALOG.event(UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1"))
+        await log.append(session, [message])
+        with pytest.raises(StoreError, match="nobody follows"):
+            await waits
+        await driver.close()
+
+    run_now(lose)
+    assert "the disk is gone" in caplog.text
