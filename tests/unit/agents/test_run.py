@@ -166,6 +166,19 @@ def test_a_turn_that_was_left_goes_on_although_the_next_run_comes_at_once() -> N
     run_now(again)
 
 
+def test_a_run_that_comes_while_the_session_is_let_go_of_is_not_closed_with_it() -> None:
+    async def meanwhile(log: Log) -> None:
+        guide = saying("Hello.")
+        async with session(log) as name:
+            first = asyncio.create_task(guide.ask("One", log=log, session_id=name))
+            while not any(desk.clearing for desk in guide.desks.values()):
+                await asyncio.sleep(0)
+            assert await guide.ask("Two", log=log, session_id=name) == "Hello."
+            assert await first == "Hello."
+
+    run_now(meanwhile)
+
+
 def test_two_runs_of_a_session_take_turns() -> None:
     async def both(log: Log) -> None:
         guide = saying("Hello.")
