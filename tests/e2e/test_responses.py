@@ -109,3 +109,50 @@ def test_results_must_be_those_that_are_waited_for(server: Server) -> None:
     for results in ([], [{"tool_use_id": "call_other", "content": 1}]):
         refused = post(server, "/agent/tool_results", {"agent_uuid": session, "tool_results": results})
         assert refused.status == 409
+
+
+def follow(server: Server, session: str, turn: str, after: str = "", dialect: str = "blocks") -> Answer:
+    query = f"session={session}&turn={turn}&dialect={dialect}"
+    request = urllib.request.Request(f"{server.url}/api/events?{query}")
+    if after:
+        request.add_header("last-event-id", after)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            decoder = Decoder()
+            return Answer(response.status, {}, [*decoder.feed(response.read()), *decoder.flush()])
+    except urllib.error.HTTPError as error:
+        error.close()
+        return Answer(error.code, {}, [])
+
+
+def test_a_turn_can_be_gone_on_with_from_any_message(server: Server) -> None:
+    first = post(server, "/agent/run", {"user_prompt": "Rome"})
+    session, turn = first.headers["turnlog-session"], first.headers["turnlog-turn"]
+    whole = [(message.id, message.data) for message in first.messages]
+    assert [(m.id, m.data) for m in follow(server, session, turn).messages] == whole
+    for place, message in enumerate(first.messages[:-1]):
+        rest = follow(server, session, turn, message.id).messages
+        assert [(m.id, m.data) for m in rest[:-1]] == whole[place + 1 : -1]
+        assert rest[-1].data == "[DONE]"
+    [call] = json.loads(first.bodies[-1]["delta"])
+    results = [{"tool_use_id": call["tool_use_id"], "content": True}]
+    second = post(server, "/agent/tool_results", {"agent_uuid": session, "tool_results": results})
+    behind = follow(server, session, turn, first.messages[-2].id)
+    assert [(m.id, m.data) for m in behind.messages] == [(m.id, m.data) for m in second.messages]
+    assert follow(server, session, turn, second.messages[-2].id).status == 204
+    post(server, "/agent/run", {"user_prompt": "Oslo", "agent_uuid": session})
+    assert follow(server, session, turn).messages[-1].data == "[DONE]"
+    told = [message.data for message in follow(server, session, turn).messages]
+    assert told == [message.data for message in [*first.messages[:-1], *second.messages]]
+
+
+def test_a_turn_as_envelopes_and_one_that_is_not_there(server: Server) -> None:
+    first = post(server, "/agent/run", {"user_prompt": "Rome"})
+    session, turn = first.headers["turnlog-session"], first.headers["turnlog-turn"]
+    *messages, done = follow(server, session, turn, dialect="turnlog").messages
+    events = [json.loads(message.data) for message in messages]
+    assert done.data == "[DONE]"
+    assert events[0]["type"] == "ui.message"
+    assert {event["trace_id"] for event in events} == {turn}
+    assert events[-1]["type"] == "tool.await"
+    assert follow(server, session, "tr_nobody").status == 404

@@ -52,11 +52,10 @@ from turnlog.events import (
     ToolResult,
     Unknown,
     Vocabulary,
-    decode,
 )
 from turnlog.events.agent import StopReason
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, Row, line_of
+from turnlog.log import Log, Row
 from turnlog.log.transfer import milliseconds
 from turnlog.log.wakeup import Wakeup
 from turnlog.parse.reply import Reply, tags_of
@@ -150,21 +149,21 @@ class Driver:
     async def _follow(self) -> None:
         await self._carry_out(self._loop.start_next())
         async for page in self._log.follow(self._session_id, self.tree.last):
-            for row in page:
-                if row.seq > self.tree.last:
-                    await self._carry_out(self._loop.react(*self._apply(row)))
+            for row, envelope in zip(page, page.envelopes(), strict=True):
+                if row.seq > self.tree.last and (effects := self._loop.react(*self._apply(row, envelope))):
+                    await self._carry_out(effects)
 
     async def _catch_up(self) -> None:
         while page := await self._log.read(self._session_id, self.tree.last):
-            for row in page:
-                self._apply(row)
+            for row, envelope in zip(page, page.envelopes(), strict=True):
+                self._apply(row, envelope)
 
-    def _apply(self, row: Row) -> tuple[Envelope, Payload | Unknown]:
-        envelope = decode(line_of(row))
+    def _apply(self, row: Row, envelope: Envelope) -> tuple[Envelope, Payload | Unknown]:
         payload = self._catalog.payload(envelope)
         self._loop.apply(envelope, payload)
-        self._history.apply(envelope, payload)
-        self._executor.calls.apply(envelope, payload)
+        if not row.live:  # what is only live is in no conversation
+            self._history.apply(envelope, payload)
+            self._executor.calls.apply(envelope, payload)
         self._moved.wake()
         return envelope, payload
 

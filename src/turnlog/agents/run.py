@@ -131,10 +131,11 @@ async def turn(
     trace = batch[-1].scope.trace_id or ""
     async with aclosing(desk.log.follow(desk.session_id, tree.last)) as pages:
         async for page in pages:
-            for row in page:
-                entry = desk.catalog.entry(line_of(row))
-                tree.apply(decode(line_of(row)), entry.payload)
-                over = row.seq >= seqs[-1] and tree.rests(trace)
+            for row, envelope in zip(page, page.envelopes(), strict=True):
+                entry = desk.catalog.entry(envelope)
+                if not row.live:  # pieces open and close nothing
+                    tree.apply(envelope, entry.payload)
+                over = not row.live and row.seq >= seqs[-1] and tree.rests(trace)
                 if row.seq >= seqs[0] and entry.trace_id == trace:
                     yield entry, over
                 if over:

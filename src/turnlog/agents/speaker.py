@@ -5,7 +5,8 @@ deltas of one block become one event. Memory is bounded: when much is waiting, t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from turnlog.events import BlockDelta, Payload
 
@@ -13,43 +14,51 @@ WAITING_CHARS = 64 * 1024  # a model that outruns the disk by this much is slowe
 
 
 class Speaker:
-    """Appends the live part of one reply."""
+    """Appends the live part of one reply; `append` begins a write and gives its future."""
 
-    def __init__(self, append: Callable[[list[Payload]], Awaitable[object]]) -> None:
+    def __init__(self, append: Callable[[list[Payload]], asyncio.Future[Any]]) -> None:
         self._append = append
         self._waiting: list[Payload] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Future[Any] | None = None
+        self._fault: BaseException | None = None
 
     async def say(self, payloads: Iterable[Payload]) -> None:
-        """Append soon; returns at once unless too much is waiting."""
+        """Append soon; returns at once unless too much is waiting. Raises what went wrong in a write."""
         for payload in payloads:
             merge(self._waiting, payload)
-        if self._waiting and (self._writing is None or self._writing.done()):
-            self.check()
-            self._writing = asyncio.create_task(self._write())
+        if self._waiting and self._writing is None:
+            self._write()
+        self._check()
         if sum(len(item.text) for item in self._waiting if isinstance(item, BlockDelta)) > WAITING_CHARS:
             await self.finish()
 
-    async def _write(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            await self._append(batch)
+    def _write(self) -> None:
+        """Begin the next write, unless an earlier one has failed."""
+        if self._fault is not None:
+            return
+        batch, self._waiting = self._waiting, []
+        try:
+            self._writing = self._append(batch)
+        except Exception as error:  # noqa: BLE001  whoever speaks is told, here or after a write
+            self._fault = error
+        else:
+            self._writing.add_done_callback(self._written)
 
-    def check(self) -> None:
-        """Raise what went wrong in an earlier write."""
-        if self._writing is not None:
-            self._writing.result()
+    def _written(self, done: asyncio.Future[Any]) -> None:
+        self._writing = None
+        self._fault = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if self._waiting:
+            self._write()
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise self._fault
 
     async def finish(self) -> None:
         """Wait until everything said is in the log."""
-        if self._writing is not None:
-            await self._writing
-
-    def stop(self) -> None:
-        """Say no more; what is being written is written."""
-        self._waiting.clear()
-        if self._writing is not None:
-            self._writing.cancel()
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+        self._check()
 
 
 def merge(waiting: list[Payload], payload: Payload) -> None:

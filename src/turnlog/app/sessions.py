@@ -20,6 +20,7 @@ from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
 from turnlog.log.append import known_event
 from turnlog.state.fold import fold
+from turnlog.state.tree import Tree
 
 
 class Sent(NamedTuple):
@@ -159,6 +160,11 @@ class Sessions:
         if given != answer:
             raise Conflict(f"{call_id} has another answer already", row.seq)
         return row.seq
+
+    async def tree(self, session_id: str) -> Tree:
+        """What is open, when everything in the log has been taken into account."""
+        async with self._settled(session_id) as driver:
+            return driver.tree
 
     async def awaited(self, session_id: str) -> dict[str, tuple[str, str]]:
         """The calls that wait for the page, each with its tool and its turn."""

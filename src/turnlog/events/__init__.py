@@ -19,7 +19,17 @@ from turnlog.events.assistant import (
 from turnlog.events.base import Origin, Payload, Record
 from turnlog.events.block import BlockDelta, BlockEnd, BlockRetract, BlockStart
 from turnlog.events.catalog import Catalog, Kind, Vocabulary
-from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown, decode, frame, is_session_id, stamp
+from turnlog.events.envelope import (
+    Entry,
+    Envelope,
+    Event,
+    Scope,
+    Unknown,
+    decode,
+    frame,
+    is_session_id,
+    stamp,
+)
 from turnlog.events.parse import ParseReject
 from turnlog.events.process import ProcessAuth, ProcessEnd, ProcessStart, SessionError
 from turnlog.events.team import (

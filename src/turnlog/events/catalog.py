@@ -16,7 +16,7 @@ import msgspec
 
 from turnlog.errors import InvalidEvent, UnknownType, quote
 from turnlog.events.base import EventId, Origin, Origins, Payload
-from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown, decode
+from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown
 from turnlog.events.gate import problem
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
@@ -106,11 +106,21 @@ class Catalog:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Unknown(envelope.payload)
 
-    def entry(self, line: bytes) -> Entry:
-        """A stored line, read."""
-        envelope = decode(line)
-        fields = msgspec.structs.asdict(envelope) | {"depth": envelope.depth or 0}
-        return Entry(**(fields | {"payload": self.payload(envelope)}))
+    def entry(self, envelope: Envelope) -> Entry:
+        """An envelope, read."""
+        return Entry(
+            type=envelope.type,
+            id=envelope.id,
+            seq=envelope.seq,
+            ts=envelope.ts,
+            session_id=envelope.session_id,
+            trace_id=envelope.trace_id,
+            agent_id=envelope.agent_id,
+            agent_name=envelope.agent_name,
+            depth=envelope.depth or 0,
+            origin=envelope.origin,
+            payload=self.payload(envelope),
+        )
 
     def event(
         self,

@@ -14,7 +14,7 @@ Extra = Annotated[
 
 
 class ToolCall(Payload, frozen=True, kw_only=True):
-    """The model asked for a tool. `executor` says who runs it: this process, the page, the provider or another
+    """The model asked for a tool. `executor` says who runs it: this process, the page, the provider or a remote
     process that follows the session and answers like the page."""
 
     TYPE: ClassVar = "tool.call"

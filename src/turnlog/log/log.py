@@ -38,7 +38,7 @@ from turnlog.log.store import (
     Store,
 )
 from turnlog.log.tail import Tail
-from turnlog.log.writer import Writer
+from turnlog.log.writer import Direct, Writer
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Log:
     def __init__(self, store: Store, clock: Callable[[], int] = now_ms, *, writable: bool = True) -> None:
         self._store = store
         self._clock = clock
-        self._writer = Writer(store) if writable else None
+        self._writer = (Writer(store) if store.readers else Direct(store)) if writable else None
         self._watcher = None if writable else asyncio.create_task(self._watch())
         self._readers = ThreadPoolExecutor(max(store.readers, 1), "turnlog-reader")
         self.tails: dict[str, Tail] = {}
@@ -197,10 +197,10 @@ class Log:
                     shared = tail.after(after) if after >= history else None
                     rows = shared or await self._page(session_id, after, origin, size, prepare)
                     size = min(2 * size, PAGE_BYTES)
-                    gap = not rows or rows[0].seq > after + 1
+                    gap = not rows or rows.first > after + 1
                     if gap and await self._overtaken(session_id, after):
                         return
-                    after = rows[-1].seq if rows else end
+                    after = rows.last if rows else end
                     if rows:
                         yield rows
                 elif tail.closed:
@@ -243,6 +243,10 @@ class Log:
     async def turn_start(self, session_id: str, at: int) -> int:
         """Where the oldest turn that was open at a seq began."""
         return await self._read(self._store.turn_start, session_id, at)
+
+    async def turn(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
+        """The first seq of the agents of a turn and the last, None while one is open; None if it has none."""
+        return await self._read(self._store.turn, session_id, trace)
 
     async def ended(self, session_id: str, key: str) -> Row | None:
         """The event that closed a call, block or agent."""

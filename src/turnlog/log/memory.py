@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 
-from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, oldest_open
+from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, extent, oldest_open
 
 RING_EVENTS = 2000
 RING_BYTES = 64 << 20
@@ -73,9 +73,10 @@ class Ring:
         self._count(new.row, new.span, 1)
         if new.span is not None:
             self.inside[seq] = new.span
-        if trace is not None:
-            turn = self.turns.setdefault(trace, Turn(seq, seq, waiting=new.row.type == "ui.message"))
-            turn.last = seq
+        if trace is not None and trace not in self.turns:
+            self.turns[trace] = Turn(seq, seq, waiting=new.row.type == "ui.message")
+        elif trace is not None:
+            self.turns[trace].last = seq
 
     def _count(self, row: Row, span: str | None, sign: int) -> None:
         self.size_bytes += sign * len(row.frame)
@@ -266,6 +267,12 @@ class MemoryStore:
             ring = self._rings.get(session_id)
             spans = ring.spans.values() if ring else []
             return oldest_open([(span.trace, span.first, span.last) for span in spans], at)
+
+    def turn(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
+        with self._lock:
+            ring = self._rings.get(session_id)
+            spans = ring.spans.values() if ring else ()
+            return extent([(span.first, span.last) for span in spans if span.agent and span.trace == trace])
 
     def span_end(self, session_id: str, key: str) -> int | None:
         ring = self._rings.get(session_id)

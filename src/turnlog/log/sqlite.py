@@ -22,7 +22,7 @@ from turnlog.ids import new_epoch
 from turnlog.log import check
 from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import GROW_SLOTS, Mark, Slot
-from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, oldest_open
+from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, extent, oldest_open
 from turnlog.log.tables import (
     COLUMNS,
     HEAD,
@@ -354,6 +354,15 @@ class SqliteStore:
         if any(values_checksum(*span[:6]) != span[6] for span in spans):
             return 0  # the index is damaged: the whole session is a safe answer
         return oldest_open([(span[2], span[3], span[4]) for span in spans], at)
+
+    def turn(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
+        query = f"""select session, key, trace, first, last, agent, crc from span
+            where session = {NUMBER} and trace = ?"""
+        with reported():
+            spans = self._reader().execute(query, (session_id, trace)).fetchall()
+        if any(values_checksum(*span[:6]) != span[6] for span in spans):
+            return 0, None  # the index is damaged: the whole session, and nothing is known of its end
+        return extent([(span[3], span[4]) for span in spans if span[5]])
 
     def span_end(self, session_id: str, key: str) -> int | None:
         query = f"""select session, key, trace, first, last, agent, crc from span

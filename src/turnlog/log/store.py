@@ -20,11 +20,13 @@ from turnlog.events import (
     BlockDelta,
     BlockEnd,
     BlockStart,
+    Envelope,
     Payload,
     ToolCall,
     ToolProgress,
     ToolResult,
     Unknown,
+    decode,
 )
 
 
@@ -69,12 +71,25 @@ _row: Callable[[Stored], Row] = partial(tuple.__new__, Row)
 class Page(Sequence[Row]):
     """Rows as they were read, made one by one when they are asked for, and their bytes, made once."""
 
-    __slots__ = ("_ready", "epoch", "stored")
+    __slots__ = ("_envelopes", "_ready", "epoch", "stored")
 
     def __init__(self, stored: Sequence[Stored] = (), epoch: str = "") -> None:
         self.stored = stored
         self.epoch = epoch
         self._ready: bytes | None = None
+        self._envelopes: list[Envelope] | None = None
+
+    @property
+    def first(self) -> int:
+        """The first seq, of a page that has one."""
+        seq: int = self.stored[0][0]
+        return seq
+
+    @property
+    def last(self) -> int:
+        """The last seq, of a page that has one."""
+        seq: int = self.stored[-1][0]
+        return seq
 
     def ready(self) -> bytes:
         """The page as it is sent: every frame with its `id:` line. All who send this page share the bytes."""
@@ -85,6 +100,12 @@ class Page(Sequence[Row]):
             parts[1::2] = [row[2] for row in self.stored]
             self._ready = b"".join(parts)
         return self._ready
+
+    def envelopes(self) -> list[Envelope]:
+        """The rows, read; all who follow this page share them."""
+        if self._envelopes is None:
+            self._envelopes = [decode(line_of(row)) for row in self]
+        return self._envelopes
 
     def __len__(self) -> int:
         return len(self.stored)
@@ -272,6 +293,10 @@ class StoreReader(Protocol):
         """The first seq of the oldest turn that was open at a seq, or `at + 1`."""
         ...
 
+    def turn(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
+        """Where the agents of a turn begin and end (None while one is open); None if it has none."""
+        ...
+
     def span_end(self, session_id: str, key: str) -> int | None:
         """The seq at which a block, call or agent was closed."""
         ...
@@ -355,3 +380,11 @@ def oldest_open(spans: Iterable[tuple[str | None, int, int | None]], at: int) ->
         begin, end = turns.get(key, (first, -1))
         turns[key] = min(begin, first), max(end, first, inf if last is None else last)
     return min([begin for begin, end in turns.values() if begin <= at < end] + [at + 1])
+
+
+def extent(spans: Sequence[tuple[int, int | None]]) -> tuple[int, int | None] | None:
+    """From the first of some spans to the end of the last, None while one is open."""
+    if not spans:
+        return None
+    ends = [last for _, last in spans if last is not None]
+    return min(first for first, _ in spans), max(ends) if len(ends) == len(spans) else None

@@ -8,18 +8,22 @@ class Wakeup:
 
     def __init__(self) -> None:
         self.count = 0
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None  # made by the first who sleeps
 
     def wake(self) -> None:
         """Wake everyone who sleeps now."""
         self.count += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     async def wait(self, idle_s: float | None = None) -> bool:
         """Sleep until the next change; False when `idle_s` passed first."""
+        self._changed = changed = self._changed or asyncio.Event()
+        if idle_s is None:
+            return await changed.wait()
         try:
             async with asyncio.timeout(idle_s):
-                return await self._changed.wait()
+                return await changed.wait()
         except TimeoutError:
             return False

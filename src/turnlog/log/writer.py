@@ -56,19 +56,42 @@ class Writer:
                 group.append(self._jobs.get())
             open_for_work = group[-1] is not None
             jobs = [job for job in group if job is not None]
-            self._loop.call_soon_threadsafe(settle, jobs, self._commit(jobs))
+            self._loop.call_soon_threadsafe(settle, jobs, commit(self._store, jobs))
 
-    def _commit(self, jobs: list[Job]) -> list[Any]:
-        """The outcomes of a group. A job with a bug must not take the others along: then each goes alone."""
-        try:
-            with self._store.transaction():
-                return [attempt(job.work, self._store) for job in jobs]
-        except StoreError as error:
-            return [error] * len(jobs)
-        except Exception as error:  # noqa: BLE001  the thread must live on; whoever waits gets the error
-            if len(jobs) == 1:
-                return [refusal(error)]
-            return [outcome for job in jobs for outcome in self._commit([job])]
+
+class Direct:
+    """The same for a store that never makes anyone wait: work is done where it is submitted, no thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+
+    def submit(self, work: Callable[[Store], Any], after: Callable[[Any], Any]) -> asyncio.Future[Any]:
+        """Do the work now; its result comes with the loop's next round, as from a thread."""
+        if self._closed:
+            raise StoreError("the log is closed")
+        job = Job(work, after, self._loop.create_future())
+        self._loop.call_soon(settle, [job], commit(self._store, [job]))
+        return job.done
+
+    async def close(self) -> None:
+        """Take no more work; what was done has been told."""
+        self._closed = True
+        await asyncio.sleep(0)
+
+
+def commit(store: Store, jobs: list[Job]) -> list[Any]:
+    """The outcomes of a group. A job with a bug must not take the others along: then each goes alone."""
+    try:
+        with store.transaction():
+            return [attempt(job.work, store) for job in jobs]
+    except StoreError as error:
+        return [error] * len(jobs)
+    except Exception as error:  # noqa: BLE001  the thread must live on; whoever waits gets the error
+        if len(jobs) == 1:
+            return [refusal(error)]
+        return [outcome for job in jobs for outcome in commit(store, [job])]
 
 
 def refusal(error: Exception) -> Exception:

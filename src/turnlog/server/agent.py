@@ -15,8 +15,8 @@ from turnlog.errors import BadInput, Conflict
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
-from turnlog.server.response import Turn, response
-from turnlog.server.stream import HEADERS, HEARTBEAT_S, EventStream, make_dialect
+from turnlog.server.response import Turn
+from turnlog.server.stream import HEADERS, EventStream
 from turnlog.server.wanted import wanted_dialect
 from turnlog.wire.cursor import Cursor
 
@@ -79,11 +79,7 @@ class AgentRoutes:
         wanted = wanted_dialect(request.query_params, default="blocks")
         head = await sessions.log.info(session_id)
         start = await sessions.log.turn_start(session_id, begun - 1)
-        dialect = (
-            None if wanted.name == "turnlog" else await make_dialect(sessions, session_id, wanted, start)
-        )
-        pages = sessions.log.follow(session_id, start - 1, idle_s=HEARTBEAT_S, epoch=head.epoch)
-        frames = response(pages, Turn(sessions, head, turn, dialect), Cursor(begun - 1), begun)
+        frames = await Turn(sessions, head, turn, start).response(wanted, Cursor(begun - 1), begun)
         named = [(b"turnlog-session", session_id.encode()), (b"turnlog-turn", turn.encode())]
         await self._stream.serve(frames, [*HEADERS, *named], request.receive, send)
 

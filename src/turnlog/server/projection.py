@@ -15,8 +15,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from turnlog.errors import TurnlogError
-from turnlog.events import Catalog, decode
-from turnlog.log import Head, Log, Page, Row, line_of
+from turnlog.events import Catalog
+from turnlog.log import Head, Log, Page, Row
 from turnlog.log.wakeup import Wakeup
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
@@ -144,8 +144,9 @@ class Projection:
 
     def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
         frames = []
-        for row in rows if self._takes is None else filter(self._takes, rows):
-            envelope = decode(line_of(row))
+        for row, envelope in zip(rows, rows.envelopes(), strict=True):
+            if self._takes is not None and not self._takes(row):
+                continue
             messages = dialect.convert(envelope, self._catalog.payload(envelope))
             self.converted += 1
             ready = told_frames(messages, row.seq, self._head.epoch)

@@ -1,11 +1,11 @@
 """A response: one turn as a stream that ends (protocol section 8).
 
-It begins at the event that opened the turn or went on with it, tells only that turn, and ends when the turn
-is over or everyone in it waits; in the block dialects `[DONE]` is its last message and has no id. Cutting it
-stops nothing: its headers name session and turn.
+It tells only that turn, from any cursor, and ends when the turn is over or everyone in it waits; its last
+message is `[DONE]`, without an id. Cutting it stops nothing. It reads from the first event of the turn,
+because a dialect has to know what is open in it, and sends what comes after the cursor.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from turnlog.app import Sessions
@@ -14,56 +14,78 @@ from turnlog.log import Head, Page, Row, line_of
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import Dialect
+from turnlog.wire.dialect import DONE, Dialect, untold
+from turnlog.wire.telling import BLOCKS, Told, Wanted
 from turnlog.wire.telling import frames as told_frames
 
+HEARTBEAT_S = 15.0
+ENDING = sse.encode(DONE)
+
+Frames = AsyncIterator[bytes]
 Place = tuple[int, float]  # a seq, and the number of a message within its event
 
 
 class Turn:
-    """One turn while it is told: what is open in it, and its dialect (None: the envelopes themselves)."""
+    """One turn while it is told, from a seq at or before its first agent."""
 
-    def __init__(self, sessions: Sessions, head: Head, turn: str, dialect: Dialect | None) -> None:
-        self._catalog = sessions.app.catalog
-        self._epoch = head.epoch
-        self._turn = turn
-        self._dialect = dialect
+    def __init__(self, sessions: Sessions, head: Head, trace: str, start: int) -> None:
+        self._sessions = sessions
+        self._head = head
+        self._trace = trace
+        self._start = start
+        self._dialect: Dialect | None = None  # None: the envelopes themselves
         self.tree = Tree()
 
-    @property
-    def rests(self) -> bool:
-        """Whether there is nothing more to tell for now."""
-        return self.tree.rests(self._turn)
+    async def response(self, wanted: Wanted, at: Cursor, begun: int) -> Frames:
+        """The frames of the turn after a cursor, until it rests at or after the seq `begun`."""
+        if wanted.name != "turnlog":
+            self._dialect = await make_dialect(self._sessions, self._head.session_id, wanted, self._start)
+        return self._frames((at.seq, float("inf") if at.chunk is None else float(at.chunk)), begun)
 
-    def tell(self, row: Row, seen: Place) -> list[bytes]:
+    async def _frames(self, seen: Place, begun: int) -> Frames:
+        follow = self._sessions.log.follow
+        head, start = self._head, self._start
+        async with aclosing(
+            follow(head.session_id, start - 1, idle_s=HEARTBEAT_S, epoch=head.epoch)
+        ) as pages:
+            async for page in pages:
+                frames: list[bytes] = []
+                for row in page:
+                    frames += self._tell(row, seen)
+                    if row.seq >= begun and self.tree.rests(self._trace):
+                        yield b"".join(frames) + self._close()
+                        return
+                if frames or not page:
+                    yield b"".join(frames)
+
+    def _tell(self, row: Row, seen: Place) -> list[bytes]:
         """The frames of one event after a place."""
         envelope = decode(line_of(row))
-        payload = self._catalog.payload(envelope)
+        payload = self._sessions.app.catalog.payload(envelope)
         self.tree.apply(envelope, payload)
-        if row.trace != self._turn:
+        if row.trace != self._trace:
             return []
         if self._dialect is None:
-            return [Page([row], self._epoch).ready()] if (row.seq, 0.0) > seen else []
-        ready = told_frames(self._dialect.convert(envelope, payload), row.seq, self._epoch)
+            return [Page([row], self._head.epoch).ready()] if (row.seq, 0.0) > seen else []
+        ready = told_frames(self._dialect.convert(envelope, payload), row.seq, self._head.epoch)
         return [frame for number, frame in enumerate(ready) if (row.seq, float(number)) > seen]
 
-    def close(self) -> bytes:
+    def _close(self) -> bytes:
         """What ends the response."""
-        return b"".join([sse.encode(message) for message in self._dialect.close()]) if self._dialect else b""
+        messages = self._dialect.close() if self._dialect else [DONE]
+        return b"".join([sse.encode(message) for message in messages])
 
 
-async def response(
-    pages: AsyncGenerator[Page, None], turn: Turn, at: Cursor, begun: int
-) -> AsyncIterator[bytes]:
-    """The frames of a turn after a cursor, until it rests at or after the seq `begun`."""
-    seen = (at.seq, float("inf") if at.chunk is None else float(at.chunk))
-    async with aclosing(pages):
-        async for page in pages:
-            frames: list[bytes] = []
-            for row in page:
-                frames += turn.tell(row, seen)
-                if turn.rests and row.seq >= begun:
-                    yield b"".join(frames) + turn.close()
-                    return
-            if frames or not page:
-                yield b"".join(frames)
+async def make_dialect(sessions: Sessions, session_id: str, wanted: Wanted, start: int) -> Dialect:
+    """A dialect that begins at a seq; the histories it tells are folded up to there."""
+    if not wanted.options.stream_meta_history_and_tool_results:
+        return BLOCKS[wanted.name](wanted.options, untold)
+    told = Told(wanted)
+    after = -1
+    while after < start - 1 and (rows := await sessions.log.read(session_id, after, origin=-1)):
+        for row in rows:
+            if row.seq < start:
+                envelope = decode(line_of(row))
+                told.history.apply(envelope, sessions.app.catalog.payload(envelope))
+        after = rows[-1].seq
+    return told

@@ -6,7 +6,7 @@ without an id, so they reach pages and move no cursor.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -16,17 +16,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from turnlog.app import Sessions
-from turnlog.errors import Damaged
-from turnlog.events import decode
-from turnlog.log import Head, Page, line_of
+from turnlog.errors import Damaged, NotFound
+from turnlog.log import Head, Page
 from turnlog.server.projection import Projection
+from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, make_dialect
 from turnlog.server.wanted import EVERYTHING, Choice, wanted_dialect, wanted_events
 from turnlog.wire import cursor, sse
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import Dialect, untold
-from turnlog.wire.telling import BLOCKS, Told, Wanted
+from turnlog.wire.telling import Wanted
 
-HEARTBEAT_S = 15.0
 HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
 RETRY = b"retry: 1000\n\n"
 HEADERS: "Headers" = [
@@ -36,7 +34,6 @@ HEADERS: "Headers" = [
     (b"x-content-type-options", b"nosniff"),
 ]
 
-Frames = AsyncIterator[bytes]
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -81,6 +78,8 @@ class EventStream:
         at = cursor.parse(request.headers.get("last-event-id") or query.get("after") or "")
         await sessions.driver(session_id)
         head = await sessions.log.info(session_id)
+        if choice.turn is not None:
+            return await self._turn_frames(wanted, choice.turn, sessions, head, at)
         reason = reset_reason(at, head)
         if reason is None and 0 <= at.seq <= head.pruned and not await sessions.log.holds(session_id, at.seq):
             reason = "pruned"
@@ -88,6 +87,21 @@ class EventStream:
             return None
         frames = self._dialect_frames(wanted, choice, sessions, head, Cursor() if reason else at)
         return after_reset(reason, head, frames) if reason else frames
+
+    async def _turn_frames(
+        self, wanted: Wanted, trace: str, sessions: Sessions, head: Head, at: Cursor
+    ) -> Frames | None:
+        """One turn as a response; None when it was read to its end. Another epoch begins it again."""
+        at = Cursor() if reset_reason(at, head) else at
+        tree = await sessions.tree(head.session_id)
+        place = await sessions.log.turn(head.session_id, trace)
+        if place is None and trace not in tree.queue:
+            raise NotFound(f"no turn {trace[:80]} in this session")
+        first, last = place or (head.last + 1, None)
+        turn = Turn(sessions, head, trace, min(first, at.seq + 1))
+        turn.tree.queue = dict(tree.queue)
+        frames = await turn.response(wanted, at, max(first, head.last))
+        return frames if last is None else await unless_empty(frames)
 
     def _dialect_frames(
         self, wanted: Wanted, choice: Choice, sessions: Sessions, head: Head, at: Cursor
@@ -106,21 +120,6 @@ class EventStream:
             takes = None if choice == EVERYTHING else choice.takes
             self._projections[key] = Projection(sessions.log, head, sessions.app.catalog, make, takes)
         return self._projections[key]
-
-
-async def make_dialect(sessions: Sessions, session_id: str, wanted: Wanted, start: int) -> Dialect:
-    """A dialect that begins at a seq; the histories it tells are folded up to there."""
-    if not wanted.options.stream_meta_history_and_tool_results:
-        return BLOCKS[wanted.name](wanted.options, untold)
-    told = Told(wanted)
-    after = -1
-    while after < start - 1 and (rows := await sessions.log.read(session_id, after, origin=-1)):
-        for row in rows:
-            if row.seq < start:
-                envelope = decode(line_of(row))
-                told.history.apply(envelope, sessions.app.catalog.payload(envelope))
-        after = rows[-1].seq
-    return told
 
 
 async def pump_frames(frames: Frames, send: Send) -> None:
@@ -154,6 +153,20 @@ async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
     yield sse.encode(json.encode(reset), event="reset")
     async for page in frames:
         yield page
+
+
+async def unless_empty(frames: Frames) -> Frames | None:
+    """The frames of a turn that is over; None if only its end is left."""
+    begin = await anext(frames, ENDING)
+    if begin == ENDING:
+        return None
+
+    async def all_frames() -> Frames:
+        yield begin
+        async for page in frames:
+            yield page
+
+    return all_frames()
 
 
 def turnlog_pages(sessions: Sessions, head: Head, at: Cursor) -> AsyncGenerator[Page, None]:

@@ -82,6 +82,7 @@ CONTRACTS = numbered(
         sessions.names_of_sessions,
         beside.blobs_have_a_type,
         appending.fences_without_news,
+        replay.where_a_turn_is,
     ],
 )
 

@@ -148,6 +148,18 @@ async def turns_of_several_agents(make: Make) -> None:
         assert [await b.log.turn_start(b.session, at) for at in range(-1, 6)] == [0, 0, 0, 0, 0, 0, 6]
 
 
+async def where_a_turn_is(make: Make) -> None:
+    """The agents of a turn reach from a first seq to a last one, which is open while one of them is."""
+    first, second = agent(1), agent(2)
+    async with bench(make) as b:
+        await b.add(note("a"), started(first), note("b"), started(second), ended(second))
+        assert await b.log.turn(b.session, "tr_1") == (1, None)
+        await b.add(ended(first), note("c"))
+        assert await b.log.turn(b.session, "tr_1") == (1, 5)
+        assert await b.log.turn(b.session, "tr_2") is None
+        assert await b.log.turn("sess_nobody", "tr_1") is None
+
+
 async def what_closed_it(make: Make) -> None:
     """The event that closed a block, a call or an agent can be asked for; None while it is open."""
     async with bench(make) as b:

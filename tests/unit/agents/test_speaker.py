@@ -1,6 +1,7 @@
 """What an agent says reaches the log in order, merged only while a write is under way."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ class Writes:
         self.batches: list[list[Payload]] = []
         self.go_on = asyncio.Event()
 
-    async def __call__(self, batch: list[Payload]) -> None:
+    def __call__(self, batch: list[Payload]) -> asyncio.Future[Any]:
         self.batches.append(batch)
-        await self.go_on.wait()
+        return asyncio.ensure_future(self.go_on.wait())
 
 
 def delta(text: str, block_id: str = "blk_1") -> BlockDelta:
@@ -61,11 +62,11 @@ def test_a_model_that_outruns_the_disk_has_to_wait() -> None:
 
 
 def test_a_failed_write_reaches_the_speaker() -> None:
-    async def fail(_: list[Payload]) -> None:
+    async def late() -> None:
         raise OSError("the disk is full")
 
     async def speak() -> None:
-        speaker = Speaker(fail)
+        speaker = Speaker(lambda _: asyncio.ensure_future(late()))
         await speaker.say([delta("a")])
         with pytest.raises(OSError, match="the disk is full"):
             await speaker.finish()
@@ -75,17 +76,39 @@ def test_a_failed_write_reaches_the_speaker() -> None:
     asyncio.run(speak())
 
 
-def test_after_stop_nothing_more_is_said() -> None:
-    async def speak() -> list[list[Payload]]:
+def test_a_write_that_cannot_begin_reaches_the_speaker_at_once_or_after_the_one_before() -> None:
+    begun = list[list[Payload]]()
+
+    async def speak() -> None:
+        go_on = asyncio.Event()
+
+        def append(batch: list[Payload]) -> asyncio.Future[Any]:
+            begun.append(batch)
+            if len(begun) == 2:
+                raise ValueError("no event of ours")
+            return asyncio.ensure_future(go_on.wait())
+
+        speaker = Speaker(append)
+        await speaker.say([delta("a")])
+        await speaker.say([delta("b")])
+        go_on.set()
+        with pytest.raises(ValueError, match="no event of ours"):
+            await speaker.finish()
+        with pytest.raises(ValueError, match="no event of ours"):
+            await speaker.say([delta("c")])
+
+    asyncio.run(speak())
+    assert begun == [[delta("a")], [delta("b")]]
+
+
+def test_a_write_that_was_called_off_is_not_taken_for_done() -> None:
+    async def speak() -> None:
         writes = Writes()
         speaker = Speaker(writes)
-        speaker.stop()
-        await speaker.finish()
         await speaker.say([delta("a")])
-        await asyncio.sleep(0)
-        await speaker.say([delta("b")])
-        speaker.stop()
-        writes.go_on.set()
-        return writes.batches
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await speaker.finish()
 
-    assert asyncio.run(speak()) == [[delta("a")]]
+    asyncio.run(speak())

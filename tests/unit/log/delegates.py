@@ -19,7 +19,8 @@ LIMIT_S = 30.0  # nothing here takes long; what does waits for what never comes
 NEVER_S = 1.0  # how long a test waits for what a bug makes never come
 
 THREAD_DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-READS = ("info", "sessions", "read", "holds", "turn_start", "span_end", "unfinished", "documents", "snapshot")
+PLACES = ("holds", "turn_start", "turn", "span_end")
+READS = ("info", "sessions", "read", *PLACES, "unfinished", "documents", "snapshot")
 
 
 def scenario(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

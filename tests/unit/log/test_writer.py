@@ -18,6 +18,7 @@ from turnlog.testing.samples import note, notes
 class Failing(MemoryStore):
     """A store whose transactions can be made to fail at their end."""
 
+    readers = 1  # so its work goes to the thread
     fault: Exception | None = None
 
     @contextmanager
@@ -119,7 +120,7 @@ async def test_a_group_that_cannot_be_committed_fails_as_a_whole_and_the_next_on
 
 @scenario
 async def test_closing_finishes_what_was_submitted() -> None:
-    log = Log(MemoryStore())
+    log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     jobs = [log.submit(session, [note(str(number))]) for number in range(2000)]
     await log.close()
@@ -128,7 +129,7 @@ async def test_closing_finishes_what_was_submitted() -> None:
 
 @scenario
 async def test_whoever_closes_too_waits_for_what_was_submitted() -> None:
-    log = Log(MemoryStore())
+    log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     async with held(log):
         job = log.submit(session, [note("a")])
@@ -142,7 +143,7 @@ async def test_whoever_closes_too_waits_for_what_was_submitted() -> None:
 
 @scenario
 async def test_closing_ends_though_something_is_submitted_meanwhile() -> None:
-    log = Log(MemoryStore())
+    log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     async with held(log):
         closing = asyncio.create_task(log.close())
@@ -154,7 +155,7 @@ async def test_closing_ends_though_something_is_submitted_meanwhile() -> None:
 
 @scenario
 async def test_appending_to_a_log_that_was_closed_is_refused() -> None:
-    log = Log(MemoryStore())
+    log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     await log.close()
     with pytest.raises(StoreError):
@@ -167,7 +168,7 @@ async def test_work_with_a_bug_fails_and_what_comes_after_it_works() -> None:
     def broken(_: Store) -> None:
         raise KeyError("a bug")
 
-    log = Log(MemoryStore())
+    log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     async with held(log):
         bad = asyncio.create_task(log.work(broken))
