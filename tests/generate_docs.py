@@ -1,8 +1,8 @@
 """Writes what is generated from the catalog: `docs/events.md` and the snapshot `tests/vectors/catalog.json`.
 
 `make docs` runs it. The snapshot only grows: whatever is gone or has another schema stops the run. To become
-legacy counts as growth, because a legacy type is still read. So does a new value of a field that had a list of
-them: what was written stays readable, and a reader that is older keeps an event it cannot read as unknown.
+legacy counts as growth, because a legacy type is still read. So does a new value of a field that had a list:
+what was written stays readable, and a reader that is older keeps an event it cannot read as unknown.
 """
 
 import json

@@ -43,7 +43,8 @@ def test_schema_of_one_type() -> None:
     schema = json.loads(result.output)
     properties = schema["$defs"]["ToolCall"]["properties"]
     assert schema["$ref"] == "#/$defs/ToolCall"
-    assert properties["executor"] == {"enum": ["backend", "frontend", "provider", "remote"], "default": "backend"}
+    places = ["backend", "frontend", "provider", "remote"]
+    assert properties["executor"] == {"enum": places, "default": "backend"}
 
 
 def test_schema_of_everything() -> None:

@@ -104,6 +104,7 @@ class Loop:
         self._starting: str | None = None
         self._begun: set[tuple[str, str]] = set()
         self._shown: set[tuple[str, str]] = set()
+        self._guarded: set[tuple[str, str]] = set()
         self._leaving: set[str] = set()
         self._freed: dict[str, None] = {}
         self._counts = False
@@ -122,6 +123,9 @@ class Loop:
             self._freed.pop(agent_id, None)
             self._begun = {key for key in self._begun if key[0] != agent_id}
             self._shown = {key for key in self._shown if key[0] != agent_id}
+            self._guarded = {key for key in self._guarded if key[0] != agent_id}
+        elif isinstance(payload, ApprovalDecision):
+            self._guarded.discard((envelope.agent_id or "", payload.call_id))
 
     def react(self, envelope: Envelope, payload: Payload | Unknown) -> list[Effect]:
         """What follows from an event that was applied."""
@@ -133,6 +137,7 @@ class Loop:
         self._starting = None
         self._begun.clear()
         self._shown.clear()
+        self._guarded.clear()
         self._leaving.clear()
         self._freed.clear()
 
@@ -163,7 +168,7 @@ class Loop:
         effects: list[Effect] = []
         for call in list(invocation.own_calls.values()):
             key = invocation.agent_id, call.call.call_id
-            if key not in self._begun and not call.waits:
+            if key not in self._begun and not call.awaited and call.asked is None:
                 self._begun.add(key)
                 effects += self._route(invocation, call.call)
         return effects + self.settle(invocation)
@@ -177,7 +182,7 @@ class Loop:
             return [Say([Item(answer, invocation.scope, "tool")])]
         if called is not None:
             return [Say([self._called(invocation, called, call)])]
-        if agent.successor(call.tool) or (tool and tool.executor != "backend"):
+        if agent.successor(call.tool):
             return []
         if tool is None:
             answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
@@ -186,8 +191,9 @@ class Loop:
             problem = tool.validate(call)  # nobody is asked about a call that cannot run
             if isinstance(problem, Fault):
                 return [Say([Item(answered(call, problem), invocation.scope, "tool")])]
+            self._guarded.add((invocation.agent_id, call.call_id))
             return [Approve(invocation.agent_id, call)]
-        return [Run(invocation.agent_id, call)]
+        return [Run(invocation.agent_id, call)] if tool.executor == "backend" else []
 
     def _called(self, parent: Invocation, agent: Agent, call: ToolCall) -> Item:
         scope = self._scope(agent, parent.scope.trace_id, (parent.scope.depth or 0) + 1)
@@ -207,7 +213,7 @@ class Loop:
         if invocation.agent_id in self._leaving:
             return []
         calls = invocation.own_calls.values()
-        left = [call for call in calls if not call.waits]
+        left = [call for call in calls if not call.waits and not self._is_guarded(invocation, call)]
         page = [call.call for call in left if asks_the_page(call.call)]
         passes = [call.call for call in left if self._passes(invocation, call)]
         if len(page) + len(passes) < len(left):
@@ -215,6 +221,10 @@ class Loop:
         if page:
             return self._ask_page(invocation, page)
         return [Say(self._hand_over(invocation, passes))] if passes and len(passes) == len(calls) else []
+
+    def _is_guarded(self, invocation: Invocation, call: OpenCall) -> bool:
+        """Whether a person has yet to agree, though the question may not be in the log."""
+        return (invocation.agent_id, call.call.call_id) in self._guarded
 
     def _ask_page(self, invocation: Invocation, calls: list[ToolCall]) -> list[Effect]:
         """Ask the page, once: an answer from elsewhere may come before the question is in the log."""
@@ -354,7 +364,8 @@ def _decision(loop: Loop, envelope: Envelope, payload: ApprovalDecision) -> list
         return []
     call = invocation.calls[payload.call_id]
     if payload.decision == "approve":
-        return [Run(invocation.agent_id, call.call)]
+        here = call.call.executor == "backend"
+        return [Run(invocation.agent_id, call.call)] if here else loop.settle(invocation)
     why = "nobody answered in time" if payload.decision == "expired" else payload.notes or "a person said no"
     return [Say([Item(failed(call.call, "DENIED", why), invocation.scope, "tool")])]
 

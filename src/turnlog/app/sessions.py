@@ -5,7 +5,7 @@ left running. Sending, answering and stopping only append; the driver sees it in
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -96,15 +96,34 @@ class Sessions:
 
         A message whose id is in the log already is not sent again; another message under its id is refused.
         """
+        key, event_id, trace = event_id, event_id or new_id("evt_"), new_id("tr_")
         async with self._settled(session_id) as driver:
-            if event_id and (row := await self._known(session_id, event_id)):
+            if key and (row := await self._known(session_id, key)):
                 return self._sent_before(message, row)
-            event_id = event_id or new_id("evt_")
-            items = message_batch(driver.tree, message, new_id("tr_"))
-            events = [self._event(item, new_id("evt_")) for item in items[:-1]]
-            events.append(self._event(items[-1], event_id))
-            seqs = await self.log.append(session_id, events)
-            return Sent(seqs[-1], event_id, items[-1].scope.trace_id or "")
+
+            async def batch() -> list[Event]:
+                items = message_batch(driver.tree, message, trace)
+                freed = [self._event(item, new_id("evt_")) for item in items[:-1]]
+                return [*freed, self._event(items[-1], event_id)]
+
+            events, seqs = await self._append(driver, session_id, batch)
+            return Sent(seqs[-1], event_id, events[-1].scope.trace_id or "")
+
+    async def _append(
+        self, driver: Driver, session_id: str, batch: Callable[[], Awaitable[list[Event]]]
+    ) -> tuple[list[Event], list[int]]:
+        """Append a batch that was made for what is open; when that has changed meanwhile, make it again."""
+        while True:
+            last, events = driver.tree.last, await batch()
+            alone = all(event.scope.agent_id is None for event in events)  # it depends on nothing
+            try:
+                seqs = await self.log.append(session_id, events, expected_last=None if alone else last)
+            except Conflict as conflict:
+                if conflict.last == last:
+                    raise
+                await driver.reached(conflict.last)
+            else:
+                return events, seqs
 
     async def _known(self, session_id: str, event_id: str) -> Row | None:
         """The row of an event id."""
@@ -118,15 +137,20 @@ class Sessions:
 
     async def post(self, session_id: str, posted: Sequence[Posted]) -> list[int]:
         """Append events of a page: answers to what waits, actions, events of the application."""
+        places: list[int] = []
         async with self._settled(session_id) as driver:
-            places: list[int] = []
-            events: list[Event] = []
-            for item in posted:
-                event = self.app.catalog.event(item.type, item.payload, id=item.id, origin="ui")
-                placed = await self._place(driver, session_id, event)
-                places.append(placed if isinstance(placed, int) else ~len(events))
-                events += [] if isinstance(placed, int) else placed
-            seqs = await self.log.append(session_id, events)
+
+            async def batch() -> list[Event]:
+                events: list[Event] = []
+                places.clear()
+                for item in posted:
+                    event = self.app.catalog.event(item.type, item.payload, id=item.id, origin="ui")
+                    placed = await self._place(driver, session_id, event)
+                    places.append(placed if isinstance(placed, int) else ~len(events))
+                    events += [] if isinstance(placed, int) else placed
+                return events
+
+            _, seqs = await self._append(driver, session_id, batch)
             return [place if place >= 0 else seqs[~place] for place in places]
 
     async def _place(self, driver: Driver, session_id: str, event: Event) -> list[Event] | int:

@@ -14,8 +14,8 @@ Extra = Annotated[
 
 
 class ToolCall(Payload, frozen=True, kw_only=True):
-    """The model asked for a tool. `executor` says who runs it: this process, the page, the provider or a remote
-    process that follows the session and answers like the page."""
+    """The model asked for a tool. `executor` says who runs it: this process, the page, the provider or a
+    process elsewhere, which follows the session and answers."""
 
     TYPE: ClassVar = "tool.call"
     ORIGINS: ClassVar[Origins] = frozenset({"model", "app", "system"})

@@ -60,11 +60,13 @@ class OpenCall:
     told: bool = False
     awaited: bool = False
     asked: ApprovalRequest | None = None
+    refused: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether somebody outside has to act: the page, a person, another process."""
-        return self.awaited or self.asked is not None or (self.told and self.call.executor == "remote")
+        elsewhere = self.told and self.call.executor == "remote" and not self.refused
+        return self.awaited or self.asked is not None or elsewhere
 
     @property
     def held(self) -> bool:
@@ -269,7 +271,7 @@ def _request(tree: Tree, envelope: Envelope, payload: ApprovalRequest) -> None:
 
 def _decision(tree: Tree, envelope: Envelope, payload: ApprovalDecision) -> None:
     if call := tree.call(envelope.agent_id, payload.call_id):
-        call.asked = None
+        call.asked, call.refused = None, payload.decision != "approve"
 
 
 def _action(tree: Tree, envelope: Envelope, payload: UiAction) -> None:
