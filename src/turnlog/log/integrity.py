@@ -35,11 +35,6 @@ def make_row(session_id: str, seq: int, meta: bytes, frame: bytes) -> Row:
     return Row(seq, meta, frame, zlib.crc32(frame, zlib.crc32(meta, seed(session_id) ^ seq)))
 
 
-def left_out(meta: bytes, checksum: int) -> int:
-    """The checksum of a row that replay leaves out, which is not computed; -1 if it may not be left out."""
-    return checksum if LIVE(meta) else -1
-
-
 def rank_of(meta: object) -> int | None:
     """The rank in what stands beside a frame; None if it is not that."""
     return int(meta.split(b"|", 1)[0]) if isinstance(meta, bytes) and META(meta) else None
@@ -58,12 +53,21 @@ def link(chain: bytes, frame: bytes) -> bytes:
 class Walk:
     """Passes on rows of one session that are whole and follow each other."""
 
-    def __init__(self, head: Head, after: int, rank: int | None, lost: Iterable[Damage]) -> None:
+    def __init__(
+        self,
+        head: Head,
+        after: int,
+        rank: int | None,
+        lost: Iterable[Damage],
+        *,
+        leaves_out: bool = False,
+    ) -> None:
         self._head = head
         self.epoch = head.epoch
         self._seed = seed(head.session_id)
         self._lost = list(lost)
         self._rank = rank
+        self._leaves_out = leaves_out  # rows without a frame are expected: replay leaves them out
         self.seq = after
 
     def take(self, stored: Sequence[Stored]) -> tuple[list[Stored], Damaged | None]:
@@ -72,16 +76,18 @@ class Walk:
         if self._lost or not dense or not self._whole(stored):
             return self._one_by_one(stored)
         self.seq, self._rank = stored[-1][0], rank_of(stored[-1][1])
-        return [row for row in stored if row[2] is not None], None
+        return [row for row in stored if row[2] is not None] if self._leaves_out else list(stored), None
 
     def _whole(self, stored: Sequence[Stored]) -> bool:
         """Whether every row is what was written; the C functions do nearly all of the work."""
         crc32, start = zlib.crc32, self._seed
+        if self._leaves_out:
+            passed = [row for row in stored if row[2] is None]
+            stored = [row for row in stored if row[2] is not None] if passed else stored
+            if not all(isinstance(row[1], bytes) and LIVE(row[1]) for row in passed):
+                return False
         try:
-            sums = [
-                crc32(frame, crc32(meta, start ^ seq)) if frame is not None else left_out(meta, crc)
-                for seq, meta, frame, crc in stored
-            ]
+            sums = [crc32(frame, crc32(meta, start ^ seq)) for seq, meta, frame, _ in stored]
         except TypeError:  # a column of another type than was written
             return False
         return sums == [row[3] for row in stored]

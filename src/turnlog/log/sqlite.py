@@ -338,7 +338,8 @@ class SqliteStore:
             if found is None:
                 return Page()
             number, head = found
-            walk = Walk(head, after, rank_at(reader, number, after), known_losses(reader, session_id))
+            rank, lost = rank_at(reader, number, after), known_losses(reader, session_id)
+            walk = Walk(head, after, rank, lost, leaves_out=origin is not None)
             with closing(stored_rows(reader, number, after, origin)) as cursor:  # an open one keeps its view
                 return page(walk, cursor, limit_bytes)
 

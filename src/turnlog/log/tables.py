@@ -49,8 +49,7 @@ NUMBER = "(select id from session where name = ?)"
 SKIPPED = """span is not null and exists (select 1 from span
     where span.session = event.session and span.key = event.span and span.first > ? and span.last is not null
     and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
-FRAME = "ifnull(frame, '')"  # only what replay leaves out comes without a frame; a lost one is damage
-COLUMNS = f"seq, meta, {FRAME}, crc"
+COLUMNS = "seq, meta, frame, crc"
 PAGE_ROWS = 256
 FRAME_BYTES = 1024  # the first guess at what a row brings
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -172,7 +171,7 @@ def stored_rows(
     if origin is None:
         query = f"select {COLUMNS} from event where session = ? and seq > ? order by seq"
         return connection.execute(query, (number, after))
-    query = f"""select seq, meta, case when {SKIPPED} then null else {FRAME} end, crc from event
+    query = f"""select seq, meta, case when {SKIPPED} then null else ifnull(frame, '') end, crc from event
         where session = ? and seq > ? order by seq"""
     return connection.execute(query, (origin, number, after))
 
