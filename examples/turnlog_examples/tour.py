@@ -13,6 +13,7 @@ from turnlog import Agent, App, Vocabulary, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.events import Payload
 from turnlog.state.history import Message
+from turnlog_examples.conversation import last_text, results
 
 WEATHER = ("clear and 21 °C", "cloudy and 14 °C", "rain and 11 °C", "snow and -3 °C")
 SIGHTS = ("the harbour at dusk", "the old market hall", "the river path", "the hill with the view")
@@ -46,45 +47,21 @@ def confirm(question: str) -> bool:
     raise NotImplementedError  # the page answers
 
 
-def last_text(messages: list[Message]) -> str:
-    """What the visitor wrote last."""
-    texts = [
-        part["text"]
-        for message in messages
-        if message.role == "user"
-        for part in message.content
-        if "text" in part
-    ]
-    return str(texts[-1]).strip() if texts else ""
-
-
-def results_since_the_message(messages: list[Message]) -> list[dict[str, Any]]:
-    """The tool results that came after the visitor's last words."""
-    results: list[dict[str, Any]] = []
-    for message in messages:
-        for part in message.content:
-            if message.role == "user" and part["type"] == "text":
-                results = []
-            elif part["type"] == "tool_result" and not part["is_error"]:
-                results.append(part)
-    return results
-
-
 def guide(messages: list[Message]) -> Iterator[str | ToolUse]:
     """What the guide says: one step for each result it has."""
-    city, results = last_text(messages), results_since_the_message(messages)
-    if len(results) == 0:
+    city, found = last_text(messages), [result.text for result in results(messages) if result.ok]
+    if len(found) == 0:
         yield f"Let me see what {city} is like today. I will look at the sky first."
         yield ToolUse("weather", {"city": city})
-    elif len(results) == 1:
-        yield f"It is {results[0]['content']}. My scout knows the place, one moment."
+    elif len(found) == 1:
+        yield f"It is {found[0]}. My scout knows the place, one moment."
         yield ToolUse("scout", {"prompt": city})
-    elif len(results) == 2:
-        yield f"{results[1]['content']} Shall I note the trip?"
+    elif len(found) == 2:
+        yield f"{found[1]} Shall I note the trip?"
         yield ToolUse("confirm", {"question": f"Note a trip to {city}?"})
-    elif results[2]["content"] == "true":
-        yield f"Noted: {city}, {results[0]['content']}. Have a good time!\n"
-        trip = json.dumps({"city": city, "weather": results[0]["content"]}, ensure_ascii=False)
+    elif found[2] == "true":
+        yield f"Noted: {city}, {found[0]}. Have a good time!\n"
+        trip = json.dumps({"city": city, "weather": found[0]}, ensure_ascii=False)
         yield f"<agent-event type=\"note_trip\" data='{trip}' />"
     else:
         yield "As you like, nothing is noted. Name another place when you want one."

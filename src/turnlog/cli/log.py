@@ -14,13 +14,14 @@ import msgspec
 from rich.text import Text
 
 from turnlog.cli.opening import broken_line, damage_line, opened, run, span
-from turnlog.cli.tail import Choice, Show, Source, followed, json_lines, readable_lines, stored, tail
+from turnlog.cli.tail import Show, Source, followed, json_lines, readable_lines, stored, tail
 from turnlog.cli.terminal import console, counted, escape, write_json
 from turnlog.cli.transfer import export_sessions, import_sessions
 from turnlog.errors import StoreError
 from turnlog.events.envelope import timestamp
 from turnlog.ids import now_ms
 from turnlog.log import Damage, Head, Log
+from turnlog.log.choice import Choice
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 COLUMNS = ("session", "app", "events", "created", "state", "damage")

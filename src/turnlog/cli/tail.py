@@ -6,7 +6,7 @@ behind it is shown. Lines for people are cut to the width of the terminal, so th
 
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from rich.text import Text
@@ -17,6 +17,7 @@ from turnlog.cli.terminal import console, escape, write_json
 from turnlog.errors import Damaged
 from turnlog.events import CATALOG, AgentEnd, Envelope, Payload, SessionError, ToolResult, Unknown, decode
 from turnlog.log import Damage, Log, Page, Row, line_of
+from turnlog.log.choice import Choice
 
 SHORT_CHARS = 500  # of what happened; the whole of it is in --json
 DEEPEST = 16  # steps of indentation: a depth from a foreign log must not fill the line
@@ -33,23 +34,6 @@ FAMILIES = {
 
 Show = Callable[[Sequence[Row]], None]
 Source = Callable[[Log, str, int], AsyncIterator[Page]]
-
-
-class Choice(NamedTuple):
-    """Which events are wanted: types or their first words, and down to which depth."""
-
-    types: tuple[str, ...] = ()
-    depth: int | None = None
-
-    def takes(self, row: Row) -> bool:
-        """Whether this event is wanted."""
-        deep = self.depth is not None and row.depth > self.depth
-        return not deep and (not self.types or any(is_a(row.type, wanted) for wanted in self.types))
-
-
-def is_a(type: str, wanted: str) -> bool:
-    """`tool.call` is a `tool.call` and a `tool`."""
-    return type == wanted or type.startswith(wanted + ".")
 
 
 async def tail(

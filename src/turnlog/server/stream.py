@@ -18,9 +18,10 @@ from starlette.types import Receive, Scope, Send
 from turnlog.app import Sessions
 from turnlog.errors import Damaged, NotFound
 from turnlog.log import Head, Page
+from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.server.projection import Projection
 from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, make_dialect
-from turnlog.server.wanted import EVERYTHING, Choice, wanted_dialect, wanted_events
+from turnlog.server.wanted import wanted_dialect, wanted_events
 from turnlog.wire import cursor, sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.telling import Wanted

@@ -4,40 +4,14 @@ Filters apply to log events, before the dialect: `types=` takes full names or th
 depth and less, `turn=` one turn. What a request gets wrong is a `BadInput` that names the parameter.
 """
 
-from typing import NamedTuple
-
 from starlette.datastructures import QueryParams
 
 from turnlog.errors import BadInput, quote
-from turnlog.log import Row
+from turnlog.log.choice import Choice
 from turnlog.wire.dialect import BlocksOptions
 from turnlog.wire.telling import DIALECTS, Wanted
 
 TYPES = 64  # names in one filter
-
-
-class Choice(NamedTuple):
-    """Which events are wanted."""
-
-    types: tuple[str, ...] = ()
-    depth: int | None = None
-    turn: str | None = None
-
-    def takes(self, row: Row) -> bool:
-        """Whether this event is wanted."""
-        if self.depth is not None and row.depth > self.depth:
-            return False
-        if self.turn is not None and row.trace != self.turn:
-            return False
-        return not self.types or any(is_a(row.type, wanted) for wanted in self.types)
-
-
-EVERYTHING = Choice()
-
-
-def is_a(type: str, wanted: str) -> bool:
-    """`tool.call` is a `tool.call` and a `tool`."""
-    return type == wanted or type.startswith(wanted + ".")
 
 
 def wanted_dialect(query: QueryParams, default: str = "turnlog") -> Wanted:

@@ -13,10 +13,11 @@ import pytest
 from tests.unit.cli.harness import NOW_MS, TURN, Place, error, said, turn
 from turnlog.cli.describe import SAYS, compact, describe
 from turnlog.cli.opening import INTERRUPTED, run
-from turnlog.cli.tail import Choice, followed, is_a, readable, stored, tail
+from turnlog.cli.tail import followed, readable, stored, tail
 from turnlog.cli.terminal import CONTROLS, console, escape, escape_json, write_json
 from turnlog.events import CATALOG, CORE, Kind, Unknown
 from turnlog.log import Damage, Log, Row, SqliteStore, line_of
+from turnlog.log.choice import Choice, is_a
 from turnlog.log.store import pack
 
 SHOWN = """\

@@ -11,9 +11,10 @@ from starlette.datastructures import QueryParams
 from turnlog.errors import BadInput
 from turnlog.events import Scope
 from turnlog.log import Log, MemoryStore
+from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.server import stream
 from turnlog.server.stream import chosen
-from turnlog.server.wanted import EVERYTHING, Choice, wanted_dialect, wanted_events
+from turnlog.server.wanted import wanted_dialect, wanted_events
 from turnlog.testing.samples import agent, began, called, delta, note, over, started
 from turnlog.wire.sse import Decoder
 
