@@ -2,13 +2,14 @@
 
 from turnlog.agents.agent import Agent, Patience
 from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.models import Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
+from turnlog.agents.models import AnthropicModel, Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
 from turnlog.agents.run import all_ended
 from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.parse.reply import Reply
 
 __all__ = [
     "Agent",
+    "AnthropicModel",
     "Context",
     "Model",
     "ModelFault",
