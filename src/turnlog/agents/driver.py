@@ -7,7 +7,7 @@ ends them all, and what they left open is closed by events.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -77,12 +77,13 @@ class Driver:
         root: Agent,
         catalog: Catalog,
         vocabulary: Vocabulary | None,
+        roles: Collection[str] = (),
     ) -> None:
         self._log = log
         self._session_id = session_id
         self._catalog = catalog
         self._vocabulary = vocabulary
-        self._loop = Loop(root, new_id)
+        self._loop = Loop(root, new_id, roles)
         self._history = History()
         self._executor = Executor(log.put_blob)
         self._tasks: set[asyncio.Task[None]] = set()

@@ -7,13 +7,14 @@ the driver; everything else an event causes is a batch of other events. Events c
 follows from half a batch, and only the first answer to a call counts.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from turnlog.agents.agent import Agent, team_of
+from turnlog.agents.approvals import permits
 from turnlog.agents.tools import answered, failed, succeeded
 from turnlog.events import (
     AgentEnd,
@@ -96,8 +97,9 @@ Effect = Ask | Run | Approve | Say | Halt
 class Loop:
     """What one process does in one session; only what it has begun itself is remembered here."""
 
-    def __init__(self, root: Agent, new_id: Callable[[Any], str]) -> None:
+    def __init__(self, root: Agent, new_id: Callable[[Any], str], roles: Collection[str] = ()) -> None:
         self.root = root
+        self._roles = roles
         self.team = team_of(root)
         self.tree = Tree()
         self._new_id = new_id
@@ -187,6 +189,8 @@ class Loop:
         if tool is None:
             answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
             return [Say([Item(answer, invocation.scope, "tool")])]
+        if fault := permits(tool, self._roles):
+            return [Say([Item(answered(call, fault), invocation.scope, "tool")])]
         if tool.needs_approval(call.args):
             problem = tool.validate(call)  # nobody is asked about a call that cannot run
             if isinstance(problem, Fault):

@@ -7,7 +7,7 @@ it in the same session share its driver.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -40,9 +40,16 @@ FAILED = ("error", "cancelled", "timeout")
 class Desk:
     """One session in which an agent works, while somebody follows it or it is not done."""
 
-    def __init__(self, agent: Agent, log: Log, session_id: str, vocabulary: Vocabulary | None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        log: Log,
+        session_id: str,
+        vocabulary: Vocabulary | None,
+        roles: Collection[str],
+    ) -> None:
         self.catalog = Catalog(CORE, TEAM, *([vocabulary] if vocabulary else []))
-        self.driver = Driver(log, session_id, agent, self.catalog, vocabulary)
+        self.driver = Driver(log, session_id, agent, self.catalog, vocabulary, roles)
         self.log = log
         self.session_id = session_id
         self.followers = 0
@@ -86,14 +93,18 @@ async def run(
     session_id: str | None = None,
     depth: int | None = None,
     vocabulary: Vocabulary | None = None,
+    roles: Collection[str] = (),
 ) -> AsyncGenerator[Entry, None]:
-    """The events of one turn: begun by a prompt, or gone on with by answers to the calls that wait."""
+    """The events of one turn: begun by a prompt, or gone on with by answers to the calls that wait.
+
+    Tools for certain roles are denied to whoever has none of them.
+    """
     if (prompt is None) == (not answers):
         raise CallerError("expected a prompt or answers, and not both")
     own_log = log is None
     log = log or await open_log("memory:")
     session_id = session_id or await log.create(agent.name)
-    desk = await desk_of(agent, log, session_id, vocabulary)
+    desk = await desk_of(agent, log, session_id, vocabulary, roles)
     desk.followers += 1
     over = False
     try:
@@ -112,13 +123,19 @@ async def run(
             await asyncio.shield(leaving)
 
 
-async def desk_of(agent: Agent, log: Log, session_id: str, vocabulary: Vocabulary | None) -> Desk:
+async def desk_of(
+    agent: Agent,
+    log: Log,
+    session_id: str,
+    vocabulary: Vocabulary | None,
+    roles: Collection[str],
+) -> Desk:
     """Where an agent works on a session; one that is being cleared is waited for: it closes what it finds."""
     key = id(log), session_id
     desk: Desk | None
     while (desk := agent.desks.get(key)) and desk.clearing:
         await desk.clearing.wait()
-    desk = desk or Desk(agent, log, session_id, vocabulary)
+    desk = desk or Desk(agent, log, session_id, vocabulary, roles)
     agent.desks[key] = desk
     return desk
 

@@ -26,6 +26,12 @@ def move(name: str) -> bool:
     raise NotImplementedError
 
 
+@tool(roles=("owner", "clerk"))
+def open_safe(name: str) -> str:
+    """Open the safe."""
+    return "open"
+
+
 @tool(executor="frontend")
 def look(name: str) -> str:
     """Look."""
@@ -46,7 +52,7 @@ class Talk:
     """One session with an agent that calls a guarded tool and looks at something."""
 
     def __init__(self, name: str) -> None:
-        self.agent = Agent("Clerk", "", Scripted(script(name)), tools=(erase, pay, move, look))
+        self.agent = Agent("Clerk", "", Scripted(script(name)), tools=(erase, pay, move, open_safe, look))
         self.log = Log(MemoryStore())
         self.session = ""
         self.calls: dict[str, str] = {}
@@ -107,3 +113,15 @@ def test_what_a_person_refuses_is_not_run_by_anybody() -> None:
     for name in ("erase", "pay", "move"):
         _, _, refused = play(name, {"look": "seen"}, {name: False})
         assert refused == ["approval.decision", f"tool.result {name}", "agent.end"]
+
+
+def test_a_tool_for_certain_roles_is_denied_to_others() -> None:
+    async def run(roles: tuple[str, ...]) -> dict[str, Any]:
+        agent = Agent("Clerk", "", Scripted(script("open_safe")), tools=(open_safe, look))
+        events = [entry async for entry in agent.run("go", roles=roles)]
+        [result] = [entry.payload for entry in events if entry.type == "tool.result"]
+        return {"ok": result.ok, "error": result.error and result.error.code}  # type: ignore[union-attr]
+
+    assert asyncio.run(run(("clerk",))) == {"ok": True, "error": None}
+    for roles in ((), ("visitor",)):
+        assert asyncio.run(run(roles)) == {"ok": False, "error": "DENIED"}
