@@ -289,3 +289,15 @@ def test_a_message_with_a_key_is_sent_once(server: Server) -> None:
     assert asyncio.run(again.read(kind("tool.await")))
     assert [event["type"] for event in again.events].count("ui.message") == 1  # and the question still waits
     assert answer(server, session, reader.events[-1]["payload"]["calls"][0], True)[0] == 202
+
+
+def test_what_happens_is_counted(server: Server) -> None:
+    session = server.session()
+    server.send(session, "Rome")
+    assert asyncio.run(Reader(server, session).read(kind("tool.await")))
+    status, page = server.get("/metrics")
+    assert status == 200
+    lines = dict(line.rsplit(" ", 1) for line in page.decode().splitlines() if not line.startswith("#"))
+    assert int(lines["turnlog_tool_seconds_count"]) >= 2
+    assert int(lines["turnlog_deliveries_total"]) >= 1
+    assert int(lines['turnlog_events_total{family="ui"}']) >= 1

@@ -67,6 +67,10 @@ log = logging.getLogger("turnlog.agents")
 STOPPED = "Stopped by the user."
 
 
+def unobserved(envelope: Envelope, payload: Payload | Unknown) -> None:
+    """Nobody counts."""
+
+
 class Driver:
     """Runs the agents of one session."""
 
@@ -78,12 +82,14 @@ class Driver:
         catalog: Catalog,
         vocabulary: Vocabulary | None,
         roles: Collection[str] = (),
+        observe: Callable[[Envelope, Payload | Unknown], None] = unobserved,
     ) -> None:
         self._log = log
         self._session_id = session_id
         self._catalog = catalog
         self._vocabulary = vocabulary
         self._loop = Loop(root, new_id, roles)
+        self._observe = observe
         self._history = History()
         self._executor = Executor(log.put_blob)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -151,22 +157,25 @@ class Driver:
         await self._carry_out(self._loop.start_next())
         async for page in self._log.follow(self._session_id, self.tree.last):
             for row, envelope in zip(page, page.envelopes(), strict=True):
-                if row.seq > self.tree.last and (effects := self._loop.react(*self._apply(row, envelope))):
-                    await self._carry_out(effects)
+                if row.seq > self.tree.last:
+                    payload = self._apply(row, envelope)
+                    self._observe(envelope, payload)
+                    if effects := self._loop.react(envelope, payload):
+                        await self._carry_out(effects)
 
     async def _catch_up(self) -> None:
         while page := await self._log.read(self._session_id, self.tree.last):
             for row, envelope in zip(page, page.envelopes(), strict=True):
                 self._apply(row, envelope)
 
-    def _apply(self, row: Row, envelope: Envelope) -> tuple[Envelope, Payload | Unknown]:
+    def _apply(self, row: Row, envelope: Envelope) -> Payload | Unknown:
         payload = self._catalog.payload(envelope)
         self._loop.apply(envelope, payload)
         if not row.live:  # what is only live is in no conversation
             self._history.apply(envelope, payload)
             self._executor.calls.apply(envelope, payload)
         self._moved.wake()
-        return envelope, payload
+        return payload
 
     async def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:

@@ -10,17 +10,19 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from turnlog.agents.answers import answered, call_of, message_batch, waiting_call
-from turnlog.agents.driver import Driver
+from turnlog.agents.driver import Driver, unobserved
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
 from turnlog.errors import Conflict, InvalidEvent, NotFound, TurnlogError
-from turnlog.events import Event, Payload, Scope, UiAction, UiCommand, UiMessage, Unknown, decode
+from turnlog.events import Envelope, Event, Payload, Scope, UiAction, UiCommand, UiMessage, Unknown, decode
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
 from turnlog.log.append import known_event
 from turnlog.state.fold import fold
 from turnlog.state.tree import Tree
+
+Observe = Callable[[Envelope, Payload | Unknown], None]
 
 
 class Sent(NamedTuple):
@@ -42,11 +44,12 @@ class Posted(NamedTuple):
 class Sessions:
     """The sessions of one application in this process."""
 
-    def __init__(self, log: Log, app: App, pid: int) -> None:
+    def __init__(self, log: Log, app: App, pid: int, observe: Observe = unobserved) -> None:
         self.log = log
         self.app = app
         self._pid = pid
         self._clock = now_ms
+        self._observe = observe
         self._drivers: dict[str, asyncio.Task[Driver]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -79,7 +82,8 @@ class Sessions:
             raise
 
     async def _open(self, session_id: str) -> Driver:
-        driver = Driver(self.log, session_id, self.app.agent, self.app.catalog, self.app.vocabulary)
+        app = self.app
+        driver = Driver(self.log, session_id, app.agent, app.catalog, app.vocabulary, observe=self._observe)
         await driver.open(self._pid)
         return driver
 

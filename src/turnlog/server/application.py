@@ -40,6 +40,7 @@ from turnlog.log.transfer import export_session
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.body import OversizedBody, UnsupportedBody, body, checked_text
 from turnlog.server.guard import LOOPBACK, Guard
+from turnlog.server.metrics import Metrics
 from turnlog.server.stream import EventStream
 
 STATUS = {
@@ -95,7 +96,8 @@ class Routes:
 
     def __init__(self) -> None:
         self.sessions: Sessions | None = None
-        self.stream = EventStream(self.opened)
+        self.metrics = Metrics()
+        self.stream = EventStream(self.opened, self.metrics)
         self.agent = AgentRoutes(self.stream)
 
     def opened(self) -> Sessions:
@@ -143,6 +145,10 @@ class Routes:
         headers = {"content-disposition": name, "x-content-type-options": "nosniff"}
         return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
 
+    async def measured(self, _: Request) -> Response:
+        """What Prometheus reads."""
+        return Response(self.metrics.text(self.stream.lags()), media_type="text/plain; version=0.0.4")
+
     async def health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok" if self.sessions else "starting", "version": turnlog.__version__})
 
@@ -189,7 +195,7 @@ def create_app(app: App, log_url: str, hosts: tuple[str, ...] = LOOPBACK) -> Sta
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         log = await open_log(log_url)
-        sessions = Sessions(log, app, os.getpid())
+        sessions = Sessions(log, app, os.getpid(), routes.metrics.observe)
         await sessions.recover()
         routes.sessions = sessions
         try:
@@ -210,6 +216,7 @@ def create_app(app: App, log_url: str, hosts: tuple[str, ...] = LOOPBACK) -> Sta
             Route("/api/log", routes.log, methods=["GET"]),
             Route("/agent/run", Raw(routes.agent.run), methods=["POST"]),
             Route("/agent/tool_results", Raw(routes.agent.tool_results), methods=["POST"]),
+            Route("/metrics", routes.measured, methods=["GET"]),
             Route("/healthz", routes.health, methods=["GET"]),
             Route("/", page_file("index.html", "text/html"), methods=["GET"]),
             Route("/page.js", page_file("page.js", "text/javascript"), methods=["GET"]),

@@ -70,6 +70,7 @@ class Projection:
         self._pump: asyncio.Task[None] | None = None
         self.readers = 0
         self.converted = 0
+        self._reached = head.last
 
     async def frames(self, at: Cursor, idle_s: float) -> AsyncIterator[bytes]:
         """Frames after a cursor, joined as they come; an empty page after a silence."""
@@ -96,6 +97,12 @@ class Projection:
             if not self.readers and self._pump is not None:
                 self._pump.cancel()
                 self._pump = None  # whoever holds this projection and has not begun starts it again
+
+    @property
+    def lag(self) -> int:
+        """How many events it is behind its session."""
+        tail = self._log.tails.get(self._head.session_id)
+        return max(0, tail.last - self._reached) if tail else 0
 
     def _start(self) -> None:
         self._window.clear()
@@ -138,6 +145,7 @@ class Projection:
         self._wakeup.wake()
         async for rows in self._log.follow(self._head.session_id, start - 1, epoch=self._head.epoch):
             self._window.extend(self._convert(dialect, rows))
+            self._reached = rows.last
             while len(self._window) > WINDOW_FRAMES:
                 self._base = (self._window.popleft().seq, math.inf)
             self._wakeup.wake()

@@ -19,6 +19,7 @@ from turnlog.app import Sessions
 from turnlog.errors import Damaged, NotFound
 from turnlog.log import Head, Page
 from turnlog.log.choice import EVERYTHING, Choice
+from turnlog.server.metrics import Metrics
 from turnlog.server.projection import Projection
 from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, make_dialect
 from turnlog.server.wanted import wanted_dialect, wanted_events
@@ -41,10 +42,15 @@ Headers = list[tuple[bytes, bytes]]
 class EventStream:
     """The ASGI endpoint, and the streams that are open on it."""
 
-    def __init__(self, sessions: Callable[[], Sessions]) -> None:
+    def __init__(self, sessions: Callable[[], Sessions], metrics: Metrics) -> None:
         self.sessions = sessions
+        self._metrics = metrics
         self._open: set[asyncio.Task[None]] = set()
         self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
+
+    def lags(self) -> list[int]:
+        """How many events each shared projection is behind its session."""
+        return [shared.lag for shared in self._projections.values()]
 
     def stop(self) -> None:
         """End every open stream; readers come back with their cursor."""
@@ -61,14 +67,16 @@ class EventStream:
     async def serve(self, frames: Frames, headers: Headers, receive: Receive, send: Send) -> None:
         """Send frames until they end, the client leaves or the server stops."""
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        pump = asyncio.create_task(pump_frames(frames, send))
+        pump = asyncio.create_task(pump_frames(frames, send, self._metrics))
         self._open.add(pump)
+        self._metrics.subscribers += 1
         gone = asyncio.create_task(left(receive))
         gone.add_done_callback(lambda _: pump.cancel())
         try:
             await asyncio.wait({pump})
         finally:
             self._open.discard(pump)
+            self._metrics.subscribers -= 1
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
 
@@ -123,12 +131,13 @@ class EventStream:
         return self._projections[key]
 
 
-async def pump_frames(frames: Frames, send: Send) -> None:
+async def pump_frames(frames: Frames, send: Send, metrics: Metrics) -> None:
     """Send page after page; each is one write."""
     await send({"type": "http.response.body", "body": RETRY, "more_body": True})
     try:
         async for page in frames:
             await send({"type": "http.response.body", "body": page or HEARTBEAT, "more_body": True})
+            metrics.delivered(len(page))
     except Damaged:
         return  # the session has a new epoch now: the reader comes back and is told
 
