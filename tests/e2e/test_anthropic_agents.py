@@ -24,8 +24,9 @@ from tests.e2e.talk import KEY, START, WAIT_S, block, message, text
 from tests.ledger import Ledger
 from turnlog import Agent, tool
 from turnlog.agents import AnthropicModel, Patience
-from turnlog.events import decode
+from turnlog.events import CATALOG, decode
 from turnlog.log import Log, MemoryStore, line_of
+from turnlog.wire.blocks import Blocks
 
 QUICK = Patience(tries=5, first_s=0)
 
@@ -207,3 +208,44 @@ def test_a_slow_stream_is_told_as_it_comes() -> None:
         assert events[-1].payload.result == "First second"
 
     play(lambda _: slow, 1, act)
+
+
+async def told_in_blocks(made: Stage) -> list[dict[str, Any]]:
+    """The whole log in the dialect `blocks`."""
+    dialect, found = Blocks(), list[dict[str, Any]]()
+    for row in await made.log.read(made.session):
+        envelope = decode(line_of(row))
+        found += [json.loads(message) for message in dialect.convert(envelope, CATALOG.payload(envelope))]
+    return found
+
+
+def test_an_error_event_of_the_api_is_an_error_in_blocks() -> None:
+    async def act(made: Stage) -> None:
+        await made.run(Agent("Clerk", "", made.model, patience=QUICK), "Grass?")
+        messages = await told_in_blocks(made)
+        [error] = [message for message in messages if message["type"] == "error"]
+        assert (set(error), error["final"]) == ({"type", "agent", "final", "delta"}, True)
+        assert "invalid_request_error" in error["delta"]
+        assert [m["final"] for m in messages if m["type"] == "text"][
+            -1
+        ] is True  # what was open is ended first
+
+    play(lambda _: whole([START, *text("Gra", stop=False), problem("invalid_request_error")]), 1, act)
+
+
+def test_a_result_of_the_providers_tool_comes_whole_from_the_api() -> None:
+    found = [
+        {"type": "web_search_result", "url": "https://a.example", "title": "Grass", "encrypted_content": "x"}
+    ]
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    given = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": found}
+    args = {"type": "input_json_delta", "partial_json": '{"query": "grass"}'}
+    answer = message(block(0, use, args), block(1, given), text("Green.", index=2))
+
+    async def act(made: Stage) -> None:
+        await made.run(Agent("Clerk", "", made.model), "Grass?")
+        parts = [m for m in await told_in_blocks(made) if m["type"] == "server_tool_result"]
+        assert json.loads("".join(part["delta"] for part in parts)) == found
+        assert [part["final"] for part in parts] == [False] * (len(parts) - 1) + [True]
+
+    play(lambda _: whole(answer), 1, act)
