@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from statistics import median
 
@@ -23,8 +24,7 @@ from bench.chunks import Times, speed, verdict
 from bench.log import make
 from tests.faults.million import build, name_of
 from turnlog.events import Envelope, Event, decode
-from turnlog.log import Log, MemoryStore, Page, Row, SqliteStore, line_of
-from turnlog.testing.bench import following
+from turnlog.log import Log, MemoryStore, Row, SqliteStore, line_of
 
 ROUNDS = 7
 EVENTS = 50_000
@@ -33,6 +33,7 @@ SESSION = "sess_01a1e16b-cd7c-7ef8-8cca-d699e1a3bb1d"
 FIELDS = Envelope.__struct_fields__
 FETCH = 256
 OTHERS = 10_000
+FRAME_BYTES = 1000  # no event here is as long
 AGAIN = 50  # a short session is read so many times per round
 
 COLUMNS = "columns + json.dumps"
@@ -46,10 +47,11 @@ Run = Callable[[], Awaitable[int]]
 async def replay(log: Log, session: str, origin: int | None) -> int:
     """A session from its beginning, followed as the server does and framed; how many bytes."""
     head, size = await log.info(session), 0
-    async with following(log, session, origin=origin, prepare=Page.ready) as pages:
+    end = f":{head.last}\n".encode()
+    async with aclosing(log.frames(session, origin=origin)) as pages:
         async for page in pages:
-            size += len(page.ready())
-            if page[-1].seq == head.last:
+            size += len(page)
+            if end in page[-FRAME_BYTES:]:
                 break
     return size
 

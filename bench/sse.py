@@ -72,7 +72,7 @@ def stored(what: Event) -> bytes:
 
 def ready(frames: list[bytes]) -> bytes:
     """A page of the `turnlog` dialect: the log keeps `data:` frames, the ids are added per page."""
-    return Page([(42, b"", kept, 0) for kept in frames], "0").ready()
+    return Page([(42, b"", kept, 0) for kept in frames], "0").ready().data
 
 
 def joined(way: Callable[[], bytes]) -> Callable[[], object]:

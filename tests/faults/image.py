@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.faults.sample import turn
 from turnlog.errors import Damaged, NotFound, StoreError
-from turnlog.log import Damage, Head, Log, Row, SqliteStore
+from turnlog.log import Damage, Head, Log, Row, SqliteStore, line_of
+from turnlog.wire.sse import Decoder
 
 Image = Mapping[str, bytes]  # by what follows the name of the database
 
@@ -132,6 +133,7 @@ async def ask_all(log: Log, found: Contents) -> None:
     for session in SESSIONS:
         for origin in ORIGINS:
             found.answers["rows", session, origin] = await read_on(log, session, origin, found)
+        found.answers["frames", session] = await sent(log, session, found)
         for at in (0, 30):
             await ask(found, ("turn_start", session, at), log.turn_start(session, at))
         for key in (f"blk_{session}_1", f"call_{session}_5"):
@@ -172,6 +174,24 @@ async def read_on(log: Log, session: str, origin: int | None, found: Contents) -
     return rows
 
 
+async def sent(log: Log, session: str, found: Contents) -> list[tuple[int, str]]:
+    """A whole session as it is sent: its seqs and data."""
+    decoder, messages = Decoder(), list[tuple[int, str]]()
+    for _ in range(TRIES):
+        try:
+            async for data in log.frames(session, messages[-1][0] if messages else -1, idle_s=0.0):
+                read = [(int(item.id.partition(":")[2]), item.data) for item in decoder.feed(data)]
+                messages += read
+                if not data:
+                    return messages
+            break
+        except NotFound:
+            return messages
+        except StoreError as error:
+            found.errors.append(f"{session} cannot be read: {error}")
+    return messages
+
+
 def judge(original: Contents, found: Contents) -> None:
     """What must hold for a copy with a fault."""
     if not found.reported:
@@ -179,6 +199,9 @@ def judge(original: Contents, found: Contents) -> None:
         return
     for session in SESSIONS:
         written = {row.seq: row for row in original.rows(session)}
+        lines = {seq: line_of(row).decode() for seq, row in written.items()}
+        told = found.answers.get(("frames", session), [])
+        assert all(lines.get(seq) == data for seq, data in told), "wrong data was sent"
         for origin in ORIGINS:
             rows = found.rows(session, origin)
             assert all(written.get(row.seq) == row for row in rows), "wrong data was served"

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from turnlog.log.store import (
     Document,
     Head,
     Page,
+    Ready,
     Row,
     Store,
 )
@@ -41,6 +43,7 @@ from turnlog.log.tail import Tail
 from turnlog.log.writer import Direct, Writer
 
 T = TypeVar("T")
+P = TypeVar("P", Page, Ready)
 
 log = logging.getLogger("turnlog.log")
 
@@ -154,18 +157,12 @@ class Log:
         self, session_id: str, after: int = -1, *, origin: int | None = None, max_bytes: int = PAGE_BYTES
     ) -> Page:
         """One page of rows after a seq; with an origin, without the live rows of finished spans after it."""
-        return await self._page(session_id, after, origin, max_bytes, len)
+        return await self._checked(self._store.read, session_id, after, origin, max_bytes)
 
-    async def _page(
-        self, session_id: str, after: int, origin: int | None, size: int, prepare: Callable[[Page], object]
-    ) -> Page:
-        def work() -> Page:
-            page = self._store.read(session_id, after, origin, size)
-            prepare(page)
-            return page
-
+    async def _checked(self, read: Callable[..., T], session_id: str, *args: object) -> T:
+        """Read; damage that is met is recorded, and told."""
         try:
-            return await self._read(work)
+            return await self._read(read, session_id, *args)
         except Damaged as damage:
             await self._quarantine(damage)
             raise
@@ -178,14 +175,44 @@ class Log:
         origin: int | None = None,
         idle_s: float | None = None,
         epoch: str | None = None,
-        prepare: Callable[[Page], object] = len,
     ) -> AsyncGenerator[Page, None]:
         """Pages of rows after a seq, history then live, no seam; an empty page after `idle_s` of silence.
 
         Ends when the session is closed; when its epoch changes or is not the one asked for, because what
         follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
-        what there is. `prepare` is called with a page where it is read, so that work on it keeps no one else.
+        what there is.
         """
+        walk = self._follow(session_id, after, origin, idle_s, epoch, self._store.read, as_it_is)
+        async with aclosing(walk) as pages:
+            async for page in pages:
+                yield page or Page()
+
+    async def frames(
+        self,
+        session_id: str,
+        after: int = -1,
+        *,
+        origin: int | None = None,
+        idle_s: float | None = None,
+        epoch: str | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """What `follow` gives, as it is sent: every frame with its `id:` line."""
+        walk = self._follow(session_id, after, origin, idle_s, epoch, self._store.ready, Page.ready)
+        async with aclosing(walk) as pages:
+            async for page in pages:
+                yield page.data if page else b""
+
+    async def _follow(
+        self,
+        session_id: str,
+        after: int,
+        origin: int | None,
+        idle_s: float | None,
+        epoch: str | None,
+        read: Callable[[str, int, int | None, int], P | None],
+        share: Callable[[Page], P],
+    ) -> AsyncGenerator[P | None, None]:
+        """Pages as `read` gives them from the store and `share` from the live end; None after a silence."""
         tail = await self._join(session_id)
         epoch = epoch or tail.epoch
         history = -1 if origin is None else tail.last  # only the store knows what to leave out
@@ -195,7 +222,8 @@ class Log:
                 if after < tail.last:
                     end = tail.last
                     shared = tail.after(after) if after >= history else None
-                    rows = shared or await self._page(session_id, after, origin, size, prepare)
+                    rows = share(shared) if shared else None
+                    rows = rows or await self._checked(read, session_id, after, origin, size)
                     size = min(2 * size, PAGE_BYTES)
                     gap = not rows or rows.first > after + 1
                     if gap and await self._overtaken(session_id, after):
@@ -206,7 +234,7 @@ class Log:
                 elif tail.closed:
                     return
                 elif not await tail.wakeup.wait(idle_s):
-                    yield Page()
+                    yield None
         finally:
             self._leave(session_id, tail)
 
@@ -378,3 +406,8 @@ class Log:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
         except (OverflowError, UnicodeEncodeError) as error:  # a seq or a name that no column can hold
             raise CallerError(f"this cannot be asked for: {error}") from None
+
+
+def as_it_is(page: Page) -> Page:
+    """A page of rows, for who wants rows."""
+    return page

@@ -13,7 +13,19 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 
-from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, extent, oldest_open
+from turnlog.log.store import (
+    Blob,
+    Damage,
+    Document,
+    Head,
+    NewRow,
+    Page,
+    Ready,
+    Row,
+    SpanMark,
+    extent,
+    oldest_open,
+)
 
 RING_EVENTS = 2000
 RING_BYTES = 64 << 20
@@ -256,6 +268,10 @@ class MemoryStore:
                 rows = ring.shown(ring.rows[begin:end], origin)
                 begin = end
             return Page(rows, ring.head.epoch if ring else "")
+
+    def ready(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Ready | None:
+        page = self.read(session_id, after, origin, limit_bytes)
+        return page.ready() if page else None
 
     def holds(self, session_id: str, seq: int) -> bool:
         with self._lock:

@@ -22,7 +22,19 @@ from turnlog.ids import new_epoch
 from turnlog.log import check
 from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import GROW_SLOTS, Mark, Slot
-from turnlog.log.store import Blob, Damage, Document, Head, NewRow, Page, Row, SpanMark, extent, oldest_open
+from turnlog.log.store import (
+    Blob,
+    Damage,
+    Document,
+    Head,
+    NewRow,
+    Page,
+    Ready,
+    Row,
+    SpanMark,
+    extent,
+    oldest_open,
+)
 from turnlog.log.tables import (
     COLUMNS,
     HEAD,
@@ -37,9 +49,11 @@ from turnlog.log.tables import (
     is_there,
     is_whole,
     known_losses,
+    leaves_out,
     numbered_head,
     page,
     rank_at,
+    ready_rows,
     stored_rows,
 )
 
@@ -338,10 +352,21 @@ class SqliteStore:
             if found is None:
                 return Page()
             number, head = found
-            rank, lost = rank_at(reader, number, after), known_losses(reader, session_id)
+            rank, lost = rank_at(reader, number, session_id, after), known_losses(reader, session_id)
             walk = Walk(head, after, rank, lost, leaves_out=origin is not None)
             with closing(stored_rows(reader, number, after, origin)) as cursor:  # an open one keeps its view
                 return page(walk, cursor, limit_bytes)
+
+    def ready(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Ready | None:
+        reader = self._reader()
+        with reported(), snapshot(reader):
+            found = numbered_head(reader, session_id)
+            if found and not (origin is not None and leaves_out(reader, found[0], origin)):
+                walk = Walk(found[1], after, None, known_losses(reader, session_id))
+                if ready := ready_rows(reader, walk, found[0], limit_bytes):
+                    return ready
+        page = self.read(session_id, after, origin, limit_bytes)  # the careful way, which says what is wrong
+        return page.ready() if page else None
 
     def holds(self, session_id: str, seq: int) -> bool:
         with reported():

@@ -68,6 +68,14 @@ Stored = tuple[Any, ...]  # the values of a row, if they are what was written
 _row: Callable[[Stored], Row] = partial(tuple.__new__, Row)
 
 
+class Ready(NamedTuple):
+    """Rows as they are sent: every frame with its `id:` line."""
+
+    first: int
+    last: int
+    data: bytes
+
+
 class Page(Sequence[Row]):
     """Rows as they were read, made one by one when they are asked for, and their bytes, made once."""
 
@@ -76,7 +84,7 @@ class Page(Sequence[Row]):
     def __init__(self, stored: Sequence[Stored] = (), epoch: str = "") -> None:
         self.stored = stored
         self.epoch = epoch
-        self._ready: bytes | None = None
+        self._ready: Ready | None = None
         self._envelopes: list[Envelope] | None = None
 
     @property
@@ -91,14 +99,12 @@ class Page(Sequence[Row]):
         seq: int = self.stored[-1][0]
         return seq
 
-    def ready(self) -> bytes:
-        """The page as it is sent: every frame with its `id:` line. All who send this page share the bytes."""
+    def ready(self) -> Ready:
+        """The page as it is sent. All who send this page share the bytes."""
         if self._ready is None:
-            line = b"id: %b:%%d\n" % self.epoch.encode()
-            parts = [b""] * (2 * len(self.stored))
-            parts[::2] = [line % row[0] for row in self.stored]
-            parts[1::2] = [row[2] for row in self.stored]
-            self._ready = b"".join(parts)
+            rows = self.stored
+            parts = framed(self.epoch, [row[0] for row in rows], [row[2] for row in rows])
+            self._ready = Ready(self.first, self.last, b"".join(parts))
         return self._ready
 
     def envelopes(self) -> list[Envelope]:
@@ -121,6 +127,15 @@ class Page(Sequence[Row]):
 
     def __getitem__(self, place: int | slice) -> "Row | Page":
         return Page(self.stored[place], self.epoch) if isinstance(place, slice) else _row(self.stored[place])
+
+
+def framed(epoch: str, seqs: Sequence[int], frames: Sequence[bytes]) -> list[bytes]:
+    """Frames with their `id:` lines, to be joined."""
+    line = b"id: %b:%%d\n" % epoch.encode()
+    parts = [b""] * (2 * len(frames))
+    parts[::2] = [line % seq for seq in seqs]
+    parts[1::2] = frames
+    return parts
 
 
 def line_of(row: Row) -> bytes:
@@ -283,6 +298,10 @@ class StoreReader(Protocol):
 
         With an origin, live rows of spans that began after it and have ended are left out.
         """
+        ...
+
+    def ready(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Ready | None:
+        """What `read` gives, as it is sent; None if there is nothing."""
         ...
 
     def holds(self, session_id: str, seq: int) -> bool:

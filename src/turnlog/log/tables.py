@@ -3,12 +3,13 @@
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import accumulate
 from typing import Any
 
 from turnlog.errors import Damaged
-from turnlog.log.integrity import Walk, rank_of, values_checksum
-from turnlog.log.store import Damage, Head, Page, Stored
+from turnlog.log.integrity import Walk, make_row, rank_of, values_checksum
+from turnlog.log.store import Damage, Head, Page, Ready, Stored, framed
 
 MIGRATIONS = [
     """
@@ -28,6 +29,7 @@ MIGRATIONS = [
         agent integer not null, crc integer not null, primary key (session, key)) without rowid;
     create index span_open on span (agent, session) where last is null;
     create index span_trace on span (session, trace, first);
+    create index span_first on span (session, first);
     create table damage (
         session text not null, first integer not null, last integer not null, problem text not null);
     create index damage_session on damage (session);
@@ -157,11 +159,15 @@ def checked_head(head: Head, crc: int) -> Head:
     return head
 
 
-def rank_at(connection: sqlite3.Connection, number: int, seq: int) -> int | None:
-    """How many durable events there were at a seq; None when what stands there cannot be read."""
-    query = "select seq, meta from event where session = ? and seq <= ? order by seq desc limit 1"
+def rank_at(connection: sqlite3.Connection, number: int, session_id: str, seq: int) -> int:
+    """How many durable events there were at a seq; -1, which explains no gap, if it cannot be vouched for."""
+    query = f"select {COLUMNS} from event where session = ? and seq <= ? order by seq desc limit 1"
     row = connection.execute(query, (number, seq)).fetchone()
-    return rank_of(row[1]) if row else 0
+    if row is None:
+        return 0
+    rank = rank_of(row[1])
+    whole = isinstance(row[0], int) and isinstance(row[2], bytes) and rank is not None
+    return rank if whole and rank is not None and make_row(session_id, *row[:3]).checksum == row[3] else -1
 
 
 def stored_rows(
@@ -201,3 +207,29 @@ def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> Page:
     if fault and not rows:
         raise fault
     return Page(rows, walk.epoch)
+
+
+def leaves_out(connection: sqlite3.Connection, number: int, origin: int) -> bool:
+    """Whether there is a span that replay from an origin leaves out."""
+    query = "select 1 from span where session = ? and first > ? and last is not null limit 1"
+    return connection.execute(query, (number, origin)).fetchone() is not None
+
+
+def ready_rows(connection: sqlite3.Connection, walk: Walk, number: int, limit_bytes: int) -> Ready | None:
+    """Rows after the walk's place as they are sent, about so many bytes; None unless all is in order."""
+    first, size, rows = walk.seq + 1, 0, limit_bytes // FRAME_BYTES + 1
+    parts: list[bytes] = []
+    query = "select seq, frame, crc from event where session = ? and seq > ? order by seq"
+    try:
+        with closing(connection.execute(query, (number, walk.seq))) as cursor:
+            while size < limit_bytes and (stored := cursor.fetchmany(min(rows, PAGE_ROWS))):
+                if not walk.follow(stored):
+                    return None
+                frames = [row[1] for row in stored]
+                parts += framed(walk.epoch, [row[0] for row in stored], frames)
+                size += sum(map(len, frames))
+                rows = (limit_bytes - size) * len(parts) // (2 * size) + 1
+    except sqlite3.DatabaseError:
+        return None
+    whole = size >= limit_bytes or walk.complete
+    return Ready(first, walk.seq, b"".join(parts)) if parts and whole else None

@@ -66,7 +66,7 @@ class Turn:
         if row.trace != self._trace:
             return []
         if self._dialect is None:
-            return [Page([row], self._head.epoch).ready()] if (row.seq, 0.0) > seen else []
+            return [Page([row], self._head.epoch).ready().data] if (row.seq, 0.0) > seen else []
         ready = told_frames(self._dialect.convert(envelope, payload), row.seq, self._head.epoch)
         return [frame for number, frame in enumerate(ready) if (row.seq, float(number)) > seen]
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from msgspec import json
 from starlette.requests import Request
@@ -116,8 +117,11 @@ class EventStream:
         self, wanted: Wanted, choice: Choice, sessions: Sessions, head: Head, at: Cursor
     ) -> Frames:
         if wanted.name == "turnlog":
-            pages = turnlog_pages(sessions, head, at)
-            return ready(pages) if choice == EVERYTHING else chosen(pages, head, choice)
+            after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again
+            asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": head.epoch}
+            if choice == EVERYTHING:
+                return sessions.log.frames(head.session_id, after, **asked)
+            return chosen(sessions.log.follow(head.session_id, after, **asked), head.epoch, choice)
         return self._projection(wanted, choice, sessions, head).frames(at, HEARTBEAT_S)
 
     def _projection(self, wanted: Wanted, choice: Choice, sessions: Sessions, head: Head) -> Projection:
@@ -179,22 +183,7 @@ async def unless_empty(frames: Frames) -> Frames | None:
     return all_frames()
 
 
-def turnlog_pages(sessions: Sessions, head: Head, at: Cursor) -> AsyncGenerator[Page, None]:
-    """The envelopes themselves; replay leaves out the live events of blocks that began and ended since."""
-    after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again, whole
-    return sessions.log.follow(
-        head.session_id, after, origin=after, idle_s=HEARTBEAT_S, epoch=head.epoch, prepare=Page.ready
-    )
-
-
-async def ready(pages: AsyncGenerator[Page, None]) -> Frames:
-    """Whole pages: their bytes are made once and shared."""
-    async with aclosing(pages):
-        async for page in pages:
-            yield page.ready()
-
-
-async def chosen(pages: AsyncGenerator[Page, None], head: Head, choice: Choice) -> Frames:
+async def chosen(pages: AsyncGenerator[Page, None], epoch: str, choice: Choice) -> Frames:
     """The wanted events; what is passed over moves the cursor with the next heartbeat."""
     seen, told, clock = -1, -1, asyncio.get_running_loop().time
     beat = clock()
@@ -203,9 +192,9 @@ async def chosen(pages: AsyncGenerator[Page, None], head: Head, choice: Choice) 
             rows = [row for row in page if choice.takes(row)]
             seen = page[-1].seq if page else seen
             if rows:
-                yield Page(rows, head.epoch).ready()
+                yield Page(rows, epoch).ready().data
                 told, beat = rows[-1].seq, clock()
             elif not page or clock() - beat >= HEARTBEAT_S:
-                line = f"id: {Cursor(seen, head.epoch)}\n\n".encode() if seen > told else b""
+                line = f"id: {Cursor(seen, epoch)}\n\n".encode() if seen > told else b""
                 yield HEARTBEAT + line
                 told, beat = seen, clock()

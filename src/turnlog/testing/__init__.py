@@ -83,6 +83,7 @@ CONTRACTS = numbered(
         beside.blobs_have_a_type,
         appending.fences_without_news,
         replay.where_a_turn_is,
+        following.frames_alike,
     ],
 )
 

@@ -1,10 +1,11 @@
 """What a store promises about reading and following."""
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from turnlog.log import Log, Page, Row
 from turnlog.testing.bench import Make, bench, following
-from turnlog.testing.samples import note, notes
+from turnlog.testing.samples import began, delta, note, notes, over
 
 
 async def pages(make: Make) -> None:
@@ -83,6 +84,35 @@ async def own_wake_ups(make: Make) -> None:
         assert woken == {other: 0, b.session: 20}
         await b.add(note("b"), session=other)
         assert [row.seq for row in await idle] == [0]
+
+
+async def frames_alike(make: Make) -> None:
+    """What is sent is what is followed, from any cursor, with live events left out or not, then live."""
+    async with bench(make) as b:
+        await b.add(*notes(*range(3)), began("x"), delta("x"), over("x"), began("y"), delta("y"))
+        for after in range(-1, 8):
+            for origin in (None, after):
+                pages, data = b.log.follow(b.session, after, origin=origin, idle_s=0.01), b""
+                async for page in pages:
+                    if not page:
+                        break
+                    data += page.ready().data
+                await pages.aclose()
+                frames = b.log.frames(b.session, after, origin=origin, idle_s=0.01)
+                assert b"".join([part async for part in until_silent(frames)]) == data
+        frames = b.log.frames(b.session, 7)
+        await b.add(note("live"))
+        assert b"evt_live" in await anext(frames)
+        await frames.aclose()
+
+
+async def until_silent(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """What is sent until there is a silence."""
+    async for data in frames:
+        if not data:
+            break
+        yield data
+    await frames.aclose()
 
 
 async def epoch_asked_for(make: Make) -> None:

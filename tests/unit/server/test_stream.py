@@ -67,7 +67,7 @@ def logged(run: Callable[[Log], Coroutine[Any, Any, None]]) -> None:
 async def take(log: Log, choice: Choice, count: int, after: int = -1) -> list[bytes]:
     head, found = await log.info(SESSION), list[bytes]()
     pages = log.follow(SESSION, after, idle_s=0.01, epoch=head.epoch)
-    async for data in chosen(pages, head, choice):
+    async for data in chosen(pages, head.epoch, choice):
         found.append(data)
         if len(found) == count:
             break
@@ -113,7 +113,7 @@ def test_a_stream_of_events_that_are_not_wanted_beats_all_the_same(monkeypatch: 
         await log.append(SESSION, [note("a")])
         head = await log.info(SESSION)
         pages = log.follow(SESSION, epoch=head.epoch)  # it is never silent
-        frames = chosen(pages, head, Choice(("tool",)))
+        frames = chosen(pages, head.epoch, Choice(("tool",)))
         async for data in frames:
             assert data == stream.HEARTBEAT + f"id: {head.epoch}:0\n\n".encode()
             break
