@@ -101,7 +101,7 @@ class Walk:
             return False
         return sums == [row[3] for row in stored]
 
-    def follow(self, frames: Sequence[tuple[Any, Any, Any]]) -> bool:
+    def in_order(self, frames: Sequence[tuple[Any, Any, Any]]) -> bool:
         """Whether rows (seq, frame, checksum) are whole and come next with nothing missing: the quick way."""
         crc32, start = zlib.crc32, self._seed
         dense = frames[0][0] == self.seq + 1 and frames[-1][0] == self.seq + len(frames)

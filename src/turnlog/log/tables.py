@@ -223,7 +223,7 @@ def ready_rows(connection: sqlite3.Connection, walk: Walk, number: int, limit_by
     try:
         with closing(connection.execute(query, (number, walk.seq))) as cursor:
             while size < limit_bytes and (stored := cursor.fetchmany(min(rows, PAGE_ROWS))):
-                if not walk.follow(stored):
+                if not walk.in_order(stored):
                     return None
                 frames = [row[1] for row in stored]
                 parts += framed(walk.epoch, [row[0] for row in stored], frames)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.troupe import VECTORS, Trouble, confirm, event_of, inquire, make_team, remove
 from tests.troupe import stop as stop_command
+from tests.unit.log.delegates import until
 from turnlog import open_log
 from turnlog.agents import Agent, Context, ModelFault, Scripted, ToolUse, all_ended, tool
 from turnlog.agents.agent import Patience
@@ -171,8 +172,7 @@ def test_a_run_that_comes_while_the_session_is_let_go_of_is_not_closed_with_it()
         guide = saying("Hello.")
         async with session(log) as name:
             first = asyncio.create_task(guide.ask("One", log=log, session_id=name))
-            while not any(desk.clearing for desk in guide.desks.values()):  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            await until(lambda: any(desk.clearing for desk in guide.desks.values()))
             assert await guide.ask("Two", log=log, session_id=name) == "Hello."
             assert await first == "Hello."
 
