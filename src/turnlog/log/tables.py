@@ -53,7 +53,7 @@ SKIPPED = """span is not null and exists (select 1 from span
     and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
 COLUMNS = "seq, meta, frame, crc"
 PAGE_ROWS = 256
-FRAME_BYTES = 1024  # the first guess at what a row brings
+FIRST_ROWS = 16  # read to learn how large rows are here
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BAD_INDEX = "the index of blocks and calls is damaged"
 BAD_RECORD = "the session's own record is not what was written"
@@ -186,7 +186,7 @@ def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> Page:
     """Rows that are whole, about so many bytes. Damage behind good rows waits for the next page."""
     rows: list[Stored] = []
     fault: Damaged | None = None
-    size, number = 0, limit_bytes // FRAME_BYTES + 1
+    size, number = 0, FIRST_ROWS
     try:
         while fault is None and size < limit_bytes:
             stored = cursor.fetchmany(min(number, PAGE_ROWS))
@@ -217,7 +217,7 @@ def leaves_out(connection: sqlite3.Connection, number: int, origin: int) -> bool
 
 def ready_rows(connection: sqlite3.Connection, walk: Walk, number: int, limit_bytes: int) -> Ready | None:
     """Rows after the walk's place as they are sent, about so many bytes; None unless all is in order."""
-    first, size, rows = walk.seq + 1, 0, limit_bytes // FRAME_BYTES + 1
+    first, last, size, rows = walk.seq + 1, walk.seq, 0, FIRST_ROWS
     parts: list[bytes] = []
     query = "select seq, frame, crc from event where session = ? and seq > ? order by seq"
     try:
@@ -225,11 +225,19 @@ def ready_rows(connection: sqlite3.Connection, walk: Walk, number: int, limit_by
             while size < limit_bytes and (stored := cursor.fetchmany(min(rows, PAGE_ROWS))):
                 if not walk.in_order(stored):
                     return None
-                frames = [row[1] for row in stored]
-                parts += framed(walk.epoch, [row[0] for row in stored], frames)
-                size += sum(map(len, frames))
+                kept = within([row[1] for row in stored], size, limit_bytes)
+                parts += framed(walk.epoch, [row[0] for row in stored[: len(kept)]], kept)
+                last, size = stored[len(kept) - 1][0], size + sum(map(len, kept))
                 rows = (limit_bytes - size) * len(parts) // (2 * size) + 1
     except sqlite3.DatabaseError:
         return None
     whole = size >= limit_bytes or walk.complete
-    return Ready(first, walk.seq, b"".join(parts)) if parts and whole else None
+    return Ready(first, last, b"".join(parts)) if parts and whole else None
+
+
+def within(frames: list[bytes], size: int, limit_bytes: int) -> list[bytes]:
+    """The frames that a page of a size still takes: it may be one frame larger than its limit."""
+    sizes = [len(frame) for frame in frames]
+    if size + sum(sizes) <= limit_bytes:
+        return frames
+    return frames[: bisect_left(list(accumulate(sizes, initial=size)), limit_bytes)]

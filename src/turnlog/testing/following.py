@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from turnlog.log import Log, Page, Row
+from turnlog.log.log import PAGE_BYTES
 from turnlog.testing.bench import Make, bench, following
 from turnlog.testing.samples import began, delta, note, notes, over
 
@@ -19,6 +20,8 @@ async def pages(make: Make) -> None:
                 assert sum(len(row.frame) for row in page) < limit + largest
                 found += [row.seq for row in page]
             assert found == list(range(400))
+        async for data in until_silent(b.log.frames(b.session, idle_s=0.01)):
+            assert len(data) < PAGE_BYTES + 2 * largest + data.count(b"\nid: ") * 40
 
 
 async def follow_from_anywhere(make: Make) -> None:

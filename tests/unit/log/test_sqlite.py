@@ -391,3 +391,14 @@ async def test_a_damaged_session_does_not_make_a_reading_process_deaf_to_the_oth
                 assert page[-1].seq == number
         deaf.cancel()
         await asyncio.gather(deaf, return_exceptions=True)
+
+
+@scenario
+async def test_what_is_sent_at_once_is_bounded_whatever_the_size_of_events(path: Path) -> None:
+    async with opened(path) as log:
+        session = await log.create("t")
+        await log.append(session, [note(str(number), "z" * 500_000) for number in range(40)])
+        await log.close_session(session)
+        sizes = [len(data) async for data in log.frames(session)]
+        assert sum(sizes) > 40 * 500_000
+        assert max(sizes) < 2 * 600_000
