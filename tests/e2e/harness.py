@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,10 +74,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(app: str, folder: Path, port: int = 0) -> Iterator[Server]:
+def running(app: str, folder: Path, port: int = 0, program: Sequence[str] = (TURNLOG,)) -> Iterator[Server]:
     """A server process on a log in a folder; killed at the end if it still runs."""
     command = [
-        TURNLOG,
+        *program,
         "serve",
         app if ":" in app else f"tests.e2e.apps:{app}",
         "--log",
