@@ -13,7 +13,7 @@ import pytest
 from msgspec import inspect, structs
 
 from turnlog.events import CORE, TEAM, Catalog, Envelope
-from turnlog_examples.broker.events import BROKER
+from turnlog_examples.broker.events import BROKER, TAXONOMY
 
 SEEDS = Path(__file__).parent / "vectors" / "seeds"
 FIELDS: list[dict[str, str]] = json.loads((SEEDS / "fields.json").read_text())
@@ -122,7 +122,8 @@ def test_no_field_is_left_out() -> None:
 
 
 def test_the_broker_speaks_the_names_of_document_000() -> None:
-    assert {kind.tag for kind in BROKER} == set(NAMES["000"])
-    for kind in BROKER:
+    spoken = [kind for kind in BROKER if kind.payload in TAXONOMY]
+    assert {kind.tag for kind in spoken} == set(NAMES["000"])
+    for kind in spoken:
         fields = {field.encode_name: f"{kind.name}:{field.name}" for field in structs.fields(kind.payload)}
         assert held("000", kind.tag) == {"type": "envelope:type", **fields}

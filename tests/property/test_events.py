@@ -66,7 +66,7 @@ VALUES: dict[type[inspect.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
     inspect.IntType: lambda shape: st.integers(
         -(2**63) if shape.ge is None else shape.ge, shape.le or 2**63 - 1
     ),
-    inspect.FloatType: lambda shape: st.floats(shape.ge, allow_nan=False, allow_infinity=False),
+    inspect.FloatType: lambda shape: st.floats(shape.ge, shape.le, allow_nan=False, allow_infinity=False),
     inspect.BoolType: lambda shape: st.booleans(),
     inspect.NoneType: lambda shape: st.none(),
     inspect.DictType: lambda shape: OBJECT,

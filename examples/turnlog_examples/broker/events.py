@@ -2,20 +2,28 @@
 
 Facts come from the model and from the pages. What binds a person (consents, submission, decisions on a
 counter-offer, the acknowledgement of the credit search) comes from a page or a rule, never from the model.
-What closes a case never comes from a page.
+What closes a case never comes from a page. What the lenders answer comes from the application alone.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
 
 from turnlog import Vocabulary
-from turnlog.events import Payload
+from turnlog.events import Payload, Record
 
 MODEL_OR_PAGE = frozenset({"model", "ui", "app"})
 PAGE_OR_RULE = frozenset({"ui", "app"})
 NOT_THE_PAGE = frozenset({"model", "app"})
+APP = frozenset({"app"})
 
 DisclosureId = Literal["service_status", "credit_search_consent", "pre_contract_summary"]
 ConsentType = Literal["credit_search", "data_sharing", "marketing"]
+Position = Literal["Prime Priority 1", "Prime Priority 2", "Sub-Prime 1", "Sub-Prime 2"]
+Pounds = Annotated[float, Meta(ge=0, le=1e9)]  # beyond any household: sums with pence stay exact
+Percent = Annotated[float, Meta(ge=0, le=100)]
+Size = Annotated[float, Meta(ge=0, le=1e6)]  # kWp, kWh
+Months = Annotated[int, Meta(ge=1, le=600)]  # fifty years
 
 
 class Fact(Payload, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -29,14 +37,14 @@ class RecordProjectFacts(Fact, frozen=True, kw_only=True, rename="camel"):
 
     EXAMPLE: ClassVar = {"projectValue": 15000, "depositPct": 10, "productSpec": "panels_battery"}
 
-    project_value: float | None = None
-    deposit_amount: float | None = None
-    deposit_pct: float | None = None
+    project_value: Pounds | None = None
+    deposit_amount: Pounds | None = None
+    deposit_pct: Percent | None = None
     product_spec: (
         Literal["panels_only", "panels_battery", "panels_battery_ev", "panels_battery_ev_other"] | None
     ) = None
-    system_kwp: float | None = None
-    battery_kwh: float | None = None
+    system_kwp: Size | None = None
+    battery_kwh: Size | None = None
     retailer_name: str | None = None
 
 
@@ -75,7 +83,7 @@ class RecordProvisionalQuote(Fact, frozen=True, kw_only=True, rename="camel"):
 
     EXAMPLE: ClassVar = {"termMonths": 120}
 
-    term_months: int
+    term_months: Months
 
 
 class RecordEmailPreference(Fact, frozen=True, kw_only=True, rename="camel"):
@@ -109,8 +117,8 @@ class RecordFinancialFacts(Fact, frozen=True, kw_only=True, rename="camel"):
     EXAMPLE: ClassVar = {"employmentStatus": "Employed", "annualIncome": 41000}
 
     employment_status: Literal["Employed", "Self-employed", "Retired", "Unemployed", "Other"] | None = None
-    annual_income: float | None = None
-    monthly_outgoings: float | None = None
+    annual_income: Pounds | None = None
+    monthly_outgoings: Pounds | None = None
     existing_commitments: str | None = None
 
 
@@ -212,29 +220,84 @@ class RequestDecision(Fact, frozen=True, kw_only=True, rename="camel"):
     LEGACY: ClassVar = True
 
 
-BROKER = Vocabulary(
-    "broker",
-    [
-        RecordProjectFacts,
-        RecordCustomerContact,
-        GenerateCustomerLink,
-        InstallerHandoffComplete,
-        RecordEligibility,
-        RecordProvisionalQuote,
-        RecordEmailPreference,
-        RecordPersonalFacts,
-        RecordFinancialFacts,
-        RecordVulnerabilityIndicators,
-        PresentDisclosure,
-        AcknowledgeDisclosure,
-        CaptureConsent,
-        SubmitApplication,
-        AcceptCounterOffer,
-        RefuseCounterOffer,
-        SelectOffer,
-        Withdraw,
-        CaseOutcome,
-        CaseComplete,
-        RequestDecision,
-    ],
+class Offer(Record, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    lender: str
+    position: Position
+    product_code: Literal["IFC", "BNPL", "IBC"] = "IBC"
+    apr_pct: Percent
+    term_months: Months
+    monthly_payment: Pounds
+    total_payable: Pounds
+    net_loan_amount: Pounds
+    estimated_monthly_solar_savings: Pounds | None = None
+    net_cost_per_month: float | None = None
+
+
+class ApprovedAsRequested(Record, frozen=True, kw_only=True, tag_field="kind", tag="approved_as_requested"):
+    offer: Offer
+
+
+class ApprovedWithCounter(Record, frozen=True, kw_only=True, tag_field="kind", tag="approved_with_counter"):
+    offer: Offer
+    reason: str
+
+
+class Declined(Record, frozen=True, kw_only=True, tag_field="kind", tag="declined"):
+    reason: str
+
+
+Answer = ApprovedAsRequested | ApprovedWithCounter | Declined
+
+
+class WaterfallStep(Fact, frozen=True, kw_only=True, rename="camel"):
+    """One lender of the panel answered."""
+
+    ORIGINS: ClassVar[Any] = APP
+    EXAMPLE: ClassVar = {
+        "index": 0,
+        "lender": "Northgate Bank",
+        "position": "Prime Priority 1",
+        "outcome": {"kind": "declined", "reason": "The loan is above 25,000 pounds."},
+    }
+
+    index: Annotated[int, Meta(ge=0, le=99, description="The place on the panel, from 0.")]
+    lender: str
+    position: Position
+    outcome: Answer
+
+
+class WaterfallEnd(Fact, frozen=True, kw_only=True, rename="camel"):
+    """No further lender is asked for now: one approved, or the panel is exhausted."""
+
+    ORIGINS: ClassVar[Any] = APP
+    EXAMPLE: ClassVar = {"exhausted": True}
+
+    exhausted: bool
+
+
+TAXONOMY: tuple[type[Payload], ...] = (
+    RecordProjectFacts,
+    RecordCustomerContact,
+    GenerateCustomerLink,
+    InstallerHandoffComplete,
+    RecordEligibility,
+    RecordProvisionalQuote,
+    RecordEmailPreference,
+    RecordPersonalFacts,
+    RecordFinancialFacts,
+    RecordVulnerabilityIndicators,
+    PresentDisclosure,
+    AcknowledgeDisclosure,
+    CaptureConsent,
+    SubmitApplication,
+    AcceptCounterOffer,
+    RefuseCounterOffer,
+    SelectOffer,
+    Withdraw,
+    CaseOutcome,
+    CaseComplete,
+    RequestDecision,
 )
+
+BROKER = Vocabulary("broker", [*TAXONOMY, WaterfallStep, WaterfallEnd])
