@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import CATALOG, Envelope, Event, Origin, Payload, Scope, Unknown, decode, stamp
+from turnlog.events import CATALOG, Catalog, Envelope, Event, Origin, Payload, Scope, Unknown, decode, stamp
 from turnlog.state.tree import Closing
 
 Item = tuple[Envelope, Payload | Unknown]
@@ -18,22 +18,32 @@ def scope(agent_id: str, depth: int = 0, trace_id: str = "tr_1") -> Scope:
     return Scope(trace_id=trace_id, agent_id=agent_id, agent_name=agent_id.upper(), depth=depth)
 
 
-def place(event: Event, seq: int) -> Item:
+def place(event: Event, seq: int, catalog: Catalog = CATALOG) -> Item:
     """An event at its seq."""
     envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=1_767_875_696_000 + seq))
-    return envelope, CATALOG.payload(envelope)
+    return envelope, catalog.payload(envelope)
 
 
-def entry(payload: Payload, at: Scope = Scope(), seq: int = 0) -> Item:  # noqa: B008
+def entry(
+    payload: Payload,
+    at: Scope = Scope(),  # noqa: B008
+    seq: int = 0,
+    catalog: Catalog = CATALOG,
+) -> Item:
     """One event of a log, from whoever may emit it."""
-    kind = CATALOG.kind(CATALOG.name(type(payload)))
+    kind = catalog.kind(catalog.name(type(payload)))
     origin = next(origin for origin in ORIGINS if kind.admits(payload, origin))
-    return place(CATALOG.event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq)
+    return place(catalog.event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq, catalog)
 
 
 def log(*entries: tuple[Payload, Scope]) -> list[Item]:
     """A log of these events."""
     return [entry(payload, at, seq) for seq, (payload, at) in enumerate(entries)]
+
+
+def plain_log(payloads: Iterable[Payload], catalog: Catalog) -> list[Item]:
+    """A log of events of nobody in particular."""
+    return [entry(payload, Scope(), seq, catalog) for seq, payload in enumerate(payloads)]
 
 
 def vector_log(entries: Iterable[Mapping[str, Any]]) -> list[Item]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from turnlog import Agent, App, Vocabulary, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.events import Payload
+from turnlog.events import Envelope, Payload
 from turnlog.state.history import Message
 from turnlog_examples.conversation import last_text, results
 
@@ -29,7 +29,7 @@ class NoteTrip(Payload, frozen=True, kw_only=True):
     weather: str
 
 
-def note_trip(state: dict[str, Any], trip: NoteTrip) -> dict[str, Any]:
+def note_trip(state: dict[str, Any], trip: NoteTrip, _: Envelope) -> dict[str, Any]:
     """The state of the tour: the trips noted so far."""
     noted = {"city": trip.city, "weather": trip.weather}
     return {**state, "trips": [*state.get("trips", []), noted]}

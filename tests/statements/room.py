@@ -109,7 +109,8 @@ def of_type(happened: list[Envelope], name: str) -> list[Any]:
 
 def cities(app: App, happened: list[Envelope]) -> list[str]:
     """The trips in the state that these events make."""
-    state = fold(app.reducers, map(app.catalog.payload, happened), app.start())
+    items = ((event, app.catalog.payload(event)) for event in happened)
+    state = fold(app.reducers, items, app.start())
     return [noted["city"] for noted in state["trips"]]
 
 

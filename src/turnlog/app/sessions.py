@@ -83,7 +83,15 @@ class Sessions:
 
     async def _open(self, session_id: str) -> Driver:
         app = self.app
-        driver = Driver(self.log, session_id, app.agent, app.catalog, app.vocabulary, observe=self._observe)
+        driver = Driver(
+            self.log,
+            session_id,
+            app.agent,
+            app.catalog,
+            app.vocabulary,
+            observe=self._observe,
+            turn_limit_s=app.turn_limit_s,
+        )
         await driver.open(self._pid)
         return driver
 
@@ -219,6 +227,7 @@ class Sessions:
         state, seq = self.app.start(), -1
         while rows := await self.log.read(session_id, seq, origin=-1):
             envelopes = [decode(line_of(row)) for row in rows]
-            state = fold(self.app.reducers, map(self.app.catalog.payload, envelopes), state)
+            items = ((envelope, self.app.catalog.payload(envelope)) for envelope in envelopes)
+            state = fold(self.app.reducers, items, state)
             seq = rows[-1].seq
         return seq, state

@@ -1,23 +1,43 @@
 """`fold`: events in, state out, through a table of reducers keyed by payload class.
 
-A reducer takes the state and a payload and returns the next state; it must not change what it was given.
-Payloads without a reducer, unknown ones included, leave the state as it is.
+A reducer takes the state, a payload and the envelope it came in (time, seq, origin, who), and returns the
+next state; it must not change what it was given. Payloads without a reducer, unknown ones included, leave the
+state as it is. The folds of this room that keep books of their own take the same events with `apply`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from turnlog.events import Payload, Unknown
+from turnlog.events import Envelope, Payload, Unknown
 
-Reducer = Callable[[Any, Any], Any]
+Item = tuple[Envelope, Payload | Unknown]
+Reducer = Callable[[Any, Any, Envelope], Any]
 Reducers = Mapping[type[Payload], Reducer]
 
 
-def fold(reducers: Reducers, payloads: Iterable[Payload | Unknown], start: Any) -> Any:
-    """The state after these payloads."""
+class Fold(Protocol):
+    """What takes events in order and holds what they make: `Tree`, `History`, `Transcript`, `Meters`, ..."""
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> object:
+        """Take one event into account."""
+        ...
+
+
+F = TypeVar("F", bound=Fold)
+
+
+def fold(reducers: Reducers, items: Iterable[Item], start: Any) -> Any:
+    """The state after these events."""
     state = start
-    for payload in payloads:
+    for envelope, payload in items:
         reducer = reducers.get(type(payload))  # type: ignore[arg-type]
         if reducer is not None:
-            state = reducer(state, payload)
+            state = reducer(state, payload, envelope)
     return state
+
+
+def folded(kept: F, items: Iterable[Item]) -> F:
+    """A fold after these events."""
+    for envelope, payload in items:
+        kept.apply(envelope, payload)
+    return kept

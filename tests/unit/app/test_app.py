@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from tests.logs import plain_log
 from turnlog.agents import Agent, Scripted
 from turnlog.app import App
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Payload, UiMessage, Vocabulary
+from turnlog.events import CATALOG, Envelope, Payload, UiMessage, Vocabulary
 from turnlog.state.fold import fold
 from turnlog_examples.tour import NoteTrip, make_app
 
@@ -22,7 +23,7 @@ class Impostor(Payload, frozen=True, kw_only=True):
     TYPE = "tool.call"
 
 
-def count(state: int, payload: Counted) -> int:
+def count(state: int, payload: Counted, _: Envelope) -> int:
     return state + 1
 
 
@@ -54,12 +55,14 @@ def test_reducers_and_start_are_a_fold() -> None:
         reducers={Counted: count},
         start=lambda: 40,
     )
-    assert fold(app.reducers, [Counted(), UiMessage(text="hi"), Counted()], app.start()) == 42
+    items = plain_log([Counted(), UiMessage(text="hi"), Counted()], app.catalog)
+    assert fold(app.reducers, items, app.start()) == 42
 
 
 def test_the_tour_keeps_its_trips_and_begins_each_session_without_any() -> None:
     app = make_app()
-    trips: list[Any] = [NoteTrip(city="Oslo", weather="rain"), NoteTrip(city="Rome", weather="snow")]
-    cities = [trip["city"] for trip in fold(app.reducers, trips, app.start())["trips"]]
+    trips = [NoteTrip(city="Oslo", weather="rain"), NoteTrip(city="Rome", weather="snow")]
+    state: Any = fold(app.reducers, plain_log(trips, app.catalog), app.start())
+    cities = [trip["city"] for trip in state["trips"]]
     assert cities == ["Oslo", "Rome"]
     assert app.start() == {"trips": []}
