@@ -20,9 +20,10 @@ from turnlog.state.tree import Invocation, OpenCall, Tree, cancelled
 
 
 def message_batch(tree: Tree, message: UiMessage, trace: str) -> list[Item]:
-    """A message and what it frees; `trace` is for a new turn."""
+    """A message and what it frees in its channel; `trace` is for a new turn."""
     waiting = [tree.open[agent_id] for agent_id in tree.waiting()]
-    scope = waiting[-1].scope if waiting else Scope(trace_id=trace)
+    waiting = [invocation for invocation in waiting if invocation.scope.channel == message.channel]
+    scope = waiting[-1].scope if waiting else Scope(trace_id=trace, channel=message.channel)
     freed = [item for invocation in waiting for item in _freed(invocation)]
     return [*freed, Item(message, scope, "ui")]
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from turnlog.agents.agent import Agent, team_of
 from turnlog.agents.approvals import permits
@@ -22,6 +23,7 @@ from turnlog.events import (
     AgentStart,
     AgentUsage,
     ApprovalDecision,
+    ApprovalRequest,
     AssistantFiles,
     AwaitedCall,
     BlockEnd,
@@ -45,7 +47,7 @@ from turnlog.events import (
 from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import Reply
-from turnlog.state.tree import Invocation, OpenCall, Tree, cancelled
+from turnlog.state.tree import Invocation, OpenCall, Opening, Tree, cancelled
 
 NAMELESS = "unknown"  # a model that does not say what it is
 ENDED = "Its agent has ended."
@@ -146,18 +148,27 @@ class Loop:
     # turns
 
     def start_next(self) -> list[Effect]:
-        """The next message in line, when nothing is open."""
-        if self.tree.open or self.tree.coming or self._starting or not self.tree.queue:
+        """The next message in line, when nothing runs; a channel whose agent waits is left to it."""
+        running = any(not self.tree.waits(agent_id) for agent_id in self.tree.open)
+        if running or self.tree.coming or self._starting:
             return []
-        trace, opening = next(iter(self.tree.queue.items()))
-        self._starting = trace
-        named = opening.target if isinstance(opening, UiMessage) else None
-        agent = self.team.get(named or "", self.root)
-        scope = self._scope(agent, trace, 0)
-        return [Say([started(agent, scope, via="prompt", prompt=narrated(opening))])]
+        waiting = {invocation.scope.channel for invocation in self.tree.open.values()}
+        for trace, opening in self.tree.queue.items():
+            if opening.scope.channel not in waiting:
+                self._starting = trace
+                return [Say([self._opened(opening)])]
+        return []
 
-    def _scope(self, agent: Agent, trace: str | None, depth: int) -> Scope:
-        return Scope(trace_id=trace, agent_id=self._new_id("agt_"), agent_name=agent.name, depth=depth)
+    def _opened(self, opening: Opening) -> Item:
+        named = opening.what.target if isinstance(opening.what, UiMessage) else None
+        agent = self.team.get(named or "", self.root)
+        return started(
+            agent, self._scope(agent, opening.scope, 0), via="prompt", prompt=narrated(opening.what)
+        )
+
+    def _scope(self, agent: Agent, within: Scope, depth: int) -> Scope:
+        """The scope of an agent in the turn and the channel of another scope."""
+        return structs.replace(within, agent_id=self._new_id("agt_"), agent_name=agent.name, depth=depth)
 
     def ask(self, agent_id: str) -> list[Effect]:
         """Ask the model, unless its agent is about to leave."""
@@ -189,7 +200,7 @@ class Loop:
         if tool is None:
             answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
             return [Say([Item(answer, invocation.scope, "tool")])]
-        if fault := permits(tool, self._roles):
+        if fault := permits(tool, {*self._roles, *self.tree.roles(invocation.scope.trace_id)}):
             return [Say([Item(answered(call, fault), invocation.scope, "tool")])]
         if tool.needs_approval(call.args):
             problem = tool.validate(call)  # nobody is asked about a call that cannot run
@@ -200,7 +211,7 @@ class Loop:
         return [Run(invocation.agent_id, call)] if tool.executor == "backend" else []
 
     def _called(self, parent: Invocation, agent: Agent, call: ToolCall) -> Item:
-        scope = self._scope(agent, parent.scope.trace_id, (parent.scope.depth or 0) + 1)
+        scope = self._scope(agent, parent.scope, (parent.scope.depth or 0) + 1)
         resumes = call.args.get("resume_agent_id")
         return started(
             agent,
@@ -247,7 +258,7 @@ class Loop:
         successor = self.agent(invocation).successor(first.tool)
         assert successor is not None
         self._leaving.add(invocation.agent_id)
-        scope = self._scope(successor, invocation.scope.trace_id, invocation.scope.depth or 0)
+        scope = self._scope(successor, invocation.scope, invocation.scope.depth or 0)
         results = [succeeded(first, f"Handed over to {successor.name}.")]
         results += [failed(call, "CANCELLED", "another agent has taken over") for call in others]
         handoff = AgentHandoff(to=successor.name, to_agent_id=scope.agent_id or "")
@@ -348,7 +359,7 @@ def _end(loop: Loop, _: Envelope, __: AgentEnd) -> list[Effect]:
 
 def _usage(loop: Loop, envelope: Envelope, _: AgentUsage) -> list[Effect]:
     invocation = loop.tree.open.get(envelope.agent_id or "")
-    return loop.begin(invocation) if invocation else []
+    return [*loop.begin(invocation), *loop.start_next()] if invocation else []
 
 
 def _result(loop: Loop, envelope: Envelope, payload: ToolResult) -> list[Effect]:
@@ -360,6 +371,11 @@ def _result(loop: Loop, envelope: Envelope, payload: ToolResult) -> list[Effect]
         loop._freed[invocation.agent_id] = None
         return []
     return loop.settle(invocation) if invocation.own_calls else loop.ask(invocation.agent_id)
+
+
+def _waits(loop: Loop, _: Envelope, __: ToolAwait | ApprovalRequest) -> list[Effect]:
+    """While one channel waits, another may have its turn."""
+    return loop.start_next()
 
 
 def _decision(loop: Loop, envelope: Envelope, payload: ApprovalDecision) -> list[Effect]:
@@ -381,6 +397,8 @@ REACTIONS: dict[type, Callable[[Loop, Envelope, Any], list[Effect]]] = {
     AgentStart: _start,
     AgentEnd: _end,
     AgentUsage: _usage,
+    ToolAwait: _waits,
+    ApprovalRequest: _waits,
     ToolResult: _result,
     ApprovalDecision: _decision,
 }

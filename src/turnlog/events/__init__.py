@@ -31,7 +31,14 @@ from turnlog.events.envelope import (
     stamp,
 )
 from turnlog.events.parse import ParseReject
-from turnlog.events.process import ProcessAuth, ProcessEnd, ProcessStart, SessionError
+from turnlog.events.process import (
+    ProcessAuth,
+    ProcessEnd,
+    ProcessStart,
+    SessionError,
+    SessionMember,
+    SessionTitle,
+)
 from turnlog.events.team import (
     TEAM,
     ArtifactWrite,
@@ -61,6 +68,8 @@ CORE = Vocabulary(
         ProcessEnd,
         ProcessAuth,
         SessionError,
+        SessionMember,
+        SessionTitle,
         UiMessage,
         UiAction,
         UiCommand,
@@ -136,6 +145,8 @@ __all__ = [
     "Scope",
     "ScreenCommand",
     "SessionError",
+    "SessionMember",
+    "SessionTitle",
     "ToolAwait",
     "ToolCall",
     "ToolProgress",

@@ -32,6 +32,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES, pattern=r"^[^\u0
 Key = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
 EventId = Annotated[str, Meta(pattern=r"^evt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+Role = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]  # of a member; a channel is a role's
 TraceId = Annotated[str, Meta(pattern=r"^tr_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 AgentId = Annotated[str, Meta(pattern=r"^agt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what every JSON reader can hold exactly

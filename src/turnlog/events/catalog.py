@@ -118,6 +118,8 @@ class Catalog:
             agent_id=envelope.agent_id,
             agent_name=envelope.agent_name,
             depth=envelope.depth or 0,
+            channel=envelope.channel,
+            actor=envelope.actor,
             origin=envelope.origin,
             payload=self.payload(envelope),
         )
@@ -143,6 +145,9 @@ class Catalog:
             )
         if not kind.admits(payload, origin):
             raise InvalidEvent(f"{kind.name} may not come from {origin}", "$.origin")
+        channel = getattr(payload, "channel", None)
+        if channel and channel != scope.channel:  # a payload that names a channel puts its event there
+            scope = msgspec.structs.replace(scope, channel=channel)
         check_place(id, scope)
         return Event(
             type=kind.name,

@@ -21,6 +21,7 @@ from turnlog.events.base import (
     Origin,
     Payload,
     Record,
+    Role,
     SessionId,
     Timestamp,
     TraceId,
@@ -30,12 +31,15 @@ from turnlog.events.gate import short
 
 
 class Scope(Record, frozen=True, kw_only=True):
-    """Whose event it is: the turn, and the invocation with its depth."""
+    """Whose event it is: the turn, the invocation with its depth, the role whose members alone see it, and
+    the person who sent it."""
 
     trace_id: TraceId | None = None
     agent_id: AgentId | None = None
     agent_name: Name | None = None
     depth: Count | None = None
+    channel: Role | None = None
+    actor: Name | None = None
 
 
 class Unknown(Struct, frozen=True):
@@ -68,6 +72,8 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent_id: AgentId | None = None
     agent_name: Name | None = None
     depth: Count | None = None
+    channel: Role | None = None
+    actor: Name | None = None
     origin: Origin
     payload: Raw
 
@@ -84,6 +90,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     agent_id: str | None
     agent_name: str | None
     depth: int
+    channel: str | None
+    actor: str | None
     origin: Origin
     payload: Payload | Unknown
 
@@ -144,6 +152,7 @@ def decode(line: bytes) -> Envelope:
         envelope = _decoder.decode(line)
         bound("type", envelope.type)
         bound("agent_name", envelope.agent_name)
+        bound("actor", envelope.actor)
     except (DecodeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"not an envelope: {short(str(error))}") from None
     return envelope

@@ -1,10 +1,10 @@
-"""The processes behind a session: the server, model processes, their sign-in, their errors."""
+"""The session itself, its members, and the processes behind it: the server, model processes, their errors."""
 
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.base import SYSTEM, Count, Name, Origins, Payload
+from turnlog.events.base import SYSTEM, Count, Name, Origins, Payload, Role
 
 Process = Literal["server", "model"]
 
@@ -58,3 +58,27 @@ class SessionError(Payload, frozen=True, kw_only=True):
     message: Annotated[str, Meta(description="For people: no stack traces, no secrets.")]
     retriable: bool = False
     terminal: bool = False
+
+
+class SessionMember(Payload, frozen=True, kw_only=True):
+    """Somebody became a member of the session, has other roles now, or with no role is a member no more.
+
+    The server appends it, at the session's start for whoever made it.
+    """
+
+    TYPE: ClassVar = "session.member"
+    ORIGINS: ClassVar[Origins] = frozenset({"system", "app"})
+    EXAMPLE: ClassVar = {"principal": "ada", "roles": ["owner"]}
+
+    principal: Name
+    roles: tuple[Role, ...] = ()
+
+
+class SessionTitle(Payload, frozen=True, kw_only=True):
+    """The session has another title; until then the first message is its title."""
+
+    TYPE: ClassVar = "session.title"
+    ORIGINS: ClassVar[Origins] = frozenset({"system", "app", "ui"})
+    EXAMPLE: ClassVar = {"title": "A trip to Oslo"}
+
+    title: Name

@@ -5,10 +5,11 @@ event again gives its old seq, another event under an old id is a `Conflict`. Wh
 the way is recorded as lost, and its id is free again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound
-from turnlog.events import Event, decode, frame
+from turnlog.events import Event, Payload, SessionMember, SessionTitle, UiMessage, Unknown, decode, frame
 from turnlog.log.integrity import link, make_row
 from turnlog.log.store import Damage, Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
 
@@ -75,12 +76,43 @@ def write(
         known[event.id] = last
         if mark := span_mark(event.payload, event.scope.agent_id, event.scope.trace_id, last):
             marks.append(mark)
-    moved = head.moved(last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0))
+    updated_ms = max(head.updated_ms, ts_ms) if rows else head.updated_ms
+    moved = head.moved(
+        last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0), updated_ms=updated_ms
+    )
+    for event in fresh:
+        moved = told(moved, event.payload) if type(event.payload) in SAYINGS else moved
     if rows:
         store.put(moved, rows, marks)
     elif moved.fence > head.fence:  # whoever takes over may find everything written already
         store.put_head(moved)
     return [known[event.id] for event in events], [new.row for new in rows], head.epoch
+
+
+def told(head: Head, payload: Payload | Unknown) -> Head:
+    """A head after an event that says something of the session as a whole."""
+    says = SAYINGS.get(type(payload))
+    return head.moved(**says(head, payload)) if says else head
+
+
+def _members(head: Head, payload: SessionMember) -> dict[str, object]:
+    others = {name: roles for name, roles in head.members.items() if name != payload.principal}
+    return {"members": {**others, payload.principal: payload.roles} if payload.roles else others}
+
+
+def _first_words(head: Head, payload: UiMessage) -> dict[str, object]:
+    """The first message is the title until there is one, unless it is only for some."""
+    return (
+        {} if head.title or payload.channel else {"title": " ".join(payload.text[:400].split())[:TITLE_CHARS]}
+    )
+
+
+TITLE_CHARS = 80
+SAYINGS: dict[type, Callable[[Head, Any], dict[str, object]]] = {
+    SessionMember: _members,
+    SessionTitle: lambda _, payload: {"title": payload.title},
+    UiMessage: _first_words,
+}
 
 
 def known_seqs(store: Store, head: Head, events: Sequence[Event]) -> dict[str, int]:
@@ -123,7 +155,7 @@ def check_append(head: Head, expected_last: int | None, fence: int | None) -> No
 def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:
     """An event as it is stored: stamped, encoded, framed, once."""
     stored = frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
-    meta = pack(rank, event.live, event.scope.depth or 0, event.scope.trace_id, event.type)
+    meta = pack(rank, event.live, event.scope, event.type)
     return make_row(session_id, seq, meta, stored)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from turnlog.errors import Damaged
 from turnlog.log.store import Damage, Head, Row, Stored
 
-META = re.compile(rb"[0-9]+\|[01]\|[0-9]+\|[^|]*\|.", re.DOTALL).match
+META = re.compile(rb"[0-9]+\|[01]\|[0-9]+\|[^|]*\|[^|]*\|.", re.DOTALL).match
 
 LIVE = re.compile(rb"[0-9]+\|1\|").match  # only live rows are ever left out
 

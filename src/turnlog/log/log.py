@@ -291,19 +291,19 @@ class Log:
 
     # what stands beside the events
 
-    async def put_blob(self, data: bytes, media_type: str) -> str:
-        """Keep binary content; returns the hash it is known by."""
+    async def put_blob(self, session_id: str, data: bytes, media_type: str) -> str:
+        """Keep binary content of a session; returns the name it is known by: the session's, and its hash."""
         if not media_type:
             raise CallerError("expected a media type, got nothing")
-        digest = sha256(data).hexdigest()
-        await self.work(lambda store: store.put_blob(digest, Blob(media_type, data)))
-        return digest
+        name = f"{session_id}/{sha256(data).hexdigest()}"
+        await self.work(lambda store: store.put_blob(name, Blob(media_type, data)))
+        return name
 
-    async def get_blob(self, digest: str) -> Blob:
-        """The content of a hash; `NotFound` if there is none."""
-        blob = await self._read(self._store.blob, digest)
+    async def get_blob(self, name: str) -> Blob:
+        """The content of a name; `NotFound` if there is none."""
+        blob = await self._read(self._store.blob, name)
         if blob is None:
-            raise NotFound(f"no blob {digest[:80]}")
+            raise NotFound(f"no blob {name[:80]}")
         return blob
 
     async def put_document(self, document: Document) -> None:

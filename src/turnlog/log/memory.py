@@ -223,8 +223,8 @@ class MemoryStore:
         if ring.durable > self._ring_events or ring.size_bytes > self._ring_bytes:
             ring.let_go(self._ring_events, self._ring_bytes)
 
-    def put_blob(self, digest: str, blob: Blob) -> None:
-        self._blobs.setdefault(digest, blob)
+    def put_blob(self, name: str, blob: Blob) -> None:
+        self._blobs.setdefault(name, blob)
 
     def put_document(self, document: Document) -> None:
         self._documents[document.session_id, document.id] = document
@@ -303,8 +303,8 @@ class MemoryStore:
                 if any(span.agent and span.last is None for span in ring.spans.values())
             ]
 
-    def blob(self, digest: str) -> Blob | None:
-        return self._blobs.get(digest)
+    def blob(self, name: str) -> Blob | None:
+        return self._blobs.get(name)
 
     def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
         with self._lock:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from turnlog.errors import Damaged, StoreError
 from turnlog.ids import new_epoch
 from turnlog.log import check
+from turnlog.log.append import told
 from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import GROW_SLOTS, Mark, Slot
 from turnlog.log.store import (
@@ -54,6 +55,7 @@ from turnlog.log.tables import (
     page,
     rank_at,
     ready_rows,
+    sayings,
     stored_rows,
 )
 
@@ -270,8 +272,8 @@ class SqliteStore:
         values = (number, mark.key, trace, first, last, int(mark.agent))
         self._writer.execute(INSERT_SPAN, (*values, values_checksum(*values)))
 
-    def put_blob(self, digest: str, blob: Blob) -> None:
-        values = (digest, blob.media_type, blob.data, values_checksum(digest, blob.media_type))
+    def put_blob(self, name: str, blob: Blob) -> None:
+        values = (name, blob.media_type, blob.data, values_checksum(name, blob.media_type))
         self._writer.execute("insert or ignore into blob values (?, ?, ?, ?)", values)
 
     def put_document(self, document: Document) -> None:
@@ -325,6 +327,8 @@ class SqliteStore:
             slot = self.mark.get(number)
             end = max(last, slot.last if slot else -1)
             head = Head(damage.session_id, "", str(head.app), last=end, pruned=end, rank=rank)
+            for payload in sayings(self._writer, number, damage.session_id):
+                head = told(head, payload)
         self._heads[damage.session_id] = number, head
         end = max(head.last, damage.last, last)
         self.put_head(head.moved(epoch=new_epoch(), last=end, rank=max(head.rank, rank)))
@@ -403,16 +407,16 @@ class SqliteStore:
         with reported():
             return [row[0] for row in self._reader().execute(query)]
 
-    def blob(self, digest: str) -> Blob | None:
-        query = "select media_type, data, crc from blob where digest = ?"
+    def blob(self, name: str) -> Blob | None:
+        query = "select media_type, data, crc from blob where name = ?"
         with reported():
-            row = self._reader().execute(query, (digest,)).fetchone()
+            row = self._reader().execute(query, (name,)).fetchone()
         if row is None:
             return None
         media_type, data, crc = row
-        whole = isinstance(data, bytes) and sha256(data).hexdigest() == digest
-        if not whole or values_checksum(digest, media_type) != crc:
-            raise StoreError(f"the blob {digest[:16]} is not what was written")
+        whole = isinstance(data, bytes) and sha256(data).hexdigest() == name.rpartition("/")[2]
+        if not whole or values_checksum(name, media_type) != crc:
+            raise StoreError(f"the blob {name[-16:]} is not what was written")
         return Blob(media_type, data)
 
     def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:

@@ -22,6 +22,7 @@ from turnlog.events import (
     BlockStart,
     Envelope,
     Payload,
+    Scope,
     ToolCall,
     ToolProgress,
     ToolResult,
@@ -59,8 +60,13 @@ class Row(NamedTuple):
         return self.meta.split(b"|", 4)[3].decode() or None
 
     @property
+    def channel(self) -> str | None:
+        """The role whose members alone see it."""
+        return self.meta.split(b"|", 5)[4].decode() or None
+
+    @property
     def type(self) -> str:
-        return self.meta.split(b"|", 4)[4].decode()
+        return self.meta.split(b"|", 5)[5].decode()
 
 
 Stored = tuple[Any, ...]  # the values of a row, if they are what was written
@@ -143,14 +149,14 @@ def line_of(row: Row) -> bytes:
     return row.frame[len(b"data: ") : -len(b"\n\n")]
 
 
-def pack(rank: int, live: bool, depth: int, trace: str | None, type: str) -> bytes:
+def pack(rank: int, live: bool, place: Scope | Envelope, type: str) -> bytes:
     """What stands beside a frame. The type is last: it alone may hold the separator."""
-    return b"%d|%b" % (rank, _beside(live, depth, trace, type))
+    return b"%d|%b" % (rank, _beside(live, place.depth or 0, place.trace_id, place.channel, type))
 
 
 @lru_cache(1024)  # events come many to an invocation
-def _beside(live: bool, depth: int, trace: str | None, type: str) -> bytes:
-    return f"{live:d}|{depth}|{trace or ''}|{type}".encode()
+def _beside(live: bool, depth: int, trace: str | None, channel: str | None, type: str) -> bytes:
+    return f"{live:d}|{depth}|{trace or ''}|{channel or ''}|{type}".encode()
 
 
 class NewRow(NamedTuple):
@@ -164,7 +170,9 @@ class NewRow(NamedTuple):
 
 
 class Head(Struct, frozen=True):
-    """Where a session stands. Live rows up to `pruned` may be gone; `revision` counts the changes."""
+    """Where a session stands, and what its events say of it as a whole (`append.SAYINGS`): its title, its
+    members with their roles, when something last happened. Live rows up to `pruned` may be gone; `revision`
+    counts the changes."""
 
     session_id: str
     epoch: str
@@ -177,6 +185,9 @@ class Head(Struct, frozen=True):
     fence: int = 0
     pruned: int = -1
     revision: int = 0
+    updated_ms: int = 0
+    title: str = ""
+    members: dict[str, tuple[str, ...]] = {}
     closed: bool = False
 
     def moved(self, **changes: object) -> "Head":
@@ -248,7 +259,7 @@ class StoreWriter(Protocol):
         """Add rows and move the head there."""
         ...
 
-    def put_blob(self, digest: str, blob: Blob) -> None:
+    def put_blob(self, name: str, blob: Blob) -> None:
         """Keep binary content under its hash."""
         ...
 
@@ -324,7 +335,7 @@ class StoreReader(Protocol):
         """The sessions in which an agent is open."""
         ...
 
-    def blob(self, digest: str) -> Blob | None:
+    def blob(self, name: str) -> Blob | None:
         """The content of a hash."""
         ...
 

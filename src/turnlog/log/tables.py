@@ -3,11 +3,14 @@
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import accumulate
 from typing import Any
 
+from msgspec import DecodeError, json
+
 from turnlog.errors import Damaged
+from turnlog.events import CATALOG, Payload, Unknown, decode
 from turnlog.log.integrity import Walk, make_row, rank_of, values_checksum
 from turnlog.log.store import Damage, Head, Page, Ready, Stored, framed
 
@@ -17,7 +20,7 @@ MIGRATIONS = [
         id integer primary key, name text not null unique, epoch text not null, app text not null,
         created integer not null, first integer not null, last integer not null, rank integer not null,
         chain blob not null, fence integer not null, pruned integer not null, revision integer not null,
-        closed integer not null,
+        updated integer not null, title text not null, members text not null, closed integer not null,
         crc integer not null);
     create table event (
         session integer not null, seq integer not null, id text not null, ts integer not null, span text,
@@ -34,7 +37,7 @@ MIGRATIONS = [
         session text not null, first integer not null, last integer not null, problem text not null);
     create index damage_session on damage (session);
     create table blob (
-        digest text primary key, media_type text not null, data blob not null, crc integer not null)
+        name text primary key, media_type text not null, data blob not null, crc integer not null)
         without rowid;
     create table document (
         session text not null, id text not null, type text not null, category text not null,
@@ -45,7 +48,8 @@ MIGRATIONS = [
         crc integer not null, primary key (session, name, seq)) without rowid;
     """,
 ]
-HEAD = "name, epoch, app, created, first, last, rank, chain, fence, pruned, revision, closed"
+HEAD = """name, epoch, app, created, first, last, rank, chain, fence, pruned, revision,
+    updated, title, members, closed"""
 HEADS = f"select id, {HEAD}, crc from session"
 NUMBER = "(select id from session where name = ?)"
 SKIPPED = """span is not null and exists (select 1 from span
@@ -53,6 +57,7 @@ SKIPPED = """span is not null and exists (select 1 from span
     and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
 COLUMNS = "seq, meta, frame, crc"
 PAGE_ROWS = 256
+SAYINGS = (b"|session.member", b"|session.title", b"|ui.message")
 FIRST_ROWS = 16  # read to learn how large rows are here
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BAD_INDEX = "the index of blocks and calls is damaged"
@@ -82,13 +87,24 @@ def head_values(head: Head) -> tuple[Any, ...]:
         head.fence,
         head.pruned,
         head.revision,
+        head.updated_ms,
+        head.title,
+        json.encode(head.members).decode(),
         int(head.closed),
     )
 
 
 def make_head(row: tuple[Any, ...]) -> Head:
     """A head from (number, its columns, checksum)."""
-    return Head(*row[1:-2], closed=bool(row[-2]))  # type: ignore[misc]  # the tuple is one column shorter
+    return Head(*row[1:-3], members=members_of(row[-3]), closed=bool(row[-2]))  # type: ignore[misc]
+
+
+def members_of(column: Any) -> dict[str, tuple[str, ...]]:
+    """The members of a head; a column that is damaged has none, and its checksum does not match."""
+    try:
+        return json.decode(column, type=dict[str, tuple[str, ...]])
+    except (DecodeError, TypeError, UnicodeError):
+        return {}
 
 
 def all_heads(connection: sqlite3.Connection) -> Iterator[tuple[int, Head, int]]:
@@ -168,6 +184,20 @@ def rank_at(connection: sqlite3.Connection, number: int, session_id: str, seq: i
     rank = rank_of(row[1])
     whole = isinstance(row[0], int) and isinstance(row[2], bytes) and rank is not None
     return rank if whole and rank is not None and make_row(session_id, *row[:3]).checksum == row[3] else -1
+
+
+def sayings(connection: sqlite3.Connection, number: int, session_id: str) -> Iterator[Payload | Unknown]:
+    """What the events of a session say of it as a whole, as far as they are what was written."""
+    query = f"select {COLUMNS} from event where session = ? order by seq"
+    with suppress(sqlite3.DatabaseError), closing(connection.execute(query, (number,))) as cursor:
+        for seq, meta, frame, crc in cursor:
+            types = (isinstance(seq, int), isinstance(meta, bytes), isinstance(frame, bytes))
+            if (
+                all(types)
+                and meta.endswith(SAYINGS)
+                and make_row(session_id, seq, meta, frame).checksum == crc
+            ):
+                yield CATALOG.payload(decode(frame[len(b"data: ") : -len(b"\n\n")]))
 
 
 def stored_rows(

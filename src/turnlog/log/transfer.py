@@ -18,6 +18,7 @@ from turnlog.events import CATALOG, Envelope, decode
 from turnlog.events.base import SessionId
 from turnlog.events.gate import short
 from turnlog.ids import new_epoch, now_ms
+from turnlog.log.append import told
 from turnlog.log.integrity import link, make_row
 from turnlog.log.log import Log
 from turnlog.log.store import Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
@@ -153,13 +154,16 @@ def restored(head: Head, item: EventLine) -> tuple[NewRow, SpanMark | None, Head
     envelope, payload = item.envelope, CATALOG.payload(item.envelope)
     span = span_of(payload)
     rank = head.rank + (span is None)
-    meta = pack(rank, span is not None, envelope.depth or 0, envelope.trace_id, envelope.type)
+    meta = pack(rank, span is not None, envelope, envelope.type)
     row = make_row(head.session_id, envelope.seq, meta, b"data: " + item.line + b"\n\n")
     chain = head.chain if span else link(head.chain, row.frame)
     pruned = envelope.seq - 1 if envelope.seq > head.last + 1 else head.pruned
-    moved = head.moved(last=envelope.seq, rank=rank, chain=chain, pruned=pruned)
+    ts_ms = milliseconds(envelope.ts)
+    updated_ms = max(head.updated_ms, ts_ms)
+    moved = head.moved(last=envelope.seq, rank=rank, chain=chain, pruned=pruned, updated_ms=updated_ms)
+    moved = told(moved, payload)
     mark = span_mark(payload, envelope.agent_id, envelope.trace_id, envelope.seq)
-    return NewRow(row, envelope.id, milliseconds(envelope.ts), None if span else chain, span), mark, moved
+    return NewRow(row, envelope.id, ts_ms, None if span else chain, span), mark, moved
 
 
 def milliseconds(ts: str) -> int:

@@ -8,7 +8,7 @@ Closing events derive their ids from what they close, so two recoveries write on
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -32,6 +32,7 @@ from turnlog.events import (
     ProcessEnd,
     ProcessStart,
     Scope,
+    SessionMember,
     ToolAwait,
     ToolCall,
     ToolResult,
@@ -127,15 +128,25 @@ class Closing:
     id: str
 
 
+class Opening(NamedTuple):
+    """What opens a turn and waits for its agent."""
+
+    what: UiMessage | UiAction
+    scope: Scope
+
+
 @dataclass(slots=True)
 class Tree:
-    """Everything that is open in a session."""
+    """Everything that is open in a session, and its members with their roles. `actors` are the people who
+    spoke last in the turns that are open."""
 
     last: int = -1
     open: dict[str, Invocation] = field(default_factory=dict)
-    queue: dict[str, UiMessage | UiAction] = field(default_factory=dict)
+    queue: dict[str, Opening] = field(default_factory=dict)
     coming: dict[str, str | None] = field(default_factory=dict)
     server: ProcessStart | None = None
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    actors: dict[str, str] = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
@@ -177,6 +188,10 @@ class Tree:
         traces = [invocation.scope.trace_id for invocation in self.open.values()]
         return stop.turn in (None, *traces) and stop.agent_id in (None, *self.open)
 
+    def roles(self, trace: str | None) -> tuple[str, ...]:
+        """The roles of whoever spoke last in a turn."""
+        return self.members.get(self.actors.get(trace or "", ""), ())
+
     def rests(self, trace: str) -> bool:
         """Whether a turn is over, or everyone in it waits."""
         if trace in self.queue or trace in self.coming.values():
@@ -195,8 +210,10 @@ class Tree:
 
 def _message(tree: Tree, envelope: Envelope, payload: UiMessage | UiAction) -> None:
     trace = envelope.trace_id
+    if trace and envelope.actor:
+        tree.actors[trace] = envelope.actor
     if trace and all(invocation.scope.trace_id != trace for invocation in tree.open.values()):
-        tree.queue[trace] = payload
+        tree.queue[trace] = Opening(payload, scope_of(envelope))
 
 
 def _start(tree: Tree, envelope: Envelope, payload: AgentStart) -> None:
@@ -208,6 +225,9 @@ def _start(tree: Tree, envelope: Envelope, payload: AgentStart) -> None:
 
 def _end(tree: Tree, envelope: Envelope, _: AgentEnd) -> None:
     tree.open.pop(envelope.agent_id or "", None)
+    traces = {invocation.scope.trace_id for invocation in tree.open.values()}
+    if envelope.trace_id not in traces | set(tree.coming.values()):
+        tree.actors.pop(envelope.trace_id or "", None)
 
 
 def _handoff(tree: Tree, envelope: Envelope, payload: AgentHandoff) -> None:
@@ -298,7 +318,12 @@ def _process_end(tree: Tree, _: Envelope, payload: ProcessEnd) -> None:
         tree.server = None
 
 
+def _member(tree: Tree, _: Envelope, payload: SessionMember) -> None:
+    tree.members[payload.principal] = payload.roles
+
+
 STEPS: dict[type, Callable[[Tree, Envelope, Any], None]] = {
+    SessionMember: _member,
     UiMessage: _message,
     AgentStart: _start,
     AgentEnd: _end,
@@ -338,6 +363,7 @@ def scope_of(envelope: Envelope) -> Scope:
         agent_id=envelope.agent_id,
         agent_name=envelope.agent_name,
         depth=envelope.depth,
+        channel=envelope.channel,
     )
 
 

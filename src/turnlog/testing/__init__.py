@@ -84,6 +84,7 @@ CONTRACTS = numbered(
         appending.fences_without_news,
         replay.where_a_turn_is,
         following.frames_alike,
+        sessions.what_events_say,
     ],
 )
 
@@ -96,5 +97,6 @@ LASTING_CONTRACTS = numbered(
         lasting.spans_last,
         lasting.the_rest_lasts,
         lasting.pruned_to_the_end_lasts,
+        lasting.what_events_said_lasts,
     ],
 )

@@ -7,20 +7,21 @@ from turnlog.testing.samples import answered, began, called, delta, note, notes,
 
 
 async def blobs(make: Make) -> None:
-    """Binary content is known by its hash; the same content is kept once, as it first came."""
+    """Binary content is known by its session and hash; the same content is kept once, as it first came."""
     async with bench(make) as b:
         data = bytes(range(256)) * 40
-        digest = await b.log.put_blob(data, "image/png")
-        assert await b.log.put_blob(data, "image/other") == digest
-        assert await b.log.put_blob(b"", "text/plain") != digest
+        digest = await b.log.put_blob(b.session, data, "image/png")
+        assert await b.log.put_blob(b.session, data, "image/other") == digest
+        assert await b.log.put_blob(b.session, b"", "text/plain") != digest
         assert await b.log.get_blob(digest) == Blob("image/png", data)
+        assert await b.log.put_blob("sess_other", data, "image/png") != digest
         await refused(NotFound, b.log.get_blob("0" * 64))
 
 
 async def blobs_have_a_type(make: Make) -> None:
     """Binary content without a media type is refused."""
     async with bench(make) as b:
-        await refused(CallerError, b.log.put_blob(b"x", ""))
+        await refused(CallerError, b.log.put_blob(b.session, b"x", ""))
 
 
 async def documents(make: Make) -> None:
@@ -62,7 +63,7 @@ async def derived_is_forgotten(make: Make) -> None:
     """Documents and snapshots can be thrown away together; events and blobs stay."""
     async with bench(make) as b:
         await b.add(note("a"))
-        digest = await b.log.put_blob(b"data", "text/plain")
+        digest = await b.log.put_blob(b.session, b"data", "text/plain")
         await b.log.put_document(Document(b.session, "doc-1", "lead", "open", b""))
         await b.log.put_snapshot(b.session, "tree", 0, b"")
         await b.log.forget_derived()

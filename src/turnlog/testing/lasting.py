@@ -1,9 +1,10 @@
 """What a store promises that outlives its process: made again, it has everything."""
 
 from turnlog.errors import Closed, Conflict, Fenced
+from turnlog.events import SessionMember, SessionTitle
 from turnlog.log import Blob, Document
 from turnlog.testing.bench import Make, bench, refused
-from turnlog.testing.samples import agent, began, delta, note, notes, over, started
+from turnlog.testing.samples import agent, began, delta, event, note, notes, over, started
 
 
 async def events_last(make: Make) -> None:
@@ -68,11 +69,22 @@ async def spans_last(make: Make) -> None:
         assert await b.seqs(origin=-1) == [0, 1, 2, 4, 5, 7]
 
 
+async def what_events_said_lasts(make: Make) -> None:
+    """Title, members and last activity are there again."""
+    async with bench(make) as b:
+        await b.add(event(SessionMember(principal="ada", roles=("owner",)), "m"), note("a"))
+        await b.add(event(SessionTitle(title="A trip"), "t"))
+        before = await b.log.info(b.session)
+    async with bench(make) as b:
+        assert await b.log.info(b.session) == before
+        assert (before.title, before.members) == ("A trip", {"ada": ("owner",)})
+
+
 async def the_rest_lasts(make: Make) -> None:
     """Blobs, documents and snapshots are there again."""
     document = Document("sess_1", "doc-1", "lead", "open", b"\x00")
     async with bench(make) as b:
-        digest = await b.log.put_blob(b"data", "text/plain")
+        digest = await b.log.put_blob(b.session, b"data", "text/plain")
         await b.log.put_document(document)
         await b.log.put_snapshot(b.session, "tree", 3, b"state")
     async with bench(make) as b:

@@ -3,10 +3,11 @@
 import asyncio
 
 from turnlog.errors import CallerError, Closed, Conflict, NotFound
-from turnlog.events import decode
+from turnlog.events import Event, SessionMember, SessionTitle, UiMessage, decode
+from turnlog.ids import new_id
 from turnlog.log import line_of
 from turnlog.testing.bench import Make, bench, refused
-from turnlog.testing.samples import began, delta, note, notes, over
+from turnlog.testing.samples import began, delta, event, note, notes, over
 
 
 async def names_of_sessions(make: Make) -> None:
@@ -90,3 +91,31 @@ async def heads(make: Make) -> None:
         head = await b.log.info(b.session)
         assert (head.first, head.last, head.closed, head.fence) == (0, 2, True, 3)
         assert (head.epoch, head.session_id, head.rank) == (empty.epoch, b.session, 2)
+
+
+def member(principal: str, *roles: str) -> Event:
+    """Somebody's roles."""
+    return event(SessionMember(principal=principal, roles=roles), new_id("evt_")[4:])
+
+
+async def what_events_say(make: Make) -> None:
+    """The head knows title, members and last activity from the events; a first message is a title too."""
+    async with bench(make) as b:
+        await b.add(member("ada", "owner"), event(UiMessage(text="psst", channel="staff"), "secret"))
+        head = await b.log.info(b.session)
+        assert (head.title, head.members, head.updated_ms) == ("", {"ada": ("owner",)}, b.now_ms)
+        b.now_ms += 5
+        await b.add(
+            event(UiMessage(text=" To\nOslo  and back " + "x" * 100), "first"), member("bob", "guest")
+        )
+        await b.add(event(UiMessage(text="Rome"), "second"), member("ada", "guest", "owner"))
+        head = await b.log.info(b.session)
+        assert head.title == "To Oslo and back " + "x" * 63
+        assert head.members == {"bob": ("guest",), "ada": ("guest", "owner")}
+        assert head.updated_ms == b.now_ms
+        b.now_ms -= 100
+        await b.add(event(SessionTitle(title="A trip"), "title"), member("bob"))
+        head = await b.log.info(b.session)
+        assert (head.title, head.members) == ("A trip", {"ada": ("guest", "owner")})
+        assert head.updated_ms == b.now_ms + 100
+        assert [found.title for found in await b.log.sessions()] == ["A trip"]

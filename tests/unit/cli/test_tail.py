@@ -15,7 +15,7 @@ from turnlog.cli.describe import SAYS, compact, describe
 from turnlog.cli.opening import INTERRUPTED, run
 from turnlog.cli.tail import followed, readable, stored, tail
 from turnlog.cli.terminal import CONTROLS, console, escape, escape_json, write_json
-from turnlog.events import CATALOG, CORE, Kind, Unknown
+from turnlog.events import CATALOG, CORE, Kind, Scope, Unknown
 from turnlog.log import Damage, Log, Row, SqliteStore, line_of
 from turnlog.log.choice import Choice, is_a
 from turnlog.log.store import pack
@@ -228,7 +228,7 @@ def envelope(type: str, payload: bytes, **fields: object) -> bytes:
 
 def row(type: str, payload: bytes, **fields: object) -> Row:
     """An event as a store hands it out."""
-    return Row(0, pack(1, False, 0, None, type), b"data: " + envelope(type, payload, **fields) + b"\n", 0)
+    return Row(0, pack(1, False, Scope(), type), b"data: " + envelope(type, payload, **fields) + b"\n", 0)
 
 
 CONTROLLING = [

@@ -290,3 +290,14 @@ def test_what_this_version_cannot_read_is_kept(name: str, payload: bytes) -> Non
         assert bytes(kept.data) == payload
     else:
         assert kept == UiMessage(text="")
+
+
+def test_a_payload_that_names_a_channel_puts_its_event_there() -> None:
+    message = UiMessage(text="hello", channel="customer")
+    assert CATALOG.event(message, id="evt_1", origin="ui").scope == Scope(channel="customer")
+    within = Scope(trace_id="tr_1", channel="installer")
+    assert CATALOG.event(message, id="evt_1", origin="ui", scope=within).scope.channel == "customer"
+    plain = UiMessage(text="hello")
+    assert CATALOG.event(plain, id="evt_1", origin="ui", scope=within).scope.channel == "installer"
+    with pytest.raises(InvalidEvent, match="channel"):
+        CATALOG.event(UiMessage(text="hello", channel="For All"), id="evt_1", origin="ui")

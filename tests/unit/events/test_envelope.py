@@ -11,10 +11,13 @@ from turnlog.events.envelope import timestamp
 
 LINE = (
     b'{"type":"tool.call","id":"evt_1","seq":42,"ts":"2026-01-08T12:34:56.789Z","session_id":"sess_1",'
-    b'"trace_id":"tr_1","agent_id":"agt_1","agent_name":"Researcher","depth":1,"origin":"model",'
+    b'"trace_id":"tr_1","agent_id":"agt_1","agent_name":"Researcher","depth":1,"channel":"customer",'
+    b'"actor":"ada","origin":"model",'
     b'"payload":{"call_id":"toolu_01","tool":"grep_search","args":{}}}'
 )
-SCOPE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Researcher", depth=1)
+SCOPE = Scope(
+    trace_id="tr_1", agent_id="agt_1", agent_name="Researcher", depth=1, channel="customer", actor="ada"
+)
 SHORT = (
     b'{"type":"ui.message","id":"evt_1","seq":0,"ts":"1970-01-01T00:00:00.000Z","session_id":"sess_1",'
     b'"origin":"ui","payload":%s}'

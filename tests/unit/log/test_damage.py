@@ -265,7 +265,7 @@ async def test_checking_everything_beside_a_writer_invents_no_damage(path: Path)
 @scenario
 async def test_a_blob_that_is_not_what_was_written_is_not_served(path: Path) -> None:
     async with opened(path) as log:
-        digest = await log.put_blob(b"data", "text/plain")
+        digest = await log.put_blob(SESSION, b"data", "text/plain")
         edit(path, "update blob set data = x'00'")
         with pytest.raises(StoreError, match="is not what was written"):
             await log.get_blob(digest)

@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,9 +10,10 @@ import pytest
 
 from tests.unit.log.damaging import OTHER, SESSION, edit, fill, opened
 from tests.unit.log.delegates import scenario
-from turnlog.errors import StoreError
+from turnlog.errors import Damaged, StoreError
+from turnlog.events import SessionMember, SessionTitle
 from turnlog.log import Document, SqliteStore
-from turnlog.testing.samples import note, notes
+from turnlog.testing.samples import event, note, notes
 
 
 @pytest.fixture
@@ -127,10 +128,11 @@ async def test_an_older_snapshot_takes_the_place_of_a_damaged_one(path: Path) ->
 @scenario
 async def test_a_blob_that_is_not_what_was_written_is_not_served(path: Path, change: str) -> None:
     async with opened(path) as log:
-        assert await log.put_blob(b"content", "image/png") == sha256(b"content").hexdigest()
+        name = await log.put_blob(SESSION, b"content", "image/png")
+        assert name == f"{SESSION}/{sha256(b'content').hexdigest()}"
         edit(path, f"update blob set {change}")
         with pytest.raises(StoreError, match="blob"):
-            await log.get_blob(sha256(b"content").hexdigest())
+            await log.get_blob(name)
 
 
 @pytest.mark.parametrize("value", ["x'ff'", "7", "'zzz'"])
@@ -159,3 +161,24 @@ async def test_a_link_of_another_type_breaks_the_chain(path: Path) -> None:
         await fill(log)
         edit(path, "update event set chain = 'x' where session = 1 and seq = 2")
         assert {damage.first for damage in await log.verify()} == {2, 3}
+
+
+@pytest.mark.parametrize("column", ["members = '{}'", "members = x'ff'", "title = 'other'", "updated = 1"])
+def test_a_lost_record_keeps_the_members_that_its_events_name(path: Path, column: str) -> None:
+    @scenario
+    async def run() -> None:
+        async with opened(path) as log:
+            says = [
+                event(SessionMember(principal="ada", roles=("owner",)), "ada"),
+                event(SessionMember(principal="eve", roles=("owner",)), "eve"),
+                event(SessionTitle(title="A trip"), "title"),
+            ]
+            await log.append(SESSION, says)
+            edit(path, f"update session set {column}")
+            edit(path, "update event set crc = 0 where seq = 1")
+            with suppress(Damaged):
+                await log.info(SESSION)
+            head = await log.info(SESSION)
+            assert (head.title, head.members) == ("A trip", {"ada": ("owner",)})
+
+    run()

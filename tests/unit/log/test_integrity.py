@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from turnlog.events import Scope
 from turnlog.log import Damage
 from turnlog.log.integrity import Walk, broken_links, link, make_row, values_checksum
 from turnlog.log.store import Head, Stored, pack
@@ -13,7 +14,7 @@ HEAD = Head(SESSION, epoch="e", app="t", last=5, rank=6)
 
 
 def stored(seq: int, rank: int | None = None, live: bool = False) -> Stored:
-    meta = pack(seq + 1 if rank is None else rank, live, 0, None, "t")
+    meta = pack(seq + 1 if rank is None else rank, live, Scope(), "t")
     return make_row(SESSION, seq, meta, b"frame %d" % seq)
 
 
@@ -113,7 +114,7 @@ def test_the_chain_shows_what_a_checksum_of_its_own_would_hide() -> None:
     rows, chain = [], b""
     for seq in range(5):
         live = seq == 2
-        row = make_row(SESSION, seq, pack(seq, live, 0, None, "t"), b"frame %d" % seq)
+        row = make_row(SESSION, seq, pack(seq, live, Scope(), "t"), b"frame %d" % seq)
         chain = chain if live else link(chain, row.frame)
         rows.append((row, None if live else chain))
     assert list(broken_links(rows)) == []

@@ -348,7 +348,11 @@ async def test_a_reading_process_gets_what_is_written_and_writes_nothing(path: P
             assert (await reader.info(SESSION)).last == number
         await log.close_session(SESSION)
         assert [row.seq for row in await follower] == [0, 1, 2, 3, 4]
-        for refused in (reader.append(SESSION, notes("a")), reader.create("t"), reader.put_blob(b"", "t")):
+        for refused in (
+            reader.append(SESSION, notes("a")),
+            reader.create("t"),
+            reader.put_blob(SESSION, b"", "t"),
+        ):
             with pytest.raises(StoreError, match="reading only"):
                 await refused
 

@@ -9,6 +9,7 @@ from turnlog.events import (
     BlockEnd,
     BlockStart,
     Payload,
+    Scope,
     ToolCall,
     ToolProgress,
     ToolResult,
@@ -18,15 +19,17 @@ from turnlog.events import (
 from turnlog.log.store import Head, Row, SpanMark, pack, span_mark, span_of
 
 
+@pytest.mark.parametrize("channel", [None, "customer"])
 @pytest.mark.parametrize("trace", [None, "tr_1"])
 @pytest.mark.parametrize("live", [False, True])
-def test_what_stands_beside_a_frame_comes_back(trace: str | None, live: bool) -> None:
-    row = Row(7, pack(12, live, 3, trace, "ui.message"), b"", 0)
-    assert (row.rank, row.live, row.depth, row.trace, row.type) == (12, live, 3, trace, "ui.message")
+def test_what_stands_beside_a_frame_comes_back(trace: str | None, live: bool, channel: str | None) -> None:
+    row = Row(7, pack(12, live, Scope(trace_id=trace, depth=3, channel=channel), "ui.message"), b"", 0)
+    beside = (row.rank, row.live, row.depth, row.trace, row.channel, row.type)
+    assert beside == (12, live, 3, trace, channel, "ui.message")
 
 
 def test_a_type_from_elsewhere_may_hold_the_separator() -> None:
-    row = Row(0, pack(1, False, 0, "tr_1", "strange|type|\u00e9"), b"", 0)
+    row = Row(0, pack(1, False, Scope(trace_id="tr_1"), "strange|type|\u00e9"), b"", 0)
     assert (row.trace, row.type) == ("tr_1", "strange|type|\u00e9")
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tests.logs import Item, closing_log, entry, log, scope, vector_log
 from turnlog.events import (
     AgentEnd,
+    AgentHandoff,
     AgentStart,
     AgentUsage,
     AwaitedCall,
@@ -21,6 +23,7 @@ from turnlog.events import (
     ProcessEnd,
     ProcessStart,
     Scope,
+    SessionMember,
     ToolAwait,
     ToolCall,
     ToolResult,
@@ -28,7 +31,7 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
-from turnlog.state.tree import Closing, Tree, cancelled, closing, closing_id, scope_of
+from turnlog.state.tree import Closing, Opening, Tree, cancelled, closing, closing_id, scope_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
@@ -135,7 +138,10 @@ def test_a_message_of_no_turn_is_not_pending() -> None:
 def test_the_queue_holds_the_messages_themselves() -> None:
     first, second = UiMessage(text="Oslo", target="Guide"), UiMessage(text="Rome")
     items = log((first, Scope(trace_id="tr_1")), (second, Scope(trace_id="tr_2")))
-    assert list(grown(items).queue.items()) == [("tr_1", first), ("tr_2", second)]
+    assert list(grown(items).queue.items()) == [
+        ("tr_1", Opening(first, Scope(trace_id="tr_1"))),
+        ("tr_2", Opening(second, Scope(trace_id="tr_2"))),
+    ]
 
 
 def test_a_message_of_another_turn_queues_while_one_is_open() -> None:
@@ -293,3 +299,30 @@ def test_calls_and_blocks_of_two_agents_may_have_the_same_key() -> None:
     items = log((BEGIN, ROOT), (call, ROOT), (start, CHILD), (call, CHILD), (block, ROOT), (block, CHILD))
     closings = close(grown(items), keep_waiting=False)
     assert len(closings) == 6
+
+
+def said_by(actor: str, scope: Scope, seq: int) -> Item:
+    envelope, payload = entry(UiMessage(text="Oslo"), scope, seq)
+    return structs.replace(envelope, actor=actor), payload
+
+
+def test_a_turn_has_the_roles_of_whoever_spoke_last_in_it() -> None:
+    member, end = SessionMember(principal="ada", roles=("owner", "admin")), AgentEnd(stop_reason="end_turn")
+    tree = grown([entry(member, Scope(), 0), said_by("ada", Scope(trace_id="tr_1"), 1)])
+    assert tree.roles("tr_1") == ("owner", "admin")
+    assert tree.roles("tr_2") == tree.roles(None) == ()
+    tree.apply(*entry(BEGIN, ROOT, 2))
+    tree.apply(*said_by("bob", ROOT, 3))
+    assert tree.roles("tr_1") == ()
+    tree.apply(*said_by("ada", ROOT, 4))
+    tree.apply(*entry(end, ROOT, 5))
+    assert tree.actors == {}
+
+
+def test_the_roles_of_a_turn_outlive_a_hand_off() -> None:
+    tree = grown([entry(SessionMember(principal="ada", roles=("owner",)), Scope(), 0)])
+    tree.apply(*said_by("ada", Scope(trace_id="tr_1"), 1))
+    tree.apply(*entry(BEGIN, ROOT, 2))
+    tree.apply(*entry(AgentHandoff(to="Scout", to_agent_id="agt_2"), ROOT, 3))
+    tree.apply(*entry(AgentEnd(stop_reason="handoff"), ROOT, 4))
+    assert tree.roles("tr_1") == ("owner",)

@@ -28,9 +28,9 @@ class ToolSpec:
     schema: dict[str, Any]
 
 
-async def no_blobs(digest: str) -> Blob:
+async def no_blobs(name: str) -> Blob:
     """Where there is no log, there are no blobs."""
-    raise NotFound(f"no blob {digest[:80]}")
+    raise NotFound(f"no blob {name[:80]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Request:
     instructions: str
     messages: list[Message]
     tools: tuple[ToolSpec, ...] = ()
-    blob: ReadBlob = no_blobs  # images of tool results are named by their digest
+    blob: ReadBlob = no_blobs  # images of tool results are named by their session and hash
     max_tokens: int | None = None  # instead of the model's own limit
 
 
