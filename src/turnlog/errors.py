@@ -7,7 +7,8 @@
     │   ├── NotFound         a session, agent or call that is not there
     │   ├── Conflict         the log moved on, or the id is taken by another event
     │   ├── Fenced           a newer writer has taken over
-    │   └── Closed           the session takes no more events
+    │   ├── Closed           the session takes no more events
+    │   └── Unsettled        rules of an application that do not come to rest; carries which
     ├── PeerError            what came from outside is wrong
     │   └── BadInput         JSON that the gate refuses; carries the JSON path
     └── StoreError           the store cannot do its work
@@ -72,6 +73,16 @@ class Fenced(CallerError):
 
 class Closed(CallerError):
     """The session is closed and takes no more events."""
+
+
+class Unsettled(CallerError):
+    """Rules that kept firing, each named once."""
+
+    def __init__(self, fired: list[str], rounds: int) -> None:
+        self.rules = tuple(dict.fromkeys(fired))
+        super().__init__(
+            f"expected the rules to settle in {rounds} rounds, got no end of {', '.join(self.rules)}"
+        )
 
 
 class Damaged(StoreError):

@@ -14,6 +14,7 @@ TREE = {
     errors.Conflict: errors.CallerError,
     errors.Fenced: errors.CallerError,
     errors.Closed: errors.CallerError,
+    errors.Unsettled: errors.CallerError,
     errors.BadInput: errors.PeerError,
     errors.Damaged: errors.StoreError,
 }

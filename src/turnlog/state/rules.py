@@ -1,0 +1,68 @@
+"""Rules: what follows from a state, said as events (000 calls it reconciliation).
+
+A rule looks at the state alone: when it holds, it emits. `settle` lets rules speak until none has anything to
+say. A round is the first rule that holds, in the order of the list; what it emits is folded into the state
+before the next round. Rules of the phase `apply` speak after every batch, those of `submit` only after the
+model's own events, when the others may speak too.
+
+Nothing is appended here. Whoever does it (origin `app`, with the rule's name) gets the events in order, and
+hands in `enter`, which gives each the envelope that it will have, so that reducers find its time and place.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from turnlog.errors import Unsettled
+from turnlog.events import Envelope, Payload
+from turnlog.state.fold import Reducers, fold
+
+Phase = Literal["apply", "submit"]
+HEARD: dict[Phase, tuple[Phase, ...]] = {"apply": ("apply",), "submit": ("apply", "submit")}
+CAP = 100  # rounds; many times what a set needs that comes to rest, and still done in milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`when` and `emit` are pure functions of the state; what is emitted must make `when` false."""
+
+    name: str
+    phase: Phase
+    when: Callable[[Any], bool]
+    emit: Callable[[Any], Sequence[Payload]]
+
+
+class Emitted(NamedTuple):
+    """An event of a rule, to be appended with the rule's name."""
+
+    rule: str
+    payload: Payload
+
+
+class Settled(NamedTuple):
+    """The state after the rules have spoken, and what they said."""
+
+    state: Any
+    emitted: list[Emitted]
+
+
+def settle(
+    rules: Sequence[Rule],
+    reducers: Reducers,
+    state: Any,
+    phase: Phase,
+    enter: Callable[[Emitted], Envelope],
+    cap: int = CAP,
+) -> Settled:
+    """Let the rules of a phase speak until none holds; `Unsettled` names those that do not stop."""
+    heard = [rule for rule in rules if rule.phase in HEARD[phase]]
+    fired: list[str] = []
+    emitted: list[Emitted] = []
+    while rule := next((rule for rule in heard if rule.when(state)), None):
+        if len(fired) == cap:
+            raise Unsettled(fired[cap // 2 :], cap)  # by then, those that come to rest have done so
+        fired.append(rule.name)
+        said = [Emitted(rule.name, payload) for payload in rule.emit(state)]
+        state = fold(reducers, ((enter(event), event.payload) for event in said), state)
+        emitted += said
+    return Settled(state, emitted)
