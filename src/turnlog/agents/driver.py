@@ -2,13 +2,25 @@
 
 Every effect follows from an event, so what a crash interrupted is in the log, and an answer may reach another
 process. The driver asks models, runs tools and appends; the loop decides. Tasks belong to the session: a stop
-ends them all, and what they left open is closed by events.
+ends them all, and what they left open is closed by events. A turn that runs too long is ended the same way,
+alone. Whoever decides by what is open does so alone too: the follower, page by page, or the end of a turn.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+import math
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+)
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -16,6 +28,7 @@ from turnlog.agents.agent import Agent
 from turnlog.agents.approvals import request
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.executor import Executor
+from turnlog.agents.limit import Clocks, Trace, running, timed_out
 from turnlog.agents.loop import (
     LIMIT_REACHED,
     Approve,
@@ -48,19 +61,18 @@ from turnlog.events import (
     SessionError,
     ToolAwait,
     ToolCall,
-    ToolProgress,
     ToolResult,
     Unknown,
     Vocabulary,
 )
 from turnlog.events.agent import StopReason
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, Row
+from turnlog.log import Log, Page, Row
 from turnlog.log.transfer import milliseconds
 from turnlog.log.wakeup import Wakeup
 from turnlog.parse.reply import Reply, tags_of
 from turnlog.state.history import History, Message, text_part
-from turnlog.state.tree import Invocation, Tree, closing
+from turnlog.state.tree import Closing, Invocation, Tree, closing
 
 log = logging.getLogger("turnlog.agents")
 
@@ -83,6 +95,7 @@ class Driver:
         vocabulary: Vocabulary | None,
         roles: Collection[str] = (),
         observe: Callable[[Envelope, Payload | Unknown], None] = unobserved,
+        turn_limit_s: float = math.inf,
     ) -> None:
         self._log = log
         self._session_id = session_id
@@ -91,8 +104,10 @@ class Driver:
         self._loop = Loop(root, new_id, roles)
         self._observe = observe
         self._history = History()
-        self._executor = Executor(log.put_blob)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._executor = Executor(partial(log.put_blob, session_id))
+        self._tasks: dict[asyncio.Task[None], Trace] = {}
+        self._clocks = Clocks(turn_limit_s, self._ring)
+        self._deciding = asyncio.Lock()
         self._asked: set[str] = set()
         self._follower: asyncio.Task[None] | None = None
         self._moved = Wakeup()
@@ -120,7 +135,7 @@ class Driver:
         for invocation in self.tree.open.values():
             for call in invocation.calls.values():
                 if call.asked is not None:  # what a process before this one asked expires all the same
-                    self._spawn(self._expire(invocation.scope, call.asked))
+                    self._spawn(self._expire(invocation.scope, call.asked), invocation.scope.trace_id)
         self._follower = asyncio.create_task(self._follow())
         self._follower.add_done_callback(self._left)
 
@@ -135,6 +150,7 @@ class Driver:
         if self._follower is not None:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
+        self._clocks.watch(set())
         await self._halt()
         await self._close_open("error", "The server was stopped.", keep_waiting=True)
         if self.tree.server is not None:
@@ -156,12 +172,24 @@ class Driver:
     async def _follow(self) -> None:
         await self._carry_out(self._loop.start_next())
         async for page in self._log.follow(self._session_id, self.tree.last):
-            for row, envelope in zip(page, page.envelopes(), strict=True):
-                if row.seq > self.tree.last:
-                    payload = self._apply(row, envelope)
-                    self._observe(envelope, payload)
-                    if effects := self._loop.react(envelope, payload):
-                        await self._carry_out(effects)
+            async with self._deciding:
+                await self._see(page)
+
+    async def _see(self, page: Page, ending: Collection[Trace] = ()) -> None:
+        """Take a page into account and do what follows from it, but for turns that are being ended."""
+        for row, envelope in zip(page, page.envelopes(), strict=True):
+            if row.seq > self.tree.last:
+                payload = self._apply(row, envelope)
+                self._observe(envelope, payload)
+                if not row.live:  # pieces open and close nothing
+                    self._clocks.watch(running(self.tree))
+                if envelope.trace_id not in ending and (effects := self._loop.react(envelope, payload)):
+                    await self._carry_out(effects)
+
+    async def _look(self, ending: Collection[Trace] = ()) -> None:
+        """See everything that is in the log now."""
+        while page := await self._log.read(self._session_id, self.tree.last):
+            await self._see(page, ending)
 
     async def _catch_up(self) -> None:
         while page := await self._log.read(self._session_id, self.tree.last):
@@ -187,7 +215,8 @@ class Driver:
         """Ask the model, unless it is being asked."""
         if effect.agent_id not in self._asked:
             self._asked.add(effect.agent_id)
-            self._spawn(self._step(self.tree.open[effect.agent_id]))
+            invocation = self.tree.open[effect.agent_id]
+            self._spawn(self._step(invocation), invocation.scope.trace_id)
 
     async def _step(self, invocation: Invocation) -> None:
         """One completion, asked for again while that makes sense; what was shown is retracted first."""
@@ -289,14 +318,15 @@ class Driver:
 
     async def run(self, effect: Run) -> None:
         """Run a tool."""
-        self._spawn(self._run(self.tree.open[effect.agent_id], effect))
+        invocation = self.tree.open[effect.agent_id]
+        self._spawn(self._run(invocation, effect), invocation.scope.trace_id)
 
     async def _run(self, invocation: Invocation, effect: Run) -> None:
         call, scope = effect.call, invocation.scope
         tool = self._loop.agent(invocation).tool(call.tool)
         assert tool is not None
 
-        async def progress(said: list[ToolProgress]) -> None:
+        async def progress(said: list[Payload]) -> None:
             await self._append([Item(payload, scope, "tool") for payload in said])
 
         context = Context(
@@ -328,7 +358,7 @@ class Driver:
         assert tool is not None
         asked = request(tool, effect.call, now_ms())
         await self._append([Item(asked, invocation.scope, "system")])
-        self._spawn(self._expire(invocation.scope, asked))
+        self._spawn(self._expire(invocation.scope, asked), invocation.scope.trace_id)
 
     async def _expire(self, scope: Scope, asked: ApprovalRequest) -> None:
         """Decide for a person who did not, when the time is over."""
@@ -342,7 +372,7 @@ class Driver:
 
     async def say(self, effect: Say) -> None:
         """Append a batch."""
-        self._spawn(self._said(effect.items))
+        self._spawn(self._said(effect.items), effect.items[0].scope.trace_id)
 
     async def _said(self, items: list[Item]) -> None:
         await self._append(items)
@@ -356,18 +386,46 @@ class Driver:
         await self._carry_out(self._loop.start_next())
 
     async def _halt(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._cancel(self._tasks)
         self._asked.clear()
         self._loop.forget()
-        await self._append([])  # what the tasks had under way is in the log now
         await self._catch_up()
+
+    async def _cancel(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """Cancel tasks, but for the one that wants it; what they had under way is in the log afterwards."""
+        others = [task for task in tasks if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._append([])
+
+    def _ring(self, trace: Trace) -> None:
+        self._spawn(self._time_out(trace), trace)
+
+    async def _time_out(self, trace: Trace) -> None:
+        """End a turn that ran too long; one that is over by now, or waits, is left alone."""
+        async with self._deciding:
+            await self._look()
+            if not self._clocks.over(trace):
+                return
+            await self._cancel([task for task, turn in self._tasks.items() if turn == trace])
+            await self._look({trace})
+            self._asked -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id == trace}
+            await self._close(
+                lambda: timed_out(self.tree, trace, self._clocks.limit_s), lambda: self._look({trace})
+            )
+            await self._carry_out(self._loop.start_next())
 
     async def _close_open(self, reason: StopReason, message: str, *, keep_waiting: bool = False) -> None:
         """Close what is open, unless somebody answers it at the same moment: then look again."""
-        while items := closing(self.tree, reason, message, keep_waiting=keep_waiting):
+        await self._close(
+            lambda: closing(self.tree, reason, message, keep_waiting=keep_waiting), self._catch_up
+        )
+
+    async def _close(
+        self, closings: Callable[[], list[Closing]], look: Callable[[], Awaitable[None]]
+    ) -> None:
+        while items := closings():
             events = [
                 self._catalog.event(item.payload, id=item.id, origin="system", scope=item.scope)
                 for item in items
@@ -377,7 +435,7 @@ class Driver:
                 await self._log.append(self._session_id, events, expected_last=seen)
                 return
             except Conflict:
-                await self._catch_up()
+                await look()
                 if self.tree.last == seen:
                     raise
 
@@ -395,10 +453,11 @@ class Driver:
         seqs = await self._submit(items)
         return seqs[-1] if seqs else self.tree.last
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], trace: Trace) -> None:
+        """Begin work of a turn."""
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = trace
+        task.add_done_callback(self._tasks.pop)
         task.add_done_callback(report)
 
 
