@@ -1,0 +1,291 @@
+"""The documents that events become: 004's table, with the names its documents have.
+
+`STEPS` is the table; an event without a row there leaves no document. Ids are stable: the same events give
+the same documents, and an event that says more about one changes it. An id begins with the type.
+
+    message:<agent>:<message>   a reply: its texts, calls and thinkings in order, as far as they have come
+    message:<event>             what a person said, or an agent of the team through another one
+    agent-identity:<seat>       an agent of the team: its looks and soul, later its status
+    artifact:<path>             a file, as it was written last
+    marker:<event>              a process started or ended
+
+What is retracted leaves its document, which says `retracted` when nothing is left. What is for one channel
+only has documents of its own, as in `message@customer:<event>`; their bodies name the channel. Kept here is
+only what can still change: replies of open agents, the team, the files. `apply` gives the documents that an
+event changed, whole; of several with one id the last counts.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct, field
+
+from turnlog.events import (
+    AgentEnd,
+    ArtifactWrite,
+    AssistantMessage,
+    AssistantThinking,
+    BlockRetract,
+    Envelope,
+    Payload,
+    ProcessEnd,
+    ProcessStart,
+    RosterJoin,
+    RosterStatus,
+    ToolCall,
+    UiMessage,
+    Unknown,
+)
+from turnlog.state.fold import Item
+from turnlog.state.narration import channel_of
+
+Body = dict[str, Any]
+Bodies = dict[str, Body]  # by id
+
+CATEGORIES = {
+    "message": "transcript",
+    "agent-identity": "identity",
+    "artifact": "knowledge",
+    "marker": "operational",
+}
+STATUS = {"alive": "alive", "idle": "alive", "shutdown": "sleeping"}
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class Document(NamedTuple):
+    """A document of a session; its body is compact JSON with sorted keys."""
+
+    id: str
+    type: str
+    category: str
+    body: bytes
+
+
+class Reply(Struct):
+    """A message of a model while its agent is open: its parts by block."""
+
+    head: Body
+    parts: dict[str, Body] = field(default_factory=dict)
+
+    def body(self) -> Body:
+        """The document."""
+        gone: Body = {} if self.parts else {"retracted": True}
+        return self.head | {"content": list(self.parts.values())} | gone
+
+
+class Documents(Struct):
+    """What can still change."""
+
+    replies: dict[str, dict[str, Reply]] = field(default_factory=dict)  # by open agent and id
+    blocks: dict[str, dict[str, str]] = field(default_factory=dict)  # the ids, by open agent and block
+    team: Bodies = field(default_factory=dict)
+    files: Bodies = field(default_factory=dict)
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> list[Document]:
+        """Take one event into account; the documents that it changed."""
+        step = STEPS.get(type(payload))
+        return [document(key, body) for key, body in step(self, envelope, payload).items()] if step else []
+
+
+def documents(items: Iterable[Item]) -> dict[str, Document]:
+    """The documents of a session, by id."""
+    kept = Documents()
+    return {made.id: made for envelope, payload in items for made in kept.apply(envelope, payload)}
+
+
+def document(key: str, body: Body) -> Document:
+    """A document as it is stored."""
+    kind = key.partition(":")[0].partition("@")[0]
+    return Document(key, kind, CATEGORIES[kind], _encoder.encode(body))
+
+
+def key_of(kind: str, name: str, channel: str | None) -> str:
+    """The id of a document."""
+    return f"{kind}@{channel}:{name}" if channel else f"{kind}:{name}"
+
+
+def present(body: Body) -> Body:
+    """The fields that have a value."""
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def made(envelope: Envelope, payload: Payload) -> Body:
+    """Where a document comes from."""
+    return present(
+        {
+            "createdAt": envelope.ts,
+            "seq": envelope.seq,
+            "turn": envelope.trace_id,
+            "channel": channel_of(envelope, payload),
+        }
+    )
+
+
+def _message(_: Documents, envelope: Envelope, payload: UiMessage) -> Bodies:
+    if not payload.text.strip():
+        return {}
+    said = {
+        "role": "user",
+        "speakerType": "human",
+        "speakerName": payload.speaker or envelope.actor,
+        "targetAgent": payload.target,
+        "content": [{"type": "text", "text": payload.text}],
+    }
+    key = key_of("message", envelope.id, channel_of(envelope, payload))
+    return {key: made(envelope, payload) | present(said)}
+
+
+def _part(kept: Documents, envelope: Envelope, payload: Any) -> Bodies:
+    """A block of a reply joins those that came before; what says nothing does not."""
+    part = PARTS[type(payload)](payload)
+    if part is None:
+        return {}
+    key, speaker = reply_key(envelope, payload)
+    head = {
+        "role": "assistant",
+        "speakerType": "agent",
+        "speakerName": speaker or envelope.agent_name,
+        "messageId": payload.message_id,
+    }
+    reply, block_id = Reply(made(envelope, payload) | present(head)), payload.block_id or envelope.id
+    if envelope.agent_id:
+        reply = kept.replies.setdefault(envelope.agent_id, {}).setdefault(key, reply)
+        kept.blocks.setdefault(envelope.agent_id, {})[block_id] = key
+    reply.parts[block_id] = part
+    return {key: reply.body()}
+
+
+def reply_key(envelope: Envelope, payload: Any) -> tuple[str, str | None]:
+    """The document that a block belongs to, and who of the team speaks; such a message stands by itself."""
+    speaker = getattr(payload, "speaker", None)
+    whole = payload.message_id if envelope.agent_id and not speaker else None
+    name = f"{envelope.agent_id}:{whole}" if whole else envelope.id
+    return key_of("message", name, channel_of(envelope, payload)), speaker
+
+
+def text_part(payload: AssistantMessage) -> Body | None:
+    return {"type": "text", "text": payload.text} if payload.text.strip() else None
+
+
+def thinking_part(payload: AssistantThinking) -> Body | None:
+    return {"type": "thinking", "thinking": payload.text} if payload.text.strip() else None
+
+
+def call_part(payload: ToolCall) -> Body | None:
+    return {"type": "tool_use", "id": payload.call_id, "name": payload.tool, "input": payload.args}
+
+
+def _retract(kept: Documents, envelope: Envelope, payload: BlockRetract) -> Bodies:
+    agent_id = envelope.agent_id or ""
+    places = kept.blocks.get(agent_id, {})
+    void = {block_id: places.pop(block_id) for block_id in payload.block_ids if block_id in places}
+    for block_id, key in void.items():
+        del kept.replies[agent_id][key].parts[block_id]
+    return {key: kept.replies[agent_id][key].body() for key in void.values()}
+
+
+def _end(kept: Documents, envelope: Envelope, _: AgentEnd) -> Bodies:
+    """What an agent said before it ended cannot change any more."""
+    kept.replies.pop(envelope.agent_id or "", None)
+    kept.blocks.pop(envelope.agent_id or "", None)
+    return {}
+
+
+def _join(kept: Documents, envelope: Envelope, payload: RosterJoin) -> Bodies:
+    """An agent that joins again keeps the time of its birth; another one on its seat begins anew."""
+    key = key_of("agent-identity", str(payload.seat), channel_of(envelope, payload))
+    before = kept.team.get(key, {})
+    born = before["createdAt"] if before.get("name") == payload.name else payload.created_at or envelope.ts
+    looks = {
+        "name": payload.name,
+        "gridPosition": payload.seat,
+        "color": payload.color,
+        "colorName": payload.color_name,
+        "gender": payload.gender,
+        "faceVariant": {"eyes": payload.face.eyes, "mouth": payload.face.mouth},
+        "individuationArtifact": payload.soul,
+        "createdAt": born,
+    }
+    kept.team[key] = made(envelope, payload) | looks | alive(envelope)
+    return {key: kept.team[key]}
+
+
+def alive(envelope: Envelope) -> Body:
+    """That somebody of the team is there."""
+    return {"status": "alive", "lastAliveAt": envelope.ts, "lastSessionId": envelope.session_id}
+
+
+def _status(kept: Documents, envelope: Envelope, payload: RosterStatus) -> Bodies:
+    """Who is listed has the status it says, everybody else sleeps. Nobody joins by being listed."""
+    channel = channel_of(envelope, payload)
+    listed = {key_of("agent-identity", str(one.seat), channel): STATUS[one.status] for one in payload.agents}
+    mine = [key for key, body in kept.team.items() if body.get("channel") == channel]
+    awake = [key for key in mine if listed.get(key) == "alive"]
+    for key in awake:
+        kept.team[key] |= alive(envelope)
+    return {key: kept.team[key] for key in awake} | asleep(kept, [key for key in mine if key not in awake])
+
+
+def asleep(kept: Documents, keys: Iterable[str]) -> Bodies:
+    """Whoever was awake sleeps."""
+    changed = [key for key in keys if kept.team[key]["status"] == "alive"]
+    for key in changed:
+        kept.team[key]["status"] = "sleeping"
+    return {key: kept.team[key] for key in changed}
+
+
+def _artifact(kept: Documents, envelope: Envelope, payload: ArtifactWrite) -> Bodies:
+    """A file that was there keeps the time it was made, and what it said about itself until it says more."""
+    key = key_of("artifact", payload.path, channel_of(envelope, payload))
+    before = {} if payload.is_new else kept.files.get(key, {})
+    wrote = {
+        "filename": payload.filename,
+        "path": payload.path,
+        "sizeBytes": payload.size_bytes,
+        "updatedAt": envelope.ts,
+        "meta": before.get("meta", {}) | msgspec.to_builtins(payload.meta or {}),
+    }
+    kept.files[key] = made(envelope, payload) | before | wrote
+    return {key: kept.files[key]}
+
+
+def _process_start(_: Documents, envelope: Envelope, payload: ProcessStart) -> Bodies:
+    started = {
+        "kind": "session_start",
+        "process": payload.process,
+        "pid": payload.pid,
+        "model": payload.model,
+        "demoMode": payload.demo_mode,
+    }
+    return {f"marker:{envelope.id}": made(envelope, payload) | started}
+
+
+def _process_end(kept: Documents, envelope: Envelope, payload: ProcessEnd) -> Bodies:
+    """The end of a process, with which everybody of the team falls asleep."""
+    ended = {
+        "kind": "session_end",
+        "process": payload.process,
+        "reason": payload.reason,
+        "exitCode": payload.exit_code,
+    }
+    return {f"marker:{envelope.id}": made(envelope, payload) | ended} | asleep(kept, kept.team)
+
+
+PARTS: dict[type, Callable[[Any], Body | None]] = {
+    AssistantMessage: text_part,
+    AssistantThinking: thinking_part,
+    ToolCall: call_part,
+}
+STEPS: dict[type, Callable[[Documents, Envelope, Any], Bodies]] = {
+    UiMessage: _message,  # user_message
+    **dict.fromkeys(PARTS, _part),  # claude_text, agent_message
+    RosterJoin: _join,  # agent_registered
+    RosterStatus: _status,  # agent_status
+    ArtifactWrite: _artifact,  # artifact_written
+    ProcessStart: _process_start,  # session_start
+    ProcessEnd: _process_end,  # session_end
+    BlockRetract: _retract,
+    AgentEnd: _end,
+}

@@ -1,0 +1,185 @@
+"""What a session took: tokens, cost and time, for the whole, for each turn and for each invocation.
+
+Times are those of the events; live events are not needed. A turn lasts from its first event to the end of
+its last agent, waiting included. The first token is what an agent showed first: a block, a message or a call.
+A call counts when it is answered; one that started an agent counts as that agent.
+
+Nothing counts twice: `agent.end` carries the sums of `agent.usage` and counts only for an agent that reported
+none. An agent's numbers are its own, without those it called.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct, field, to_builtins
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    AgentUsage,
+    AssistantBlock,
+    AssistantMessage,
+    AssistantThinking,
+    BlockStart,
+    Cost,
+    Envelope,
+    Payload,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    Usage,
+)
+
+EPOCH = datetime(1970, 1, 1)
+FIRST = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
+TOKENS = Usage.__struct_fields__
+
+
+class Meter(Struct, kw_only=True, omit_defaults=True):
+    """The numbers of a session, a turn or an invocation.
+
+    `cost_usd` is the sum of what is known; `unpriced` completions are not in it. `agents` have started,
+    `running` of them have not ended.
+    """
+
+    began: str
+    ended: str | None = None
+    duration_ms: int | None = None
+    first_token_ms: int | None = None
+    completions: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_creation_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    calls: int = 0
+    failed: int = 0
+    tool_ms: int = 0
+    agents: int = 0
+    running: int = 0
+
+    def spend(self, usage: Usage, cost: Cost | None, completions: int) -> None:
+        """Completions more."""
+        self.completions += completions
+        for name in TOKENS:
+            setattr(self, name, getattr(self, name) + getattr(usage, name))
+        if cost is None:
+            self.unpriced += completions
+        else:
+            self.cost_usd = round(self.cost_usd + cost.total_cost, 6)  # as the sums of `agent.end`
+
+    def end(self, ts: str) -> None:
+        """It is over for now; the successor of a hand-off goes on with a turn."""
+        self.ended, self.duration_ms = ts, between(self.began, ts)
+
+
+class Meters(Struct, kw_only=True):
+    """The meters of a session. `asked` are the times of calls that nobody has answered."""
+
+    session: Meter | None = None
+    turns: dict[str, Meter] = field(default_factory=dict)
+    agents: dict[str, Meter] = field(default_factory=dict)
+    asked: dict[str, dict[str, str]] = field(default_factory=dict)  # by open agent and call
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take one event into account."""
+        if self.session is None:
+            self.session = Meter(began=envelope.ts)
+        if envelope.trace_id and envelope.trace_id not in self.turns:
+            self.turns[envelope.trace_id] = Meter(began=envelope.ts)
+        step = STEPS.get(type(payload))
+        if step is not None:
+            step(self, envelope, payload)
+
+    def of(self, envelope: Envelope) -> Iterator[Meter]:
+        """The meters that an event counts for."""
+        found = (
+            self.session,
+            self.turns.get(envelope.trace_id or ""),
+            self.agents.get(envelope.agent_id or ""),
+        )
+        return (meter for meter in found if meter is not None)
+
+    def report(self) -> dict[str, Any]:
+        """All numbers as JSON values; the session's own with its turns and the time they took."""
+        lasted = [turn.duration_ms or 0 for turn in self.turns.values()]
+        session = {**to_builtins(self.session or {}), "turns": len(lasted), "turn_ms": sum(lasted)}
+        return {"session": session, "turns": to_builtins(self.turns), "agents": to_builtins(self.agents)}
+
+
+def _start(meters: Meters, envelope: Envelope, payload: AgentStart) -> None:
+    meters.asked.get(payload.parent_id or "", {}).pop(payload.call_id or "", None)
+    for meter in meters.of(envelope):
+        meter.agents += 1
+        meter.running += 1
+        meter.ended = meter.duration_ms = None
+    if envelope.agent_id:
+        meters.agents[envelope.agent_id] = Meter(began=envelope.ts, running=1)
+
+
+def _end(meters: Meters, envelope: Envelope, payload: AgentEnd) -> None:
+    agent = meters.agents.get(envelope.agent_id or "")
+    if agent is None or agent.ended is not None:
+        return
+    unsaid = payload.usage if agent.completions == 0 else None
+    for meter in meters.of(envelope):
+        if unsaid is not None:
+            meter.spend(unsaid, payload.cost, max(1, payload.steps))
+        meter.running -= 1
+        if meter.running == 0 and meter is not meters.session:
+            meter.end(envelope.ts)
+    meters.asked.pop(envelope.agent_id or "", None)
+
+
+def _usage(meters: Meters, envelope: Envelope, payload: AgentUsage) -> None:
+    for meter in meters.of(envelope):
+        meter.spend(payload.usage, payload.cost, 1)
+
+
+def _shown(meters: Meters, envelope: Envelope, _: Payload) -> None:
+    """Something of an agent: the first is what people have waited for."""
+    if envelope.agent_id in meters.agents:
+        for meter in meters.of(envelope):
+            if meter.first_token_ms is None and meter is not meters.session:
+                meter.first_token_ms = between(meter.began, envelope.ts)
+
+
+def _call(meters: Meters, envelope: Envelope, payload: ToolCall) -> None:
+    _shown(meters, envelope, payload)
+    if envelope.agent_id in meters.agents:
+        meters.asked.setdefault(envelope.agent_id, {})[payload.call_id] = envelope.ts
+
+
+def _result(meters: Meters, envelope: Envelope, payload: ToolResult) -> None:
+    asked = meters.asked.get(envelope.agent_id or "", {}).pop(payload.call_id, None)
+    if asked is None:
+        return
+    for meter in meters.of(envelope):
+        meter.calls += 1
+        meter.failed += not payload.ok
+        meter.tool_ms += between(asked, envelope.ts)
+
+
+STEPS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
+    **dict.fromkeys(FIRST, _shown),
+    AgentStart: _start,
+    AgentEnd: _end,
+    AgentUsage: _usage,
+    ToolCall: _call,
+    ToolResult: _result,
+}
+
+
+def between(earlier: str, later: str) -> int:
+    """Milliseconds from one time to another; clocks that went back count as no time."""
+    return max(0, milliseconds(later) - milliseconds(earlier))
+
+
+def milliseconds(ts: str) -> int:
+    """A time since 1970; a date that no calendar has, which a foreign log may hold, is 1970."""
+    try:
+        return (datetime.fromisoformat(ts[:-1]) - EPOCH) // timedelta(milliseconds=1)
+    except ValueError:
+        return 0

@@ -1,0 +1,33 @@
+"""How an event is told, and to whom: shared by a model's prompt, the transcript and the documents.
+
+What people do without words is told in words. An event that a page sends directly reads like the tag that a
+model would write: its bare name and its data.
+"""
+
+import msgspec
+
+from turnlog.events import Envelope, Payload, UiAction, UiMessage, Unknown
+
+
+def narrated(name: str, payload: Payload) -> str:
+    """A message as it is; an action, or an event of the application by its name, told."""
+    if isinstance(payload, UiMessage):
+        return payload.text
+    if isinstance(payload, UiAction):
+        return told({"action": payload.action, "view_id": payload.view_id})
+    return told({"type": name.rpartition(".")[2], "data": payload})
+
+
+def told(fields: dict[str, object]) -> str:
+    """What somebody did, as the model reads it: the same values give the same text."""
+    return f"[The user acted: {msgspec.json.encode(fields).decode()}]"
+
+
+def is_direct(envelope: Envelope, payload: Payload | Unknown) -> bool:
+    """Whether a page sent an event of the application; the package's own classes carry their names."""
+    return envelope.origin == "ui" and isinstance(payload, Payload) and not payload.TYPE
+
+
+def channel_of(envelope: Envelope, payload: Payload | Unknown) -> str | None:
+    """The role whose members alone see an event; none is everybody. Older events say it in their payload."""
+    return envelope.channel or getattr(payload, "channel", None)

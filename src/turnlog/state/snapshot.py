@@ -1,0 +1,101 @@
+"""Snapshots: any fold of this room as bytes, and the same fold again.
+
+A snapshot and the events after it give what all events give, and `dump` then gives the same bytes. The state
+of an application's reducers can be kept in the same way if it consists of JSON values (with strings as keys)
+or of structs; `load` is told its class. The order of keys is kept, so an answer made from it is the same, byte
+for byte.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import Raw, Struct
+
+from turnlog.events import Scope, UiAction, UiMessage
+from turnlog.state.history import History, Message
+from turnlog.state.tree import Opening, Tree
+
+T = TypeVar("T")
+
+
+class Told(Struct):
+    """A `History` without shared objects: conversations by number, the places of parts in them."""
+
+    conversations: list[list[Message]]  # the first is the root's
+    called: dict[str, int]
+    traces: list[str]
+    shown: dict[str, dict[str, tuple[int, int, int]]]
+    answers: list[tuple[str, str, str]]
+
+
+def dump(kept: object) -> bytes:
+    """A fold, or a state, as bytes: the same bytes after the same events."""
+    return msgspec.json.encode(told(kept) if isinstance(kept, History) else kept)
+
+
+def load(kind: type[T], data: bytes) -> T:
+    """What `dump` wrote."""
+    loader: Callable[[bytes], Any] | None = LOADERS.get(kind)
+    return msgspec.json.decode(data, type=kind) if loader is None else loader(data)
+
+
+def load_tree(data: bytes) -> Tree:
+    """A tree; what opened a turn is known by its fields, for its classes have no tags."""
+    fields = msgspec.json.decode(data, type=dict[str, Raw])
+    queue = msgspec.json.decode(fields.pop("queue"), type=dict[str, tuple[Raw, Scope]])
+    hints = get_type_hints(Tree)
+    values = {name: msgspec.json.decode(raw, type=hints[name]) for name, raw in fields.items()}
+    waiting = {trace: Opening(opening(what), scope) for trace, (what, scope) in queue.items()}
+    return Tree(**values, queue=waiting)
+
+
+def opening(what: Raw) -> UiMessage | UiAction:
+    """A message has a text, an action has none."""
+    if "text" in msgspec.json.decode(what, type=dict[str, Raw]):
+        return msgspec.json.decode(what, type=UiMessage)
+    return msgspec.json.decode(what, type=UiAction)
+
+
+def told(history: History) -> Told:
+    """A history in plain values. Who took over from another shares a conversation with it."""
+    unique = {id(one): one for one in (history.root, *history.called.values())}
+    numbers = {key: number for number, key in enumerate(unique)}
+    places = {
+        id(part): (number, place, index)
+        for number, conversation in enumerate(unique.values())
+        for place, message in enumerate(conversation)
+        for index, part in enumerate(message.content)
+    }
+    return Told(
+        conversations=list(unique.values()),
+        called={agent_id: numbers[id(one)] for agent_id, one in history.called.items()},
+        traces=sorted(history._traces),
+        shown={
+            agent_id: {block_id: places[id(part)] for block_id, part in parts.items()}
+            for agent_id, parts in history._shown.items()
+        },
+        answers=[(*call, agent_id) for call, agent_id in history._answers.items()],
+    )
+
+
+def load_history(data: bytes) -> History:
+    """A history, with everything shared that was."""
+    kept = msgspec.json.decode(data, type=Told)
+    every = kept.conversations
+    return History(
+        root=every[0],
+        called={agent_id: every[number] for agent_id, number in kept.called.items()},
+        _traces=set(kept.traces),
+        _shown={
+            agent_id: {
+                block_id: every[number][place].content[index]
+                for block_id, (number, place, index) in parts.items()
+            }
+            for agent_id, parts in kept.shown.items()
+        },
+        _answers={(parent_id, call_id): agent_id for parent_id, call_id, agent_id in kept.answers},
+    )
+
+
+LOADERS: dict[type, Callable[[bytes], Any]] = {Tree: load_tree, History: load_history}

@@ -1,0 +1,124 @@
+"""Every fold of a session: live, replayed, and from a snapshot at any cut with the events after it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.grammar import Legal, expected, logs, pruned
+from tests.logs import Item
+from turnlog.events import AgentEnd, AgentUsage
+from turnlog.state.documents import Documents, documents
+from turnlog.state.fold import folded
+from turnlog.state.history import History
+from turnlog.state.meters import Meters
+from turnlog.state.pending import pending
+from turnlog.state.snapshot import dump, load
+from turnlog.state.transcript import Transcript
+from turnlog.state.tree import Tree
+from turnlog.wire.dialect import bare
+
+FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
+some = settings(deadline=None, derandomize=True, max_examples=60)
+
+
+@pytest.mark.parametrize("kind", FOLDS, ids=lambda kind: kind.__name__)
+def test_a_snapshot_at_any_cut_and_the_tail_are_the_whole(kind: Any) -> None:
+    @some
+    @given(logs(), st.data())
+    def holds(legal: Legal, data: st.DataObject) -> None:
+        items = legal.items
+        whole = folded(kind(), items)
+        for cut in {0, len(items), *data.draw(st.lists(st.integers(0, len(items)), max_size=6))}:
+            before = folded(kind(), items[:cut])
+            again = load(kind, dump(before))
+            assert again == before
+            assert dump(again) == dump(before)
+            assert dump(folded(again, items[cut:])) == dump(whole)
+            assert again == whole
+
+    holds()
+
+
+def changes(kept: Documents, items: list[Item]) -> dict[str, Any]:
+    return {made.id: made for envelope, payload in items for made in kept.apply(envelope, payload)}
+
+
+@some
+@given(logs(), st.data())
+def test_documents_made_one_by_one_across_a_snapshot_are_those_of_a_rebuild(
+    legal: Legal, data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(legal.items)))
+    first = Documents()
+    stored = changes(first, legal.items[:cut])
+    stored |= changes(load(Documents, dump(first)), legal.items[cut:])
+    assert stored == documents(legal.items)
+
+
+@some
+@given(logs())
+def test_what_is_told_needs_no_live_events(legal: Legal) -> None:
+    for kind in (Transcript, Meters, Documents, History):
+        assert dump(folded(kind(), legal.items)) == dump(folded(kind(), pruned(legal.items)))
+
+
+@some
+@given(logs())
+def test_the_transcript_has_the_texts_that_stand(legal: Legal) -> None:
+    said: dict[str, list[str]] = {}
+    for bubble in folded(Transcript(), legal.items).bubbles.values():
+        if bubble.who == "assistant":
+            said.setdefault(bare(bubble.agent_id or ""), []).append(bubble.text)
+    stands = {
+        agent: sorted(text for kind, text in parts if kind == "text" and text.strip())
+        for agent, parts in expected(legal.items).items()
+    }
+    assert {agent: sorted(texts) for agent, texts in said.items()} == {
+        agent: texts for agent, texts in stands.items() if texts
+    }
+
+
+@some
+@given(logs())
+def test_message_documents_have_the_same_texts_whole(legal: Legal) -> None:
+    bubbles = folded(Transcript(), legal.items).bubbles.values()
+    whole = sorted(bubble.text for bubble in bubbles if not bubble.partial)
+    parts = [
+        part
+        for document in documents(legal.items).values()
+        if document.type == "message"
+        for part in msgspec.json.decode(document.body)["content"]
+    ]
+    assert sorted(part["text"] for part in parts if part["type"] == "text") == whole
+
+
+@some
+@given(logs())
+def test_the_meters_count_each_completion_once(legal: Legal) -> None:
+    meters = folded(Meters(), legal.items)
+    reported = [payload for _, payload in legal.items if isinstance(payload, AgentUsage)]
+    assert meters.session is not None
+    for counted in ([meters.session], meters.turns.values(), meters.agents.values()):
+        assert sum(meter.completions for meter in counted) == len(reported)
+        assert sum(meter.output_tokens for meter in counted) == 2 * len(reported)
+    ended = [envelope.ts for envelope, payload in legal.items if isinstance(payload, AgentEnd)]
+    assert len(ended) == meters.session.agents == len(meters.agents)
+    assert meters.session.running == 0
+    assert all(agent.duration_ms is not None for agent in meters.agents.values())
+
+
+@some
+@given(logs(), st.data())
+def test_what_is_pending_is_json_and_what_the_tree_holds(legal: Legal, data: st.DataObject) -> None:
+    tree = folded(Tree(), legal.items[: data.draw(st.integers(0, len(legal.items)))])
+    shown = pending(tree)
+    assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+    assert len(shown["calls"]) == sum(len(invocation.calls) for invocation in tree.open.values())
+
+    def count(nodes: list[dict[str, Any]]) -> int:
+        return sum(1 + count(node["agents"]) for node in nodes)
+
+    assert count(shown["agents"]) == len(tree.open)
