@@ -2,7 +2,7 @@
 
 A vector has a team (agents with scripts as `scripted:` reads them, and tools of the box below), moves and the
 events that follow (`tests.ledger`). `Stage` plays; what may go wrong is a `Trouble`: after so many appends of
-the driver it dies, or a stop arrives; or a model fails.
+the driver it dies, a stop arrives or its turn has run for too long; or a model fails.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.clock import move_on, run_on_clock
 from turnlog.agents import Agent, Context, ModelFault, Reply, Request, Tool, WaitForInput, tool
 from turnlog.agents.agent import Patience
 from turnlog.agents.answers import answer_items, message_batch
@@ -31,6 +32,7 @@ VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "vectors" / "agents" / "sequences.json").read_text()
 )["cases"]
 LIMIT_S = 10.0  # a sequence takes milliseconds; what takes longer waits for what never comes
+TURN_LIMIT_S = 5.0  # less than the other one, which goes by the same clock
 TRIES = 3
 AGAIN = "And again?"
 
@@ -139,10 +141,11 @@ def make_team(team: Mapping[str, Any], trouble: "Trouble") -> Agent:
 
 @dataclass
 class Trouble:
-    """After so many appends the driver dies, or a stop arrives; or the model fails at one of its calls."""
+    """After so many appends the driver dies, a stop arrives or time is over; or the model fails at a call."""
 
     dies_after: int | None = None
     stops_after: int | None = None
+    late_after: int | None = None
     fails_at: int | None = None
     fails_times: int = 1
     after_batches: int = 0
@@ -186,6 +189,9 @@ class Shaky:
         if trouble.appends == trouble.stops_after:
             trouble.struck.set()
             self._log.submit(session_id, [event_of(stop())])
+        if trouble.appends == trouble.late_after:
+            trouble.struck.set()
+            move_on(TURN_LIMIT_S)
         return done
 
     async def append(self, session_id: str, events: Sequence[Event], **options: Any) -> list[int]:
@@ -218,7 +224,8 @@ class Stage:
         """The first process, or the next one: with a driver of its own and no trouble left."""
         self.session = self.session or await self.log.create("troupe")
         log: Any = Shaky(self.log, self.trouble)
-        self.driver = Driver(log, self.session, make_team(self.team, self.trouble), CATALOG, None)
+        team = make_team(self.team, self.trouble)
+        self.driver = Driver(log, self.session, team, CATALOG, None, turn_limit_s=TURN_LIMIT_S)
         await self.driver.open()
 
     async def crash(self) -> None:
@@ -281,6 +288,16 @@ class Stage:
                 self.trouble.stops_after = None
                 resting = asyncio.create_task(self._rest(seq, stopped=stops or stopped))
             await resting
+            if self.trouble.late_after is not None:
+                await self._heard()
+                await self._rest(seq, stopped=stopped)
+
+    async def _heard(self) -> None:
+        """Whoever wants to end a turn stands in line already, and has been let in after this."""
+        assert self.driver is not None
+        async with self.driver._deciding:
+            pass
+        await self._look()
 
     async def _rest(self, seq: int, *, stopped: bool) -> None:
         async with aclosing(self.log.follow(self.session, self.tree.last)) as pages:
@@ -316,7 +333,8 @@ async def play(log: Log, case: Mapping[str, Any], trouble: Trouble, *, again: bo
     try:
         for move in case["moves"]:
             await stage.move(move)
-        trouble.dies_after = trouble.stops_after = trouble.fails_at = trouble.victim = None
+        trouble.dies_after = trouble.stops_after = trouble.late_after = None
+        trouble.fails_at = trouble.victim = None
         if again:
             await stage.move({"prompt": AGAIN})
             while stage.tree.open:
@@ -338,4 +356,4 @@ def played(
         finally:
             await log.close()
 
-    return asyncio.run(on_a_log())
+    return run_on_clock(on_a_log)

@@ -1,8 +1,9 @@
 """The sequences of the source documents' diagrams, with a death, a stop or a failure at every step.
 
 An append is one step: what is in one batch is there or not. So a process dies before each of its appends, a
-stop arrives behind each of them, and the model fails at each of its calls, at once and in mid-text. Whatever
-happens, the log is one that `Ledger` takes, and the next turn works.
+stop arrives behind each of them, the turn's time is over with each of them, and the model fails at each of
+its calls, at once and in mid-text. Whatever happens, the log is one that `Ledger` takes, and the next turn
+works.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,6 +52,18 @@ def test_a_stop_after_any_step_closes_everything(case: Case) -> None:
         ledger = lawful(events)
         assert next_turn_works(events)
         assert set(ledger.ends) <= {"end_turn", "handoff", "max_steps", "cancelled", "error"}
+
+
+@each
+def test_time_that_is_over_at_any_step_ends_the_turn_or_comes_too_late(case: Case) -> None:
+    ended = 0
+    for _, events in at_every_step(case, lambda step: Trouble(late_after=step + 1)):
+        ledger = lawful(events)
+        assert next_turn_works(events)
+        codes = [body(event)["code"] for event in events if event.type == "session.error"]
+        assert codes.count("turn_timeout") == ("timeout" in ledger.ends)
+        ended += "timeout" in ledger.ends
+    assert ended
 
 
 @pytest.mark.parametrize("after_batches", [0, 1], ids=["at once", "in mid-text"])
