@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from turnlog.errors import TurnlogError
-from turnlog.events import CATALOG, Catalog, Envelope, Event, Origin, Payload, Scope, Vocabulary
+from turnlog.events import CATALOG, Catalog, Envelope, Event, Origin, Payload, Scope, View, Vocabulary
 from turnlog.ids import new_id
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "Payload",
     "Scope",
     "TurnlogError",
+    "View",
     "Vocabulary",
     "event",
     "new_id",

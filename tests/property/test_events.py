@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from msgspec import inspect, structs
 from msgspec.json import encode as to_json
 
+from tests.trees import TREES
 from turnlog.errors import BadInput
-from turnlog.events import CATALOG, Envelope, Kind, Scope, Unknown, decode, gate, stamp
+from turnlog.events import CATALOG, Envelope, Kind, Scope, Unknown, View, decode, gate, stamp
 from turnlog.events.base import NAME_BYTES
 from turnlog.events.envelope import timestamp
 from turnlog.ids import uuid7
@@ -50,6 +51,9 @@ def payload(cls: type[Any]) -> st.SearchStrategy[Any]:
     """Any instance of a struct: required fields always, the others sometimes."""
     fields = structs.fields(cls)
     shapes = {field.name: field.type for field in inspect.type_info(cls).fields}  # type: ignore[attr-defined]
+    if cls is View:
+        known = {name: values(shapes[name]) for name in ("kind", "view_id", "title")}
+        return st.builds(View, tree=TREES, **known)
     return st.fixed_dictionaries(
         {field.name: values(shapes[field.name]) for field in fields if field.required},
         optional={field.name: values(shapes[field.name]) for field in fields if not field.required},

@@ -3,7 +3,8 @@
 A tool gets one by annotating a parameter with `Context`; the model does not see that parameter. `progress`
 works in a thread and on the loop, and never waits: texts go to the log in order, all that came during a write
 with the next one. A tool that says more than the log can take loses its oldest texts; one that was stopped or
-has answered is not heard any more. The executor opens and closes it.
+has answered is not heard any more. `show` is the same for views, of which none is lost: they are in the log
+before the tool's result. The executor opens and closes it.
 """
 
 import asyncio
@@ -14,15 +15,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from turnlog.agents.calls import key_of
-from turnlog.events import ToolCall, ToolProgress
+from turnlog.errors import CallerError
+from turnlog.events import CATALOG, Payload, ToolCall, ToolProgress, View
 
 WAITING = 256  # texts; a write takes milliseconds, and nobody reads faster than that
 TEXT_CHARS = 16 * 1024  # of one text: a line of output, not a file
+VIEWS = 64  # that one call may show; they wait for the log, and none of them is dropped
 
-Say = Callable[[list[ToolProgress]], Awaitable[None]]
+Say = Callable[[list[Payload]], Awaitable[None]]
 
 
-async def unheard(progress: list[ToolProgress]) -> None:
+async def unheard(progress: list[Payload]) -> None:
     """Progress nobody asked for."""
 
 
@@ -54,6 +57,8 @@ class Context:
         self.values = values
         self._say = say
         self._waiting: deque[str] = deque(maxlen=WAITING)
+        self._views: list[Payload] = []
+        self._shown = 0
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -66,11 +71,27 @@ class Context:
 
     def progress(self, text: str) -> None:
         """Say something now; it becomes a `tool.progress` that is there while the call runs."""
+        self._tell(lambda: self._waiting.append(str(text)[:TEXT_CHARS].encode(errors="replace").decode()))
+
+    def show(self, view: View) -> None:
+        """Show a view; a wrong one is an `InvalidEvent` here. One with the same `view_id` is replaced."""
+        shown = CATALOG.event("assistant.view", {"view": view}, id="evt_shown", origin="tool").payload
+        assert isinstance(shown, Payload)
+        self._tell(lambda: self._add(shown))
+
+    def _add(self, shown: Payload) -> None:
+        if self._shown == VIEWS:
+            raise CallerError(f"expected a call to show at most {VIEWS} views")
+        self._shown += 1
+        self._views.append(shown)
+
+    def _tell(self, add: Callable[[], None]) -> None:
+        """Put something into the next write, if anybody listens."""
         with self._lock:
-            loop, idle = self._loop, not self._waiting
+            loop, idle = self._loop, not self._waiting and not self._views
             if loop is None:
                 return
-            self._waiting.append(str(text)[:TEXT_CHARS].encode(errors="replace").decode())
+            add()
         if idle:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
                 loop.call_soon_threadsafe(self._wake)
@@ -104,11 +125,12 @@ class Context:
         if self._loop is not None and (before is None or (before.done() and not before.exception())):
             self._writing = asyncio.create_task(self._write())
 
-    def _take(self) -> list[ToolProgress]:
+    def _take(self) -> list[Payload]:
         with self._lock:
-            texts = list(self._waiting)
+            texts, views = list(self._waiting), list(self._views)
             self._waiting.clear()
-        return [ToolProgress(call_id=self.call_id, text=text) for text in texts]
+            self._views.clear()
+        return [*(ToolProgress(call_id=self.call_id, text=text) for text in texts), *views]
 
     async def _write(self) -> None:
         while batch := self._take():

@@ -1,10 +1,13 @@
 """What the assistant said and showed, whole."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta
+from msgspec import Meta, ValidationError, to_builtins
 
 from turnlog.events.base import Count, Key, Name, Origins, Payload, Record
+
+if TYPE_CHECKING:
+    from turnlog.events.views import Root
 
 SPEAKERS: frozenset[str] = frozenset({"model", "app", "tool", "system"})
 
@@ -83,10 +86,17 @@ class AssistantBlock(Payload, frozen=True, kw_only=True):
 
 
 class View(Record, frozen=True, kw_only=True):
+    """What is shown; another view with the same `view_id` takes its place, an empty one takes it away."""
+
     kind: Literal["a2ui.v1"]
     view_id: Key
     tree: dict[str, Any]
     title: str | None = None
+
+    @classmethod
+    def of(cls, view_id: str, tree: "Root", title: str | None = None) -> "View":
+        """A view of these nodes (`turnlog.events.views`)."""
+        return cls(kind="a2ui.v1", view_id=view_id, tree=to_builtins(tree), title=title)
 
 
 class AssistantView(Payload, frozen=True, kw_only=True):
@@ -97,6 +107,13 @@ class AssistantView(Payload, frozen=True, kw_only=True):
     EXAMPLE: ClassVar = {"view": {"kind": "a2ui.v1", "view_id": "view_1", "tree": {}}}
 
     view: View
+
+    def __post_init__(self) -> None:
+        from turnlog.events.views import flaw  # `import turnlog` does not pay for it
+
+        if found := flaw(self.view.tree):
+            sentence, path = found
+            raise ValidationError(f"{sentence} - at `$.view.tree{path[1:]}`")
 
 
 class File(Record, frozen=True, kw_only=True):

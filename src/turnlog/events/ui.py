@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from turnlog.events.base import UI, AgentId, Key, Name, Origins, Payload, Record, TraceId
+from turnlog.events.base import UI, AgentId, EventId, Key, Name, Origins, Payload, Record, TraceId
 
 
 class UiMessage(Payload, frozen=True, kw_only=True):
@@ -72,6 +72,9 @@ class UiAction(Payload, frozen=True, kw_only=True):
     action: Action
     view_id: Key | None = None
     call_id: Annotated[Key | None, Meta(description="The pending call this answers.")] = None
+    shown: Annotated[
+        EventId | None, Meta(description="The `assistant.view` the person saw; refused if it was replaced.")
+    ] = None
 
 
 class Summon(Record, frozen=True, kw_only=True, tag_field="kind", tag="summon"):

@@ -1,0 +1,374 @@
+"""The views of a session that are open, and whether an action on one may be taken (protocol section 3.3).
+
+`Views` is a fold over the log: `assistant.view` opens a view or takes the place of the one with its id, an
+empty one takes it away, and a `ui.action` in the log was taken. `check` holds an action that is not in the
+log yet against the view as it was sent, and says all that is wrong, or nothing:
+
+    conflict   the action comes too late or to the wrong place: the view is not open here, it was shown anew,
+               its form was sent already. To send it again does not help.
+    invalid    what the action holds is wrong; `path` says where in the action, for the field or the cell.
+
+Nothing is doubled by a second tab: a form or a button without `repeat` is taken once, and rows without an id
+are taken once, until the view is shown again. A table may be saved as often as one likes. What is kept is
+bounded: when the open views have more than 10,000 parts, the oldest are not open any more.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from fractions import Fraction
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from turnlog.errors import quote
+from turnlog.events import AssistantView, Envelope, Fault, Payload, UiAction, Unknown
+from turnlog.events.ui import (
+    ButtonClick,
+    FormSubmit,
+    InputSubmit,
+    TableAddRow,
+    TableDeleteRow,
+    TableSave,
+)
+from turnlog.events.views import (
+    PARTS,
+    Button,
+    DatetimeField,
+    Field,
+    Form,
+    Number,
+    NumberField,
+    SelectField,
+    TableEditor,
+    TextField,
+    is_finite,
+    parts,
+    read,
+)
+
+KEPT = 10_000  # parts of open views; five of the largest, hundreds of ordinary ones
+PROBLEMS = 100  # that one answer tells; a person corrects a few at a time
+NAMED = 8  # options that a message names
+KEY_CHARS = 128  # of a name nobody knows, in a path
+
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
+_TIME = re.compile(rf"\d{{4}}-\d\d-\d\d(T{_CLOCK}(:[0-5]\d(\.\d{{1,6}})?)?(Z|[+-]{_CLOCK})?)?", re.ASCII)
+
+Active = Form | TableEditor | Button
+Path = tuple[str | int, ...]
+P = TypeVar("P", Form, TableEditor, Button)
+
+
+class Problem(NamedTuple):
+    """Why an action is not taken; `path` leads to the place in the action, or to `view_id`."""
+
+    kind: Literal["conflict", "invalid"]
+    message: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A view that is open: what can be acted on, by id, and what has been."""
+
+    event_id: str
+    size: int
+    active: Mapping[str, Active]
+    rows: Mapping[str, frozenset[str]]  # by table: the rows it has now
+    used: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Views:
+    """The open views of a session, the one shown last at the end."""
+
+    open: dict[str, Shown] = field(default_factory=dict)
+    size: int = 0
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take one event into account."""
+        if isinstance(payload, AssistantView):
+            self._show(envelope.id, payload)
+        elif isinstance(payload, UiAction):
+            self.take(payload)
+
+    def take(self, action: UiAction) -> None:
+        """An action has been taken."""
+        view = self.open.get(action.view_id or "")
+        step = TAKEN.get(type(action.action))
+        if view is not None and step is not None:
+            self.open[action.view_id or ""] = step(view, action.action)
+
+    def copy(self) -> "Views":
+        """The same, to try actions on that come together."""
+        return Views(dict(self.open), self.size)
+
+    def _show(self, event_id: str, payload: AssistantView) -> None:
+        self._close(payload.view.view_id)
+        root = read(payload.view.tree)
+        if root is None:
+            return
+        found = [part for _, _, part in parts(root)]
+        active = {part.id: part for part in found if isinstance(part, Active)}
+        tables = [part for part in active.values() if isinstance(part, TableEditor)]
+        rows = {table.id: frozenset(row.row_id for row in table.rows) for table in tables}
+        self.open[payload.view.view_id] = Shown(event_id, len(found), active, rows)
+        self.size += len(found)
+        while self.size > KEPT:
+            self._close(next(iter(self.open)))
+
+    def _close(self, view_id: str) -> None:
+        if view := self.open.pop(view_id, None):
+            self.size -= view.size
+
+
+def check(views: Views, action: UiAction) -> tuple[Problem, ...]:
+    """Why an action may not be taken; nothing if it may. One that only answers a call is not of a view."""
+    if action.view_id is None:
+        known = action.call_id is not None
+        return () if known else (Problem("invalid", "expected a view_id or a call_id", ("view_id",)),)
+    view = views.open.get(action.view_id)
+    if view is None:
+        return (Problem("conflict", f"view {action.view_id} is not open in this session", ("view_id",)),)
+    if action.shown not in (None, view.event_id):
+        return (Problem("conflict", f"view {action.view_id} has been shown anew", ("shown",)),)
+    problems = tuple(islice(CHECKS[type(action.action)](view, action.action), PROBLEMS))
+    return tuple(problem for problem in problems if problem.kind == "conflict") or problems
+
+
+def fault(problems: Sequence[Problem]) -> Fault:
+    """Problems (at least one) as an answer says them: the first one, and all of them in its details."""
+    first = problems[0]
+    code = "CONFLICT" if first.kind == "conflict" else "VALIDATION_ERROR"
+    told = [{"path": list(problem.path), "message": problem.message} for problem in problems]
+    return Fault(code=code, message=first.message, details={"path": told[0]["path"], "problems": told})
+
+
+# what an action holds
+
+
+def invalid(message: str, *path: str | int) -> Problem:
+    return Problem("invalid", message, path)
+
+
+def late(message: str, *path: str | int) -> Problem:
+    return Problem("conflict", message, path)
+
+
+def found(view: Shown, key: str, kind: type[P]) -> P | None:
+    """A form, table or button of a view."""
+    part = view.active.get(key)
+    return part if isinstance(part, kind) else None
+
+
+def _submit(view: Shown, action: FormSubmit) -> Iterator[Problem]:
+    form = found(view, action.form_id, Form)
+    if form is None:
+        yield invalid(f"the view has no form {action.form_id}", "form_id")
+    elif form.id in view.used:
+        yield late(f"form {form.id} has been submitted already", "form_id")
+    else:
+        yield from _values(form.fields, action.values, "values")
+
+
+def _click(view: Shown, action: ButtonClick) -> Iterator[Problem]:
+    button = found(view, action.button_id, Button)
+    if button is None:
+        yield invalid(f"the view has no button {action.button_id}", "button_id")
+    elif button.id in view.used:
+        yield late(f"button {button.id} has been clicked already", "button_id")
+
+
+def _input(_: Shown, __: InputSubmit) -> Iterator[Problem]:
+    yield invalid("input.submit answers a call, not a view", "kind")
+
+
+def _add(view: Shown, action: TableAddRow) -> Iterator[Problem]:
+    table = found(view, action.table_id, TableEditor)
+    if table is None:
+        yield invalid(f"the view has no table {action.table_id}", "table_id")
+    elif not table.can_add:
+        yield invalid(f"rows cannot be added to {table.id}", "table_id")
+
+
+def _delete(view: Shown, action: TableDeleteRow) -> Iterator[Problem]:
+    table = found(view, action.table_id, TableEditor)
+    if table is None:
+        yield invalid(f"the view has no table {action.table_id}", "table_id")
+    elif not table.can_delete:
+        yield invalid(f"rows of {table.id} cannot be deleted", "table_id")
+    elif action.row_id not in view.rows[table.id]:
+        yield unknown_row(table, action.row_id, "row_id")
+
+
+def _save(view: Shown, action: TableSave) -> Iterator[Problem]:
+    table = found(view, action.table_id, TableEditor)
+    if table is None:
+        yield invalid(f"the view has no table {action.table_id}", "table_id")
+    elif len(action.rows) > PARTS:
+        yield invalid(f"expected at most {PARTS} rows", "rows")
+    elif table.id in view.used and has_new(action):
+        yield late(f"new rows of {table.id} have been saved already; wait until it is shown again", "rows")
+    else:
+        yield from _rows(table, view.rows[table.id], action.rows)
+
+
+def _rows(table: TableEditor, known: frozenset[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    left = set(known)
+    for index, row in enumerate(rows):
+        row_id = row.get("row_id")
+        if row_id is None:
+            if not table.can_add:
+                yield invalid(f"rows cannot be added to {table.id}", "rows", index)
+        elif not isinstance(row_id, str):
+            yield invalid("row_id must be a text", "rows", index, "row_id")
+        elif row_id not in known:
+            yield unknown_row(table, row_id, "rows", index, "row_id")
+        elif row_id not in left:
+            yield invalid(f"row {row_id} stands twice", "rows", index, "row_id")
+        else:
+            left.discard(row_id)
+        cells = {name: value for name, value in row.items() if name != "row_id"}
+        yield from _values(table.columns, cells, "rows", index)
+    if not table.can_delete:
+        missing = [shown.row_id for shown in table.rows if shown.row_id in left]
+        yield from (invalid(f"row {row_id} is missing", "rows") for row_id in missing)
+
+
+def unknown_row(table: TableEditor, row_id: str, *path: str | int) -> Problem:
+    """A row that was never there is wrong; one that was comes too late."""
+    if any(row.row_id == row_id for row in table.rows):
+        return late(f"row {row_id} of {table.id} has been deleted already", *path)
+    return invalid(f"table {table.id} has no row {quote(row_id)}", *path)
+
+
+def _values(fields: Sequence[Field], values: Mapping[str, Any], *path: str | int) -> Iterator[Problem]:
+    """What is wrong with the values of fields, or of the cells of a row."""
+    for each in fields:
+        if sentence := wrong(each, values.get(each.name)):
+            yield invalid(f"{each.name} {sentence}", *path, each.name)
+    known = {each.name for each in fields}
+    for name in values:
+        if name not in known:
+            yield invalid(f"{quote(name)} is not a field", *path, name[:KEY_CHARS])
+
+
+def has_new(action: TableSave) -> bool:
+    """Whether a save brings rows that have no id yet."""
+    return any(row.get("row_id") is None for row in action.rows)
+
+
+CHECKS: Mapping[type, Callable[[Shown, Any], Iterator[Problem]]] = {
+    FormSubmit: _submit,
+    TableSave: _save,
+    TableAddRow: _add,
+    TableDeleteRow: _delete,
+    ButtonClick: _click,
+    InputSubmit: _input,
+}
+
+
+# what becomes of a view when an action is taken; the log may hold actions that nobody checked
+
+
+def _use(view: Shown, key: str) -> Shown:
+    part = view.active.get(key)
+    once = isinstance(part, Form | Button) and not part.repeat
+    return replace(view, used=view.used | {key}) if once else view
+
+
+def _keep(view: Shown, table_id: str, rows: frozenset[str]) -> Shown:
+    return replace(view, rows={**view.rows, table_id: rows})
+
+
+def _saved(view: Shown, action: TableSave) -> Shown:
+    known = view.rows.get(action.table_id)
+    if known is None:
+        return view
+    given = {row.get("row_id") for row in action.rows if isinstance(row.get("row_id"), str)}
+    used = view.used | {action.table_id} if has_new(action) else view.used
+    return replace(_keep(view, action.table_id, known & given), used=used)
+
+
+def _deleted(view: Shown, action: TableDeleteRow) -> Shown:
+    known = view.rows.get(action.table_id)
+    return view if known is None else _keep(view, action.table_id, known - {action.row_id})
+
+
+TAKEN: Mapping[type, Callable[[Shown, Any], Shown]] = {
+    FormSubmit: lambda view, action: _use(view, action.form_id),
+    ButtonClick: lambda view, action: _use(view, action.button_id),
+    TableSave: _saved,
+    TableDeleteRow: _deleted,
+}
+
+
+# what a field takes
+
+
+def wrong(each: Field, value: Any) -> str | None:
+    """Why a field does not take a value: a sentence without its subject. Blank text is no value."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "is required" if each.required else None
+    return TAKES[type(each)](each, value)
+
+
+def _text(each: TextField, value: Any) -> str | None:
+    if not isinstance(value, str):
+        return "must be a text"
+    return None if len(value) <= each.max_length else f"must be at most {each.max_length} characters long"
+
+
+def _number(each: NumberField, value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value):
+        return "must be a number"
+    if each.above is not None and value <= each.above:
+        return f"must be > {each.above}"
+    if each.min is not None and value < each.min:
+        return f"must be >= {each.min}"
+    if each.max is not None and value > each.max:
+        return f"must be <= {each.max}"
+    return None if each.step is None else _stepped(each.step, each.min or 0, value)
+
+
+def _stepped(step: Number, start: Number, value: Number) -> str | None:
+    """Exact on what is written: 187.6 is a multiple of 0.1."""
+    rest = (Fraction(str(value)) - Fraction(str(start))) % Fraction(str(step))
+    return None if rest == 0 else f"must be in steps of {step}" + (f" from {start}" if start else "")
+
+
+def _datetime(each: DatetimeField, value: Any) -> str | None:
+    if not is_time(value) or (each.picks == "date" and "T" in value):
+        example = {"date": "2026-01-08", "datetime": "2026-01-08 or 2026-01-08T12:30"}[each.picks]
+        return f"must be a date like {example}"
+    day = value[:10]  # as it is written: where the person is
+    if each.min is not None and day < each.min:
+        return f"must not be before {each.min}"
+    return f"must not be after {each.max}" if each.max is not None and day > each.max else None
+
+
+def is_time(value: Any) -> bool:
+    """Whether a text is a real day, or a real time of a day."""
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        return False
+    try:
+        date.fromisoformat(value[:10])
+    except ValueError:
+        return False
+    return True
+
+
+def _select(each: SelectField, value: Any) -> str | None:
+    options = [option.value for option in each.options]
+    if value in options:
+        return None
+    return f"must be one of {', '.join(options[:NAMED])}" + (", …" if len(options) > NAMED else "")
+
+
+TAKES: Mapping[type, Callable[[Any, Any], str | None]] = {
+    TextField: _text,
+    NumberField: _number,
+    DatetimeField: _datetime,
+    SelectField: _select,
+}

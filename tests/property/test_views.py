@@ -1,0 +1,63 @@
+"""Views under any input: a tree is shown or has a flaw, an action is taken once or has problems."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import json, to_builtins
+
+from tests.logs import entry
+from tests.trees import ACTIONS, NEARLY, TREES, Tree
+from turnlog.events import AssistantView, UiAction, View, views
+from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
+from turnlog.events.views import Button, Form, TableEditor
+from turnlog.state.views import KEPT, PROBLEMS, Views, check, has_new
+
+MANY = settings(derandomize=True, deadline=None, max_examples=300)
+
+
+def shown(tree: Tree, seq: int = 0) -> Any:
+    return entry(AssistantView(view=View(kind="a2ui.v1", view_id="v", tree=tree)), seq=seq)
+
+
+@MANY
+@given(TREES)
+def test_what_can_be_shown_is_read_and_written_the_same(tree: Tree) -> None:
+    assert views.flaw(tree) is None
+    root = views.read(tree)
+    assert root is None or views.read(to_builtins(root)) == root
+    assert shown(tree)[1].view.tree == json.decode(json.encode(tree))
+
+
+@MANY
+@given(NEARLY)
+def test_any_value_is_shown_or_refused(tree: Any) -> None:
+    flaw = views.flaw(tree)
+    assert flaw is None or all(isinstance(part, str) for part in flaw)
+
+
+@MANY
+@given(TREES, st.lists(ACTIONS, max_size=6))
+def test_any_action_is_taken_or_refused_and_nothing_is_doubled(tree: Tree, actions: list[Any]) -> None:
+    folded = Views()
+    folded.apply(*shown(tree))
+    for action in actions:
+        payload = UiAction(view_id="v", action=action)
+        problems = check(folded, payload)
+        assert len(problems) <= PROBLEMS
+        assert len({problem.kind for problem in problems}) <= 1
+        if not problems:
+            folded.take(payload)
+            again = check(folded, payload)
+            assert bool(again) == is_once(folded, action)
+    assert folded.size <= KEPT
+
+
+def is_once(folded: Views, action: Any) -> bool:
+    """Whether the view says that the same action may not come again."""
+    part = folded.open["v"].active.get(next(getattr(action, key) for key in action.__struct_fields__))
+    if isinstance(action, FormSubmit | ButtonClick):
+        assert isinstance(part, Form | Button)
+        return not part.repeat
+    assert isinstance(part, TableEditor)
+    return has_new(action) if isinstance(action, TableSave) else hasattr(action, "row_id")
