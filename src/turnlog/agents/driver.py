@@ -73,6 +73,7 @@ from turnlog.log.wakeup import Wakeup
 from turnlog.parse.reply import Reply, tags_of
 from turnlog.state.history import History, Message, text_part
 from turnlog.state.tree import Closing, Invocation, Tree, closing
+from turnlog.state.views import Views
 
 log = logging.getLogger("turnlog.agents")
 
@@ -104,6 +105,7 @@ class Driver:
         self._loop = Loop(root, new_id, roles)
         self._observe = observe
         self._history = History()
+        self.views = Views()
         self._executor = Executor(partial(log.put_blob, session_id))
         self._tasks: dict[asyncio.Task[None], Trace] = {}
         self._clocks = Clocks(turn_limit_s, self._ring)
@@ -201,6 +203,7 @@ class Driver:
         self._loop.apply(envelope, payload)
         if not row.live:  # what is only live is in no conversation
             self._history.apply(envelope, payload)
+            self.views.apply(envelope, payload)
             self._executor.calls.apply(envelope, payload)
         self._moved.wake()
         return payload

@@ -57,6 +57,7 @@ _TIME = re.compile(rf"\d{{4}}-\d\d-\d\d(T{_CLOCK}(:[0-5]\d(\.\d{{1,6}})?)?(Z|[+-
 
 Active = Form | TableEditor | Button
 Path = tuple[str | int, ...]
+Sees = Callable[[str | None], bool]
 P = TypeVar("P", Form, TableEditor, Button)
 
 
@@ -73,6 +74,7 @@ class Shown:
     """A view that is open: what can be acted on, by id, and what has been."""
 
     event_id: str
+    channel: str | None
     size: int
     active: Mapping[str, Active]
     rows: Mapping[str, frozenset[str]]  # by table: the rows it has now
@@ -89,7 +91,7 @@ class Views:
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
         if isinstance(payload, AssistantView):
-            self._show(envelope.id, payload)
+            self._show(envelope, payload)
         elif isinstance(payload, UiAction):
             self.take(payload)
 
@@ -104,7 +106,7 @@ class Views:
         """The same, to try actions on that come together."""
         return Views(dict(self.open), self.size)
 
-    def _show(self, event_id: str, payload: AssistantView) -> None:
+    def _show(self, envelope: Envelope, payload: AssistantView) -> None:
         self._close(payload.view.view_id)
         root = read(payload.view.tree)
         if root is None:
@@ -113,7 +115,7 @@ class Views:
         active = {part.id: part for part in found if isinstance(part, Active)}
         tables = [part for part in active.values() if isinstance(part, TableEditor)]
         rows = {table.id: frozenset(row.row_id for row in table.rows) for table in tables}
-        self.open[payload.view.view_id] = Shown(event_id, len(found), active, rows)
+        self.open[payload.view.view_id] = Shown(envelope.id, envelope.channel, len(found), active, rows)
         self.size += len(found)
         while self.size > KEPT:
             self._close(next(iter(self.open)))
@@ -123,13 +125,22 @@ class Views:
             self.size -= view.size
 
 
-def check(views: Views, action: UiAction) -> tuple[Problem, ...]:
-    """Why an action may not be taken; nothing if it may. One that only answers a call is not of a view."""
+def everything(channel: str | None) -> bool:
+    """A person who sees all channels."""
+    return True
+
+
+def check(views: Views, action: UiAction, may_see: Sees = everything) -> tuple[Problem, ...]:
+    """Why an action may not be taken; nothing if it may. One that only answers a call is not of a view.
+
+    For who may not see its channel a view is not there. An action that is in the log already, under its id,
+    was taken: that is for the caller to know.
+    """
     if action.view_id is None:
         known = action.call_id is not None
         return () if known else (Problem("invalid", "expected a view_id or a call_id", ("view_id",)),)
     view = views.open.get(action.view_id)
-    if view is None:
+    if view is None or not may_see(view.channel):
         return (Problem("conflict", f"view {action.view_id} is not open in this session", ("view_id",)),)
     if action.shown not in (None, view.event_id):
         return (Problem("conflict", f"view {action.view_id} has been shown anew", ("shown",)),)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.logs import entry
-from turnlog.events import AssistantView, Payload, UiAction, UiMessage, View
+from turnlog.events import AssistantView, Payload, Scope, UiAction, UiMessage, View
 from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
 from turnlog.events.views import (
     PARTS,
@@ -61,6 +61,13 @@ def test_an_action_is_held_against_the_view_that_was_sent(case: dict[str, Any]) 
 def test_a_view_belongs_to_its_session() -> None:
     assert check(folded(shown(Button("go", "Go"))), CLICK) == ()
     assert check(folded(UiMessage(text="Hello")), CLICK)[0].kind == "conflict"
+
+
+def test_a_view_is_not_there_for_who_may_not_see_its_channel() -> None:
+    views = Views()
+    views.apply(*entry(shown(Button("go", "Go")), Scope(channel="customer")))
+    assert check(views, CLICK) == check(views, CLICK, {"customer"}.__contains__) == ()
+    assert check(views, CLICK, {None, "broker"}.__contains__) == check(Views(), CLICK) != ()
 
 
 def test_actions_that_come_together_are_tried_on_a_copy() -> None:
