@@ -412,7 +412,6 @@ class Driver:
             if not self._clocks.over(trace):
                 return
             await self._cancel([task for task, turn in self._tasks.items() if turn == trace])
-            await self._look({trace})
             self._asked -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id == trace}
             await self._close(
                 lambda: timed_out(self.tree, trace, self._clocks.limit_s), lambda: self._look({trace})

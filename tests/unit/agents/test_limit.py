@@ -8,7 +8,7 @@ from tests.clock import run_on_clock
 from tests.ledger import lawful
 from tests.logs import log as hand_written
 from tests.logs import scope
-from tests.scene import LIMIT_S, PROBLEM, Scene, on_clock, opened
+from tests.scene import LIMIT_S, PROBLEM, Scene, on_clock, opened, ring
 from turnlog.agents.limit import running, timed_out
 from turnlog.events import (
     AgentEnd,
@@ -180,6 +180,7 @@ async def test_another_turn_that_runs_in_the_same_session_goes_on() -> None:
         await scene.passes(LIMIT_S / 2)
         ends = [event.trace_id for event in await scene.events() if event.type == "agent.end"]
         assert ends == ["tr_2"]
+        assert scene.mind.hung_up == ["hang"]
         await scene.passes(LIMIT_S / 2)
         lawful(await scene.events())
         assert await scene.ends() == [("Guide", "timeout")] * 2
@@ -198,6 +199,19 @@ async def test_another_session_goes_on() -> None:
         await scene.passes(LIMIT_S / 2)
         assert (await scene.ends(), await other.ends()) == ([("Guide", "timeout")], [])
         await other.driver.close()
+
+
+def test_a_driver_that_is_closed_has_no_clock_left(caplog: pytest.LogCaptureFixture) -> None:
+    async def play() -> None:
+        async with opened() as scene:
+            await scene.send("hang")
+            await scene.until("block.delta")
+            await scene.driver.caught_up()
+        await ring(LIMIT_S)
+        assert not scene.driver._tasks
+
+    run_on_clock(play)
+    assert caplog.text == ""
 
 
 # by hand
