@@ -1,7 +1,7 @@
 """What a loan costs, to the penny.
 
 An APR is the effective rate of a year, so the rate i of a month is (1 + APR)^(1/12) - 1. The monthly payment
-is that of an annuity paid at the end of each month, amount * i / (1 - (1 + i)^-n), rounded half up to a penny.
+is that of an annuity paid at the end of each month, amount * i / (1 - (1 + i)^-n), rounded half up to pence.
 The total is exactly the payment times the months. Sums are decimal; as JSON numbers they keep two digits.
 """
 
