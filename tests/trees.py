@@ -84,9 +84,15 @@ def tables(draw: st.DrawFn) -> Tree:
     return draw(node("table_editor", {"id": IDS, "columns": st.just(columns), "rows": rows}, **SAID, **may))
 
 
-def ids_of(tree: Tree) -> list[str]:
-    inner = [key for child in tree.get("children", ()) for key in ids_of(child)]
-    return [tree["id"], *inner] if "id" in tree else inner
+def actives(tree: Tree) -> list[Tree]:
+    """The forms, tables and buttons of a tree."""
+    inner = [each for child in tree.get("children", ()) for each in actives(child)]
+    return [tree, *inner] if "id" in tree else inner
+
+
+def has_each_id_once(tree: Tree) -> bool:
+    ids = [each["id"] for each in actives(tree)]
+    return len(set(ids)) == len(ids)
 
 
 NODE_TREES = st.recursive(
@@ -96,7 +102,7 @@ NODE_TREES = st.recursive(
 )
 SCREENS = node("screen", {"children": st.lists(NODE_TREES, max_size=4)}, title=LABELS)
 ANY_TREES: st.SearchStrategy[Tree] = st.just(dict[str, Any]()) | SCREENS | NODE_TREES
-TREES = ANY_TREES.filter(lambda tree: len(set(ids_of(tree))) == len(ids_of(tree)))
+TREES = ANY_TREES.filter(has_each_id_once)
 
 KINDS = st.sampled_from([*NODES.split(", "), *FIELDS.split(", "), "screen", "html"]) | VALUES
 KEYS = st.sampled_from(["type", "id", "children", "fields", "columns", "rows", "options", "name", "label"])
@@ -105,6 +111,49 @@ NEARLY = st.recursive(
     lambda inner: st.dictionaries(KEYS | STRANGE, inner | st.lists(inner, max_size=3) | KINDS, max_size=5),
     max_leaves=12,
 )
+
+
+def answers(field: Tree) -> st.SearchStrategy[Any]:
+    """Values that a field may take, and some that it does not."""
+    fitting = {
+        "field.text": WORDS,
+        "field.number": st.just(field.get("min", 0)) | st.integers(-3, 3),
+        "field.datetime": st.just(field.get("min", "2026-01-08")) | DAYS,
+        "field.select": st.sampled_from(
+            [option["value"] for option in field.get("options", [{"value": ""}])]
+        ),
+    }
+    return fitting[field["type"]] | fitting[field["type"]] | st.none() | VALUES
+
+
+def cells(fields: list[Tree]) -> st.SearchStrategy[Tree]:
+    return st.fixed_dictionaries({}, optional={field["name"]: answers(field) for field in fields})
+
+
+def acted_on(tree: Tree) -> st.SearchStrategy[Action]:
+    """An action on something that a tree has, with values that often fit; any action, if it has nothing."""
+    found: list[st.SearchStrategy[Action]] = [ACTIONS]
+    for each in actives(tree):
+        if each["type"] == "form":
+            found += [st.builds(FormSubmit, form_id=st.just(each["id"]), values=cells(each["fields"]))] * 3
+        elif each["type"] == "button":
+            found.append(st.just(ButtonClick(button_id=each["id"])))
+        else:
+            ids = st.sampled_from([*(row["row_id"] for row in each["rows"]), None])
+            row = st.builds(lambda cells, row_id: {**cells, "row_id": row_id}, cells(each["columns"]), ids)
+            rows = st.lists(row, max_size=3).map(tuple)
+            found += [st.builds(TableSave, table_id=st.just(each["id"]), rows=rows)] * 3
+            found.append(st.builds(TableDeleteRow, table_id=st.just(each["id"]), row_id=ids.map(str)))
+            found.append(st.just(TableAddRow(table_id=each["id"])))
+    return st.one_of(found)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[Tree, list[Action]]:
+    """A view and what is done to it."""
+    tree = draw(TREES.filter(actives))
+    return tree, draw(st.lists(acted_on(tree), max_size=6))
+
 
 ROWS = st.lists(st.dictionaries(NAMES | st.just("row_id") | STRANGE, VALUES | IDS, max_size=5), max_size=4)
 ACTIONS: st.SearchStrategy[Action] = (

@@ -3,11 +3,10 @@
 from typing import Any
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec import json, to_builtins
 
 from tests.logs import entry
-from tests.trees import ACTIONS, NEARLY, TREES, Tree
+from tests.trees import NEARLY, TREES, Tree, scenes
 from turnlog.events import AssistantView, UiAction, View, views
 from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
 from turnlog.events.views import Button, Form, TableEditor
@@ -37,8 +36,9 @@ def test_any_value_is_shown_or_refused(tree: Any) -> None:
 
 
 @MANY
-@given(TREES, st.lists(ACTIONS, max_size=6))
-def test_any_action_is_taken_or_refused_and_nothing_is_doubled(tree: Tree, actions: list[Any]) -> None:
+@given(scenes())
+def test_any_action_is_taken_or_refused_and_nothing_is_doubled(scene: tuple[Tree, list[Any]]) -> None:
+    tree, actions = scene
     folded = Views()
     folded.apply(*shown(tree))
     for action in actions:

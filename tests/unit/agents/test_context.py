@@ -9,7 +9,9 @@ import pytest
 
 from turnlog.agents import context as module
 from turnlog.agents.context import Context
-from turnlog.events import ToolCall, ToolProgress
+from turnlog.errors import CallerError, InvalidEvent
+from turnlog.events import AssistantView, Payload, ToolCall, ToolProgress, View
+from turnlog.events.views import Button, Form, NumberField, Section, Text
 
 CALL = ToolCall(call_id="call_1", tool="dig", args={})
 
@@ -22,9 +24,11 @@ class Log:
         self.free = asyncio.Event()
         self.free.set()
 
-    async def say(self, batch: list[ToolProgress]) -> None:
-        assert {item.call_id for item in batch} == {"call_1"}
-        self.batches.append([item.text for item in batch])
+    async def say(self, batch: list[Payload]) -> None:
+        texts = [item for item in batch if isinstance(item, ToolProgress)]
+        assert {item.call_id for item in texts} <= {"call_1"}
+        views = [item.view.view_id for item in batch if isinstance(item, AssistantView)]
+        self.batches.append([item.text for item in texts] + views)
         await self.free.wait()
 
 
@@ -145,8 +149,50 @@ def test_the_oldest_are_lost_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     run(work())
 
 
+def test_a_view_is_written_and_never_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING", 1)
+    monkeypatch.setattr(module, "VIEWS", 3)
+
+    async def work() -> None:
+        log = Log()
+        context = Context(CALL, say=log.say)
+        context.show(View.of("early", Text("")))
+        context.open()
+        log.free.clear()
+        context.show(View.of("one", Text("")))
+        await turn()
+        for text in ("a", "b", "c"):
+            context.progress(text)
+        await asyncio.to_thread(context.show, View.of("two", Text("")))
+        context.show(View.of("two", Form("f", [NumberField("n", "N")])))
+        with pytest.raises(CallerError, match="at most 3 views"):
+            context.show(View.of("three", Text("")))
+        log.free.set()
+        await context.close()
+        context.show(View.of("late", Text("")))
+        await turn()
+        assert log.batches == [["one"], ["c", "two", "two"]]
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("view", "path"),
+    [
+        (View.of("v", Section([Button("a", "A"), Button("a", "A")])), "$.payload.view.tree.children[1]"),
+        (View.of("v v", Text("")), "$.payload.view.view_id"),
+        (View.of("v", Text("\ud800")), "$.payload"),
+        (View(kind="a2ui.v1", view_id="v", tree={"type": "html"}), "$.payload.view.tree.type"),
+    ],
+)
+def test_a_wrong_view_is_refused_where_it_is_shown(view: View, path: str) -> None:
+    with pytest.raises(InvalidEvent) as refused:
+        Context(CALL).show(view)
+    assert refused.value.path == path
+
+
 def test_a_log_that_fails_is_not_silent() -> None:
-    async def broken(batch: list[ToolProgress]) -> None:
+    async def broken(batch: list[Payload]) -> None:
         raise OSError("the disk is full")
 
     async def work() -> None:
