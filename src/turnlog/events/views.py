@@ -1,4 +1,4 @@
-"""The nodes of an `assistant.view`: screens, texts, forms, table editors and buttons (protocol section 3.3).
+"""The nodes of an `assistant.view`: screens, texts, forms, table editors and buttons (protocol 3.3).
 
 A view is built of these classes, and a tree that came from elsewhere is held against them: nothing that is
 not listed here is ever shown. There is no node for HTML, for an image or for an address, and texts are plain

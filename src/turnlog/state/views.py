@@ -1,4 +1,4 @@
-"""The views of a session that are open, and whether an action on one may be taken (protocol section 3.3).
+"""The views of a session that are open, and whether an action on one may be taken (protocol 3.4 and 3.5).
 
 `Views` is a fold over the log: `assistant.view` opens a view or takes the place of the one with its id, an
 empty one takes it away, and a `ui.action` in the log was taken. `check` holds an action that is not in the
