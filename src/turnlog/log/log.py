@@ -48,7 +48,8 @@ P = TypeVar("P", Page, Ready)
 log = logging.getLogger("turnlog.log")
 
 PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let others go
-FIRST_BYTES = 32 * 1024  # what a follower who never takes it costs; each page it takes doubles the next one
+FIRST_BYTES = 16 * 1024  # what a follower who never takes it costs
+STEADY_BYTES = 256 * 1024  # more than fits between here and a peer that takes nothing; from here pages double
 WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
 
 
@@ -216,7 +217,7 @@ class Log:
         tail = await self._join(session_id)
         epoch = epoch or tail.epoch
         history = -1 if origin is None else tail.last  # only the store knows what to leave out
-        size = FIRST_BYTES
+        size, taken = FIRST_BYTES, 0
         try:
             while epoch and tail.epoch == epoch:
                 if after < tail.last:
@@ -224,7 +225,8 @@ class Log:
                     shared = tail.after(after) if after >= history else None
                     rows = share(shared) if shared else None
                     rows = rows or await self._checked(read, session_id, after, origin, size)
-                    size = min(2 * size, PAGE_BYTES)
+                    taken += size
+                    size = min(2 * size, PAGE_BYTES) if taken >= STEADY_BYTES else size
                     gap = not rows or rows.first > after + 1
                     if gap and await self._overtaken(session_id, after):
                         return

@@ -8,6 +8,7 @@ cursor, until it has caught up. Both give the same frames, because converting is
 import asyncio
 import logging
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from turnlog.errors import TurnlogError
 from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
+from turnlog.log.log import FIRST_BYTES
 from turnlog.log.wakeup import Wakeup
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
@@ -45,6 +47,11 @@ class Private:
 
 
 Place = tuple[float, float]  # a seq, and the number of a message within its event
+
+
+def place(frame: Frame) -> Place:
+    """Where a frame stands."""
+    return frame.seq, frame.number
 
 
 class Projection:
@@ -89,7 +96,9 @@ class Projection:
                     seen = max(seen, (private.after, math.inf))
                 if frames:
                     seen = max(seen, frames[-1][:2])
-                    yield b"".join([frame.data for frame in frames])
+                    data = b"".join([frame.data for frame in frames])
+                    frames = []  # it may be long until the reader has taken what is sent
+                    yield data
                 elif (private is None or private.done) and not await self._wakeup.wait(idle_s):
                     yield b""
         finally:
@@ -110,13 +119,14 @@ class Projection:
         self._pump = asyncio.create_task(self._follow())
 
     def _after(self, seen: Place) -> list[Frame]:
-        """The frames of the window after a place; they are few, so the search goes from the end."""
-        fresh = 0
-        for frame in reversed(self._window):
-            if frame[:2] <= seen:
-                break
-            fresh += 1
-        return list(islice(self._window, len(self._window) - fresh, None))
+        """The next frames of the window after a place, a page of them at most."""
+        fresh = len(self._window) - bisect_right(self._window, seen, key=place)
+        newest = list(islice(reversed(self._window), fresh))  # few: who is live stands near the end
+        frames, size_bytes = list[Frame](), 0
+        while newest and size_bytes < FIRST_BYTES:
+            frames.append(newest.pop())
+            size_bytes += len(frames[-1].data)
+        return frames
 
     async def _private(self, seen: Place) -> "Private":
         whole = int(seen[0]) if seen[1] == math.inf else int(seen[0]) - 1
@@ -125,7 +135,7 @@ class Projection:
 
     async def read(self, private: "Private") -> list[Frame]:
         """The next frames of a reader's own projection."""
-        rows = await self._log.read(self._head.session_id, private.after)
+        rows = await self._log.read(self._head.session_id, private.after, max_bytes=FIRST_BYTES)
         private.done = not rows
         private.after = rows[-1].seq if rows else private.after
         return self._convert(private.dialect, rows)

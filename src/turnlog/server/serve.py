@@ -1,16 +1,59 @@
-"""Running the server: uvicorn, with open streams closed by the stop signal.
+"""Running the server: uvicorn, with a bound on what one connection may hold, and an end to what never ends.
 
-uvicorn waits for open responses before it stops, and an event stream never ends by itself. So the signal
-also ends the streams; readers reconnect with their cursor. The log is opened before uvicorn starts, so that
-what is wrong with it is an error of ours, not a stack trace of the server's.
+A peer sets the pace of whoever sends to it: what it does not take waits in the log, not in memory. After
+`stall_s` without progress the kernel gives it up, as it does one that has vanished. uvicorn waits for open
+responses before it stops, and an event stream never ends by itself. So the signal also ends the streams;
+readers reconnect with their cursor. The log is opened before uvicorn starts, so that what is wrong with it is
+an error of ours, not a stack trace of the server's.
 """
 
 import asyncio
 import socket
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
+UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
+PIECE_BYTES = 16 * 1024  # what is copied to be written; the rest of a page waits where it is
+GRACE_S = 1.0  # what responses have to end by themselves when the server stops
+
+
+class Connection(HttpToolsProtocol):
+    """A connection whose peer sets the pace of whoever sends, and for which a stop does not wait long."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.app = self.paced
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # anything the kernel does not take is too much
+
+    async def paced(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application, whose every send lasts until the kernel has taken all of it."""
+
+        async def give(message: Message) -> None:
+            await send(message)
+            if self.flow.write_paused:
+                await self.flow.drain()
+
+        async def sending(message: Message) -> None:
+            body = message.get("body", b"")
+            last = max(0, len(body) - 1) // PIECE_BYTES * PIECE_BYTES
+            for start in range(0, last, PIECE_BYTES):
+                await give({**message, "body": body[start : start + PIECE_BYTES], "more_body": True})
+            await give({**message, "body": body[last:]} if last else message)
+
+        await self.config.loaded_app(scope, receive, sending)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self.loop.call_later(GRACE_S, self.transport.abort)
 
 
 class StoppingServer(uvicorn.Server):
@@ -24,11 +67,12 @@ class StoppingServer(uvicorn.Server):
         asyncio.get_running_loop().call_soon_threadsafe(application.state.stop_streams)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+def listen(host: str, port: int, stall_s: float = STALL_S) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Its connections end after `stall_s` without progress."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound_peers(listener, stall_s)
     try:
         listener.bind((host, port))
     except OSError:
@@ -38,13 +82,27 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def bound_peers(listener: socket.socket, stall_s: float) -> None:
+    """What every accepted connection inherits: little that is unsent, no delay, an end to silent peers."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_NODELAY", 1),
+        ("TCP_NOTSENT_LOWAT", UNSENT_BYTES),
+        ("TCP_USER_TIMEOUT", int(stall_s * 1000)),  # nothing acknowledged, or no room at the peer
+        ("TCP_KEEPIDLE", max(1, int(stall_s / 2))),
+        ("TCP_KEEPINTVL", max(1, int(stall_s / 4))),
+    ):
+        if hasattr(socket, name):  # all of them on Linux; elsewhere the system's own time-outs hold
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def serve(application: Starlette, listener: socket.socket) -> None:
     """Serve until a stop signal."""
     config = uvicorn.Config(
         application,
         log_level="warning",
         access_log=False,
-        http="httptools",
+        http=Connection,
         lifespan="off",
         timeout_graceful_shutdown=3,
         server_header=False,
