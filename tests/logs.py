@@ -60,7 +60,7 @@ def vector_event(fields: Mapping[str, Any], seq: int) -> Event:
         id=f"evt_{seq}",
         payload=Unknown(msgspec.Raw(body)),
         body=body,
-        origin="system",
+        origin=fields.get("origin", "system"),
         scope=msgspec.convert(at, Scope),
     )
 

@@ -110,13 +110,14 @@ class Meters(Struct, kw_only=True):
 
 
 def _start(meters: Meters, envelope: Envelope, payload: AgentStart) -> None:
+    if envelope.agent_id is None:
+        return
     meters.asked.get(payload.parent_id or "", {}).pop(payload.call_id or "", None)
     for meter in meters.of(envelope):
         meter.agents += 1
         meter.running += 1
         meter.ended = meter.duration_ms = None
-    if envelope.agent_id:
-        meters.agents[envelope.agent_id] = Meter(began=envelope.ts, running=1)
+    meters.agents[envelope.agent_id] = Meter(began=envelope.ts, running=1)
 
 
 def _end(meters: Meters, envelope: Envelope, payload: AgentEnd) -> None:

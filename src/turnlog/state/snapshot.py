@@ -2,8 +2,8 @@
 
 A snapshot and the events after it give what all events give, and `dump` then gives the same bytes. The state
 of an application's reducers can be kept in the same way if it consists of JSON values (with strings as keys)
-or of structs; `load` is told its class. The order of keys is kept, so an answer made from it is the same, byte
-for byte.
+or of structs; `load` is told its class. The order of keys is kept, so an answer made from it is the same,
+byte for byte.
 """
 
 from collections.abc import Callable

@@ -58,9 +58,9 @@ class Transcript(Struct):
         elif is_direct(envelope, payload):
             _note(self, envelope, payload)
 
-    def seen_by(self, roles: Collection[str]) -> list[Bubble]:
-        """What a member with these roles sees, in order."""
-        return [bubble for bubble in self.bubbles.values() if bubble.channel in (None, *roles)]
+    def seen_in(self, channels: Collection[str]) -> list[Bubble]:
+        """What somebody sees who is in these channels, in order."""
+        return [bubble for bubble in self.bubbles.values() if bubble.channel in (None, *channels)]
 
     def of_agent(self, envelope: Envelope) -> dict[str, int]:
         """The texts of an agent."""

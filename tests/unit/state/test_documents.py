@@ -1,0 +1,81 @@
+"""Which events become documents, of which type and category, with which id (document 004)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.logs import vector_log
+from turnlog.events import CATALOG
+from turnlog.state.documents import CATEGORIES, STEPS, Documents, documents
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "documents.json"
+FILE: dict[str, list[dict[str, Any]]] = json.loads(VECTORS.read_text())
+JOINED = {"type": "roster.join", "payload": {"name": "Lyra", "seat": 0}}
+
+
+def after_a_join(row: dict[str, Any]) -> dict[str, Any]:
+    """The documents that the event of a row changes, when somebody has joined."""
+    event = {"type": row["event"], "agent_id": "agt_1", "payload": row["payload"]}
+    kept, (first, second) = Documents(), vector_log([JOINED, event])
+    kept.apply(*first)
+    return {made.id: made for made in kept.apply(*second)}
+
+
+@pytest.mark.parametrize("row", FILE["table"], ids=lambda row: f"{row['seed']}-{row['event']}")
+def test_a_row_of_the_table(row: dict[str, Any]) -> None:
+    [made, *rest] = after_a_join(row).values()
+    assert (made.type, made.category) == (row["type"], row["category"])
+    assert json.loads(made.body).items() >= row["body"].items()
+    assert made.id.startswith(f"{made.type}:")
+    assert [other.type for other in rest] == (["agent-identity"] if row["seed"] == "session_end" else [])
+
+
+@pytest.mark.parametrize("row", FILE["none"], ids=lambda row: row["seed"])
+def test_what_makes_no_document(row: dict[str, Any]) -> None:
+    assert after_a_join(row) == {}
+
+
+def test_events_in_neither_list_make_none() -> None:
+    told = {row["event"] for row in FILE["table"]}
+    quiet = {name for name in CATALOG.kinds if name not in told}
+    assert {CATALOG.kind(name).payload for name in told} <= set(STEPS)
+    assert {row["event"] for row in FILE["none"]} < quiet
+    for name in quiet:
+        assert after_a_join({"event": name, "payload": CATALOG.kind(name).payload.EXAMPLE}) == {}, name
+
+
+def test_a_type_has_one_category() -> None:
+    assert {row["type"]: row["category"] for row in FILE["table"]} == CATEGORIES
+
+
+@pytest.mark.parametrize("case", FILE["cases"], ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    found = documents(vector_log(case["events"]))
+    assert all(key == document.id for key, document in found.items())
+    told = [{**document._asdict(), "body": document.body.decode()} for _, document in sorted(found.items())]
+    assert told == case["documents"]
+
+
+@pytest.mark.parametrize("case", FILE["cases"], ids=lambda case: case["name"])
+def test_a_body_is_compact_json_with_sorted_keys(case: dict[str, Any]) -> None:
+    for document in case["documents"]:
+        canonical = json.dumps(
+            json.loads(document["body"]), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        assert document["body"] == canonical
+
+
+def test_an_event_that_changes_nothing_gives_no_document() -> None:
+    kept, sleeping = Documents(), {"type": "roster.status", "payload": {"agents": []}}
+    changed = [len(kept.apply(*item)) for item in vector_log([JOINED, sleeping, sleeping])]
+    assert changed == [1, 1, 0]
+
+
+def test_what_an_ended_agent_said_is_not_kept() -> None:
+    case = next(case for case in FILE["cases"] if case["name"].startswith("the blocks of one reply"))
+    kept = Documents()
+    for item in vector_log(case["events"]):
+        kept.apply(*item)
+    assert kept == Documents()

@@ -1,0 +1,105 @@
+"""100,000 events fold in linear time: four times the events take far less than the 16 times of a square."""
+
+from collections.abc import Callable, Iterator
+from time import process_time
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.logs import Item, log, scope
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    AgentUsage,
+    AssistantMessage,
+    BlockEnd,
+    BlockRetract,
+    BlockStart,
+    Envelope,
+    Payload,
+    ToolCall,
+    ToolResult,
+    UiMessage,
+    Unknown,
+    Usage,
+)
+from turnlog.state.documents import Documents
+from turnlog.state.fold import folded
+from turnlog.state.meters import Meters
+from turnlog.state.transcript import Transcript
+from turnlog.state.tree import Tree
+
+EVENTS = 100_000
+SHARE = 4  # a fourth of the events is the other size
+STEP: list[Payload] = [
+    BlockStart(block_id="b", kind="text"),
+    BlockEnd(block_id="b", status="aborted", text="Half"),
+    BlockRetract(block_ids=("b",), reason="overloaded_error"),
+    AssistantMessage(text="Whole", block_id="b"),
+    ToolCall(call_id="c", tool="t", args={"a": 1}),
+    AgentUsage(model="m", usage=Usage(input_tokens=1, output_tokens=1)),
+    ToolResult(call_id="c", tool="t", ok=True, result="r"),
+]
+START, END = AgentStart(name="Guide", via="prompt"), AgentEnd(stop_reason="end_turn")
+TURN = log(*((payload, scope("agt_1")) for payload in [UiMessage(text="Hello"), START, *STEP, END]))
+
+
+def numbered(payload: Any, number: int) -> Any:
+    """A payload with ids of its own."""
+    ids = {
+        "block_id": f"b{number}",
+        "block_ids": (f"b{number}",),
+        "call_id": f"c{number}",
+        "message_id": f"m{number}",
+    }
+    known = {name: ids[name] for name in payload.__struct_fields__ if name in ids}
+    return payload if isinstance(payload, AgentStart) else structs.replace(payload, **known)
+
+
+def written(turns: int, items: list[Item], agents: int) -> Iterator[Item]:
+    """The same events again and again: of one agent, or of as many as turns."""
+    seq = 0
+    for turn in range(turns):
+        whose = f"agt_{turn % agents}"
+        for envelope, payload in items:
+            at = structs.replace(envelope, seq=seq, id=f"evt_{seq}", agent_id=whose, trace_id=f"tr_{whose}")
+            yield at, numbered(payload, turn)
+            seq += 1
+
+
+def took(kind: Any, items: list[Item]) -> float:
+    def once() -> float:
+        begun = process_time()
+        folded(kind(), items)
+        return process_time() - begun
+
+    return min(once(), once())
+
+
+def grows_like_a_line(kind: Any, items: list[Item]) -> bool:
+    return took(kind, items) < 2.5 * SHARE * took(kind, items[: len(items) // SHARE])
+
+
+def many_turns() -> list[Item]:
+    return list(written(EVENTS // len(TURN), TURN, EVENTS))
+
+
+def one_agent_that_never_ends() -> list[Item]:
+    begun, step = TURN[1:2], TURN[2:-1]
+    return [*written(1, begun, 1), *written(EVENTS // len(step), step, 1)]
+
+
+@pytest.mark.parametrize("shape", [many_turns, one_agent_that_never_ends])
+@pytest.mark.parametrize("kind", [Tree, Transcript, Meters, Documents])
+def test_time_grows_with_the_events(kind: Any, shape: Callable[[], list[Item]]) -> None:
+    assert grows_like_a_line(kind, shape())
+
+
+def test_a_fold_that_looks_back_each_time_is_seen() -> None:
+    class Backward(list[int]):
+        def apply(self, envelope: Envelope, _: Payload | Unknown) -> None:
+            self.append(envelope.seq)
+            sum(self)
+
+    assert not grows_like_a_line(Backward, many_turns()[:8_000])

@@ -1,0 +1,61 @@
+"""What a session took, and nothing twice."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.logs import entry, log, scope, vector_log
+from turnlog.events import AgentEnd, AgentStart, AgentUsage, Cost, Usage
+from turnlog.state.fold import folded
+from turnlog.state.meters import Meters, between
+from turnlog.state.tree import Tree
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "meters.json"
+CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
+AGENT = scope("agt_1")
+START = AgentStart(name="Guide", via="prompt")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    report = folded(Meters(), vector_log(case["events"])).report()
+    assert report == {name: case[name] for name in ("session", "turns", "agents")}
+
+
+def test_an_agents_numbers_are_the_sums_that_its_end_carries() -> None:
+    spent = [
+        AgentUsage(model="m", usage=Usage(input_tokens=number, output_tokens=1), cost=Cost(total_cost=0.1))
+        for number in range(3)
+    ]
+    items = log((START, AGENT), *((usage, AGENT) for usage in spent))
+    end = folded(Tree(), items).open["agt_1"].end("end_turn")
+    meters = folded(Meters(), [*items, entry(end, AGENT, len(items))])
+    agent = meters.agents["agt_1"]
+    assert end.usage is not None
+    assert end.cost is not None
+    assert (agent.completions, agent.input_tokens, agent.cost_usd) == (3, 3, 0.3)
+    assert (end.steps, end.usage.input_tokens, end.cost.total_cost) == (3, 3, 0.3)
+    assert meters.turns["tr_1"].output_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("later", "lasted"),
+    [
+        ("2026-01-08T12:34:57.001Z", 1001),
+        ("2026-01-09T12:34:56.000Z", 86_400_000),
+        ("2026-01-08T12:34:55.999Z", 0),
+        ("2026-99-99T99:99:99.999Z", 0),
+    ],
+)
+def test_time_between_events_is_never_negative_and_never_fails(later: str, lasted: int) -> None:
+    assert between("2026-01-08T12:34:56.000Z", later) == lasted
+
+
+def test_a_date_that_no_calendar_has_ends_an_agent_all_the_same() -> None:
+    ended, payload = entry(AgentEnd(stop_reason="end_turn"), AGENT, 1)
+    late = structs.replace(ended, ts="2026-02-30T00:00:00.000Z")
+    meters = folded(Meters(), [entry(START, AGENT), (late, payload)])
+    assert meters.agents["agt_1"].duration_ms == 0

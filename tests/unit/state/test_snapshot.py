@@ -1,0 +1,68 @@
+"""A snapshot at any cut and the events after it are the whole, for the logs of the vectors."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.logs import Item, log, scope, vector_log
+from turnlog.events import AgentHandoff, AgentStart, AssistantMessage, BlockRetract, ToolCall
+from turnlog.state.documents import Documents
+from turnlog.state.fold import folded
+from turnlog.state.history import History
+from turnlog.state.meters import Meters
+from turnlog.state.snapshot import dump, load
+from turnlog.state.transcript import Transcript
+from turnlog.state.tree import Tree
+
+FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
+VECTORS = Path(__file__).parents[2] / "vectors" / "state"
+LOGS = [
+    pytest.param(vector_log(case["events"]), id=f"{path.stem}: {case['name']}")
+    for path in sorted(VECTORS.glob("*.json"))
+    for case in json.loads(path.read_text())["cases"]
+]
+
+
+@pytest.mark.parametrize("items", LOGS)
+@pytest.mark.parametrize("kind", FOLDS, ids=lambda kind: kind.__name__)
+def test_a_snapshot_at_any_cut_and_the_tail_are_the_whole(kind: Any, items: list[Item]) -> None:
+    whole = dump(folded(kind(), items))
+    for cut in range(len(items) + 1):
+        before = folded(kind(), items[:cut])
+        again = load(kind, dump(before))
+        assert again == before
+        assert dump(folded(again, items[cut:])) == whole
+
+
+def test_who_takes_over_goes_on_with_the_same_conversation() -> None:
+    one, two, heir = scope("agt_1"), scope("agt_2", 1), scope("agt_3", 1)
+    called: dict[str, Any] = {"parent_id": "agt_1", "call_id": "c1"}
+    items = log(
+        (AgentStart(name="Guide", via="prompt", prompt="Go"), one),
+        (ToolCall(call_id="c1", tool="scout", args={}), one),
+        (AgentStart(name="Scout", via="call", prompt="Look", **called), two),
+        (AssistantMessage(text="I pass it on.", block_id="b1"), two),
+        (AgentHandoff(to="Heir", to_agent_id="agt_3"), two),
+        (AgentStart(name="Heir", via="handoff", **called), heir),
+    )
+    history = load(History, dump(folded(History(), items)))
+    assert history.called["agt_3"] is history.called["agt_2"]
+    folded(history, log((BlockRetract(block_ids=("b1",), reason="x"), two)))
+    assert [message.content for message in history.called["agt_3"]] == [[{"type": "text", "text": "Look"}]]
+
+
+class Case(msgspec.Struct):
+    status: str
+    consents: list[str]
+
+
+@pytest.mark.parametrize(
+    "state", [{"b": [1, {"z": None, "a": "é"}], "a": 0.1}, Case("intake", ["search"]), 42, [1, 2]]
+)
+def test_a_state_comes_back_with_its_keys_in_order(state: Any) -> None:
+    again = load(type(state), dump(state))
+    assert again == state
+    assert dump(again) == dump(state)
