@@ -32,6 +32,14 @@ class Gate(NamedTuple):
     shows: DisclosureId | None = None
 
 
+class Guide(NamedTuple):
+    """Who leads somebody through gates, with the first words and the last."""
+
+    greeting: str
+    goodbye: str
+    gates: tuple[Gate, ...]
+
+
 class Turn(NamedTuple):
     """What a person wrote, after what was said to them, and which events the turn tells."""
 
@@ -41,88 +49,88 @@ class Turn(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a journey is: the gates that are closed, what the last words mean, whether it has ended."""
+    """Where a journey is: the questions that are closed, what the last words mean, whether it has ended."""
 
-    closed: frozenset[Gate]
+    closed: frozenset[str]
     fresh: Meant
     ended: bool
 
 
-INSTALLER = (
-    Gate(
-        "What does the project cost, what deposit is paid, and what is installed?",
-        answers.project,
-        (Tag("record_project_facts", {}),),
-    ),
-    Gate(
-        "Who is the customer, and at which number or address?",
-        answers.contact,
-        (Tag("installer_handoff_complete", {}),),
-    ),
-)
-CUSTOMER = (
-    Gate(
-        "Do you understand how we work?",
-        answers.understood,
-        (Tag("acknowledge_disclosure", {"id": "service_status"}),),
-        "service_status",
-    ),
-    Gate(
-        "Are you over 18, a resident of the UK, a homeowner and employed?",
-        answers.eligibility,
-        (Tag("record_eligibility", {}),),
-    ),
-    Gate(
-        "Over how many months would you like to pay?",
-        answers.term,
-        (Tag("record_provisional_quote", {}),),
-    ),
-    Gate(
-        "Would you like a copy by e-mail, and at which address?",
-        answers.copy,
-        (Tag("record_email_preference", {}),),
-    ),
-    Gate(
-        "Please give me your full name, your employment, your income a year and what you spend a month.",
-        answers.details,
-        (Tag("record_financial_facts", {}),),
-    ),
-    Gate(
-        "Has anything happened that we should know, with your health, your family or your income?",
-        answers.vulnerability,
-        (Tag("record_vulnerability_indicators", {}),),
-    ),
-    Gate(
-        "Please grant or refuse it with the buttons on your page.",
-        answers.only_by_button,
-        (Tag("capture_consent", {"consentType": "credit_search", "granted": True}),),
-        "credit_search_consent",
-    ),
-    Gate(
-        "Please confirm it on your page; then your application goes to the lenders.",
-        answers.only_by_button,
-        (Tag("acknowledge_disclosure", {"id": "pre_contract_summary"}),),
-        "pre_contract_summary",
-    ),
-    Gate(
-        "What the lenders answer stands on your page. Have you seen it, and decided if there is an offer?",
-        answers.decided,
-        (
-            Tag("accept_counter_offer", {}),
-            Tag("select_offer", {}),
-            Tag("waterfall_end", {"exhausted": True}),
+INSTALLER = Guide(
+    "Hello. I take down the project, then your customer goes on alone.",
+    "That is all. Your customer gets a link and goes on alone.",
+    (
+        Gate(
+            "What does the project cost, what deposit is paid, and what is installed?",
+            answers.project,
+            (Tag("record_project_facts", {}),),
+        ),
+        Gate(
+            "Who is the customer, and at which number or address?",
+            answers.contact,
+            (Tag("installer_handoff_complete", {}),),
         ),
     ),
-    Gate("Is there anything else you would like to know?", answers.finished, (Tag("case_complete", {}),)),
 )
-GREETINGS = {
-    INSTALLER: "Hello. I take down the project, then your customer goes on alone.",
-    CUSTOMER: "Hello. I guide you through your application, one question at a time.",
-}
-GOODBYES = {
-    INSTALLER: "That is all. Your customer gets a link and goes on alone.",
-    CUSTOMER: "Your case rests here. Goodbye.",
-}
+CUSTOMER = Guide(
+    "Hello. I guide you through your application, one question at a time.",
+    "Your case rests here. Goodbye.",
+    (
+        Gate(
+            "Do you understand how we work?",
+            answers.understood,
+            (Tag("acknowledge_disclosure", {"id": "service_status"}),),
+            "service_status",
+        ),
+        Gate(
+            "Are you over 18, a resident of the UK, a homeowner and employed?",
+            answers.eligibility,
+            (Tag("record_eligibility", {}),),
+        ),
+        Gate(
+            "Over how many months would you like to pay?",
+            answers.term,
+            (Tag("record_provisional_quote", {}),),
+        ),
+        Gate(
+            "Would you like a copy by e-mail, and at which address?",
+            answers.copy,
+            (Tag("record_email_preference", {}),),
+        ),
+        Gate(
+            "Please give me your full name, your employment, your income a year and what you spend a month.",
+            answers.details,
+            (Tag("record_financial_facts", {}),),
+        ),
+        Gate(
+            "Has anything happened that we should know, with your health, your family or your income?",
+            answers.vulnerability,
+            (Tag("record_vulnerability_indicators", {}),),
+        ),
+        Gate(
+            "Please grant or refuse it with the buttons on your page.",
+            answers.only_by_button,
+            (Tag("capture_consent", {"consentType": "credit_search", "granted": True}),),
+            "credit_search_consent",
+        ),
+        Gate(
+            "Please confirm it on your page; then your application goes to the lenders.",
+            answers.only_by_button,
+            (Tag("acknowledge_disclosure", {"id": "pre_contract_summary"}),),
+            "pre_contract_summary",
+        ),
+        Gate(
+            "What the lenders answer stands on your page. Have you seen it, and decided on any offer?",
+            answers.decided,
+            (
+                Tag("accept_counter_offer", {}),
+                Tag("select_offer", {}),
+                Tag("waterfall_end", {"exhausted": True}),
+            ),
+        ),
+        Gate("Is there anything else you would like to know?", answers.finished, (Tag("case_complete", {}),)),
+    ),
+)
 NEWS = {
     "submit_application": "Your application is with the lenders.",
     "accept_counter_offer": "You have accepted the offer.",
@@ -187,22 +195,22 @@ def standing(gates: tuple[Gate, ...], spoken: list[Turn]) -> Standing:
         if LEAVES.search(turn.words) and not now.ended:
             fresh = [Tag("withdraw", {"reason": turn.words})]
         happened = [*turn.acts, *(fresh or ())]
-        closed = {gate for gate in gates for tag in happened if closes(gate, tag)}
-        understood = {asked} if asked and fresh is not None else set()
+        closed = {gate.question for gate in gates for tag in happened if closes(gate, tag)}
+        understood = {asked.question} if asked and fresh is not None else set()
         now = Standing(now.closed | closed | understood, fresh, now.ended or any(map(ends, happened)))
     return now
 
 
-def guide(gates: tuple[Gate, ...], messages: list[Message]) -> Iterator[Part]:
+def guided(guide: Guide, messages: list[Message]) -> Iterator[Part]:
     """Say what is new, then ask what is next; the tags come last."""
     spoken = turns(messages)
-    now = standing(gates, spoken)
-    asked_before = any(gate.question in turn.before for gate in gates for turn in spoken)
-    lines = opening(spoken[-1], now) if asked_before else [GREETINGS[gates]]
-    following = next((gate for gate in gates if gate not in now.closed), None)
+    now = standing(guide.gates, spoken)
+    asked_before = any(gate.question in turn.before for gate in guide.gates for turn in spoken)
+    lines = opening(spoken[-1], now) if asked_before else [guide.greeting]
+    following = next((gate for gate in guide.gates if gate.question not in now.closed), None)
     tags = list(now.fresh or ())
     if now.ended or following is None:
-        lines.append(GOODBYES[gates])
+        lines.append(guide.goodbye)
         tags += closing(tags)
     else:
         if following.shows:
@@ -244,9 +252,9 @@ def news(tag: Tag) -> str | None:
 
 def installer(messages: list[Message]) -> Iterator[Part]:
     """What the installer's guide says."""
-    return guide(INSTALLER, messages)
+    return guided(INSTALLER, messages)
 
 
 def customer(messages: list[Message]) -> Iterator[Part]:
     """What the customer's guide says."""
-    return guide(CUSTOMER, messages)
+    return guided(CUSTOMER, messages)

@@ -44,7 +44,7 @@ class Desk:
         self, *payloads: Payload, origin: Origin = "ui", phase: Phase = "apply", channel: str | None = None
     ) -> list[Payload]:
         """Append a batch and let the rules speak; what they said comes back."""
-        scope = Scope(trace_id="tr_1", channel=channel)
+        scope = Scope(trace_id=f"tr_{len(self.items)}", channel=channel)
         for payload in payloads:
             CATALOG.event(payload, id="evt_1", origin=origin)  # who may not say it is refused here
             self._add(entered(payload, len(self.items), origin, scope), payload)
