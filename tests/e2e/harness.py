@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -26,10 +27,17 @@ class Server:
 
     process: subprocess.Popen[str]
     port: int
+    link: str = ""
+    token: str = ""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What says who is asking."""
+        return {"authorization": f"Bearer {self.token}"}
 
     def kill(self) -> None:
         """kill -9."""
@@ -51,7 +59,7 @@ class Server:
         return self.ask("GET", path, None, headers or {})
 
     def ask(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        request = urllib.request.Request(self.url + path, data, self.headers | headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=30) as response:
                 status, body = response.status, response.read()
@@ -85,12 +93,15 @@ def running(app: str, folder: Path, port: int = 0, program: Sequence[str] = (TUR
         "--port",
         str(port),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ.copy())
+    token = hashlib.sha256(str(folder).encode()).hexdigest()  # the same after a restart
+    env = os.environ | {"TURNLOG_TOKEN": token}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert "http://127.0.0.1:" in line, line
-        server = Server(process, int(line.split("127.0.0.1:")[1].split("/")[0]))
+        link = process.stdout.readline().rpartition(" ")[2].strip()
+        server = Server(process, int(line.split("127.0.0.1:")[1].split("/")[0]), link, token)
         yield server
     finally:
         if process.poll() is None:
@@ -145,7 +156,8 @@ class Reader:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         resume = f"Last-Event-ID: {self.last_id}\r\n" if self.last_id else ""
         path = f"/api/events?session={self.session}{self.query}"
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{resume}\r\n".encode())
+        who = "".join(f"{name}: {value}\r\n" for name, value in self.server.headers.items())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{who}{resume}\r\n".encode())
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             self.status = int(head.split()[1])

@@ -22,7 +22,8 @@ def test_a_session_is_downloaded_as_it_is_exported(server: Server, tmp_path: Pat
     session = server.session()
     server.send(session, "Rome")
     asyncio.run(Reader(server, session).read(kind("tool.await")))
-    with urllib.request.urlopen(f"{server.url}/api/log?session={session}", timeout=30) as response:
+    request = urllib.request.Request(f"{server.url}/api/log?session={session}", headers=server.headers)
+    with urllib.request.urlopen(request, timeout=30) as response:
         assert response.headers["content-disposition"] == f'attachment; filename="{session}.jsonl"'
         lines = response.read().splitlines()
     assert json.loads(lines[0])["type"] == "session"
@@ -32,7 +33,7 @@ def test_a_session_is_downloaded_as_it_is_exported(server: Server, tmp_path: Pat
     subprocess.run([TURNLOG, "import", "--log", copy, str(tmp_path / "log.jsonl")], check=True)
 
 
-@pytest.mark.parametrize("path", ["/api/log?session=sess_nobody", "/api/log", "/api/blobs/" + "0" * 64])
+@pytest.mark.parametrize("path", ["/api/log?session=sess_nobody", "/api/log", "/api/blobs/sess_nobody/" + "0" * 64])
 def test_what_is_not_there_is_404(server: Server, path: str) -> None:
     status, answer = server.get(path)
     assert (status, list(answer)) == (404, ["error"])

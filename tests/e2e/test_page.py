@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.e2e.browser import browsing, bubbles, watched
 from tests.e2e.harness import Server, running
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
+def browser(chromium: str) -> Iterator[BrowserContext]:
     with browsing(chromium) as browser:
-        yield browser
+        yield browser.new_context()
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-def opened(browser: Browser, url: str) -> Page:
+def opened(browser: BrowserContext, url: str) -> Page:
     page = browser.new_page()
     page.goto(url)
     expect(page.locator("#connection")).to_have_text("live")
@@ -34,8 +34,8 @@ def say(page: Page, text: str) -> None:
     page.click("button[type=submit]")
 
 
-def test_a_whole_turn_with_a_question_and_the_state(browser: Browser, server: Server, tmp_path: Path) -> None:
-    page = opened(browser, server.url)
+def test_a_whole_turn_with_a_question_and_the_state(browser: BrowserContext, server: Server, tmp_path: Path) -> None:
+    page = opened(browser, server.link)
     errors = watched(page)
     say(page, "Oslo")
     page.get_by_role("button", name="Yes").click(timeout=20_000)
@@ -49,8 +49,8 @@ def test_a_whole_turn_with_a_question_and_the_state(browser: Browser, server: Se
     page.close()
 
 
-def test_two_tabs_and_a_reload_in_mid_stream_show_the_same_text(browser: Browser, server: Server) -> None:
-    first = opened(browser, server.url)
+def test_two_tabs_and_a_reload_in_mid_stream_show_the_same_text(browser: BrowserContext, server: Server) -> None:
+    first = opened(browser, server.link)
     say(first, "Rome")
     expect(first.locator("#messages > .agent")).to_contain_text("Let me see", timeout=20_000)
     second = opened(browser, first.url)
@@ -69,9 +69,9 @@ def test_two_tabs_and_a_reload_in_mid_stream_show_the_same_text(browser: Browser
         page.close()
 
 
-def test_the_page_goes_on_by_itself_when_the_server_was_killed(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_goes_on_by_itself_when_the_server_was_killed(browser: BrowserContext, tmp_path: Path) -> None:
     with running("slow", tmp_path) as server:
-        page = opened(browser, server.url)
+        page = opened(browser, server.link)
         say(page, "Lima")
         expect(page.get_by_role("button", name="Yes")).to_be_visible(timeout=20_000)
         before = bubbles(page)
@@ -85,9 +85,9 @@ def test_the_page_goes_on_by_itself_when_the_server_was_killed(browser: Browser,
         page.close()
 
 
-def test_stop_in_mid_sentence(browser: Browser, tmp_path: Path) -> None:
+def test_stop_in_mid_sentence(browser: BrowserContext, tmp_path: Path) -> None:
     with running("endless", tmp_path) as server:
-        page = opened(browser, server.url)
+        page = opened(browser, server.link)
         say(page, "talk")
         expect(page.locator("#messages > .agent")).to_contain_text("word word", timeout=20_000)
         page.click("#stop")
@@ -99,8 +99,8 @@ def test_stop_in_mid_sentence(browser: Browser, tmp_path: Path) -> None:
         page.close()
 
 
-def test_text_is_never_markup(browser: Browser, server: Server) -> None:
-    page = opened(browser, server.url)
+def test_text_is_never_markup(browser: BrowserContext, server: Server) -> None:
+    page = opened(browser, server.link)
     errors = watched(page)
     say(page, "<img src=x onerror=alert(1)><b>bold</b>")
     expect(page.locator("#messages > .user")).to_contain_text("<b>bold</b>", timeout=20_000)

@@ -13,7 +13,7 @@ from turnlog.agents.tools import Tool, tool
 
 async def beside(server: Server, session: str, tools: list[Tool], work: Any) -> Any:
     """Do something while a remote executor runs."""
-    executor = asyncio.create_task(RemoteExecutor(server.url, session, tools).run())
+    executor = asyncio.create_task(RemoteExecutor(server.url, session, tools, server.token).run())
     try:
         return await work
     finally:
@@ -78,7 +78,7 @@ def test_the_executor_lives_through_a_restart_of_the_server(tmp_path: Path) -> N
         with running("remote", folder) as server:
             session, port = server.session(), server.port
             reader = Reader(server, session)
-            executor = asyncio.create_task(RemoteExecutor(server.url, session, [count_words]).run())
+            executor = asyncio.create_task(RemoteExecutor(server.url, session, [count_words], server.token).run())
             await asyncio.to_thread(server.send, session, "one")
             assert await reader.read(kind("agent.end"))
             server.kill()

@@ -34,7 +34,7 @@ class Answer:
 
 
 def post(server: Server, path: str, body: object) -> Answer:
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", **server.headers}
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), headers, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
@@ -113,7 +113,7 @@ def test_results_must_be_those_that_are_waited_for(server: Server) -> None:
 
 def follow(server: Server, session: str, turn: str, after: str = "", dialect: str = "blocks") -> Answer:
     query = f"session={session}&turn={turn}&dialect={dialect}"
-    request = urllib.request.Request(f"{server.url}/api/events?{query}")
+    request = urllib.request.Request(f"{server.url}/api/events?{query}", headers=server.headers)
     if after:
         request.add_header("last-event-id", after)
     try:

@@ -10,8 +10,7 @@ from typing import Any
 import turnlog
 from turnlog import Agent, App, Catalog, open_log
 from turnlog.agents import Model, Scripted, ToolUse
-from turnlog.app import Sessions
-from turnlog.app.sessions import Posted
+from turnlog.app import LOCAL, Posted, Seat, Sessions
 from turnlog.events import Envelope, UiMessage, decode
 from turnlog.log import Log, line_of
 from turnlog.state.fold import fold
@@ -55,15 +54,18 @@ class Room:
 
     async def send(self, text: str) -> None:
         """Send a message; take what comes until the top agent ends or waits."""
-        await self.sessions.send(self.session, UiMessage(text=text))
+        await self.sessions.send(await self.seat(), UiMessage(text=text))
         await self._take()
+
+    async def seat(self) -> Seat:
+        return await self.sessions.seat(LOCAL, self.session)
 
     async def answer(self, result: bool) -> None:
         """Answer the question that waits, like a page."""
-        await (await self.sessions.driver(self.session)).reached(self.events[-1].seq)
+        await self.sessions.tree(await self.seat())
         [call] = body(self.events[-1])["calls"]
         payload = {"call_id": call["call_id"], "tool": call["tool"], "ok": True, "result": result}
-        await self.sessions.post(self.session, [Posted("tool.result", payload, turnlog.new_id("evt_"))])
+        await self.sessions.post(await self.seat(), [Posted("tool.result", payload, turnlog.new_id("evt_"))])
         await self._take()
 
     async def _take(self) -> None:
@@ -78,8 +80,8 @@ class Room:
 @asynccontextmanager
 async def opened(app: App) -> AsyncIterator[Room]:
     log = await open_log("memory:")
-    sessions = Sessions(log, app, 1)
-    room = Room(log, sessions, await sessions.create())
+    sessions = Sessions(log, [app], 1)
+    room = Room(log, sessions, (await sessions.create(LOCAL)).session_id)
     try:
         yield room
     finally:

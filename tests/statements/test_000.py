@@ -14,8 +14,7 @@ from tests.logs import entry, scope
 from tests.statements.room import BROKERS, TOUR, Room, body, cities, of_type, opened, saying, tag, talk, trip
 from turnlog import Agent, App, events, open_log
 from turnlog.agents import Reply, Request
-from turnlog.app import Sessions
-from turnlog.app.sessions import Posted
+from turnlog.app import LOCAL, Posted, Sessions
 from turnlog.events import CATALOG, Envelope, Kind, Payload, UiMessage
 from turnlog.parse import AgentStreamParser, Parsed, TagEvent, strip_event_tags
 from turnlog.state.history import History, Message
@@ -101,7 +100,7 @@ def test_the_events_of_a_turn_are_applied_in_the_order_they_are_written() -> Non
 def test_a_turn_of_events_alone_applies_them_and_says_nothing() -> None:
     happened = talk(saying(lambda messages: [f" {trip('Oslo')}\n"]), "go")
     types = [event.type for event in happened]
-    assert types[2:] == ["agent.start", "tour.note_trip", "agent.usage", "agent.end"]
+    assert types[3:] == ["agent.start", "tour.note_trip", "agent.usage", "agent.end"]
     assert body(happened[-1])["steps"] == 1, "no round trip follows a tag"
 
 
@@ -116,12 +115,13 @@ def test_the_model_reads_no_blank_turn_and_no_two_turns_of_one_role() -> None:
 def test_state_is_made_of_the_events_of_its_session_and_nothing_else() -> None:
     async def play() -> None:
         async with opened(saying(lambda messages: [trip("Oslo")])) as room:
-            other = await room.sessions.create()
+            other = await room.sessions.create(LOCAL)
             await room.send("go")
-            seq, state = await room.sessions.state(room.session)
+            seq, state = await room.sessions.state(await room.seat())
             assert state == {"trips": [{"city": "Oslo", "weather": "rain"}]}
             assert (await room.sessions.state(other))[1] == {"trips": []}
-            assert await Sessions(room.log, TOUR, 2).state(room.session) == (seq, state), "another process"
+            elsewhere = Sessions(room.log, [TOUR], 2)
+            assert await elsewhere.state(await room.seat()) == (seq, state), "another process"
 
     asyncio.run(play())
 
@@ -144,14 +144,14 @@ def test_direct_events_and_the_start_of_an_agent_are_there_before_its_model_is_a
     async def play() -> None:
         async with opened(App("broker", Agent("Broker", "", model), vocabulary=BROKER)) as model.room:
             posted = Posted("broker.record_eligibility", eligible, "evt_1")
-            assert await model.room.sessions.post(model.room.session, [posted]) == [1]
+            assert await model.room.sessions.post(await model.room.seat(), [posted]) == [2]
             await model.room.send("hello")
-            assert (model.room.events[1].origin, body(model.room.events[1])) == ("ui", eligible)
+            assert (model.room.events[2].origin, body(model.room.events[2])) == ("ui", eligible)
 
     model = Watching()
     eligible = {"isOver18": True, "isUkResident": True, "isHomeowner": True, "isEmployed": True}
     asyncio.run(play())
-    assert model.seen == ["process.start", "broker.record_eligibility", "ui.message", "agent.start"]
+    assert model.seen == ["session.member", "process.start", "broker.record_eligibility", "ui.message", "agent.start"]
 
 
 def test_request_decision_is_a_legacy_type_that_is_still_read() -> None:

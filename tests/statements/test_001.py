@@ -70,7 +70,7 @@ def test_the_conversation_is_kept_as_long_as_the_session() -> None:
             await room.send("one")
             await room.send("two")
             await room.sessions.close()
-            room.sessions = Sessions(room.log, room.sessions.app, 2)
+            room.sessions = Sessions(room.log, room.sessions.apps.values(), 2)
             await room.send("three")
             assert of_type(room.events, "assistant.message")[-1]["text"] == "one two three"
 

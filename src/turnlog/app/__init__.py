@@ -1,6 +1,8 @@
 """Applications: what ties agents, vocabulary and reducers together, and the sessions that run them."""
 
-from turnlog.app.app import App
+from turnlog.app.app import App, Roles
+from turnlog.app.members import LOCAL, OWNER, Principal, Seat
+from turnlog.app.posting import Posted
 from turnlog.app.sessions import Sent, Sessions
 
-__all__ = ["App", "Sent", "Sessions"]
+__all__ = ["LOCAL", "OWNER", "App", "Posted", "Principal", "Roles", "Seat", "Sent", "Sessions"]

@@ -1,23 +1,42 @@
-"""The sessions of an application: what people send to them, and the drivers that run them.
+"""The sessions of the served applications: what their members send to them, and the drivers that run them.
 
-A session's driver starts when the session is first touched in this process, and closes what a dead process
-left running. Sending, answering and stopping only append; the driver sees it in the log like everyone else.
+Everything is done from a `Seat`: a session that does not exist, is of an application that is not served, or
+has no seat for the principal is the same `NotFound`. A session's driver starts when the session is first
+touched in this process, and closes what a dead process left running. Sending, answering and stopping only
+append; the driver sees it in the log like everyone else.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha256
+from itertools import count
 from typing import Any, NamedTuple
 
-from turnlog.agents.answers import answered, call_of, message_batch, waiting_call
+from msgspec import structs
+
+from turnlog.agents.answers import message_batch
 from turnlog.agents.driver import Driver, unobserved
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
-from turnlog.errors import Conflict, InvalidEvent, NotFound, TurnlogError
-from turnlog.events import Envelope, Event, Payload, Scope, UiAction, UiCommand, UiMessage, Unknown, decode
+from turnlog.app.members import Principal, Seat, seat_of
+from turnlog.app.posting import Posted, Poster
+from turnlog.errors import BadInput, CallerError, Conflict, NotFound, TurnlogError
+from turnlog.events import (
+    Envelope,
+    Event,
+    Payload,
+    Scope,
+    SessionMember,
+    SessionTitle,
+    UiCommand,
+    UiMessage,
+    Unknown,
+    decode,
+)
 from turnlog.events.ui import Stop
-from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, Row, line_of
+from turnlog.ids import new_id
+from turnlog.log import Head, Log, Row, line_of
 from turnlog.log.append import known_event
 from turnlog.state.fold import fold
 from turnlog.state.tree import Tree
@@ -33,22 +52,20 @@ class Sent(NamedTuple):
     turn: str
 
 
-class Posted(NamedTuple):
-    """An event a page wants to append."""
+class Listed(NamedTuple):
+    """A session as a list shows it."""
 
-    type: str
-    payload: Mapping[str, Any]
-    id: str
+    seat: Seat
+    state: str
 
 
 class Sessions:
-    """The sessions of one application in this process."""
+    """The sessions of this process' applications."""
 
-    def __init__(self, log: Log, app: App, pid: int, observe: Observe = unobserved) -> None:
+    def __init__(self, log: Log, apps: Iterable[App], pid: int, observe: Observe = unobserved) -> None:
         self.log = log
-        self.app = app
+        self.apps = by_name(apps)
         self._pid = pid
-        self._clock = now_ms
         self._observe = observe
         self._drivers: dict[str, asyncio.Task[Driver]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -56,33 +73,114 @@ class Sessions:
     async def recover(self) -> None:
         """Close what a dead process left running, in every session it worked on."""
         for session_id in await self.log.unfinished():
-            await self.driver(session_id)
+            head = await self.log.info(session_id)
+            if head.app in self.apps:
+                await self._driver(head)
 
     async def close(self) -> None:
         """Stop every driver; what waits stays open."""
         for task in self._drivers.values():
             await (await task).close()
 
-    async def create(self) -> str:
-        """A new session."""
-        session_id = await self.log.create(self.app.name)
-        await self.driver(session_id)
-        return session_id
+    # seats
 
-    async def driver(self, session_id: str) -> Driver:
+    async def create(
+        self,
+        principal: Principal,
+        app: str | None = None,
+        title: str | None = None,
+        session_id: str | None = None,
+    ) -> Seat:
+        """A new session of an application, the first one if none is named; whoever makes it is a member."""
+        found = self.app(app)
+        session_id = await self.log.create(found.name, session_id)
+        about: list[Payload] = [SessionMember(principal=principal.name, roles=found.roles.creator)]
+        about += [SessionTitle(title=title)] if title else []
+        scope = Scope(actor=principal.name)
+        await self.log.append(session_id, [made(found, Item(payload, scope, "system")) for payload in about])
+        seat = await self.seat(principal, session_id)
+        await self._driver(seat.head)
+        return seat
+
+    def app(self, name: str | None) -> App:
+        """An application by its name, the first one without."""
+        if name is None:
+            return next(iter(self.apps.values()))
+        if name not in self.apps:
+            raise BadInput(f"expected one of the applications {', '.join(self.apps)}", "$.app")
+        return self.apps[name]
+
+    async def seat(self, principal: Principal, session_id: str) -> Seat:
+        """The seat of a principal in a session."""
+        head = await self.log.info(session_id)
+        seat = seat_of(principal, head, self.apps[head.app]) if head.app in self.apps else None
+        if seat is None:
+            raise NotFound(f"no session {session_id[:80]}")
+        return seat
+
+    async def seats(self, principal: Principal) -> list[Listed]:
+        """The sessions in which a principal has a seat, the one where something happened last first."""
+        heads = [head for head in await self.log.sessions() if head.app in self.apps]
+        seats = [seat for head in heads if (seat := seat_of(principal, head, self.apps[head.app]))]
+        seats.sort(key=lambda seat: seat.head.updated_ms, reverse=True)
+        return [Listed(seat, await self._state_of(seat.head)) for seat in seats]
+
+    async def _state_of(self, head: Head) -> str:
+        """Whether a session is closed, runs, waits or rests; one without a driver rests."""
+        if head.closed:
+            return "closed"
+        if head.session_id not in self._drivers:
+            return "idle"
+        tree = (await self._driver(head)).tree
+        if not tree.open and not tree.queue:
+            return "idle"
+        return "waiting" if tree.open and all(tree.waits(agent_id) for agent_id in tree.open) else "running"
+
+    async def enrol(self, head: Head, principal: str, roles: Sequence[str], *, by: str) -> int:
+        """Give somebody roles in a session, or with none take them all."""
+        change = SessionMember(principal=principal, roles=tuple(roles))
+        await self._driver(head)  # who follows the session hears of it
+        event = made(self.app(head.app), Item(change, Scope(actor=by), "system"))
+        return (await self.log.append(head.session_id, [event]))[0]
+
+    async def default(self, principal: Principal, app: str | None = None) -> Seat:
+        """The session a principal has in an application without naming one; a closed one has a successor."""
+        name = self.app(app).name
+        for number in count():
+            named = f"{len(principal.name)}:{principal.name}:{name}:{number}"
+            session_id = "sess_" + sha256(named.encode()).hexdigest()[:32]
+            try:
+                seat = await self.seat(principal, session_id)
+            except NotFound:
+                return await self._new_default(principal, name, session_id)
+            if not seat.head.closed:
+                return seat
+        raise AssertionError("counting does not end")
+
+    async def _new_default(self, principal: Principal, app: str, session_id: str) -> Seat:
+        try:
+            return await self.create(principal, app, session_id=session_id)
+        except Conflict:  # another request made it just now, or it is not theirs any more
+            return await self.seat(principal, session_id)
+
+    # drivers
+
+    async def touch(self, seat: Seat) -> None:
+        """Open a session in this process, if it is not."""
+        await self._driver(seat.head)
+
+    async def _driver(self, head: Head) -> Driver:
         """The driver of a session; the first touch opens it."""
+        session_id = head.session_id
         if session_id not in self._drivers:
-            await self.log.info(session_id)
-        if session_id not in self._drivers:  # nobody else opened it meanwhile
-            self._drivers[session_id] = asyncio.create_task(self._open(session_id))
+            self._drivers[session_id] = asyncio.create_task(self._open(session_id, self.apps[head.app]))
         try:
             return await asyncio.shield(self._drivers[session_id])
         except TurnlogError:
             self._drivers.pop(session_id, None)  # the next touch tries again
             raise
 
-    async def _open(self, session_id: str) -> Driver:
-        app = self.app
+    async def _open(self, session_id: str, app: App) -> Driver:
         driver = Driver(
             self.log,
             session_id,
@@ -96,138 +194,144 @@ class Sessions:
         return driver
 
     @asynccontextmanager
-    async def _settled(self, session_id: str) -> AsyncIterator[Driver]:
+    async def _settled(self, seat: Seat) -> AsyncIterator[Driver]:
         """The driver when it has seen everything in the log; who decides by what is open decides alone."""
-        driver = await self.driver(session_id)
-        async with self._locks.setdefault(session_id, asyncio.Lock()):
-            await driver.reached((await self.log.info(session_id)).last)
+        driver = await self._driver(seat.head)
+        async with self._locks.setdefault(seat.session_id, asyncio.Lock()):
+            await driver.reached((await self.log.info(seat.session_id)).last)
             yield driver
 
-    async def send(self, session_id: str, message: UiMessage, event_id: str | None = None) -> Sent:
+    # sending
+
+    async def send(self, seat: Seat, message: UiMessage, event_id: str | None = None) -> Sent:
         """Append a message: it opens a turn, or goes to the agents that wait and frees them.
 
-        A message whose id is in the log already is not sent again; another message under its id is refused.
+        It goes to the member's own channel unless it names another. A message whose id is in the log already
+        is not sent again; another message under its id is refused.
         """
+        message = in_channel(seat, message)
         key, event_id, trace = event_id, event_id or new_id("evt_"), new_id("tr_")
-        async with self._settled(session_id) as driver:
-            if key and (row := await self._known(session_id, key)):
-                return self._sent_before(message, row)
+        async with self._settled(seat) as driver:
+            if key and (row := await self._known(seat.session_id, key)):
+                return sent_before(seat.app, message, row)
 
             async def batch() -> list[Event]:
                 items = message_batch(driver.tree, message, trace)
-                freed = [self._event(item, new_id("evt_")) for item in items[:-1]]
-                return [*freed, self._event(items[-1], event_id)]
+                freed = [made(seat.app, item) for item in items[:-1]]
+                return [*freed, made(seat.app, by(seat, items[-1]), event_id)]
 
-            events, seqs = await self._append(driver, session_id, batch)
+            events, seqs = await self._append(driver, seat, batch)
             return Sent(seqs[-1], event_id, events[-1].scope.trace_id or "")
 
     async def _append(
-        self, driver: Driver, session_id: str, batch: Callable[[], Awaitable[list[Event]]]
+        self, driver: Driver, seat: Seat, batch: Callable[[], Awaitable[list[Event]]]
     ) -> tuple[list[Event], list[int]]:
         """Append a batch that was made for what is open; when that has changed meanwhile, make it again."""
         while True:
             last, events = driver.tree.last, await batch()
+            joins = joining(seat, driver.tree)
             alone = all(event.scope.agent_id is None for event in events)  # it depends on nothing
             try:
-                seqs = await self.log.append(session_id, events, expected_last=None if alone else last)
+                expected = None if alone else last
+                seqs = await self.log.append(seat.session_id, [*joins, *events], expected_last=expected)
             except Conflict as conflict:
                 if conflict.last == last:
                     raise
                 await driver.reached(conflict.last)
             else:
-                return events, seqs
+                return events, seqs[len(joins) :]
 
     async def _known(self, session_id: str, event_id: str) -> Row | None:
         """The row of an event id."""
         return await self.log.work(lambda store: known_event(store, session_id, event_id))
 
-    def _sent_before(self, message: UiMessage, row: Row) -> Sent:
-        envelope = decode(line_of(row))
-        if self.app.catalog.payload(envelope) != message:
-            raise Conflict(f"{envelope.id} is the id of another message", row.seq)
-        return Sent(row.seq, envelope.id, row.trace or "")
-
-    async def post(self, session_id: str, posted: Sequence[Posted]) -> list[int]:
+    async def post(self, seat: Seat, posted: Sequence[Posted]) -> list[int]:
         """Append events of a page: answers to what waits, actions, events of the application."""
-        places: list[int] = []
-        async with self._settled(session_id) as driver:
+        async with self._settled(seat) as driver:
+            poster = Poster(self.log, seat, driver)
+            _, seqs = await self._append(driver, seat, lambda: poster.batch(posted))
+            return poster.places(seqs)
 
-            async def batch() -> list[Event]:
-                events: list[Event] = []
-                places.clear()
-                for item in posted:
-                    event = self.app.catalog.event(item.type, item.payload, id=item.id, origin="ui")
-                    placed = await self._place(driver, session_id, event)
-                    places.append(placed if isinstance(placed, int) else ~len(events))
-                    events += [] if isinstance(placed, int) else placed
-                return events
+    async def stop(self, seat: Seat) -> int:
+        """Stop what runs; the stop is an event like any other."""
+        await self._driver(seat.head)
+        event = made(seat.app, by(seat, Item(UiCommand(command=Stop()), Scope(), "ui")))
+        return (await self.log.append(seat.session_id, [event]))[0]
 
-            _, seqs = await self._append(driver, session_id, batch)
-            return [place if place >= 0 else seqs[~place] for place in places]
+    # looking
 
-    async def _place(self, driver: Driver, session_id: str, event: Event) -> list[Event] | int:
-        """An event of a page with the scope of what it answers; the old seq of an answer given before."""
-        if isinstance(event.payload, UiMessage):
-            raise InvalidEvent("expected a message on the send route", "$.events")
-        call_id = call_of(event.payload)
-        if call_id is None or isinstance(event.payload, Unknown):
-            return [self._opening(event)]
-        try:
-            scope, call = waiting_call(driver.tree, call_id)
-        except NotFound:
-            return await self._given(session_id, event.payload, call_id)
-        items = answered(event.payload, scope, call, (), self._clock())
-        return [
-            self._event(item, new_id("evt_") if number else event.id) for number, item in enumerate(items)
-        ]
-
-    def _opening(self, event: Event) -> Event:
-        """An action that answers nothing opens a turn."""
-        if not isinstance(event.payload, UiAction):
-            return event
-        return self._event(Item(event.payload, Scope(trace_id=new_id("tr_")), "ui"), event.id)
-
-    async def _given(self, session_id: str, answer: Payload, call_id: str) -> int:
-        """The seq of the same answer, given before; another one is a conflict."""
-        row = await self.log.ended(session_id, call_id)
-        if row is None:
-            raise NotFound(f"no call {call_id} waits for an answer")
-        given = self.app.catalog.payload(decode(line_of(row)))
-        if given != answer:
-            raise Conflict(f"{call_id} has another answer already", row.seq)
-        return row.seq
-
-    async def tree(self, session_id: str) -> Tree:
+    async def tree(self, seat: Seat) -> Tree:
         """What is open, when everything in the log has been taken into account."""
-        async with self._settled(session_id) as driver:
+        async with self._settled(seat) as driver:
             return driver.tree
 
-    async def awaited(self, session_id: str) -> dict[str, tuple[str, str]]:
-        """The calls that wait for the page, each with its tool and its turn."""
-        async with self._settled(session_id) as driver:
+    async def awaited(self, seat: Seat) -> dict[str, tuple[str, str]]:
+        """The calls that wait for this member's page, each with its tool and its turn."""
+        async with self._settled(seat) as driver:
             return {
                 call_id: (call.call.tool, invocation.scope.trace_id or "")
                 for invocation in driver.tree.open.values()
                 for call_id, call in invocation.calls.items()
-                if call.awaited and call.call.executor == "frontend"
+                if call.awaited
+                and call.call.executor == "frontend"
+                and seat.may_see(invocation.scope.channel)
             }
 
-    async def stop(self, session_id: str) -> int:
-        """Stop what runs; the stop is an event like any other."""
-        await self.driver(session_id)
-        event = self._event(Item(UiCommand(command=Stop()), Scope(), "ui"), new_id("evt_"))
-        return (await self.log.append(session_id, [event]))[0]
-
-    def _event(self, item: Item, event_id: str) -> Event:
-        return self.app.catalog.event(item.payload, id=event_id, origin=item.origin, scope=item.scope)
-
-    async def state(self, session_id: str) -> tuple[int, Any]:
+    async def state(self, seat: Seat) -> tuple[int, Any]:
         """The application's state and the seq it is of."""
-        await self.log.info(session_id)
-        state, seq = self.app.start(), -1
-        while rows := await self.log.read(session_id, seq, origin=-1):
-            envelopes = [decode(line_of(row)) for row in rows]
-            items = ((envelope, self.app.catalog.payload(envelope)) for envelope in envelopes)
-            state = fold(self.app.reducers, items, state)
-            seq = rows[-1].seq
+        app, state, seq = seat.app, seat.app.start(), -1
+        while rows := await self.log.read(seat.session_id, seq, origin=-1):
+            envelopes = rows.envelopes()
+            state = fold(
+                app.reducers, zip(envelopes, map(app.catalog.payload, envelopes), strict=True), state
+            )
+            seq = rows.last
         return seq, state
+
+
+def by_name(apps: Iterable[App]) -> dict[str, App]:
+    """Applications by their names, each of which may be there once."""
+    found: dict[str, App] = {}
+    for app in apps:
+        if found.setdefault(app.name, app) is not app:
+            raise CallerError(f"expected applications of different names, got {app.name} twice")
+    if not found:
+        raise CallerError("expected an application, got none")
+    return found
+
+
+def made(app: App, item: Item, event_id: str | None = None) -> Event:
+    """An item as an event."""
+    event_id = event_id or new_id("evt_")
+    return app.catalog.event(item.payload, id=event_id, origin=item.origin, scope=item.scope)
+
+
+def by(seat: Seat, item: Item) -> Item:
+    """An item with the name of who sent it."""
+    return item._replace(scope=structs.replace(item.scope, actor=seat.principal.name))
+
+
+def joining(seat: Seat, tree: Tree) -> list[Event]:
+    """Who acts by roles it has everywhere becomes a member first: the log alone says who may do what."""
+    roles = tuple(sorted(seat.roles))
+    if not seat.principal.roles or set(roles) <= set(tree.members.get(seat.principal.name, ())):
+        return []
+    member = SessionMember(principal=seat.principal.name, roles=roles)
+    return [made(seat.app, Item(member, Scope(actor=seat.principal.name), "system"))]
+
+
+def in_channel(seat: Seat, message: UiMessage) -> UiMessage:
+    """A message in the channel it goes to; one in a channel that its sender does not see is refused."""
+    if message.channel is None:
+        return structs.replace(message, channel=seat.channel)
+    if message.channel not in seat.app.roles.channels or not seat.may_see(message.channel):
+        raise BadInput(f"expected a channel of yours, got {message.channel[:80]}", "$.channel")
+    return message
+
+
+def sent_before(app: App, message: UiMessage, row: Row) -> Sent:
+    """What became of a message that was sent before."""
+    envelope = decode(line_of(row))
+    if app.catalog.payload(envelope) != message:
+        raise Conflict(f"{envelope.id} is the id of another message", row.seq)
+    return Sent(row.seq, envelope.id, row.trace or "")

@@ -19,6 +19,7 @@ from turnlog.events.base import SessionId
 from turnlog.events.gate import short
 from turnlog.ids import new_epoch, now_ms
 from turnlog.log.append import told
+from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.integrity import link, make_row
 from turnlog.log.log import Log
 from turnlog.log.store import Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
@@ -56,14 +57,17 @@ class Imported(NamedTuple):
     known: int
 
 
-async def export_session(log: Log, session_id: str) -> AsyncIterator[bytes]:
-    """The lines of a session, without their line ends."""
+async def export_session(
+    log: Log, session_id: str, after: int = -1, choice: Choice = EVERYTHING
+) -> AsyncIterator[bytes]:
+    """The lines of a session after a seq, as far as they are chosen, without their line ends."""
     head = await log.info(session_id)
     yield msgspec.json.encode(SessionLine(head.session_id, head.app, head.closed, head.created_ms))
-    after = head.first - 1
+    after = max(after, head.first - 1)
     while rows := await log.read(session_id, after):
         for row in rows:
-            yield line_of(row)
+            if choice.takes(row):
+                yield line_of(row)
         after = rows[-1].seq
 
 

@@ -10,12 +10,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from turnlog.app.sessions import Posted
+from turnlog.app import Posted, Seat
 from turnlog.errors import BadInput, Conflict
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
+from turnlog.server.entry import known_of
 from turnlog.server.response import Turn
+from turnlog.server.routes import Routes
 from turnlog.server.stream import HEADERS, EventStream
 from turnlog.server.wanted import wanted_dialect
 from turnlog.wire.cursor import Cursor
@@ -41,8 +43,9 @@ class ResultsBody(msgspec.Struct, forbid_unknown_fields=True):
 class AgentRoutes:
     """The two routes, on the streams of a server."""
 
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: EventStream, routes: Routes) -> None:
         self._stream = stream
+        self._routes = routes
 
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A prompt, and the turn it opens."""
@@ -51,15 +54,19 @@ class AgentRoutes:
         prompt = asked.user_prompt
         text = prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()
         message = UiMessage(text=checked_text(text, "$.user_prompt"), target=asked.agent_type)
-        session_id = asked.agent_uuid or await sessions.create()
-        sent = await sessions.send(session_id, message)
-        await self._respond(request, send, session_id, sent.turn, sent.seq)
+        if asked.agent_uuid is None:
+            seat = await sessions.create(known_of(scope).principal)
+        else:
+            seat = await self._routes.seat(request, asked.agent_uuid)
+        sent = await sessions.send(seat, message)
+        await self._respond(request, send, seat, sent.turn, sent.seq)
 
     async def tool_results(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The answers to everything that waits for the page, and how the turn goes on."""
         request, sessions = Request(scope, receive), self._stream.sessions()
         given = await body(request, ResultsBody)
-        waiting = await sessions.awaited(given.agent_uuid)
+        seat = await self._routes.seat(request, given.agent_uuid)
+        waiting = await sessions.awaited(seat)
         names = [result.tool_use_id for result in given.tool_results]
         if sorted(names) != sorted(waiting):
             wanted = ", ".join(sorted(waiting)) or "none"
@@ -70,18 +77,20 @@ class AgentRoutes:
         ]
         if not posted:
             raise BadInput("expected at least one result", "$.tool_results")
-        seqs = await sessions.post(given.agent_uuid, posted)
-        await self._respond(request, send, given.agent_uuid, waiting[names[0]][1], seqs[0])
+        seqs = await sessions.post(seat, posted)
+        await self._respond(request, send, seat, waiting[names[0]][1], seqs[0])
 
-    async def _respond(self, request: Request, send: Send, session_id: str, turn: str, begun: int) -> None:
+    async def _respond(self, request: Request, send: Send, seat: Seat, turn: str, begun: int) -> None:
         """The turn's events from the one that was just appended."""
         sessions = self._stream.sessions()
         wanted = wanted_dialect(request.query_params, default="blocks")
+        session_id = seat.session_id
+        request.scope.update({"turnlog.session": session_id, "turnlog.turn": turn})
         head = await sessions.log.info(session_id)
         start = await sessions.log.turn_start(session_id, begun - 1)
-        frames = await Turn(sessions, head, turn, start).response(wanted, Cursor(begun - 1), begun)
+        frames = await Turn(sessions, seat, head, turn, start).response(wanted, Cursor(begun - 1), begun)
         named = [(b"turnlog-session", session_id.encode()), (b"turnlog-turn", turn.encode())]
-        await self._stream.serve(frames, [*HEADERS, *named], request.receive, send)
+        await self._stream.serve(frames, [seat], [*HEADERS, *named], request, send)
 
 
 def result_of(given: CallResult, tool: str) -> dict[str, Any]:

@@ -1,30 +1,29 @@
 """The routes, as one ASGI application (protocol section 8).
 
 Bodies are JSON of a declared shape and pass the gate. Every refusal is JSON with an `error` that a person can
-read; which status it has is a table. The event stream is raw ASGI; a plain page is served at `/`.
+read; which status it has is a table, like the routes themselves. The event stream is raw ASGI; a plain page
+is served at `/`. Mounted into another application it needs that application to run its lifespan:
+`FastAPI(lifespan=turnlog_app.router.lifespan_context)`.
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from hashlib import sha256
 from importlib.resources import files
-from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnlog
-from turnlog.agents.tools import PICTURES
 from turnlog.app import App, Sessions
-from turnlog.app.sessions import Posted
 from turnlog.errors import (
     BadInput,
+    CallerError,
     Closed,
     Conflict,
     InvalidEvent,
@@ -33,15 +32,21 @@ from turnlog.errors import (
     TurnlogError,
     UnknownType,
 )
-from turnlog.events import UiMessage
-from turnlog.ids import new_id
+from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import open_log
-from turnlog.log.transfer import export_session
+from turnlog.server import agent, routes, signin
 from turnlog.server.agent import AgentRoutes
-from turnlog.server.body import OversizedBody, UnsupportedBody, body, checked_text
+from turnlog.server.auth import Auth, Authenticator, Forbidden
+from turnlog.server.body import OversizedBody, UnsupportedBody
+from turnlog.server.entry import Entry
 from turnlog.server.guard import LOOPBACK, Guard
+from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
-from turnlog.server.stream import EventStream
+from turnlog.server.operations import Operation, openapi
+from turnlog.server.routes import Routes
+from turnlog.server.signin import SignIn
+from turnlog.server.stream import EventStream, TooManyStreams
+from turnlog.server.wanted import Gone
 
 STATUS = {
     UnsupportedBody: 415,
@@ -49,117 +54,216 @@ STATUS = {
     BadInput: 400,
     InvalidEvent: 400,
     UnknownType: 400,
+    Forbidden: 403,
     NotFound: 404,
     Conflict: 409,
     Closed: 409,
+    Gone: 410,
+    TooManyStreams: 429,
+    CallerError: 400,
     StoreError: 507,
-}
-KEY_CHARS = 256
-BLOB_HEADERS = {
-    "content-disposition": "attachment",
-    "content-security-policy": "default-src 'none'; sandbox",
-    "x-content-type-options": "nosniff",
-    "cache-control": "private, max-age=31536000, immutable",
 }
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+}
+PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
+STREAM = "text/event-stream"
+EVENTS_QUERY = {
+    "session": "the session, or several with commas between them",
+    "after": "the cursor; the header Last-Event-ID wins",
+    "dialect": "turnlog (default), blocks, blocks-xml, blocks-raw",
+    "types": "only these types, or first words of types, with commas between them",
+    "depth": "only events of this depth and less",
+    "turn": "only this turn, as a response that ends",
 }
 
 
-class SendBody(msgspec.Struct, forbid_unknown_fields=True):
-    session: str
-    message: str
-    target_agent: str | None = msgspec.field(default=None, name="targetAgent")
+class Server:
+    """Everything one application is made of; the sessions are there while it runs."""
 
-
-class EventBody(msgspec.Struct, forbid_unknown_fields=True):
-    type: str
-    payload: dict[str, Any] = {}
-    id: str | None = None
-
-
-class EventsBody(msgspec.Struct, forbid_unknown_fields=True):
-    session: str
-    events: list[EventBody]
-
-
-class SessionBody(msgspec.Struct, forbid_unknown_fields=True):
-    session: str
-
-
-class Routes:
-    """What the server can be asked."""
-
-    def __init__(self) -> None:
-        self.sessions: Sessions | None = None
+    def __init__(self, apps: Iterable[App], log_url: str, auth: Authenticator, limits: Limits) -> None:
+        self._apps = list(apps)
+        self._log_url = log_url
+        self._sessions: Sessions | None = None
         self.metrics = Metrics()
-        self.stream = EventStream(self.opened, self.metrics)
-        self.agent = AgentRoutes(self.stream)
+        self.budgets = Budgets(limits)
+        self.stream = EventStream(self.sessions, self.metrics, self.budgets, limits)
+        self.routes = Routes(self.sessions)
+        self.agent = AgentRoutes(self.stream, self.routes)
+        self.signin = SignIn(auth, self.sessions)
 
-    def opened(self) -> Sessions:
+    def sessions(self) -> Sessions:
         """The sessions, once the server has started."""
-        if self.sessions is None:
-            raise StoreError("the server is not ready yet")
-        return self.sessions
+        if self._sessions is None:
+            raise StoreError("the server is not ready yet: its lifespan has not begun")
+        return self._sessions
 
-    async def create_session(self, request: Request) -> Response:
-        await body(request, dict[str, Any])
-        return JSONResponse({"session_id": await self.opened().create()}, 201)
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """The log is open and the sessions run."""
+        log = await open_log(self._log_url)
+        sessions = Sessions(log, self._apps, os.getpid(), self._observe)
+        await sessions.recover()
+        self._sessions = sessions
+        try:
+            yield
+        finally:
+            self._sessions = None
+            self.stream.stop()
+            await sessions.close()
+            await log.close()
 
-    async def send(self, request: Request) -> Response:
-        sent = await body(request, SendBody)
-        message = UiMessage(text=checked_text(sent.message, "$.message"), target=sent.target_agent)
-        event_id = keyed_id(sent.session, request.headers.get("idempotency-key"))
-        seq, event_id, turn = await self.opened().send(sent.session, message, event_id)
-        return JSONResponse({"eventId": seq, "id": event_id, "turn": turn}, 202)
-
-    async def post_events(self, request: Request) -> Response:
-        sent = await body(request, EventsBody)
-        posted = [Posted(item.type, item.payload, item.id or new_id("evt_")) for item in sent.events]
-        return JSONResponse({"seqs": await self.opened().post(sent.session, posted)}, 202)
-
-    async def stop(self, request: Request) -> Response:
-        sent = await body(request, SessionBody)
-        return JSONResponse({"eventId": await self.opened().stop(sent.session)}, 202)
-
-    async def state(self, request: Request) -> Response:
-        seq, state = await self.opened().state(request.query_params.get("session", ""))
-        return Response(msgspec.json.encode({"seq": seq, "state": state}), media_type="application/json")
-
-    async def blob(self, request: Request) -> Response:
-        """Binary content, as an attachment: whatever it is, it is not a page of this server."""
-        blob = await self.opened().log.get_blob(request.path_params["digest"])
-        media_type = blob.media_type if blob.media_type in PICTURES else "application/octet-stream"
-        return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
-
-    async def log(self, request: Request) -> Response:
-        """A session's log as lines of JSON, as `turnlog export` writes it."""
-        session_id = request.query_params.get("session", "")
-        await self.opened().log.info(session_id)  # one that is not there is refused before anything is said
-        lines = (line + b"\n" async for line in export_session(self.opened().log, session_id))
-        name = f'attachment; filename="{session_id}.jsonl"'
-        headers = {"content-disposition": name, "x-content-type-options": "nosniff"}
-        return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
+    def _observe(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        self.metrics.observe(envelope, payload)
+        self.stream.observe(envelope, payload)
 
     async def measured(self, _: Request) -> Response:
         """What Prometheus reads."""
         return Response(self.metrics.text(self.stream.lags()), media_type="text/plain; version=0.0.4")
 
-    async def health(self, _: Request) -> Response:
-        return JSONResponse({"status": "ok" if self.sessions else "starting", "version": turnlog.__version__})
+    def operations(self) -> list[Operation]:
+        """Every route but the page's."""
+        make, answers = Operation, routes
+        return [
+            make("GET", "/api/events", self.stream, "Follow a log.", query=EVENTS_QUERY, media_type=STREAM),
+            make(
+                "POST",
+                "/api/events",
+                self.routes.post_events,
+                "Post events: answers, actions, the application's own.",
+                routes.EventsBody,
+                answers={202: answers.EventsAnswer},
+            ),
+            make(
+                "POST",
+                "/api/send",
+                self.routes.send,
+                "Send a message.",
+                routes.SendBody,
+                answers={202: answers.SendAnswer},
+            ),
+            make(
+                "POST",
+                "/api/stop",
+                self.routes.stop,
+                "Stop what runs.",
+                routes.StopBody,
+                answers={202: answers.StopAnswer},
+            ),
+            make(
+                "POST",
+                "/api/sessions",
+                self.routes.create_session,
+                "Make a session.",
+                routes.NewSession,
+                answers={201: answers.MadeSession},
+            ),
+            make(
+                "GET",
+                "/api/sessions",
+                self.routes.list_sessions,
+                "The caller's sessions.",
+                answers={200: answers.SessionsAnswer},
+            ),
+            make(
+                "GET",
+                "/api/state",
+                self.routes.state,
+                "The application's state in a session.",
+                query={"session": "the session"},
+                answers={200: answers.StateAnswer},
+            ),
+            make(
+                "GET",
+                "/api/log",
+                self.routes.log,
+                "A log as lines of JSON.",
+                query={"session": "the session", "after": "the cursor"},
+                media_type="application/jsonl",
+            ),
+            make(
+                "GET",
+                "/api/blobs/{session}/{digest}",
+                self.routes.blob,
+                "Binary content, as an attachment.",
+                media_type="application/octet-stream",
+            ),
+            *self._people(),
+            make(
+                "POST",
+                "/agent/run",
+                self.agent.run,
+                "A prompt, and its turn as a response.",
+                agent.RunBody,
+                media_type=STREAM,
+                raw=True,
+            ),
+            make(
+                "POST",
+                "/agent/tool_results",
+                self.agent.tool_results,
+                "Results, and how the turn goes on.",
+                agent.ResultsBody,
+                media_type=STREAM,
+                raw=True,
+            ),
+            make("GET", "/metrics", self.measured, "Counters for Prometheus.", media_type="text/plain"),
+            make(
+                "GET",
+                "/healthz",
+                self.routes.health,
+                "Whether the server works.",
+                answers={200: routes.Health},
+                public=True,
+            ),
+        ]
 
-
-def keyed_id(session_id: str, key: str | None) -> str | None:
-    """The event id of a request that names itself, so that sending it again is sending it once."""
-    if key is None:
-        return None
-    if not 0 < len(key) <= KEY_CHARS:
-        raise BadInput(f"expected an Idempotency-Key of 1 to {KEY_CHARS} characters, got {len(key)}")
-    return "evt_" + sha256(f"{session_id}:{key}".encode()).hexdigest()[:40]
+    def _people(self) -> list[Operation]:
+        """The routes about who is who."""
+        return [
+            Operation("GET", "/api/me", self.routes.me, "Who is asking.", answers={200: routes.Me}),
+            Operation(
+                "GET",
+                "/sign-in",
+                self.signin.by_code,
+                "Exchange the code of a link for a cookie.",
+                query={"code": "the code"},
+                answers={303: None},
+                public=True,
+            ),
+            Operation(
+                "POST",
+                "/api/sign-in",
+                self.signin.by_token,
+                "Exchange a bearer token for a cookie.",
+                answers={204: None},
+            ),
+            Operation(
+                "POST", "/api/sign-out", self.signin.sign_out, "Forget the cookie.", answers={204: None}
+            ),
+            Operation(
+                "POST",
+                "/api/members",
+                self.signin.change_member,
+                "Change somebody's roles in a session.",
+                signin.MemberBody,
+                answers={202: routes.StopAnswer},
+            ),
+            Operation(
+                "POST",
+                "/api/links",
+                self.signin.link,
+                "Make a link that makes one guest a member.",
+                signin.LinkBody,
+                answers={201: signin.LinkAnswer},
+            ),
+        ]
 
 
 async def refuse(_: Request, error: Exception) -> Response:
@@ -188,43 +292,48 @@ def page_file(name: str, media_type: str) -> Callable[[Request], Awaitable[Respo
     return route
 
 
-def create_app(app: App, log_url: str, hosts: tuple[str, ...] = LOOPBACK) -> Starlette:
-    """The ASGI application of an app and a log; `state.stop_streams()` ends its open streams."""
-    routes = Routes()
+def described(operations: list[Operation]) -> Callable[[Request], Awaitable[Response]]:
+    """A route for the description of all others."""
+    description = openapi(operations, turnlog.__version__)
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        log = await open_log(log_url)
-        sessions = Sessions(log, app, os.getpid(), routes.metrics.observe)
-        await sessions.recover()
-        routes.sessions = sessions
-        try:
-            yield
-        finally:
-            await sessions.close()
-            await log.close()
+    async def route(_: Request) -> Response:
+        return JSONResponse(description)
 
+    return route
+
+
+def create_app(
+    apps: App | Iterable[App],
+    log_url: str,
+    *,
+    auth: Authenticator | None = None,
+    hosts: Iterable[str] = LOOPBACK,
+    limits: Limits = Limits(),  # noqa: B008
+) -> Starlette:
+    """The ASGI application of some apps and a log; `state.stop_streams()` ends its open streams.
+
+    Without `auth` only its own sign-in links let anybody in: `state.auth.sign_in_code`.
+    """
+    auth = auth or Auth(secrets.token_bytes(32))
+    server = Server([apps] if isinstance(apps, App) else apps, log_url, auth, limits)
+    operations = server.operations()
+    public = [one.path for one in operations if one.public]
     application = Starlette(
         routes=[
-            Route("/api/events", routes.stream, methods=["GET"]),
-            Route("/api/events", routes.post_events, methods=["POST"]),
-            Route("/api/send", routes.send, methods=["POST"]),
-            Route("/api/stop", routes.stop, methods=["POST"]),
-            Route("/api/sessions", routes.create_session, methods=["POST"]),
-            Route("/api/state", routes.state, methods=["GET"]),
-            Route("/api/blobs/{digest}", routes.blob, methods=["GET"]),
-            Route("/api/log", routes.log, methods=["GET"]),
-            Route("/agent/run", Raw(routes.agent.run), methods=["POST"]),
-            Route("/agent/tool_results", Raw(routes.agent.tool_results), methods=["POST"]),
-            Route("/metrics", routes.measured, methods=["GET"]),
-            Route("/healthz", routes.health, methods=["GET"]),
-            Route("/", page_file("index.html", "text/html"), methods=["GET"]),
-            Route("/page.js", page_file("page.js", "text/javascript"), methods=["GET"]),
-            Route("/page.css", page_file("page.css", "text/css"), methods=["GET"]),
+            *[
+                Route(one.path, Raw(one.endpoint) if one.raw else one.endpoint, methods=[one.method])
+                for one in operations
+            ],
+            Route("/openapi.json", described(operations)),
+            *[Route(path, page_file(*named)) for path, named in PAGE.items()],
         ],
-        middleware=[Middleware(Guard, hosts=hosts)],
+        middleware=[
+            Middleware(Guard, hosts=hosts),
+            Middleware(Entry, auth=auth, budgets=server.budgets, public=[*public, *PAGE]),
+        ],
         exception_handlers={TurnlogError: refuse},
-        lifespan=lifespan,
+        lifespan=server.lifespan,
     )
-    application.state.stop_streams = routes.stream.stop
+    application.state.stop_streams = server.stream.stop
+    application.state.auth = auth
     return application

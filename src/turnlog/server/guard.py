@@ -1,15 +1,22 @@
 """Host and Origin, checked before every route: a page of another site must not reach this server.
 
-A name that was rebound to loopback shows in `Host`, a foreign page in `Origin`. Absent Origin is fine (not a
-page); `null` is not. Refusals say which header and which names are allowed.
+A name that was rebound to loopback shows in `Host`, a foreign page in `Origin` or, where browsers send none,
+in `Sec-Fetch-Site`; only a link from elsewhere may lead here. Absent headers are fine (not a page); `null` is
+not. Refusals say which header and which names are allowed. Every answer says how browsers must treat it.
 """
 
 from collections.abc import Iterable
 
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+HOME = (b"", b"same-origin", b"none")  # where a request may come from: this server's page, or a person
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
 
 
 class Guard:
@@ -22,6 +29,8 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (refusal := self._refusal(scope)):
             await JSONResponse({"error": refusal}, 421)(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._app(scope, receive, with_headers(send))
         else:
             await self._app(scope, receive, send)
 
@@ -34,7 +43,23 @@ class Guard:
             return f"this server does not answer for Host {host[:80]!r}; it answers for {allowed}"
         if origin and (not origin.startswith(("http://", "https://")) or not same_host(origin, host)):
             return f"this server does not answer pages of Origin {origin[:80]!r}"
+        link = scope["method"] == "GET" and headers.get(b"sec-fetch-mode") == b"navigate"
+        if headers.get(b"sec-fetch-site", b"") not in HOME and not link:
+            return "this server does not answer pages of other sites"
         return None
+
+
+def with_headers(send: Send) -> Send:
+    """The same, with what every answer says to browsers."""
+
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said = {name for name, _ in message["headers"]}
+            more = [header for header in HEADERS if header[0] not in said]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return wrapped
 
 
 def host_name(host: str) -> str:

@@ -8,9 +8,9 @@ because a dialect has to know what is open in it, and sends what comes after the
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from turnlog.app import Sessions
+from turnlog.app import Seat, Sessions
 from turnlog.events import decode
-from turnlog.log import Head, Page, Row, line_of
+from turnlog.log import Head, Log, Page, Row, line_of
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
@@ -28,8 +28,9 @@ Place = tuple[int, float]  # a seq, and the number of a message within its event
 class Turn:
     """One turn while it is told, from a seq at or before its first agent."""
 
-    def __init__(self, sessions: Sessions, head: Head, trace: str, start: int) -> None:
+    def __init__(self, sessions: Sessions, seat: Seat, head: Head, trace: str, start: int) -> None:
         self._sessions = sessions
+        self._seat = seat
         self._head = head
         self._trace = trace
         self._start = start
@@ -39,7 +40,7 @@ class Turn:
     async def response(self, wanted: Wanted, at: Cursor, begun: int) -> Frames:
         """The frames of the turn after a cursor, until it rests at or after the seq `begun`."""
         if wanted.name != "turnlog":
-            self._dialect = await make_dialect(self._sessions, self._head.session_id, wanted, self._start)
+            self._dialect = await make_dialect(self._sessions.log, self._seat, wanted, self._start)
         return self._frames((at.seq, float("inf") if at.chunk is None else float(at.chunk)), begun)
 
     async def _frames(self, seen: Place, begun: int) -> Frames:
@@ -61,7 +62,7 @@ class Turn:
     def _tell(self, row: Row, seen: Place) -> list[bytes]:
         """The frames of one event after a place."""
         envelope = decode(line_of(row))
-        payload = self._sessions.app.catalog.payload(envelope)
+        payload = self._seat.app.catalog.payload(envelope)
         self.tree.apply(envelope, payload)
         if row.trace != self._trace:
             return []
@@ -76,16 +77,16 @@ class Turn:
         return b"".join([sse.encode(message) for message in messages])
 
 
-async def make_dialect(sessions: Sessions, session_id: str, wanted: Wanted, start: int) -> Dialect:
-    """A dialect that begins at a seq; the histories it tells are folded up to there."""
+async def make_dialect(log: Log, seat: Seat, wanted: Wanted, start: int) -> Dialect:
+    """A dialect that begins at a seq; the histories it tells are of what this member sees before it."""
     if not wanted.options.stream_meta_history_and_tool_results:
         return BLOCKS[wanted.name](wanted.options, untold)
     told = Told(wanted)
     after = -1
-    while after < start - 1 and (rows := await sessions.log.read(session_id, after, origin=-1)):
+    while after < start - 1 and (rows := await log.read(seat.session_id, after, origin=-1)):
         for row in rows:
-            if row.seq < start:
+            if row.seq < start and seat.may_see(row.channel):
                 envelope = decode(line_of(row))
-                told.history.apply(envelope, sessions.app.catalog.payload(envelope))
+                told.history.apply(envelope, seat.app.catalog.payload(envelope))
         after = rows[-1].seq
     return told

@@ -6,25 +6,40 @@ without an id, so they reach pages and move no cursor.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import math
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from turnlog.app import Sessions
-from turnlog.errors import Damaged, NotFound
+from turnlog.app import Seat, Sessions
+from turnlog.errors import BadInput, Damaged, NotFound, TurnlogError
+from turnlog.events import Envelope, Payload, SessionMember, Unknown
 from turnlog.log import Head, Page
 from turnlog.log.choice import EVERYTHING, Choice
+from turnlog.server.auth import Known
+from turnlog.server.entry import known_of
+from turnlog.server.limits import Budgets, Limits
+from turnlog.server.merge import Merged
 from turnlog.server.metrics import Metrics
 from turnlog.server.projection import Projection
 from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, make_dialect
-from turnlog.server.wanted import wanted_dialect, wanted_events
-from turnlog.wire import cursor, sse
+from turnlog.server.wanted import (
+    reset_reason,
+    wanted_cursors,
+    wanted_dialect,
+    wanted_events,
+    wanted_sessions,
+)
+from turnlog.state.tree import Tree
+from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.telling import Wanted
 
@@ -34,19 +49,33 @@ HEADERS: "Headers" = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
-    (b"x-content-type-options", b"nosniff"),
 ]
 
 Headers = list[tuple[bytes, bytes]]
 
 
+class TooManyStreams(TurnlogError):
+    """A principal has as many streams open as it may."""
+
+
+class Open(NamedTuple):
+    """A stream that is open, and the seats it is read from."""
+
+    known: Known
+    seats: Sequence[Seat]
+
+
 class EventStream:
     """The ASGI endpoint, and the streams that are open on it."""
 
-    def __init__(self, sessions: Callable[[], Sessions], metrics: Metrics) -> None:
+    def __init__(
+        self, sessions: Callable[[], Sessions], metrics: Metrics, budgets: Budgets, limits: Limits
+    ) -> None:
         self.sessions = sessions
         self._metrics = metrics
-        self._open: set[asyncio.Task[None]] = set()
+        self._budgets = budgets
+        self._life_s = limits.life_s
+        self._open: dict[asyncio.Task[None], Open] = {}
         self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
 
     def lags(self) -> list[int]:
@@ -58,80 +87,137 @@ class EventStream:
         for task in self._open:
             task.cancel()
 
+    def observe(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """When somebody's roles change, their streams end; they come back if they still may."""
+        if isinstance(payload, SessionMember):
+            for task, (_, seats) in self._open.items():
+                if any(changes(seat, envelope.session_id, payload) for seat in seats):
+                    task.cancel()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        frames = await self._frames(Request(scope, receive))
+        request = Request(scope, receive)
+        principal, query = known_of(scope).principal, request.query_params
+        scope["turnlog.session"] = query.get("session", "")[:80]
+        seats = [await self.sessions().seat(principal, name) for name in wanted_sessions(query)]
+        frames = await self._frames(request, seats)
         if frames is None:
             await Response(status_code=204)(scope, receive, send)
         else:
-            await self.serve(frames, HEADERS, receive, send)
+            await self.serve(frames, seats, HEADERS, request, send)
 
-    async def serve(self, frames: Frames, headers: Headers, receive: Receive, send: Send) -> None:
-        """Send frames until they end, the client leaves or the server stops."""
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+    async def serve(
+        self, frames: Frames, seats: Sequence[Seat], headers: Headers, request: Request, send: Send
+    ) -> None:
+        """Send frames until they end, the client leaves, its time is over or the server stops."""
+        known = known_of(request.scope)
+        if not self._budgets.open_stream(known.principal.name):
+            raise TooManyStreams("too many open streams, close some")
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._pump(frames, Open(known, seats), request.receive, send)
+        finally:
+            self._budgets.close_stream(known.principal.name)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _pump(self, frames: Frames, opened: Open, receive: Receive, send: Send) -> None:
         pump = asyncio.create_task(pump_frames(frames, send, self._metrics))
-        self._open.add(pump)
+        self._open[pump] = opened
         self._metrics.subscribers += 1
         gone = asyncio.create_task(left(receive))
         gone.add_done_callback(lambda _: pump.cancel())
+        end = asyncio.get_running_loop().call_later(self._remaining_s(opened.known), pump.cancel)
         try:
             await asyncio.wait({pump})
         finally:
-            self._open.discard(pump)
+            pump.cancel()
+            del self._open[pump]
             self._metrics.subscribers -= 1
+            end.cancel()
             gone.cancel()
-        await send({"type": "http.response.body", "body": b""})
 
-    async def _frames(self, request: Request) -> Frames | None:
+    def _remaining_s(self, known: Known) -> float:
+        """How long a stream lives: until its reader has to show again that it may read."""
+        left_s = math.inf if known.until is None else max(0.0, known.until - time.time())
+        return min(self._life_s * random.uniform(0.9, 1.0), left_s)  # not all come back at once
+
+    async def _frames(self, request: Request, seats: Sequence[Seat]) -> Frames | None:
         """The frames a request asks for; None when there is nothing more to come."""
-        sessions, query = self.sessions(), request.query_params
-        session_id, wanted, choice = query.get("session", ""), wanted_dialect(query), wanted_events(query)
-        at = cursor.parse(request.headers.get("last-event-id") or query.get("after") or "")
-        await sessions.driver(session_id)
-        head = await sessions.log.info(session_id)
+        query = request.query_params
+        wanted, choice = wanted_dialect(query), wanted_events(query)
+        text = request.headers.get("last-event-id") or query.get("after") or ""
+        cursors = wanted_cursors(text, len(seats))
+        if len(seats) == 1:
+            return await self._session_frames(seats[0], wanted, choice, cursors[0])
         if choice.turn is not None:
-            return await self._turn_frames(wanted, choice.turn, sessions, head, at)
+            raise BadInput("expected one session with a turn", "turn")
+        sources = [
+            await self._session_frames(seat, wanted, choice, at)
+            for seat, at in zip(seats, cursors, strict=True)
+        ]
+        if all(source is None for source in sources):
+            return None
+        return Merged(sources, cursors).frames(HEARTBEAT, HEARTBEAT_S)
+
+    async def _session_frames(self, seat: Seat, wanted: Wanted, choice: Choice, at: Cursor) -> Frames | None:
+        """The frames of one session after a cursor."""
+        sessions, choice = self.sessions(), choice._replace(channels=seat.sees)
+        await sessions.touch(seat)
+        head = await sessions.log.info(seat.session_id)
+        if choice.turn is not None:
+            return await self._turn_frames(seat, wanted, choice.turn, head, at)
         reason = reset_reason(at, head)
-        if reason is None and 0 <= at.seq <= head.pruned and not await sessions.log.holds(session_id, at.seq):
+        held = at.seq < 0 or at.seq > head.pruned or await sessions.log.holds(seat.session_id, at.seq)
+        if reason is None and not held:
             reason = "pruned"
         if reason is None and head.closed and at.seq == head.last:
             return None
-        frames = self._dialect_frames(wanted, choice, sessions, head, Cursor() if reason else at)
+        frames = self._dialect_frames(seat, wanted, choice, head, Cursor() if reason else at)
         return after_reset(reason, head, frames) if reason else frames
 
     async def _turn_frames(
-        self, wanted: Wanted, trace: str, sessions: Sessions, head: Head, at: Cursor
+        self, seat: Seat, wanted: Wanted, trace: str, head: Head, at: Cursor
     ) -> Frames | None:
         """One turn as a response; None when it was read to its end. Another epoch begins it again."""
+        sessions = self.sessions()
         at = Cursor() if reset_reason(at, head) else at
-        tree = await sessions.tree(head.session_id)
+        tree = await sessions.tree(seat)
         place = await sessions.log.turn(head.session_id, trace)
-        if place is None and trace not in tree.queue:
+        if (place is None and trace not in tree.queue) or not await self._may_see(seat, trace, place, tree):
             raise NotFound(f"no turn {trace[:80]} in this session")
         first, last = place or (head.last + 1, None)
-        turn = Turn(sessions, head, trace, min(first, at.seq + 1))
+        turn = Turn(sessions, seat, head, trace, min(first, at.seq + 1))
         turn.tree.queue = dict(tree.queue)
         frames = await turn.response(wanted, at, max(first, head.last))
         return frames if last is None else await unless_empty(frames)
 
-    def _dialect_frames(
-        self, wanted: Wanted, choice: Choice, sessions: Sessions, head: Head, at: Cursor
-    ) -> Frames:
+    async def _may_see(
+        self, seat: Seat, trace: str, place: tuple[int, int | None] | None, tree: Tree
+    ) -> bool:
+        """Whether a turn is in a channel of the reader's."""
+        if place is None:
+            return seat.may_see(tree.queue[trace].scope.channel)
+        rows = await self.sessions().log.read(seat.session_id, place[0] - 1, max_bytes=1)
+        return not rows or seat.may_see(rows[0].channel)
+
+    def _dialect_frames(self, seat: Seat, wanted: Wanted, choice: Choice, head: Head, at: Cursor) -> Frames:
+        sessions = self.sessions()
         if wanted.name == "turnlog":
             after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again
             asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": head.epoch}
             if choice == EVERYTHING:
                 return sessions.log.frames(head.session_id, after, **asked)
             return chosen(sessions.log.follow(head.session_id, after, **asked), head.epoch, choice)
-        return self._projection(wanted, choice, sessions, head).frames(at, HEARTBEAT_S)
+        return self._projection(seat, wanted, choice, head).frames(at, HEARTBEAT_S)
 
-    def _projection(self, wanted: Wanted, choice: Choice, sessions: Sessions, head: Head) -> Projection:
+    def _projection(self, seat: Seat, wanted: Wanted, choice: Choice, head: Head) -> Projection:
         """The shared projection; one without readers is made anew."""
         key = (head.session_id, head.epoch, wanted, choice)
         self._projections = {k: shared for k, shared in self._projections.items() if shared.readers}
         if key not in self._projections:
-            make = partial(make_dialect, sessions, head.session_id, wanted)
+            log = self.sessions().log
+            make = partial(make_dialect, log, seat, wanted)
             takes = None if choice == EVERYTHING else choice.takes
-            self._projections[key] = Projection(sessions.log, head, sessions.app.catalog, make, takes)
+            self._projections[key] = Projection(log, head, seat.app.catalog, make, takes)
         return self._projections[key]
 
 
@@ -152,18 +238,23 @@ async def left(receive: Receive) -> None:
         pass
 
 
-def reset_reason(at: Cursor, head: Head) -> str | None:
-    """Why a cursor cannot be continued, if it cannot."""
-    if at.epoch is not None and at.epoch != head.epoch:
-        return "epoch"
-    if at.seq > head.last:
-        return "ahead"
-    return "expired" if at.seq < head.first - 1 else None
+def changes(seat: Seat, session_id: str, payload: SessionMember) -> bool:
+    """Whether somebody's roles in a session are others now."""
+    if (seat.session_id, seat.principal.name) != (session_id, payload.principal):
+        return False
+    return seat.principal.roles | frozenset(payload.roles) != seat.roles
 
 
 async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
     """Say that the cursor cannot be continued, then what there is."""
-    reset = {"type": "reset", "reason": reason, "epoch": head.epoch, "first": head.first, "last": head.last}
+    reset = {
+        "type": "reset",
+        "reason": reason,
+        "session_id": head.session_id,
+        "epoch": head.epoch,
+        "first": head.first,
+        "last": head.last,
+    }
     yield sse.encode(json.encode(reset), event="reset")
     async for page in frames:
         yield page

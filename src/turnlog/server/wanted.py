@@ -6,12 +6,56 @@ depth and less, `turn=` one turn. What a request gets wrong is a `BadInput` that
 
 from starlette.datastructures import QueryParams
 
-from turnlog.errors import BadInput, quote
+from turnlog.errors import BadInput, TurnlogError, quote
+from turnlog.log import Head
 from turnlog.log.choice import Choice
+from turnlog.wire import cursor
+from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import BlocksOptions
 from turnlog.wire.telling import DIALECTS, Wanted
 
 TYPES = 64  # names in one filter
+SESSIONS = 32  # on one stream
+
+
+class Gone(TurnlogError):
+    """A cursor that cannot be continued."""
+
+
+def wanted_sessions(query: QueryParams) -> list[str]:
+    """The sessions a request names, each once."""
+    names = query.get("session", "").split(",")
+    if len(names) > SESSIONS:
+        raise BadInput(f"expected at most {SESSIONS} sessions, got {len(names)}", "session")
+    if len(set(names)) < len(names):
+        raise BadInput("expected each session once", "session")
+    return names
+
+
+def wanted_cursors(text: str, sessions: int) -> list[Cursor]:
+    """A cursor for each session: none, or as many as there are sessions."""
+    parts = text.split(",") if text.strip() else [""] * sessions
+    if len(parts) != sessions:
+        raise BadInput(f"expected {sessions} cursors with commas between them, got {len(parts)}", "after")
+    return [cursor.parse(part) for part in parts]
+
+
+def reset_reason(at: Cursor, head: Head) -> str | None:
+    """Why a cursor cannot be continued, if it cannot."""
+    if at.epoch is not None and at.epoch != head.epoch:
+        return "epoch"
+    if at.seq > head.last:
+        return "ahead"
+    return "expired" if at.seq < head.first - 1 else None
+
+
+def continued(at: Cursor, head: Head) -> int:
+    """The seq after which a plain answer begins; a cursor that cannot be continued is gone."""
+    if at.seq >= 0 and (reason := reset_reason(at, head)):
+        raise Gone(
+            f"this cursor cannot be continued ({reason}): the log is {head.epoch}:{head.first} to {head.last}"
+        )
+    return at.seq
 
 
 def wanted_dialect(query: QueryParams, default: str = "turnlog") -> Wanted:

@@ -49,7 +49,7 @@ const ask = (call) => {
 };
 const answer = async (call, result) => {
   const payload = { call_id: call.call_id, tool: call.tool, ok: true, result, error: null };
-  await report(() => post("/api/events", { session, events: [{ type: "tool.result", payload }] }));
+  await report(() => post("api/events", { session, events: [{ type: "tool.result", payload }] }));
 };
 const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 const answered = (result) => {
@@ -85,7 +85,7 @@ const show = {
 };
 
 const refreshState = async () => {
-  const answer = await (await fetch(`/api/state?session=${session}`)).json();
+  const answer = await (await fetch(`api/state?session=${session}`)).json();
   $("state").textContent = JSON.stringify(answer.state, null, 2);
 };
 
@@ -122,16 +122,16 @@ $("compose").onsubmit = async (event) => {
   const message = $("text").value;
   if (!message.trim()) return;
   $("text").value = "";
-  await report(() => post("/api/send", { session, message }));
+  await report(() => post("api/send", { session, message }));
 };
-$("stop").onclick = () => report(() => post("/api/stop", { session }));
+$("stop").onclick = () => report(() => post("api/stop", { session }));
 
 let session = new URLSearchParams(location.search).get("session");
 if (!session) {
-  session = (await post("/api/sessions", {})).session_id;
+  session = (await post("api/sessions", {})).session_id;
   history.replaceState(null, "", `?session=${session}`);
 }
-const source = new EventSource(`/api/events?session=${session}`);
+const source = new EventSource(`api/events?session=${session}`);
 source.onopen = () => connection("live");
 source.onerror = () => connection(source.readyState === EventSource.CLOSED ? "closed" : "reconnecting");
 source.onmessage = receive;

@@ -1,0 +1,60 @@
+"""Who somebody is, and what they are in a session (protocol section 8.2). Pure.
+
+A `Principal` has signed in; a `Seat` is a principal in one session, with its roles there. Whatever a person
+or a program does in a session, it does from a seat, and there is none for who is no member. The role `owner`
+sees every channel and changes the members; `executor` answers the calls for another process.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from turnlog.app.app import App
+from turnlog.log import Head
+
+OWNER = "owner"
+EXECUTOR = "executor"
+
+
+class Principal(NamedTuple):
+    """A person or a program; `roles` are those it has in every session."""
+
+    name: str
+    roles: frozenset[str] = frozenset()
+
+
+LOCAL = Principal("local", frozenset({OWNER}))  # who started the server on their own machine
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A principal in a session."""
+
+    head: Head
+    app: App
+    principal: Principal
+    roles: frozenset[str]
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return self.head.session_id
+
+    @property
+    def sees(self) -> frozenset[str] | None:
+        """The channels it may see; None: all of them."""
+        return None if not self.app.roles.channels or OWNER in self.roles else self.roles
+
+    @property
+    def channel(self) -> str | None:
+        """The channel it speaks in, unless it says another."""
+        return next((name for name in self.app.roles.channels if name in self.roles), None)
+
+    def may_see(self, channel: str | None) -> bool:
+        """Whether something in a channel is for it."""
+        return channel is None or self.sees is None or channel in self.sees
+
+
+def seat_of(principal: Principal, head: Head, app: App) -> Seat | None:
+    """The seat of a principal in a session; None for who is no member."""
+    roles = principal.roles | frozenset(head.members.get(principal.name, ()))
+    return Seat(head, app, principal, roles) if roles else None

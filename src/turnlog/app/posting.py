@@ -1,0 +1,109 @@
+"""What a page posts, put in its place: answers get the scope of what they answer, actions open turns.
+
+An answer that was given before gives its old seq, another one is a conflict. A member answers only what it
+may see; calls for another process are answered by executors. An action on a view is checked against the view
+that was sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from turnlog.agents.answers import answered, call_of, waiting_call
+from turnlog.agents.driver import Driver
+from turnlog.app.members import EXECUTOR, OWNER, Seat
+from turnlog.errors import Conflict, InvalidEvent, NotFound
+from turnlog.events import Event, Payload, Scope, UiAction, UiMessage, Unknown, decode
+from turnlog.ids import new_id, now_ms
+from turnlog.log import Log, line_of
+
+
+class Posted(NamedTuple):
+    """An event a page wants to append."""
+
+    type: str
+    payload: Mapping[str, Any]
+    id: str
+
+
+class Poster:
+    """One post of a member, while its session is held still."""
+
+    def __init__(self, log: Log, seat: Seat, driver: Driver) -> None:
+        self._log = log
+        self._seat = seat
+        self._driver = driver
+        self._places: list[int] = []
+
+    async def batch(self, posted: Sequence[Posted]) -> list[Event]:
+        """The events to append, for what is open now."""
+        events: list[Event] = []
+        self._places.clear()
+        for item in posted:
+            event = self._event(item)
+            placed = await self._place(event)
+            self._places.append(placed if isinstance(placed, int) else ~len(events))
+            events += [] if isinstance(placed, int) else placed
+        return events
+
+    def places(self, seqs: Sequence[int]) -> list[int]:
+        """The seq of everything that was posted, old or new."""
+        return [place if place >= 0 else seqs[~place] for place in self._places]
+
+    def _event(self, item: Posted) -> Event:
+        """An event as this member may post it."""
+        seat = self._seat
+        scope = Scope(channel=seat.channel, actor=seat.principal.name)
+        event = seat.app.catalog.event(item.type, item.payload, id=item.id, origin="ui", scope=scope)
+        if not self._may_post(type(event.payload)):
+            raise InvalidEvent(f"{item.type} is not for your role to post", "$.events")
+        if isinstance(event.payload, UiMessage):
+            raise InvalidEvent("expected a message on the send route", "$.events")
+        return event
+
+    def _may_post(self, payload: type) -> bool:
+        seat = self._seat
+        declared = seat.app.vocabulary and any(kind.payload is payload for kind in seat.app.vocabulary)
+        limits = [seat.app.roles.posts.get(role) for role in seat.roles]
+        return not declared or not limits or any(types is None or payload in types for types in limits)
+
+    async def _place(self, event: Event) -> list[Event] | int:
+        """An event with the scope of what it answers; the old seq of an answer given before."""
+        call_id = call_of(event.payload)
+        if call_id is None or isinstance(event.payload, Unknown):
+            return [self._opening(event)]
+        try:
+            scope, call = waiting_call(self._driver.tree, call_id)
+        except NotFound:
+            return await self._given(event.payload, call_id)
+        if not self._seat.may_see(scope.channel) or not self._may_answer(call.call.executor):
+            raise NotFound(f"no call {call_id[:80]} waits for an answer")
+        scope = structs.replace(scope, actor=self._seat.principal.name)
+        items = answered(event.payload, scope, call, self._seat.roles, now_ms())
+        catalog = self._seat.app.catalog
+        return [
+            catalog.event(
+                item.payload, id=new_id("evt_") if number else event.id, origin=item.origin, scope=item.scope
+            )
+            for number, item in enumerate(items)
+        ]
+
+    def _may_answer(self, executor: str) -> bool:
+        return executor != "remote" or not self._seat.roles.isdisjoint({EXECUTOR, OWNER})
+
+    def _opening(self, event: Event) -> Event:
+        """An action that answers nothing opens a turn."""
+        if not isinstance(event.payload, UiAction):
+            return event
+        return structs.replace(event, scope=structs.replace(event.scope, trace_id=new_id("tr_")))
+
+    async def _given(self, answer: Payload, call_id: str) -> int:
+        """The seq of the same answer, given before; another one is a conflict."""
+        row = await self._log.ended(self._seat.session_id, call_id)
+        if row is None or not self._seat.may_see(row.channel):
+            raise NotFound(f"no call {call_id} waits for an answer")
+        given = self._seat.app.catalog.payload(decode(line_of(row)))
+        if given != answer:
+            raise Conflict(f"{call_id} has another answer already", row.seq)
+        return row.seq

@@ -1,0 +1,59 @@
+"""Before every route but the public ones: who is asking, and whether they ask too often. ASGI middleware.
+
+The routes find the principal in the scope. Refusals are 401 and 429, as JSON.
+"""
+
+import math
+import time
+from collections.abc import Collection
+
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnlog.server.auth import Authenticator, Known
+from turnlog.server.limits import Budgets
+
+KNOWN = "turnlog.known"
+PRINCIPAL = "turnlog.principal"
+WHO_ARE_YOU = (
+    "sign in first: open the link the server printed, or send the header Authorization: Bearer <token>"
+)
+
+
+class Entry:
+    """Lets in who is known and within their limits."""
+
+    def __init__(self, app: ASGIApp, auth: Authenticator, budgets: Budgets, public: Collection[str]) -> None:
+        self._app = app
+        self._auth = auth
+        self._budgets = budgets
+        self._public = frozenset(public)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (refusal := self._enter(scope)):
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _enter(self, scope: Scope) -> Response | None:
+        """Put who is asking into the scope; what to answer instead, if they may not."""
+        known = self._auth.who(HTTPConnection(scope), time.time())
+        if known is not None:
+            scope[KNOWN], scope[PRINCIPAL] = known, known.principal
+        if scope["path"].removeprefix(scope.get("root_path", "")) in self._public:
+            return None
+        if known is None:
+            headers = {"www-authenticate": "Bearer"}
+            return JSONResponse({"error": WHO_ARE_YOU}, 401, headers)
+        wait_s = self._budgets.request(known.principal.name, time.monotonic())
+        if not wait_s:
+            return None
+        headers = {"retry-after": str(math.ceil(wait_s))}
+        return JSONResponse({"error": "too many requests, wait a little"}, 429, headers)
+
+
+def known_of(scope: Scope) -> Known:
+    """Who is asking, behind the entry."""
+    known: Known = scope[KNOWN]
+    return known

@@ -1,0 +1,70 @@
+"""The server's key and the tokens it accepts, as they lie in files. Nobody else may read the key."""
+
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from turnlog.app import Principal
+from turnlog.errors import CallerError
+from turnlog.events.base import Name, Role
+
+KEY_BYTES = 32
+TOKEN_CHARS = 24  # fewer could be guessed
+
+
+class TokenLine(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file of tokens says of one principal: the hash of its token, and its roles in every session."""
+
+    sha256: str
+    roles: tuple[Role, ...] = ()
+
+
+def key_of(log_url: str) -> bytes:
+    """The key of a log: in a file beside it, made when it is first needed; a log in memory has a new one."""
+    kind, _, path = log_url.partition(":///")
+    if kind != "sqlite" or not path:
+        return secrets.token_bytes(KEY_BYTES)
+    file = Path(path + ".key")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return known_key(file)
+    with os.fdopen(number, "wb") as opened:
+        opened.write(key := secrets.token_bytes(KEY_BYTES))
+    return key
+
+
+def known_key(file: Path) -> bytes:
+    """The key in a file; one that others can read, or that is none, is refused."""
+    if file.stat().st_mode & 0o077:
+        raise CallerError(f"{file.name} can be read by others: make it yours alone (chmod 600)")
+    key = file.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise CallerError(f"{file.name} is not a key: remove it, and everybody signs in again")
+    return key
+
+
+def tokens_in(file: Path) -> dict[str, Principal]:
+    """The principals of a file of tokens, by the hash of their token."""
+    try:
+        lines = msgspec.json.decode(file.read_bytes(), type=dict[Name, TokenLine])
+    except OSError as error:
+        raise CallerError(f"cannot read {file}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise CallerError(f"{file} is not a file of tokens: {error}") from None
+    for name, line in lines.items():
+        if len(line.sha256) != 64 or not set(line.sha256) <= set("0123456789abcdef"):
+            raise CallerError(f"{file}: expected the SHA-256 of {name}'s token in hex")
+    return {line.sha256: Principal(name, frozenset(line.roles)) for name, line in lines.items()}
+
+
+def lines_of(tokens: dict[str, TokenLine]) -> str:
+    """What a file of tokens says, as JSON."""
+    try:
+        checked = msgspec.convert(msgspec.to_builtins(tokens), dict[Name, TokenLine])
+    except msgspec.ValidationError as error:
+        raise CallerError(f"{error}") from None
+    return msgspec.json.encode(checked).decode()

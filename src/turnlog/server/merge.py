@@ -1,0 +1,67 @@
+"""Several sessions on one stream: their frames as they come, each with the cursors of all of them.
+
+An `id:` line becomes the list of all cursors in the order of the sessions, so that one Last-Event-ID resumes
+them all. A heartbeat is sent when all are silent.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+
+from turnlog.wire.cursor import Cursor
+
+Frames = AsyncIterator[bytes]
+
+_ID = re.compile(rb"^id: ([^\n]*)$", re.MULTILINE)  # data is one line, and begins otherwise
+
+
+class Merged:
+    """The frames of some sessions, read together; None is one that has nothing more to come."""
+
+    def __init__(self, sources: Sequence[Frames | None], cursors: Sequence[Cursor]) -> None:
+        self._sources = sources
+        self._places = [str(cursor).encode() for cursor in cursors]
+        self._waiting: dict[asyncio.Future[bytes], int] = {}
+
+    async def frames(self, heartbeat: bytes, idle_s: float) -> Frames:
+        """Pages as they come; an empty one when all have been silent."""
+        clock = asyncio.get_running_loop().time
+        told = clock()
+        try:
+            for number in range(len(self._sources)):
+                self._ask(number)
+            while self._waiting:
+                for page in await self._some():
+                    said = page.replace(heartbeat, b"")
+                    if said or clock() - told >= idle_s:
+                        yield said
+                        told = clock()
+        finally:
+            for task in self._waiting:
+                task.cancel()
+            await asyncio.gather(*self._waiting, return_exceptions=True)
+
+    def _ask(self, number: int) -> None:
+        source = self._sources[number]
+        if source is not None:
+            self._waiting[asyncio.ensure_future(anext(source))] = number
+
+    async def _some(self) -> list[bytes]:
+        """What came next, of one session or of several."""
+        done, _ = await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
+        pages = []
+        for task in done:
+            number = self._waiting.pop(task)
+            if not isinstance(task.exception(), StopAsyncIteration):
+                pages.append(self._renamed(task.result(), number))
+                self._ask(number)
+        return pages
+
+    def _renamed(self, page: bytes, number: int) -> bytes:
+        """A page of one session with the cursors of all of them."""
+
+        def line(match: re.Match[bytes]) -> bytes:
+            self._places[number] = match[1]
+            return b"id: " + b",".join(self._places)
+
+        return _ID.sub(line, page)

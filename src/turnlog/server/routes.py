@@ -1,0 +1,253 @@
+"""What the server can be asked, but for streams: each route takes a body of a declared shape and a seat.
+
+Every route that names a session goes through `Sessions.seat` first, so a session that is not there and one of
+somebody else are the same 404.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+import turnlog
+from turnlog.agents.tools import PICTURES
+from turnlog.app import Posted, Seat, Sessions
+from turnlog.errors import BadInput
+from turnlog.events import UiMessage
+from turnlog.events.base import Name
+from turnlog.events.envelope import timestamp
+from turnlog.ids import new_id
+from turnlog.log.choice import Choice
+from turnlog.log.transfer import export_session
+from turnlog.server.body import body, checked_text
+from turnlog.server.entry import known_of
+from turnlog.server.wanted import continued
+from turnlog.wire import cursor
+
+KEY_CHARS = 256
+BLOB_HEADERS = {
+    "content-disposition": "attachment",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "cache-control": "private, max-age=31536000, immutable",
+}
+
+
+class SendBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A message; without a session it goes to the caller's own one of the application."""
+
+    message: str
+    session: str | None = None
+    app: str | None = None
+    channel: str | None = None
+    target_agent: str | None = msgspec.field(default=None, name="targetAgent")
+
+
+class SendAnswer(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults=True):
+    """Where the message is; the session is said to who did not name one."""
+
+    event_id: int
+    id: str
+    turn: str
+    session: str | None = None
+
+
+class EventBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One event that a page may post."""
+
+    type: str
+    payload: dict[str, Any] = {}
+    id: str | None = None
+
+
+class EventsBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Events of a page, all or none."""
+
+    session: str
+    events: list[EventBody]
+
+
+class EventsAnswer(msgspec.Struct):
+    """Where they are, in the order they were posted."""
+
+    seqs: list[int]
+
+
+class StopBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The session to stop."""
+
+    session: str
+
+
+class StopAnswer(msgspec.Struct, rename={"event_id": "eventId"}):
+    """Where the stop is."""
+
+    event_id: int
+
+
+class NewSession(msgspec.Struct, forbid_unknown_fields=True):
+    """A session to make: of which application, called what."""
+
+    app: str | None = None
+    title: Name | None = None
+
+
+class MadeSession(msgspec.Struct):
+    """The session that was made."""
+
+    session_id: str
+
+
+class SessionInfo(msgspec.Struct):
+    """A session as its member sees it. `state` is idle, running, waiting or closed."""
+
+    session_id: str
+    app: str
+    title: str
+    state: str
+    roles: list[str]
+    members: int
+    created: str
+    last_activity: str
+    last: int
+
+
+class SessionsAnswer(msgspec.Struct):
+    """The sessions of the caller, the one where something happened last first."""
+
+    sessions: list[SessionInfo]
+
+
+class StateAnswer(msgspec.Struct):
+    """The application's state, and the seq it is of."""
+
+    seq: int
+    state: Any
+
+
+class Me(msgspec.Struct):
+    """Who is asking, and which applications there are."""
+
+    name: str
+    apps: list[str]
+
+
+class Health(msgspec.Struct):
+    """Whether the server works."""
+
+    status: str
+    version: str
+
+
+class Routes:
+    """The routes of one server."""
+
+    def __init__(self, sessions: Callable[[], Sessions]) -> None:
+        self._sessions = sessions
+
+    async def seat(self, request: Request, session_id: str) -> Seat:
+        """The caller's seat in a session; the journal is told which."""
+        request.scope["turnlog.session"] = session_id
+        return await self._sessions().seat(known_of(request.scope).principal, session_id)
+
+    async def create_session(self, request: Request) -> Response:
+        asked = await body(request, NewSession)
+        seat = await self._sessions().create(known_of(request.scope).principal, asked.app, asked.title)
+        request.scope["turnlog.session"] = seat.session_id
+        return answer(MadeSession(seat.session_id), 201)
+
+    async def list_sessions(self, request: Request) -> Response:
+        listed = await self._sessions().seats(known_of(request.scope).principal)
+        return answer(SessionsAnswer([described(seat, state) for seat, state in listed]))
+
+    async def send(self, request: Request) -> Response:
+        sent = await body(request, SendBody)
+        text = checked_text(sent.message, "$.message")
+        principal = known_of(request.scope).principal
+        if sent.session is None:
+            seat = await self._sessions().default(principal, sent.app)
+        else:
+            seat = await self.seat(request, sent.session)
+        message = UiMessage(text=text, target=sent.target_agent, channel=sent.channel)
+        key = request.headers.get("idempotency-key")
+        event_id = keyed_id(f"{seat.session_id}:{principal.name}", key)
+        seq, event_id, turn = await self._sessions().send(seat, message, event_id)
+        request.scope.update({"turnlog.session": seat.session_id, "turnlog.turn": turn})
+        return answer(SendAnswer(seq, event_id, turn, None if sent.session else seat.session_id), 202)
+
+    async def post_events(self, request: Request) -> Response:
+        sent = await body(request, EventsBody)
+        seat = await self.seat(request, sent.session)
+        posted = [Posted(item.type, item.payload, item.id or new_id("evt_")) for item in sent.events]
+        return answer(EventsAnswer(await self._sessions().post(seat, posted)), 202)
+
+    async def stop(self, request: Request) -> Response:
+        sent = await body(request, StopBody)
+        seat = await self.seat(request, sent.session)
+        return answer(StopAnswer(await self._sessions().stop(seat)), 202)
+
+    async def state(self, request: Request) -> Response:
+        seat = await self.seat(request, request.query_params.get("session", ""))
+        return answer(StateAnswer(*await self._sessions().state(seat)))
+
+    async def blob(self, request: Request) -> Response:
+        """Binary content, as an attachment: whatever it is, it is not a page of this server."""
+        seat = await self.seat(request, request.path_params["session"])
+        name = f"{seat.session_id}/{request.path_params['digest']}"
+        blob = await self._sessions().log.get_blob(name)
+        media_type = blob.media_type if blob.media_type in PICTURES else "application/octet-stream"
+        return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
+
+    async def log(self, request: Request) -> Response:
+        """A session's log as lines of JSON, as `turnlog export` writes it: what this member may see of it."""
+        seat = await self.seat(request, request.query_params.get("session", ""))
+        after = continued(cursor.parse(request.query_params.get("after", "")), seat.head)
+        lines = export_session(self._sessions().log, seat.session_id, after, Choice(channels=seat.sees))
+        name = f'attachment; filename="{seat.session_id}.jsonl"'
+        return StreamingResponse(
+            ended(lines), media_type="application/jsonl", headers={"content-disposition": name}
+        )
+
+    async def me(self, request: Request) -> Response:
+        return answer(Me(known_of(request.scope).principal.name, list(self._sessions().apps)))
+
+    async def health(self, _: Request) -> Response:
+        return answer(Health("ok", turnlog.__version__))
+
+
+def answer(value: msgspec.Struct, status: int = 200) -> Response:
+    """A struct as JSON."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def described(seat: Seat, state: str) -> SessionInfo:
+    """A session as its member sees it."""
+    head = seat.head
+    return SessionInfo(
+        head.session_id,
+        head.app,
+        head.title,
+        state,
+        sorted(seat.roles),
+        len(head.members),
+        timestamp(head.created_ms),
+        timestamp(head.updated_ms or head.created_ms),
+        head.last,
+    )
+
+
+async def ended(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines with their ends."""
+    async for line in lines:
+        yield line + b"\n"
+
+
+def keyed_id(sender: str, key: str | None) -> str | None:
+    """The event id of a request that names itself, so that sending it again is sending it once."""
+    if key is None:
+        return None
+    if not 0 < len(key) <= KEY_CHARS:
+        raise BadInput(f"expected an Idempotency-Key of 1 to {KEY_CHARS} characters, got {len(key)}")
+    return "evt_" + sha256(f"{sender}:{key}".encode()).hexdigest()[:40]

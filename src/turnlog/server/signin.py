@@ -1,0 +1,128 @@
+"""Signing in and inviting: the routes that hand out and take cookies and codes (protocol section 8.1)."""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from turnlog.app import OWNER, Principal, Seat, Sessions
+from turnlog.errors import NotFound
+from turnlog.events.base import Name, Role
+from turnlog.server.auth import Auth, Authenticator, Forbidden, JoinCode, Known
+from turnlog.server.body import body
+from turnlog.server.entry import known_of
+
+NO_STORE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
+USED = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>Turnlog</title>"
+    "<p>This link was used before, or it is too old. Ask for a new one, or start the server again.</p>"
+)
+
+
+class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A link that makes one guest a member with these roles."""
+
+    session: str
+    roles: tuple[Role, ...]
+
+
+class MemberBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Somebody's roles in a session; none: a member no more."""
+
+    session: str
+    principal: Name
+    roles: tuple[Role, ...]
+
+
+class LinkAnswer(msgspec.Struct):
+    """Where the guest goes, on this server."""
+
+    path: str
+
+
+class SignIn:
+    """The routes of one server."""
+
+    def __init__(self, auth: Authenticator, sessions: Callable[[], Sessions]) -> None:
+        self._auth = auth
+        self._sessions = sessions
+
+    def _own(self) -> Auth:
+        """The server's own sign-in; an application with its own users has other ways."""
+        if not isinstance(self._auth, Auth):
+            raise NotFound("people sign in elsewhere")
+        return self._auth
+
+    async def by_code(self, request: Request) -> Response:
+        """Exchange the code of a link for a cookie, and go to the page."""
+        auth, now_s = self._own(), time.time()
+        given = auth.exchange(request.query_params.get("code", ""), now_s)
+        known = await self._join(given) if isinstance(given, JoinCode) else given
+        if known is None:
+            return Response(USED, 403, NO_STORE, "text/html; charset=utf-8")
+        session = f"?session={given.session}" if isinstance(given, JoinCode) else ""
+        target = f"{request.scope.get('root_path', '')}/{session}"
+        return self._with_cookie(RedirectResponse(target, 303, NO_STORE), request, known, now_s)
+
+    async def _join(self, code: JoinCode) -> Known | None:
+        """A guest takes its place, once."""
+        sessions = self._sessions()
+        head = await sessions.log.info(code.session)
+        if head.closed or code.guest in head.members:
+            return None
+        await sessions.enrol(head, code.guest, code.roles, by=code.guest)
+        return Known(Principal(code.guest))
+
+    async def by_token(self, request: Request) -> Response:
+        """Exchange a bearer token for a cookie, so that a page can follow without it."""
+        known, now_s = known_of(request.scope), time.time()
+        self._own()
+        return self._with_cookie(Response(status_code=204, headers=NO_STORE), request, known, now_s)
+
+    async def sign_out(self, request: Request) -> Response:
+        """Forget the cookie."""
+        response = Response(status_code=204, headers=NO_STORE)
+        response.delete_cookie(self._own().cookie_name, path=cookie_path(request))
+        return response
+
+    async def link(self, request: Request) -> Response:
+        """A link for one guest; the owner of a session may make it."""
+        asked = await body(request, LinkBody)
+        auth, seat = self._own(), await self._owner(request, asked.session)
+        code = auth.join_code(seat.session_id, asked.roles, time.time())
+        path = f"{request.scope.get('root_path', '')}/sign-in?code={code}"
+        return JSONResponse({"path": path}, 201, NO_STORE)
+
+    async def change_member(self, request: Request) -> Response:
+        """Change who is a member; the owner of a session may."""
+        asked = await body(request, MemberBody)
+        seat = await self._owner(request, asked.session)
+        seq = await self._sessions().enrol(seat.head, asked.principal, asked.roles, by=seat.principal.name)
+        return JSONResponse({"eventId": seq}, 202)
+
+    async def _owner(self, request: Request, session_id: str) -> Seat:
+        seat = await self._sessions().seat(known_of(request.scope).principal, session_id)
+        if OWNER not in seat.roles and not set(seat.app.roles.creator) & seat.roles:
+            raise Forbidden("only the owner of a session may do this")
+        return seat
+
+    def _with_cookie(self, response: Response, request: Request, known: Known, now_s: float) -> Response:
+        auth = self._own()
+        value, age_s = auth.cookie(known, now_s)
+        response.set_cookie(
+            auth.cookie_name,
+            value,
+            max_age=age_s,
+            path=cookie_path(request),
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+
+def cookie_path(request: Request) -> str:
+    """Cookies are for this server's part of a host."""
+    return request.scope.get("root_path", "") or "/"
