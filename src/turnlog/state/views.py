@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from fractions import Fraction
+from decimal import Context, Decimal
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -50,6 +50,7 @@ from turnlog.events.views import (
 KEPT = 10_000  # parts of open views; five of the largest, hundreds of ordinary ones
 PROBLEMS = 100  # that one answer tells; a person corrects a few at a time
 NAMED = 8  # options that a message names
+DIGITS = 700  # between the largest double and the smallest step there are 650
 KEY_CHARS = 128  # of a name nobody knows, in a path
 
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -345,7 +346,8 @@ def _number(each: NumberField, value: Any) -> str | None:
 
 def _stepped(step: Number, start: Number, value: Number) -> str | None:
     """Exact on what is written: 187.6 is a multiple of 0.1."""
-    rest = (Fraction(str(value)) - Fraction(str(start))) % Fraction(str(step))
+    exact = Context(prec=DIGITS)
+    rest = exact.remainder(exact.subtract(Decimal(str(value)), Decimal(str(start))), Decimal(str(step)))
     return None if rest == 0 else f"must be in steps of {step}" + (f" from {start}" if start else "")
 
 
