@@ -14,9 +14,19 @@ from turnlog.agents.answers import answered, call_of, waiting_call
 from turnlog.agents.driver import Driver
 from turnlog.app.members import EXECUTOR, OWNER, Seat
 from turnlog.errors import Conflict, InvalidEvent, NotFound
-from turnlog.events import Event, Payload, Scope, UiAction, UiMessage, Unknown, decode
+from turnlog.events import Event, Fault, Payload, Scope, UiAction, UiMessage, Unknown, decode
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, line_of
+from turnlog.log.append import known_event
+from turnlog.state.views import check, fault
+
+
+class InvalidAction(InvalidEvent):
+    """An action that does not fit the view it is for; `fault` says all that is wrong, and where."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message, "$.events")
+        self.fault = fault
 
 
 class Posted(NamedTuple):
@@ -35,13 +45,17 @@ class Poster:
         self._seat = seat
         self._driver = driver
         self._places: list[int] = []
+        self._views = driver.views
 
     async def batch(self, posted: Sequence[Posted]) -> list[Event]:
         """The events to append, for what is open now."""
         events: list[Event] = []
         self._places.clear()
+        self._views = self._driver.views.copy()  # one action after the other, as if they were taken
         for item in posted:
             event = self._event(item)
+            if isinstance(event.payload, UiAction):
+                await self._take(event.id, event.payload)
             placed = await self._place(event)
             self._places.append(placed if isinstance(placed, int) else ~len(events))
             events += [] if isinstance(placed, int) else placed
@@ -67,6 +81,17 @@ class Poster:
         declared = seat.app.vocabulary and any(kind.payload is payload for kind in seat.app.vocabulary)
         limits = [seat.app.roles.posts.get(role) for role in seat.roles]
         return not declared or not limits or any(types is None or payload in types for types in limits)
+
+    async def _take(self, event_id: str, action: UiAction) -> None:
+        """Hold an action against the view that was sent; one that is in the log was taken then."""
+        session_id = self._seat.session_id
+        if await self._log.work(lambda store: known_event(store, session_id, event_id)):
+            return
+        if problems := check(self._views, action, self._seat.may_see):
+            if problems[0].kind == "conflict":
+                raise Conflict(problems[0].message, self._driver.tree.last)
+            raise InvalidAction(fault(problems))
+        self._views.take(action)
 
     async def _place(self, event: Event) -> list[Event] | int:
         """An event with the scope of what it answers; the old seq of an answer given before."""

@@ -11,7 +11,9 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -21,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnlog
 from turnlog.app import App, Sessions
+from turnlog.app.posting import InvalidAction
 from turnlog.errors import (
     BadInput,
     CallerError,
@@ -269,7 +272,10 @@ class Server:
 async def refuse(_: Request, error: Exception) -> Response:
     """A refusal as JSON; the table says which status."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    return JSONResponse({"error": str(error)}, status)
+    said: dict[str, Any] = {"error": str(error)}
+    if isinstance(error, InvalidAction):
+        said["fault"] = error.fault
+    return Response(msgspec.json.encode(said), status, media_type="application/json")
 
 
 class Raw:
