@@ -85,7 +85,9 @@ const show = {
 };
 
 const refreshState = async () => {
-  const answer = await (await fetch(`api/state?session=${session}`)).json();
+  const response = await fetch(`api/state?session=${session}`);
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error);
   $("state").textContent = JSON.stringify(answer.state, null, 2);
 };
 
@@ -127,13 +129,16 @@ $("compose").onsubmit = async (event) => {
 $("stop").onclick = () => report(() => post("api/stop", { session }));
 
 let session = new URLSearchParams(location.search).get("session");
-if (!session) {
-  session = (await post("api/sessions", {})).session_id;
-  history.replaceState(null, "", `?session=${session}`);
-}
-const source = new EventSource(`api/events?session=${session}`);
-source.onopen = () => connection("live");
-source.onerror = () => connection(source.readyState === EventSource.CLOSED ? "closed" : "reconnecting");
-source.onmessage = receive;
-source.addEventListener("reset", forget);
-await refreshState();
+const follow = async () => {
+  if (!session) {
+    session = (await post("api/sessions", {})).session_id;
+    history.replaceState(null, "", `?session=${session}`);
+  }
+  await refreshState();
+  const source = new EventSource(`api/events?session=${session}`);
+  source.onopen = () => connection("live");
+  source.onerror = () => connection(source.readyState === EventSource.CLOSED ? "closed" : "reconnecting");
+  source.onmessage = receive;
+  source.addEventListener("reset", forget);
+};
+try { await follow(); } catch (error) { connection("not connected"); bubble("note", "error", error.message); }
