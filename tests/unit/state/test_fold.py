@@ -54,7 +54,7 @@ EVENTS: list[Item] = [
 STATE = {"count": 2, "name": "Grace", "at": "2026-01-08T12:34:56.001Z"}
 
 
-def test_each_class_has_its_reducer_which_knows_when_it_happened() -> None:
+def test_each_class_has_its_reducer() -> None:
     assert fold(REDUCERS, EVENTS, {}) == STATE
 
 

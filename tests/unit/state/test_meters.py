@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from tests.logs import entry, log, scope, vector_log
-from turnlog.events import AgentEnd, AgentStart, AgentUsage, Cost, Usage
+from turnlog.events import AgentEnd, AgentStart, AgentUsage, Cost, ToolCall, ToolResult, Usage
 from turnlog.state.fold import folded
 from turnlog.state.meters import Meters, between
 from turnlog.state.tree import Tree
@@ -39,6 +39,14 @@ def test_an_agents_numbers_are_the_sums_that_its_end_carries() -> None:
     assert (agent.completions, agent.input_tokens, agent.cost_usd) == (3, 3, 0.3)
     assert (end.steps, end.usage.input_tokens, end.cost.total_cost) == (3, 3, 0.3)
     assert meters.turns["tr_1"].output_tokens == 3
+
+
+def test_a_call_is_forgotten_with_its_agent() -> None:
+    call, result = ToolCall(call_id="c1", tool="t", args={}), ToolResult(call_id="c1", tool="t", ok=True)
+    meters = folded(Meters(), log((START, AGENT), (call, AGENT), (AgentEnd(stop_reason="error"), AGENT)))
+    assert meters.asked == {}
+    meters.apply(*entry(result, AGENT, 3))
+    assert meters.agents["agt_1"].calls == 0
 
 
 @pytest.mark.parametrize(

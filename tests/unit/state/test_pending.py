@@ -82,6 +82,7 @@ AWAITED = ToolAwait(calls=(AwaitedCall(call_id="c1", tool="t", args={}),))
         ([(call("c1"), ROOT)], "backend"),
         ([(call("c1", "provider"), ROOT)], "provider"),
         ([(call("c1", "remote"), ROOT)], "remote"),
+        ([(call("c1", "remote"), ROOT), (USED, ROOT)], "remote"),
         ([(call("c1", "frontend"), ROOT)], "backend"),
         ([(call("c1", "frontend"), ROOT), (AWAITED, ROOT)], "page"),
         ([(call("c1"), ROOT), (CALLED, CHILD)], "agent"),
