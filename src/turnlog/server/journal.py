@@ -1,0 +1,207 @@
+"""The journal: what the server does, as one JSON object per line, for machines that collect logs.
+
+`Journal` writes one line per request, with the template of its route; paths, queries, headers and bodies are
+never written. What a request was signed in with (Authorization, cookies, one-time codes) is struck out of
+everything that is logged while it is answered, whoever logs it, and so is what looks like it anywhere else.
+An error in a request is told by where it happened: what it says may quote a body.
+"""
+
+import json
+import logging
+import re
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote_plus
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("turnlog.server")
+
+FIELDS = ("method", "route", "status", "ms", "bytes", "principal", "session", "turn", "exception")
+STRUCK = "[struck out]"
+SECRET_CHARS = 8  # what is shorter is no secret, and stands in the middle of other words
+QUOTED_CHARS = 80  # of a name that a caller may have chosen
+CARRIERS = {b"authorization", b"proxy-authorization", b"cookie", b"set-cookie"}
+LOOKS_SECRET = re.compile(
+    r"""( \b(?:proxy-)?authorization ['"]?\s*[:=,]\s*b?['"]?
+        | \b(?:set-)?cookie ['"]?\s*[:=,]\s*b?['"]? (?=\S*=) ) [^\r\n]+
+      | ( \bbearer\s+ | \bcode= ) [^\s&'",;)]+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What the journal knows of a request and its response: what must not be told, and what was sent."""
+
+    secrets: set[str] = field(default_factory=set)
+    status: int | None = None
+    sent_bytes: int = 0
+    ended_s: float | None = None
+    error: BaseException | None = None
+
+    def take(self, message: Message) -> None:
+        """One message of the response."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.secrets.update(carried(message.get("headers", ())))
+        elif message["type"] == "http.response.body":
+            self.sent_bytes += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.ended_s = time.monotonic()
+
+
+CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)  # of this task
+
+
+class Lines(logging.Formatter):
+    """A record as one line: JSON in ASCII, so that nothing in it ends the line or speaks to a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {
+            "ts": moment.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": message_of(record),
+        }
+        line |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps({name: struck(value) for name, value in line.items()})
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """What a record says; one whose parts do not fit together is told as it was written."""
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001  whatever a value's own text raises: the rest is still worth a line
+        return str(record.msg)
+
+
+def struck(value: Any) -> Any:
+    """A value without secrets; what is no text or number is told by its kind."""
+    if isinstance(value, int | float):
+        return value
+    if not isinstance(value, str):
+        return f"<{type(value).__name__}>"
+    exchange = CURRENT.get()
+    for secret in sorted(exchange.secrets, key=len, reverse=True) if exchange else ():
+        value = value.replace(secret, STRUCK)
+    return LOOKS_SECRET.sub(lambda found: f"{found[1] or found[2]}{STRUCK}", value)
+
+
+def carried(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
+    """The secrets in headers: each value whole and in its parts, also as Python would quote it."""
+    for name, raw in headers:
+        if name.lower() in CARRIERS:
+            value = raw.decode("latin-1")
+            parts = re.split(r"[;\s]+", value)[: 1 if name.lower() == b"set-cookie" else None]
+            for part in (value, *parts, *(part.partition("=")[2].strip('"') for part in parts)):
+                yield from spellings(part)
+
+
+def asked(query: bytes) -> Iterator[str]:
+    """The one-time codes in a query, as they came and decoded."""
+    for pair in query.decode("latin-1").split("&"):
+        name, _, value = pair.partition("=")
+        if unquote_plus(name) == "code":
+            yield from spellings(value)
+            yield from spellings(unquote_plus(value))
+
+
+def spellings(secret: str) -> Iterator[str]:
+    """The ways in which a secret may stand in a text."""
+    if len(secret) >= SECRET_CHARS:
+        yield from (secret, repr(secret)[1:-1], ascii(secret)[1:-1])
+
+
+class Journal:
+    """ASGI middleware that writes a line for each request, when its response has ended."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange({*carried(scope["headers"]), *asked(scope.get("query_string", b""))})
+        CURRENT.set(exchange)  # not reset: the server logs what goes wrong after this, in the same task
+
+        async def counted(message: Message) -> None:
+            exchange.take(message)
+            await send(message)
+
+        began_s = time.monotonic()
+        try:
+            await self._app(scope, receive, counted)
+        except Exception as error:
+            exchange.error = error
+            exchange.status = exchange.status or 500  # what the server answers now
+            raise
+        finally:
+            write(scope, exchange, (exchange.ended_s or time.monotonic()) - began_s)
+
+
+def write(scope: Scope, exchange: Exchange, took_s: float) -> None:
+    """The line of a request; an error in it is told by where it was."""
+    fields = {
+        "method": named(scope["method"]),
+        "route": getattr(scope.get("route"), "path", None),
+        "status": exchange.status,
+        "ms": round(took_s * 1000, 1),
+        "bytes": exchange.sent_bytes,
+        "principal": named(getattr(scope.get("turnlog.principal"), "name", None)),
+        "session": named(scope.get("turnlog.session")),
+        "turn": named(scope.get("turnlog.turn")),
+    }
+    if exchange.error is None:
+        log.info("request", extra=fields)
+    else:
+        log.error("request failed", extra=fields | {"exception": "".join(places(exchange.error))})
+
+
+def named(name: str | None) -> str | None:
+    """A name, or the beginning of one that is too long to be one."""
+    return name[:QUOTED_CHARS] if name else None
+
+
+def places(error: BaseException | None) -> Iterator[str]:
+    """Where errors happened, the one that was raised first before what it led to; not what they say."""
+    while error is not None:
+        yield from traceback.format_tb(error.__traceback__)
+        yield f"{type(error).__module__}.{type(error).__qualname__}\n"
+        if isinstance(error, BaseExceptionGroup):
+            for part in error.exceptions:
+                yield from places(part)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether a record tells more than the line of the request that failed with the same error."""
+    exchange = CURRENT.get()
+    told = exchange.error if exchange else None
+    return not (told and record.exc_info and record.exc_info[1] is told)
+
+
+def set_up(level: str) -> None:
+    """Write what Turnlog and uvicorn log to stderr, from this level on; uvicorn's own access log is off.
+
+    uvicorn must not set up logging itself: its `Config` is given `log_config=None`.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines())
+    handler.addFilter(is_news)
+    for name in ("turnlog", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level.upper())
+    access = logging.getLogger("uvicorn.access")
+    access.handlers, access.propagate = [], False
