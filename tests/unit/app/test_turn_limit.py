@@ -11,7 +11,6 @@ from turnlog.app import LOCAL, Sessions
 from turnlog.errors import CallerError
 from turnlog.events import UiMessage
 
-
 GUIDE = team(Mind(), asyncio.Event())
 
 
