@@ -69,6 +69,7 @@ class Sessions:
         self._observe = observe
         self._drivers: dict[str, asyncio.Task[Driver]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._making = asyncio.Lock()
 
     async def recover(self) -> None:
         """Close what a dead process left running, in every session it worked on."""
@@ -136,32 +137,39 @@ class Sessions:
             return "idle"
         return "waiting" if tree.open and all(tree.waits(agent_id) for agent_id in tree.open) else "running"
 
-    async def enrol(self, head: Head, principal: str, roles: Sequence[str], *, by: str) -> int:
+    async def enrol(
+        self, head: Head, principal: str, roles: Sequence[str], *, by: str, event_id: str | None = None
+    ) -> int:
         """Give somebody roles in a session, or with none take them all."""
+        if head.app not in self.apps:
+            raise NotFound(f"no session {head.session_id}")
         change = SessionMember(principal=principal, roles=tuple(roles))
         await self._driver(head)  # who follows the session hears of it
-        event = made(self.app(head.app), Item(change, Scope(actor=by), "system"))
+        event = made(self.apps[head.app], Item(change, Scope(actor=by), "system"), event_id)
         return (await self.log.append(head.session_id, [event]))[0]
 
     async def default(self, principal: Principal, app: str | None = None) -> Seat:
-        """The session a principal has in an application without naming one; a closed one has a successor."""
+        """The session a principal has in an application without naming one.
+
+        One that is closed, or from which the principal was sent away, has a successor.
+        """
         name = self.app(app).name
-        for number in count():
-            named = f"{len(principal.name)}:{principal.name}:{name}:{number}"
-            session_id = "sess_" + sha256(named.encode()).hexdigest()[:32]
-            try:
-                seat = await self.seat(principal, session_id)
-            except NotFound:
-                return await self._new_default(principal, name, session_id)
-            if not seat.head.closed:
-                return seat
+        async with self._making:  # two requests at once make one session
+            for number in count():
+                named = f"{len(principal.name)}:{principal.name}:{name}:{number}"
+                session_id = "sess_" + sha256(named.encode()).hexdigest()[:32]
+                seat = await self._seat_or_new(principal, name, session_id)
+                if seat is not None and not seat.head.closed:
+                    return seat
         raise AssertionError("counting does not end")
 
-    async def _new_default(self, principal: Principal, app: str, session_id: str) -> Seat:
+    async def _seat_or_new(self, principal: Principal, app: str, session_id: str) -> Seat | None:
+        """The seat in a session that is made if it is not there; None if it is not the principal's."""
         try:
+            head = await self.log.info(session_id)
+        except NotFound:
             return await self.create(principal, app, session_id=session_id)
-        except Conflict:  # another request made it just now, or it is not theirs any more
-            return await self.seat(principal, session_id)
+        return seat_of(principal, head, self.apps[app])
 
     # drivers
 
@@ -174,10 +182,12 @@ class Sessions:
         session_id = head.session_id
         if session_id not in self._drivers:
             self._drivers[session_id] = asyncio.create_task(self._open(session_id, self.apps[head.app]))
+        opened = self._drivers[session_id]
         try:
-            return await asyncio.shield(self._drivers[session_id])
+            return await asyncio.shield(opened)
         except TurnlogError:
-            self._drivers.pop(session_id, None)  # the next touch tries again
+            if self._drivers.get(session_id) is opened:
+                del self._drivers[session_id]  # the next touch tries again
             raise
 
     async def _open(self, session_id: str, app: App) -> Driver:

@@ -3,7 +3,7 @@
 Bodies are JSON of a declared shape and pass the gate. Every refusal is JSON with an `error` that a person can
 read; which status it has is a table, like the routes themselves. The event stream is raw ASGI; a plain page
 is served at `/`. Mounted into another application it needs that application to run its lifespan:
-`FastAPI(lifespan=turnlog_app.router.lifespan_context)`.
+`FastAPI(lifespan=turnlog_app.router.lifespan_context)`, or from the host's own lifespan.
 """
 
 import os
@@ -51,6 +51,11 @@ from turnlog.server.signin import SignIn
 from turnlog.server.stream import EventStream, TooManyStreams
 from turnlog.server.wanted import Gone
 
+
+class NotStarted(TurnlogError):
+    """A request before the lifespan has begun, or after it has ended."""
+
+
 STATUS = {
     UnsupportedBody: 415,
     OversizedBody: 413,
@@ -63,6 +68,7 @@ STATUS = {
     Closed: 409,
     Gone: 410,
     TooManyStreams: 429,
+    NotStarted: 503,
     CallerError: 400,
     StoreError: 507,
 }
@@ -104,7 +110,10 @@ class Server:
     def sessions(self) -> Sessions:
         """The sessions, once the server has started."""
         if self._sessions is None:
-            raise StoreError("the server is not ready yet: its lifespan has not begun")
+            raise NotStarted(
+                "Turnlog has not started: the application it is mounted in must run its lifespan, "
+                "`async with turnlog_app.router.lifespan_context(turnlog_app)`"
+            )
         return self._sessions
 
     @asynccontextmanager

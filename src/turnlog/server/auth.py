@@ -2,8 +2,8 @@
 
 A token is known by its hash only. Cookies and codes are values signed with the server's key, which say
 themselves until when they hold; the key lives beside the log, so that a page stays signed in when the server
-starts again. A sign-in code holds for one start of the server, once. A code to join a session makes a guest
-of its own, so its second use finds the guest a member already. A cookie that came from a token ends with it.
+starts again. A sign-in code holds for one start of the server, once. A code to join a session names a guest
+of its own, so the log knows whether it was used. A cookie that came from a token ends with it.
 """
 
 import hmac
@@ -24,7 +24,7 @@ CODE_S = 15 * 60
 JOIN_S = 7 * 24 * 3600
 SEAL_BYTES = 24
 GUEST = "guest_"
-CODES = 1024  # so many used codes are remembered until they expire
+CODES = 1024  # so many used sign-in codes are remembered until they expire
 
 
 class NotSignedIn(TurnlogError):
@@ -134,12 +134,12 @@ class Auth:
         return self.sign(JoinCode(int(now_s + JOIN_S), session_id, guest, tuple(roles)))
 
     def exchange(self, code: str, now_s: float) -> Known | JoinCode | None:
-        """What a code is good for, the first time it is shown."""
+        """What a code is good for. A sign-in is good once; who joins by a code sees to that in the log."""
         match self.read(code, now_s):
             case SignInCode(until, start, number) if start == self._start:
                 return Known(LOCAL) if self._first_use(number, until, now_s) else None
-            case JoinCode(until, guest=guest) as join:
-                return join if self._first_use(guest, until, now_s) else None
+            case JoinCode() as join:
+                return join
         return None
 
     def _first_use(self, number: str, until: int, now_s: float) -> bool:
@@ -181,5 +181,8 @@ def coded(data: bytes) -> str:
 
 
 def decoded(text: str) -> bytes:
-    """The bytes of such a text; ValueError if it is none."""
-    return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    """The bytes of such a text; ValueError if it is none, or not as `coded` writes it."""
+    data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    if coded(data) != text:
+        raise ValueError("not as it was written")
+    return data

@@ -2,7 +2,10 @@
 
 import os
 import secrets
+import tempfile
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -23,27 +26,37 @@ class TokenLine(msgspec.Struct, forbid_unknown_fields=True):
 
 def key_of(log_url: str) -> bytes:
     """The key of a log: in a file beside it, made when it is first needed; a log in memory has a new one."""
-    kind, _, path = log_url.partition(":///")
-    if kind != "sqlite" or not path:
+    parts = urlsplit(log_url)
+    if parts.scheme != "sqlite" or len(parts.path) < 2:
         return secrets.token_bytes(KEY_BYTES)
-    file = Path(path + ".key")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file = Path(unquote(parts.path[1:]) + ".key")
     try:
-        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return known_key(file)
-    with os.fdopen(number, "wb") as opened:
-        opened.write(key := secrets.token_bytes(KEY_BYTES))
-    return key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return known_key(file) if file.exists() else new_key(file)
+    except OSError as error:
+        raise CallerError(f"cannot keep the server's key in {file}: {error.strerror}") from None
+
+
+def new_key(file: Path) -> bytes:
+    """A new key in a file; of two that make it at once one wins, and it is never there by half."""
+    number, name = tempfile.mkstemp(prefix=f"{file.name}.", dir=file.parent)  # only its owner may read it
+    try:
+        with os.fdopen(number, "wb") as opened:
+            opened.write(secrets.token_bytes(KEY_BYTES))
+        with suppress(FileExistsError):
+            os.link(name, file)
+    finally:
+        os.unlink(name)
+    return known_key(file)
 
 
 def known_key(file: Path) -> bytes:
     """The key in a file; one that others can read, or that is none, is refused."""
     if file.stat().st_mode & 0o077:
-        raise CallerError(f"{file.name} can be read by others: make it yours alone (chmod 600)")
+        raise CallerError(f"{file} can be read by others: make it yours alone (chmod 600 {file.name})")
     key = file.read_bytes()
     if len(key) != KEY_BYTES:
-        raise CallerError(f"{file.name} is not a key: remove it, and everybody signs in again")
+        raise CallerError(f"{file} is not a key: remove it, and everybody signs in again")
     return key
 
 
@@ -57,8 +70,11 @@ def tokens_in(file: Path) -> dict[str, Principal]:
         raise CallerError(f"{file} is not a file of tokens: {error}") from None
     for name, line in lines.items():
         if len(line.sha256) != 64 or not set(line.sha256) <= set("0123456789abcdef"):
-            raise CallerError(f"{file}: expected the SHA-256 of {name}'s token in hex")
-    return {line.sha256: Principal(name, frozenset(line.roles)) for name, line in lines.items()}
+            raise CallerError(f"{file}: expected the SHA-256 of {name}'s token as 64 hex digits")
+    found = {line.sha256: Principal(name, frozenset(line.roles)) for name, line in lines.items()}
+    if len(found) < len(lines):
+        raise CallerError(f"{file}: two names have the same token")
+    return found
 
 
 def lines_of(tokens: dict[str, TokenLine]) -> str:

@@ -1,7 +1,8 @@
 """Several sessions on one stream: their frames as they come, each with the cursors of all of them.
 
 An `id:` line becomes the list of all cursors in the order of the sessions, so that one Last-Event-ID resumes
-them all. A heartbeat is sent when all are silent.
+them all. Heartbeats of single sessions are left out; there is one when all are silent. When a session cannot be
+read any more the stream ends with its error, and the reader comes back with all its cursors.
 """
 
 import asyncio
@@ -24,18 +25,20 @@ class Merged:
         self._waiting: dict[asyncio.Future[bytes], int] = {}
 
     async def frames(self, heartbeat: bytes, idle_s: float) -> Frames:
-        """Pages as they come; an empty one when all have been silent."""
+        """Pages as they come; an empty one when nobody has said anything for `idle_s`."""
         clock = asyncio.get_running_loop().time
-        told = clock()
+        beat = clock() + idle_s
         try:
             for number in range(len(self._sources)):
                 self._ask(number)
             while self._waiting:
-                for page in await self._some():
-                    said = page.replace(heartbeat, b"")
-                    if said or clock() - told >= idle_s:
+                for page in await self._some(beat - clock()):
+                    if said := page.replace(heartbeat, b""):
                         yield said
-                        told = clock()
+                        beat = clock() + idle_s if b"data:" in said else beat
+                if clock() >= beat:
+                    yield b""
+                    beat = clock() + idle_s
         finally:
             for task in self._waiting:
                 task.cancel()
@@ -46,9 +49,11 @@ class Merged:
         if source is not None:
             self._waiting[asyncio.ensure_future(anext(source))] = number
 
-    async def _some(self) -> list[bytes]:
-        """What came next, of one session or of several."""
-        done, _ = await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
+    async def _some(self, patience_s: float) -> list[bytes]:
+        """What came next, of one session or of several; nothing when the time is over."""
+        done, _ = await asyncio.wait(
+            self._waiting, timeout=max(0.0, patience_s), return_when=asyncio.FIRST_COMPLETED
+        )
         pages = []
         for task in done:
             number = self._waiting.pop(task)

@@ -29,15 +29,20 @@ class Refusal(msgspec.Struct):
     error: str
 
 
+WORDS = str.maketrans("/-{}.", "_____")  # what an operation is called, made of its path
 REFUSALS = {
     400: "the request is wrong; the error says where",
     401: "not signed in",
+    403: "known, and not allowed to do this",
     404: "there is no such thing for you",
     409: "it has another answer already, or has moved on",
+    410: "the cursor cannot be continued",
     413: "too large",
     415: "not JSON",
     421: "a host or an origin this server does not answer for",
     429: "too many requests",
+    503: "the server has not started",
+    507: "the log cannot be written or read",
 }
 
 
@@ -68,7 +73,7 @@ def _described(one: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
     """One operation."""
     described: dict[str, Any] = {
         "summary": one.says,
-        "operationId": getattr(one.endpoint, "__qualname__", one.path).replace(".", "_"),
+        "operationId": f"{one.method.lower()}{one.path.translate(WORDS)}",
         "responses": {str(status): _answer(one, kind, known) for status, kind in one.answers.items()},
     }
     inside = [name[1:-1] for name in one.path.split("/") if name.startswith("{")]
@@ -90,6 +95,7 @@ def _described(one: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer(one: Operation, kind: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    if kind is None:
-        return {"description": one.says}
-    return {"description": one.says, "content": {one.media_type: {"schema": known[repr(kind)]}}}
+    if kind is not None:
+        return {"description": one.says, "content": {one.media_type: {"schema": known[repr(kind)]}}}
+    plain = one.media_type != "application/json"
+    return {"description": one.says, **({"content": {one.media_type: {}}} if plain else {})}

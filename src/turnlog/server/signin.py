@@ -1,14 +1,16 @@
 """Signing in and inviting: the routes that hand out and take cookies and codes (protocol section 8.1)."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from turnlog.app import OWNER, Principal, Seat, Sessions
-from turnlog.errors import NotFound
+from turnlog.errors import Closed, NotFound
 from turnlog.events.base import Name, Role
 from turnlog.server.auth import Auth, Authenticator, Forbidden, JoinCode, Known
 from turnlog.server.body import body
@@ -25,7 +27,7 @@ class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
     """A link that makes one guest a member with these roles."""
 
     session: str
-    roles: tuple[Role, ...]
+    roles: Annotated[tuple[Role, ...], msgspec.Meta(min_length=1)]
 
 
 class MemberBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,6 +50,7 @@ class SignIn:
     def __init__(self, auth: Authenticator, sessions: Callable[[], Sessions]) -> None:
         self._auth = auth
         self._sessions = sessions
+        self._joining = asyncio.Lock()
 
     def _own(self) -> Auth:
         """The server's own sign-in; an application with its own users has other ways."""
@@ -67,13 +70,18 @@ class SignIn:
         return self._with_cookie(RedirectResponse(target, 303, NO_STORE), request, known, now_s)
 
     async def _join(self, code: JoinCode) -> Known | None:
-        """A guest takes its place, once."""
+        """A guest takes its place, once: who finds its event in the log comes too late, also when the guest
+        has been sent away since."""
         sessions = self._sessions()
-        head = await sessions.log.info(code.session)
-        if head.closed or code.guest in head.members:
-            return None
-        await sessions.enrol(head, code.guest, code.roles, by=code.guest)
-        return Known(Principal(code.guest))
+        async with self._joining:
+            try:
+                head = await sessions.log.info(code.session)
+                seq = await sessions.enrol(
+                    head, code.guest, code.roles, by=code.guest, event_id=f"evt_{code.guest}"
+                )
+            except (NotFound, Closed):
+                return None
+        return Known(Principal(code.guest)) if seq > head.last else None
 
     async def by_token(self, request: Request) -> Response:
         """Exchange a bearer token for a cookie, so that a page can follow without it."""
