@@ -1,16 +1,20 @@
 """Every fold of a session: live, replayed, and from a snapshot at any cut with the events after it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.grammar import Legal, expected, logs, pruned
-from tests.logs import Item
+from tests.logs import Item, entry
+from turnlog import events as ev
 from turnlog.events import AgentEnd, AgentUsage
-from turnlog.state.documents import Documents, documents
+from turnlog.events.team import ArtifactMeta, RosterMember
+from turnlog.events.ui import ButtonClick
+from turnlog.state.documents import Documents, documents, seen_in
 from turnlog.state.fold import folded
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
@@ -24,12 +28,51 @@ FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
 some = settings(deadline=None, derandomize=True, max_examples=60)
 
 
+class Agree(ev.Payload, frozen=True, kw_only=True):
+    """An event of an application, from its page."""
+
+    ORIGINS: ClassVar = frozenset({"ui"})
+    granted: bool
+
+
+CATALOG = ev.Catalog(ev.CORE, ev.TEAM, ev.Vocabulary("broker", [Agree]))
+names, seats = st.sampled_from(["Lyra", "Otto"]), st.integers(0, 2)
+members = st.builds(
+    RosterMember, name=names, status=st.sampled_from(["alive", "idle", "shutdown"]), seat=seats
+)
+metas = st.builds(ArtifactMeta, description=st.none() | names, chapter=st.none() | names)
+written = {"filename": names, "path": names, "is_new": st.booleans(), "size_bytes": seats}
+BESIDE: st.SearchStrategy[ev.Payload] = st.one_of(  # what may stand anywhere in a log
+    st.builds(ev.RosterJoin, name=names, seat=seats, soul=names),
+    st.builds(ev.RosterStatus, agents=st.lists(members, max_size=3).map(tuple)),
+    st.builds(ev.ArtifactWrite, meta=st.none() | metas, **written),
+    st.builds(ev.ProcessStart, process=st.sampled_from(["server", "model"]), pid=seats),
+    st.just(ev.ProcessEnd(process="model", reason="process_crash")),
+    st.just(ev.UiAction(action=ButtonClick(button_id="b1"))),
+    st.builds(Agree, granted=st.booleans()),
+    st.builds(ev.SessionMember, principal=names, roles=st.sampled_from([(), ("customer",)])),
+)
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> list[Item]:
+    """A legal log with other events in it, some of them for one channel."""
+    items = list(draw(logs()).items)
+    for payload in draw(st.lists(BESIDE, max_size=8)):
+        channel = draw(st.sampled_from([None, "customer"]))
+        at = ev.Scope(trace_id=f"tr_x{len(items)}", channel=channel, actor="ada")
+        items.insert(draw(st.integers(0, len(items))), entry(payload, at, 0, CATALOG))
+    return [
+        (structs.replace(envelope, seq=seq, id=f"evt_{seq}"), payload)
+        for seq, (envelope, payload) in enumerate(items)
+    ]
+
+
 @pytest.mark.parametrize("kind", FOLDS, ids=lambda kind: kind.__name__)
 def test_a_snapshot_at_any_cut_and_the_tail_are_the_whole(kind: Any) -> None:
     @some
-    @given(logs(), st.data())
-    def holds(legal: Legal, data: st.DataObject) -> None:
-        items = legal.items
+    @given(sessions(), st.data())
+    def holds(items: list[Item], data: st.DataObject) -> None:
         whole = folded(kind(), items)
         for cut in {0, len(items), *data.draw(st.lists(st.integers(0, len(items)), max_size=6))}:
             before = folded(kind(), items[:cut])
@@ -47,22 +90,32 @@ def changes(kept: Documents, items: list[Item]) -> dict[str, Any]:
 
 
 @some
-@given(logs(), st.data())
+@given(sessions(), st.data())
 def test_documents_made_one_by_one_across_a_snapshot_are_those_of_a_rebuild(
-    legal: Legal, data: st.DataObject
+    items: list[Item], data: st.DataObject
 ) -> None:
-    cut = data.draw(st.integers(0, len(legal.items)))
+    cut = data.draw(st.integers(0, len(items)))
     first = Documents()
-    stored = changes(first, legal.items[:cut])
-    stored |= changes(load(Documents, dump(first)), legal.items[cut:])
-    assert stored == documents(legal.items)
+    stored = changes(first, items[:cut])
+    stored |= changes(load(Documents, dump(first)), items[cut:])
+    assert stored == documents(items)
 
 
 @some
-@given(logs())
-def test_what_is_told_needs_no_live_events(legal: Legal) -> None:
+@given(sessions())
+def test_nobody_sees_what_is_for_another_channel(items: list[Item]) -> None:
+    public = [(envelope, payload) for envelope, payload in items if envelope.channel is None]
+    shown = {key: made for key, made in documents(items).items() if seen_in([], made.body)}
+    ends = [envelope.channel for envelope, payload in items if isinstance(payload, ev.ProcessEnd)]
+    assert any(ends) or shown == documents(public)  # an end is everybody's, wherever it is said
+    assert folded(Transcript(), items).seen_in([]) == folded(Transcript(), public).seen_in([])
+
+
+@some
+@given(sessions())
+def test_what_is_told_needs_no_live_events(items: list[Item]) -> None:
     for kind in (Transcript, Meters, Documents, History):
-        assert dump(folded(kind(), legal.items)) == dump(folded(kind(), pruned(legal.items)))
+        assert dump(folded(kind(), items)) == dump(folded(kind(), pruned(items)))
 
 
 @some

@@ -15,7 +15,7 @@ only what can still change: replies of open agents, the team, the files. `apply`
 event changed, whole; of several with one id the last counts.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -63,6 +63,12 @@ class Document(NamedTuple):
     body: bytes
 
 
+class Channel(Struct):
+    """What a body says about who may see it."""
+
+    channel: str | None = None
+
+
 class Reply(Struct):
     """A message of a model while its agent is open: its parts by block."""
 
@@ -93,6 +99,11 @@ def documents(items: Iterable[Item]) -> dict[str, Document]:
     """The documents of a session, by id."""
     kept = Documents()
     return {made.id: made for envelope, payload in items for made in kept.apply(envelope, payload)}
+
+
+def seen_in(channels: Collection[str], body: bytes) -> bool:
+    """Whether somebody sees a document who is in these channels."""
+    return msgspec.json.decode(body, type=Channel).channel in (None, *channels)
 
 
 def document(key: str, body: Body) -> Document:

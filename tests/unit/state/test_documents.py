@@ -8,7 +8,7 @@ import pytest
 
 from tests.logs import vector_log
 from turnlog.events import CATALOG
-from turnlog.state.documents import CATEGORIES, STEPS, Documents, documents
+from turnlog.state.documents import CATEGORIES, STEPS, Documents, documents, seen_in
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "documents.json"
 FILE: dict[str, list[dict[str, Any]]] = json.loads(VECTORS.read_text())
@@ -65,6 +65,15 @@ def test_a_body_is_compact_json_with_sorted_keys(case: dict[str, Any]) -> None:
             json.loads(document["body"]), sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
         assert document["body"] == canonical
+
+
+def test_a_document_of_a_channel_is_seen_by_those_who_are_in_it() -> None:
+    case = next(case for case in FILE["cases"] if case["name"] == "a channel has documents of its own")
+    everybodys, customers = (document["body"].encode() for document in case["documents"])
+    assert seen_in([], everybodys)
+    assert seen_in(["installer", "customer"], customers)
+    assert not seen_in(["installer"], customers)
+    assert not seen_in([], customers)
 
 
 def test_an_event_that_changes_nothing_gives_no_document() -> None:
