@@ -26,12 +26,22 @@ from turnlog.agents.door import GONE, Door
 from turnlog.agents.executor import Executor, Registry
 from turnlog.agents.tools import Tool, failed
 from turnlog.errors import CallerError, PeerError, quote
-from turnlog.events import CATALOG, ApprovalDecision, Envelope, ToolCall, ToolResult, decode
+from turnlog.events import (
+    CATALOG,
+    ApprovalDecision,
+    Envelope,
+    ToolCall,
+    ToolResult,
+    UiAction,
+    UiMessage,
+    decode,
+)
 from turnlog.wire.sse import Decoder, Message
 
 log = logging.getLogger("turnlog.agents")
 
-TYPES = "tool.call,tool.result,approval.decision"
+TYPES = "tool.call,tool.result,approval.decision,ui.message,ui.action"
+TURNS = 1024  # whose people are remembered; those that are open are among the last
 BEHIND_THE_END = "9" * 18  # no log is that long: the server says where it ends, and begins at the beginning
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # between attempts; the last one for all that follow
 DONE = (202, 404, 409)  # taken; or the call has been answered or given up meanwhile
@@ -82,6 +92,7 @@ class RemoteExecutor:
         self._end: int | None = None
         self._wanted: dict[str, Wanted] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._actors: dict[str, str] = {}
 
     async def run(self) -> None:
         """Answer calls until the session is closed; cancelling stops what runs."""
@@ -146,6 +157,13 @@ class RemoteExecutor:
         """The stream is silent: nothing is left to be replayed."""
         self._end = None
 
+    def _spoke(self, envelope: Envelope, _: UiMessage | UiAction) -> None:
+        """Calls are made for who spoke last in their turn."""
+        if envelope.trace_id and envelope.actor:
+            self._actors[envelope.trace_id] = envelope.actor
+            if len(self._actors) > TURNS:
+                del self._actors[next(iter(self._actors))]
+
     def _called(self, envelope: Envelope, call: ToolCall) -> None:
         tool = self._tools.get(call.tool) if call.executor == "remote" else None
         if tool is not None and call.call_id not in self._running:
@@ -174,12 +192,13 @@ class RemoteExecutor:
 
     async def _work(self, wanted: Wanted) -> None:
         """Run one call and post its result."""
-        call = wanted.call
-        context = Context(call, self._session, wanted.envelope.agent_name or "")
+        call, envelope = wanted.call, wanted.envelope
+        actor = self._actors.get(envelope.trace_id or "")
+        context = Context(call, self._session, envelope.agent_name or "", actor=actor)
         result = await self._executor.run(wanted.tool, call, context)
         if isinstance(result, WaitForInput):
             result = failed(call, "EXECUTION_ERROR", f"{call.tool} cannot ask for input from another process")
-        event_id = answer_id(self._session, wanted.envelope.agent_id, call.call_id)
+        event_id = answer_id(self._session, envelope.agent_id, call.call_id)
         status, problem = await self._post(event_id, result)
         if status not in DONE:
             log.error("the result of %s was refused: %d %s", call.call_id, status, problem)
@@ -212,6 +231,8 @@ STEPS: dict[type, Callable[[RemoteExecutor, Envelope, Any], None]] = {
     ToolCall: RemoteExecutor._called,
     ToolResult: RemoteExecutor._answered,
     ApprovalDecision: RemoteExecutor._decided,
+    UiMessage: RemoteExecutor._spoke,
+    UiAction: RemoteExecutor._spoke,
 }
 
 
@@ -235,7 +256,7 @@ def problem_of(body: bytes) -> str:
 
 def answer_id(session: str, agent_id: str | None, call_id: str) -> str:
     """The id of the answer to a call: the same for everyone who gives it."""
-    return "evt_" + sha256(f"remote:{session}:{agent_id}:{call_id}".encode()).hexdigest()[:40]
+    return "evt_remote_" + sha256(f"remote:{session}:{agent_id}:{call_id}".encode()).hexdigest()[:40]
 
 
 async def no_blobs(data: bytes, media_type: str) -> str:

@@ -5,6 +5,7 @@ may see; calls for another process are answered by executors. An action on a vie
 that was sent.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, line_of
 from turnlog.log.append import known_event
 from turnlog.state.views import check, fault
+
+DERIVED = re.compile(r"evt_[0-9a-f]{40}")  # ids of what closes something: who took one could keep it open
 
 
 class InvalidAction(InvalidEvent):
@@ -68,6 +71,8 @@ class Poster:
     def _event(self, item: Posted) -> Event:
         """An event as this member may post it."""
         seat = self._seat
+        if DERIVED.fullmatch(item.id):
+            raise InvalidEvent("expected an id of your own, not one that the server derives", "$.events")
         scope = Scope(channel=seat.channel, actor=seat.principal.name)
         event = seat.app.catalog.event(item.type, item.payload, id=item.id, origin="ui", scope=scope)
         if not self._may_post(type(event.payload)):

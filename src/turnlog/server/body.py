@@ -24,6 +24,8 @@ async def body(request: Request, kind: type[T]) -> T:
     """A request's JSON body as `kind`, through the gate."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise UnsupportedBody("expected the content type application/json")
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise UnsupportedBody("expected a body without a content encoding")
     data = bytearray()
     async for piece in request.stream():
         data += piece

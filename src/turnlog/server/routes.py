@@ -250,4 +250,4 @@ def keyed_id(sender: str, key: str | None) -> str | None:
         return None
     if not 0 < len(key) <= KEY_CHARS:
         raise BadInput(f"expected an Idempotency-Key of 1 to {KEY_CHARS} characters, got {len(key)}")
-    return "evt_" + sha256(f"{sender}:{key}".encode()).hexdigest()[:40]
+    return "evt_" + sha256(f"{len(sender)}:{sender}:{key}".encode()).hexdigest()[:40]

@@ -1,0 +1,123 @@
+"""Applications that are attacked: an agent that does what it is told, for one person and for two channels."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from turnlog import Agent, App, Vocabulary, tool
+from turnlog.agents import Context, Scripted, ToolUse
+from turnlog.agents.tools import Picture
+from turnlog.app import Roles
+from turnlog.events import Payload, View
+from turnlog.events.base import Name
+from turnlog.events.views import Form, TextField
+from turnlog.state.history import Message
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
+
+
+class Note(Payload, frozen=True, kw_only=True):
+    """Somebody wrote something down."""
+
+    EXAMPLE: ClassVar = {"text": "milk"}
+
+    text: str
+
+
+class Verdict(Payload, frozen=True, kw_only=True):
+    """The case is decided; only the application says so."""
+
+    ORIGINS: ClassVar = frozenset({"app", "system"})
+    EXAMPLE: ClassVar = {"outcome": "granted"}
+
+    outcome: Name
+
+
+@tool(executor="frontend")
+def confirm(question: str) -> bool:
+    """Ask the page."""
+    raise NotImplementedError
+
+
+@tool(executor="remote")
+def weigh(what: str) -> str:
+    """Another process does it."""
+    raise NotImplementedError
+
+
+@tool
+def picture() -> Picture:
+    """Draw."""
+    return Picture(PNG, "image/png")
+
+
+@tool
+def recall(text: str) -> str:
+    """What a document says."""
+    return text
+
+
+@tool
+def ask_name(context: Context) -> str:
+    """Show a form."""
+    context.show(View.of("who", Form("person", [TextField("name", "Name", required=True)])))
+    return "shown"
+
+
+class Shredder:
+    """A tool that must not run without a person's word, and what it did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def tool(self, expires_s: float = 60.0) -> Any:
+        @tool(kind="write", approval=True, roles=("owner",), risk="gone", expires_s=expires_s)
+        def shred(what: str) -> str:
+            """Shred something."""
+            self.done.append(what)
+            return f"{what} is gone"
+
+        return shred
+
+
+ORDERS = {
+    "confirm": lambda rest: ToolUse("confirm", {"question": rest}),
+    "weigh": lambda rest: ToolUse("weigh", {"what": rest}),
+    "picture": lambda _: ToolUse("picture", {}),
+    "recall": lambda rest: ToolUse("recall", {"text": rest}),
+    "form": lambda _: ToolUse("ask_name", {}),
+    "shred": lambda rest: ToolUse("shred", {"what": rest}),
+}
+
+
+def obey(messages: list[Message]) -> Iterator[str | ToolUse]:
+    """Calls the tool that the first word names, repeats what follows `say`, or says that it heard."""
+    last = messages[-1].content[-1]
+    order, _, rest = str(last.get("text", "")).partition(" ")
+    if last["type"] == "tool_result":
+        yield "Done."
+    elif order == "say":
+        yield rest
+    elif order in ORDERS:
+        yield ORDERS[order](rest)
+    else:
+        yield f"I heard {last['text']}"
+
+
+def drone(messages: list[Message]) -> Iterator[str | ToolUse]:
+    """Talks for long."""
+    yield "word " * 5000
+
+
+VOCABULARY = Vocabulary("case", [Note, Verdict])
+TOOLS = (confirm, weigh, picture, recall, ask_name)
+
+
+def make(name: str = "plain", roles: Roles = Roles(), tools: tuple[Any, ...] = ()) -> App:  # noqa: B008
+    """An application whose agent obeys."""
+    agent = Agent("Clerk", "Obey.", Scripted(obey), tools=(*TOOLS, *tools))
+    return App(name, agent, vocabulary=VOCABULARY, roles=roles)
+
+
+plain = make()
+counter = make("counter", Roles(channels=("buyer", "seller"), posts={"buyer": [Note]}))
+endless = App("endless", Agent("Drone", "Talk.", Scripted(drone, pace_s=0.01)), vocabulary=VOCABULARY)

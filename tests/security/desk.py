@@ -1,0 +1,284 @@
+"""A server in this process, and people who ask it over ASGI: every byte that each of them gets can be seen.
+
+A defence is switched off by giving the same application without it (`without`, `everybody`), so that a test can
+show that the attack works as soon as the defence is gone.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from turnlog.app import LOCAL, App, Principal
+from turnlog.server import create_app
+from turnlog.server.auth import Auth, Known, Verify, nobody, token_hash
+from turnlog.server.entry import KNOWN, PRINCIPAL, Entry
+from turnlog.server.guard import LOOPBACK
+from turnlog.server.limits import Limits
+from turnlog.wire.sse import Decoder
+
+LIMIT_S = 20.0
+KEY = b"k" * 32
+ROOT = Principal("root", frozenset({"owner"}))
+NAMES = ("ada", "bob", "cyd", "a", "a:b")
+STREAM = "text/event-stream"
+
+Change = Callable[[Starlette], None]
+
+
+def token(name: str) -> str:
+    """The token of somebody."""
+    return f"token-of-{name}-0123456789abcdef"
+
+
+def tokens() -> dict[str, Principal]:
+    """Everybody who has a token, by its hash; `root` is owner of every session."""
+    known = {token_hash(token(name)): Principal(name) for name in NAMES}
+    return known | {token_hash(token(ROOT.name)): ROOT}
+
+
+def bearer(name: str) -> dict[str, str]:
+    """The header that says who is asking."""
+    return {"authorization": f"Bearer {token(name)}"}
+
+
+@dataclass
+class Answer:
+    """One response: as far as it has come, and whether it is over."""
+
+    status: int = 0
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: bytes = b""
+    ended: bool = False
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key == name), "")
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[Any]:
+        """The log events of a stream in `turnlog`."""
+        messages = Decoder().feed(self.body)
+        return [json.loads(message.data) for message in messages if message.data.startswith('{"type"')]
+
+
+class Call:
+    """A request that is being answered."""
+
+    def __init__(self, application: ASGIApp, scope: Scope, body: bytes) -> None:
+        self.answer = Answer()
+        self._body = body
+        self._moved = asyncio.Condition()
+        self._gone = asyncio.Event()
+        self._asked = False
+        self._task = asyncio.create_task(self._run(application, scope))
+
+    async def _run(self, application: ASGIApp, scope: Scope) -> None:
+        try:
+            await application(scope, self._receive, self._send)
+        finally:
+            self.answer.ended = True
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def _receive(self) -> Message:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.answer.status = message["status"]
+            self.answer.headers = [(name.decode(), value.decode()) for name, value in message["headers"]]
+        self.answer.body += message.get("body", b"")
+        async with self._moved:
+            self._moved.notify_all()
+
+    async def until(self, reached: Callable[[Answer], bool]) -> Answer:
+        """Wait until the answer is so, or over."""
+        async with asyncio.timeout(LIMIT_S), self._moved:
+            await self._moved.wait_for(lambda: self.answer.ended or reached(self.answer))
+        return self.answer
+
+    async def word(self, text: str) -> Answer:
+        """Wait until a text is in the answer; it has to come."""
+        answer = await self.until(lambda answer: text.encode() in answer.body)
+        assert text.encode() in answer.body, answer.body[-400:]
+        return answer
+
+    async def end(self) -> Answer:
+        """Wait until the response is over."""
+        answer = await self.until(lambda answer: False)
+        await self._task
+        return answer
+
+    async def leave(self) -> Answer:
+        """Go away."""
+        self._gone.set()
+        return await self.end()
+
+
+class Desk:
+    """An application that runs, and those who ask it."""
+
+    def __init__(self, application: Starlette) -> None:
+        self.application = application
+
+    def call(
+        self,
+        who: str | None,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> Call:
+        """Begin a request."""
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        said = {"host": "127.0.0.1"} | (bearer(who) if who else {})
+        said |= {"content-type": "application/json"} if data or method == "POST" else {}
+        said |= headers or {}
+        parts = urlsplit(path)
+        scope = {
+            "type": "http",
+            "method": method,
+            "scheme": "http",
+            "path": parts.path,
+            "raw_path": parts.path.encode(),
+            "root_path": "",
+            "query_string": parts.query.encode(),
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in said.items()],
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 1),
+        }
+        return Call(self.application, scope, data)
+
+    async def ask(
+        self,
+        who: str | None,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """A whole answer; of a stream that does not end by itself, the head."""
+        call = self.call(who, method, path, body, headers)
+        endless = method == "GET" and path.startswith("/api/events")
+        await call.until(lambda answer: endless and answer.status == 200)
+        return await call.leave()
+
+    async def get(self, who: str | None, path: str, **headers: str) -> Answer:
+        return await self.ask(who, "GET", path, None, headers)
+
+    async def post(self, who: str | None, path: str, body: Any, **headers: str) -> Answer:
+        return await self.ask(who, "POST", path, body, headers)
+
+    def follow(self, who: str, query: str) -> Call:
+        """Open a stream."""
+        return self.call(who, "GET", f"/api/events?{query}")
+
+    async def session(self, who: str, app: str | None = None) -> str:
+        """A session of somebody."""
+        answer = await self.post(who, "/api/sessions", {"app": app} if app else {})
+        assert answer.status == 201, answer.body
+        return str(answer.value["session_id"])
+
+    async def enrol(self, by: str, session: str, name: str, *roles: str) -> None:
+        """Give somebody roles."""
+        answer = await self.post(
+            by, "/api/members", {"session": session, "principal": name, "roles": list(roles)}
+        )
+        assert answer.status == 202, answer.body
+
+    async def send(self, who: str, session: str, message: str, **more: str) -> Any:
+        """Say something; where it is."""
+        answer = await self.post(who, "/api/send", {"session": session, "message": message, **more})
+        assert answer.status == 202, answer.body
+        return answer.value
+
+    async def log(self, who: str, session: str) -> list[Any]:
+        """A session's events, as somebody may see them."""
+        answer = await self.get(who, f"/api/log?session={session}")
+        assert answer.status == 200, answer.body
+        return [json.loads(line) for line in answer.body.split(b"\n")[1:] if line]
+
+    async def told(self, who: str, session: str, type: str, count: int = 1) -> list[Any]:
+        """The events of a type, when there are so many of them."""
+        call = self.follow(who, f"session={session}&types={type}")
+        await call.until(lambda answer: len(answer.events) >= count)
+        return (await call.leave()).events
+
+
+@asynccontextmanager
+async def desk(
+    apps: App | Iterable[App],
+    log_url: str = "memory:",
+    *,
+    hosts: Iterable[str] = LOOPBACK,
+    limits: Limits = Limits(),  # noqa: B008
+    verify: Verify = nobody,
+    change: Change = lambda _: None,
+) -> AsyncIterator[Desk]:
+    """A server while it runs; `change` takes a defence away from it."""
+    application = create_app(
+        apps, log_url, auth=Auth(KEY, tokens(), verify), hosts=hosts, limits=limits
+    )
+    change(application)
+    async with application.router.lifespan_context(application):
+        yield Desk(application)
+
+
+def without(kind: type) -> Change:
+    """The application without one of its gates."""
+
+    def change(application: Starlette) -> None:
+        before = len(application.user_middleware)
+        application.user_middleware = [gate for gate in application.user_middleware if gate.cls is not kind]
+        assert len(application.user_middleware) == before - 1
+
+    return change
+
+
+class Open:
+    """In the place of the entry: everybody is the owner of everything."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        known = Known(LOCAL)
+        await self._app({**scope, KNOWN: known, PRINCIPAL: known.principal}, receive, send)
+
+
+def everybody(application: Starlette) -> None:
+    """The application without its entry."""
+    gates = application.user_middleware
+    application.user_middleware = [Middleware(Open) if gate.cls is Entry else gate for gate in gates]
+
+
+def run(scenario: Coroutine[Any, Any, None], limit_s: float = 40.0) -> None:
+    """Play a scenario, within a time."""
+    asyncio.run(asyncio.wait_for(scenario, limit_s))
+
+
+def expiring(seconds: float) -> Verify:
+    """Tokens that begin with `short-` hold for so long."""
+    until = time.time() + seconds
+
+    def verify(given: str, now_s: float) -> Known | None:
+        name = given.removeprefix("short-")
+        return Known(Principal(name), until) if given != name and now_s < until else None
+
+    return verify
