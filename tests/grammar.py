@@ -142,7 +142,7 @@ class Writer:
         if self.draw(st.integers(0, 3)) == 0:
             fault = ev.Fault(code="CANCELLED", message=text, details={"path": [text]})
             return ev.ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=fault)
-        images = (ev.Image(src="/api/blobs/1", media_type="image/png"),) * (len(text) % 3)
+        images = (ev.Image(src="api/blobs/1", media_type="image/png"),) * (len(text) % 3)
         value = text if len(text) % 2 else {"text": text}
         return ev.ToolResult(call_id=call.call_id, tool=call.tool, ok=True, result=value, images=images)
 
@@ -173,7 +173,7 @@ class Writer:
 
     def aside(self) -> Script:
         """What may stand between two steps."""
-        file = ev.File(file_id="f", filename=self.draw(texts), storage_location="/api/blobs/1")
+        file = ev.File(file_id="f", filename=self.draw(texts), storage_location="api/blobs/1")
         error = ev.SessionError(code="api_error", message=self.draw(texts))
         said = ev.AssistantMessage(text=self.draw(texts))
         blank = ev.AssistantMessage(text="", citations=(ev.Citation(type="char_location", cited_text="c"),))

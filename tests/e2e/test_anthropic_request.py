@@ -83,7 +83,7 @@ def test_the_conversation_goes_back_as_it_came_and_images_arrive() -> None:
             for payload in talk.said:
                 history.apply(*entry(payload, at))
             assert [call.tool for call in talk.reply.calls] == ["camera"]
-            images = (Image(src="/api/blobs/ab12", media_type="image/png"),)
+            images = (Image(src="api/blobs/ab12", media_type="image/png"),)
             result = ToolResult(call_id="toolu_1", tool="camera", ok=True, result="a lawn", images=images)
             history.apply(*entry(result, at))
             await talk.ask(Request("", history.messages("agt_1"), blob=blob))

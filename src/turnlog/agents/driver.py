@@ -46,7 +46,7 @@ from turnlog.agents.models.prices import cost
 from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import failed
-from turnlog.errors import CallerError, Conflict, InvalidEvent, StoreError
+from turnlog.errors import CallerError, Conflict, InvalidEvent, NotFound, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -67,7 +67,7 @@ from turnlog.events import (
 )
 from turnlog.events.agent import StopReason
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, Page, Row
+from turnlog.log import Blob, Log, Page, Row
 from turnlog.log.transfer import milliseconds
 from turnlog.log.wakeup import Wakeup
 from turnlog.parse.reply import Reply, tags_of
@@ -287,12 +287,18 @@ class Driver:
 
     def _request(self, invocation: Invocation) -> Request:
         agent = self._loop.agent(invocation)
-        messages = list(self._history.messages(invocation.agent_id))
+        messages = list(self._history.messages(invocation.agent_id, invocation.scope.channel))
         tools = agent.specs
         if invocation.steps >= agent.max_steps:
             messages, tools = [*messages, Message("user", [text_part(LIMIT_REACHED)])], ()
         instructions = instructions_with_tags(agent.instructions, self._vocabulary)
-        return Request(instructions, messages, tools, self._log.get_blob)
+        return Request(instructions, messages, tools, self._blob)
+
+    async def _blob(self, name: str) -> Blob:
+        """A blob of this session: what a page says of an image may name no other one's."""
+        if not name.startswith(f"{self._session_id}/"):
+            raise NotFound(f"no blob {name[:80]}")
+        return await self._log.get_blob(name)
 
     async def _finish(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
         await self.caught_up()  # the end tells of everything that was said on the way
@@ -338,6 +344,7 @@ class Driver:
             agent_name=invocation.start.name,
             say=progress,
             values=effect.values,
+            actor=self.tree.actors.get(scope.trace_id or ""),
         )
         result = await self._executor.run(tool, call, context)
         if isinstance(result, WaitForInput):

@@ -3,9 +3,9 @@
 Arguments are validated first. At most `at_once` calls run; others wait for a place. An async function runs on
 the loop, another one in a thread of its own, so that one that hangs holds up neither the loop nor the end of
 the process. A call that takes too long is answered and its tool told to stop; what does not stop is left
-behind, up to a limit. What a tool raises is logged here and masked in the answer. A call whose idempotency
-key has been answered is answered again, and of two at once the second waits for the first. Cancelling `run`
-stops the tool and leaves the answer to who cancelled.
+behind, up to a limit. What a tool raises is logged here and masked in the answer, but for a `ToolFault`,
+which is the answer. A call whose idempotency key has been answered is answered again, and of two at once the
+second waits for the first. Cancelling `run` stops the tool and leaves the answer to who cancelled.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import structs
 
 from turnlog.agents.calls import KEPT, Answered, Calls, Known, args_hash, key_of, known
-from turnlog.agents.context import Context, WaitForInput
+from turnlog.agents.context import Context, ToolFault, WaitForInput
 from turnlog.agents.tools import Function, Picture, Tool, answered, failed, pictures, plain, succeeded
 from turnlog.errors import CallerError, quote
 from turnlog.events import Fault, Image, ToolCall, ToolResult, gate
@@ -141,6 +141,8 @@ class Executor:
             value, found = pictures(result_of(work))
             if isinstance(value, WaitForInput):
                 return value
+            if isinstance(value, ToolFault):
+                return failed(call, value.code, str(value), plain(value.details))
             value = plain(value)
             if len(msgspec.json.encode(value)) > gate.LIMIT_BYTES:
                 return failed(call, "EXECUTION_ERROR", f"the result is larger than {gate.LIMIT_BYTES} bytes")
@@ -151,7 +153,7 @@ class Executor:
             return failed(call, "EXECUTION_ERROR", f"{tool.name} failed")
 
     async def _keep(self, picture: Picture) -> str:
-        return "/api/blobs/" + await self._put_blob(picture.data, picture.media_type)
+        return "api/blobs/" + await self._put_blob(picture.data, picture.media_type)
 
 
 class Broken(Exception):
@@ -159,13 +161,15 @@ class Broken(Exception):
 
 
 def result_of(work: "asyncio.Future[Any]") -> Any:
-    """What a tool returned, or what it asks."""
+    """What a tool returned, what it asks, or what it has to say against the call."""
     if work.cancelled():
         raise Broken("it cancelled itself")
     try:
         return work.result()
     except WaitForInput as question:
         return WaitForInput(plain(question.questions))
+    except ToolFault as fault:
+        return fault
 
 
 def start(tool: Tool, values: dict[str, Any]) -> "asyncio.Future[Any]":

@@ -128,7 +128,7 @@ class AssistantFiles(Payload, frozen=True, kw_only=True):
     TYPE: ClassVar = "assistant.files"
     ORIGINS: ClassVar[Origins] = SPEAKERS
     EXAMPLE: ClassVar = {
-        "files": [{"file_id": "file_01", "filename": "report.pdf", "storage_location": "/api/blobs/1"}]
+        "files": [{"file_id": "file_01", "filename": "report.pdf", "storage_location": "api/blobs/1"}]
     }
 
     files: tuple[File, ...]

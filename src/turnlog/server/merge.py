@@ -1,8 +1,8 @@
 """Several sessions on one stream: their frames as they come, each with the cursors of all of them.
 
 An `id:` line becomes the list of all cursors in the order of the sessions, so that one Last-Event-ID resumes
-them all. Heartbeats of single sessions are left out; there is one when all are silent. When a session cannot be
-read any more the stream ends with its error, and the reader comes back with all its cursors.
+them all. Heartbeats of single sessions are left out; there is one when all are silent. When a session cannot
+be read any more the stream ends with its error, and the reader comes back with all its cursors.
 """
 
 import asyncio

@@ -131,7 +131,7 @@ async def image_source(src: str, media_type: str, blob: ReadBlob) -> Body | str:
         media_type = head.removeprefix("data:").partition(";")[0] or media_type
     else:
         try:
-            found = await blob(src.removeprefix("/api/blobs/"))
+            found = await blob(src.removeprefix("/").removeprefix("api/blobs/"))
         except NotFound:
             return "[an image that is no longer kept]"
         media_type, data = found.media_type, base64.b64encode(found.data).decode()

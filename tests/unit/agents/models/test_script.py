@@ -119,7 +119,7 @@ def test_the_timing_is_the_files(tmp_path: Path) -> None:
 
 
 def test_the_words_of_a_result_with_images() -> None:
-    image = {"type": "image", "src": "/api/blobs/1", "media_type": "image/png"}
+    image = {"type": "image", "src": "api/blobs/1", "media_type": "image/png"}
     assert told([{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]) == "a\nb"
 
 
