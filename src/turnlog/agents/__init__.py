@@ -1,7 +1,7 @@
 """Agents: a small runtime whose every move is in the log."""
 
 from turnlog.agents.agent import Agent, Patience
-from turnlog.agents.context import Context, WaitForInput
+from turnlog.agents.context import Context, ToolFault, WaitForInput
 from turnlog.agents.models import AnthropicModel, Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
 from turnlog.agents.run import all_ended
 from turnlog.agents.tools import Picture, Tool, tool
@@ -19,6 +19,7 @@ __all__ = [
     "Request",
     "Scripted",
     "Tool",
+    "ToolFault",
     "ToolSpec",
     "ToolUse",
     "WaitForInput",

@@ -37,9 +37,21 @@ class WaitForInput(Exception):
         self.questions = questions
 
 
+class ToolFault(Exception):
+    """A tool raises it to say what is wrong with a call, in an answer of its own that is not masked:
+
+    ToolFault("VALIDATION_ERROR", "weight_lbs must be > 0", {"path": ["rows", 0, "weight_lbs"]})
+    """
+
+    def __init__(self, code: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+
 class Context:
     """One call as its tool sees it. `idempotency_key` is the caller's, or else the call's own id; `values` is
-    what the person answered, if the tool asked."""
+    what the person answered, if the tool asked; `actor` is who spoke last in the turn, if the log says so."""
 
     def __init__(
         self,
@@ -48,6 +60,7 @@ class Context:
         agent_name: str = "",
         say: Say = unheard,
         values: dict[str, Any] | None = None,
+        actor: str | None = None,
     ) -> None:
         self.call_id = call.call_id
         self.tool = call.tool
@@ -55,6 +68,7 @@ class Context:
         self.agent_name = agent_name
         self.idempotency_key = key_of(call) or call.call_id
         self.values = values
+        self.actor = actor
         self._say = say
         self._waiting: deque[str] = deque(maxlen=WAITING)
         self._views: list[Payload] = []

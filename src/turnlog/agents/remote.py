@@ -40,7 +40,8 @@ from turnlog.wire.sse import Decoder, Message
 
 log = logging.getLogger("turnlog.agents")
 
-TYPES = "tool.call,tool.result,approval.decision,ui.message,ui.action"
+# the last ones only because the log of a session that waits ends with one: then its end is seen at once
+TYPES = "tool.call,tool.result,approval,ui.message,ui.action,agent,process,session"
 TURNS = 1024  # whose people are remembered; those that are open are among the last
 BEHIND_THE_END = "9" * 18  # no log is that long: the server says where it ends, and begins at the beginning
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # between attempts; the last one for all that follow
