@@ -95,6 +95,10 @@ def blocks(tree: Tree) -> list[Value]:
 def queue(tree: Tree) -> list[Value]:
     """What waits for its turn, in order."""
     return [
-        {"turn": trace, "channel": opening.scope.channel, "text": narrated("", opening.what)}
+        {
+            "turn": trace,
+            "channel": opening.scope.channel,
+            "text": narrated("", opening.what) if opening.what else None,
+        }
         for trace, opening in tree.queue.items()
     ]

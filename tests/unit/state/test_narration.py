@@ -2,10 +2,7 @@
 
 from typing import Any
 
-import pytest
-
 from tests.logs import entry, place
-from turnlog.agents import loop
 from turnlog.events import CORE, Catalog, Payload, Scope, ToolResult, UiAction, UiMessage, Vocabulary
 from turnlog.events.ui import ButtonClick
 from turnlog.state.narration import channel_of, is_direct, narrated
@@ -33,11 +30,6 @@ def test_an_action_is_told_with_its_view() -> None:
 def test_a_direct_event_reads_like_the_tag_of_a_model() -> None:
     told = '[The user acted: {"type":"record_eligibility","data":{"isHomeowner":true}}]'
     assert narrated("broker.record_eligibility", ELIGIBLE) == told
-
-
-@pytest.mark.parametrize("opening", [UiMessage(text="hi"), CLICK], ids=["message", "action"])
-def test_the_prompt_of_a_turn_says_the_same(opening: Any) -> None:
-    assert loop.narrated(opening) == narrated("", opening)
 
 
 def test_direct_is_what_a_page_sends_of_the_applications_own() -> None:

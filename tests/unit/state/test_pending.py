@@ -24,7 +24,7 @@ from turnlog.events import (
 from turnlog.events.ui import ButtonClick
 from turnlog.state.fold import folded
 from turnlog.state.pending import agents, blocks, calls, pending, queue
-from turnlog.state.tree import Tree
+from turnlog.state.tree import Opening, Tree
 
 ROOT, CHILD = scope("agt_1"), scope("agt_2", 1)
 START = AgentStart(name="Guide", via="prompt", model="m")
@@ -122,3 +122,8 @@ def test_what_waits_for_its_turn_is_told_in_order() -> None:
             "text": '[The user acted: {"action":{"kind":"button.click","button_id":"b1"},"view_id":null}]',
         },
     ]
+
+
+def test_an_event_of_the_application_opens_a_turn_without_a_text() -> None:
+    waiting = Tree(queue={"tr_1": Opening(None, Scope(trace_id="tr_1"))})
+    assert queue(waiting) == [{"turn": "tr_1", "channel": None, "text": None}]
