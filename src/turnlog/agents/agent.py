@@ -133,10 +133,10 @@ class Agent:
                 coming += reversed([*agent.agents, *agent.handoffs])
 
 
-def team_of(root: Agent) -> dict[str, Agent]:
-    """Everyone an agent can reach, by name."""
+def team_of(*roots: Agent) -> dict[str, Agent]:
+    """Everyone some agents can reach, by name."""
     team: dict[str, Agent] = {}
-    for agent in root.walk():
+    for agent in (agent for root in roots for agent in root.walk()):
         if team.setdefault(agent.name, agent) is not agent:
             raise CallerError(f"expected each agent's name once in a team, got {agent.name} twice")
     return team

@@ -7,7 +7,7 @@ the driver; everything else an event causes is a batch of other events. Events c
 follows from half a batch, and only the first answer to a call counts.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ from turnlog.events import (
 from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import Reply
+from turnlog.state.narration import narrated
 from turnlog.state.tree import Invocation, OpenCall, Opening, Tree, cancelled
 
 NAMELESS = "unknown"  # a model that does not say what it is
@@ -97,12 +98,22 @@ Effect = Ask | Run | Approve | Say | Halt
 
 
 class Loop:
-    """What one process does in one session; only what it has begun itself is remembered here."""
+    """What one process does in one session; only what it has begun itself is remembered here.
 
-    def __init__(self, root: Agent, new_id: Callable[[Any], str], roles: Collection[str] = ()) -> None:
+    `root` answers whoever speaks; `roots` those of a channel.
+    """
+
+    def __init__(
+        self,
+        root: Agent,
+        new_id: Callable[[Any], str],
+        roles: Collection[str] = (),
+        roots: Mapping[str, Agent] | None = None,
+    ) -> None:
         self.root = root
+        self._roots = roots or {}
         self._roles = roles
-        self.team = team_of(root)
+        self.team = team_of(root, *self._roots.values())
         self.tree = Tree()
         self._new_id = new_id
         self._starting: str | None = None
@@ -161,10 +172,10 @@ class Loop:
 
     def _opened(self, opening: Opening) -> Item:
         named = opening.what.target if isinstance(opening.what, UiMessage) else None
-        agent = self.team.get(named or "", self.root)
-        return started(
-            agent, self._scope(agent, opening.scope, 0), via="prompt", prompt=narrated(opening.what)
-        )
+        root = self._roots.get(opening.scope.channel or "", self.root)
+        agent = team_of(root).get(named or "", root)
+        prompt = narrated("", opening.what) if opening.what else None
+        return started(agent, self._scope(agent, opening.scope, 0), via="prompt", prompt=prompt)
 
     def _scope(self, agent: Agent, within: Scope, depth: int) -> Scope:
         """The scope of an agent in the turn and the channel of another scope."""
@@ -476,11 +487,3 @@ def values_of(action: UiAction) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(action.action)
     values: dict[str, Any] = fields.get("values", fields)
     return values
-
-
-def narrated(opening: UiMessage | UiAction) -> str:
-    """What opens a turn, as the model reads it."""
-    if isinstance(opening, UiMessage):
-        return opening.text
-    fields = {"action": msgspec.to_builtins(opening.action), "view_id": opening.view_id}
-    return f"[The user acted: {msgspec.json.encode(fields).decode()}]"

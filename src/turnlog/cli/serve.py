@@ -16,7 +16,8 @@ import click
 import turnlog
 
 if TYPE_CHECKING:
-    from turnlog.server.auth import Auth
+    from turnlog.app import Principal
+    from turnlog.server.auth import Verify
 
 PORT = click.IntRange(0, 65535)
 DEMOS = {"tour": "turnlog_examples.tour:app"}
@@ -40,6 +41,9 @@ def demo(name: str, port: int, browser: bool) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=PORT, default=8765, show_default=True, help="The port; 0 takes a free one.")
 @click.option("--tokens", type=click.Path(path_type=Path), help="A file of tokens, see `turnlog token`.")
+@click.option(
+    "--jwt", type=click.Path(path_type=Path), help="A file that says which JSON Web Tokens to accept."
+)
 @click.option("--allow-host", multiple=True, help="A name this server answers for, if not loopback.")
 @click.option(
     "--journal", type=click.Choice(["info", "warning", "error"]), default="warning", show_default=True
@@ -50,18 +54,23 @@ def serve(
     host: str,
     port: int,
     tokens: Path | None,
+    jwt: Path | None,
     allow_host: tuple[str, ...],
     journal: str,
 ) -> None:
     """Serve the application APP of the Python module MODULE, or several.
 
-    On a loopback address the first link that is printed signs you in; programs use the token in the
-    environment variable TURNLOG_TOKEN. Elsewhere --tokens or TURNLOG_TOKEN is needed.
+    On a loopback address the link that is printed signs you in, once. Programs send the token that is in the
+    environment variable TURNLOG_TOKEN. Where others can reach the server, it has to know who may come in: by
+    --tokens, --jwt or TURNLOG_TOKEN.
+
+    The file of --jwt (TOML or JSON) has key_file, algorithms, audience, issuer and, if it is not "roles",
+    roles_claim.
     """
-    if host not in LOOPBACK and tokens is None and TOKEN not in os.environ:
-        problem = f"only a loopback address can be served without --tokens or {TOKEN}"
+    if host not in LOOPBACK and not (tokens or jwt or os.environ.get(TOKEN)):
+        problem = f"others can reach this address: say who may come in, with --tokens, --jwt or {TOKEN}"
         raise click.BadParameter(problem, param_hint="--host")
-    run_server(apps, log_url, host, port, tokens=tokens, hosts=allow_host, journal=journal)
+    run_server(apps, log_url, host, port, tokens=tokens, jwt=jwt, hosts=allow_host, journal=journal)
 
 
 @click.command()
@@ -70,13 +79,16 @@ def serve(
     "--role", "roles", multiple=True, help="A role it has in every session, such as owner, executor."
 )
 def token(name: str, roles: tuple[str, ...]) -> None:
-    """Make a token for NAME: the token itself, and the line for the file of --tokens."""
+    """Make a token for NAME, a person or a program: the token itself, and what `serve --tokens` reads."""
     from turnlog.server.auth import token_hash
     from turnlog.server.keys import TokenLine, lines_of
 
     made = secrets.token_urlsafe(32)
-    click.echo(f"The token, shown only now:\n  {made}")
-    click.echo(f"For the file of tokens:\n  {lines_of({name: TokenLine(token_hash(made), roles)})}")
+    line = lines_of({name: TokenLine(token_hash(made), roles)})
+    click.echo(f"The token of {name}. It is kept nowhere: copy it now.\n  {made}")
+    click.echo(
+        f"The file for `turnlog serve --tokens`, or one more entry of it. It does not hold the token.\n  {line}"
+    )
 
 
 COMMANDS = (demo, serve, token)
@@ -90,45 +102,73 @@ def run_server(
     *,
     browser: bool = False,
     tokens: Path | None = None,
+    jwt: Path | None = None,
     hosts: Sequence[str] = (),
     journal: str = "warning",
 ) -> None:
     """Listen, print the address, serve until stopped."""
     from turnlog.server import create_app, guard
+    from turnlog.server.auth import Auth
+    from turnlog.server.journal import set_up
+    from turnlog.server.keys import key_of
     from turnlog.server.serve import listen
     from turnlog.server.serve import serve as run
 
-    auth = sign_in(log_url, tokens)
+    set_up(journal)
     loaded = [load_app(app) for app in apps]
-    application = create_app(loaded, log_url, auth=auth, hosts=(*guard.LOOPBACK, *hosts))
+    known = known_tokens(tokens)
+    verify = verified_by(jwt)
     try:
         listener = listen(host, port)
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{listener.getsockname()[1]}/"
-    link = f"{address}sign-in?code={auth.sign_in_code(time.time())}" if host in LOOPBACK else address
-    click.echo(f"Turnlog is at {address}  (stop with Ctrl+C)")
-    if host in LOOPBACK:
-        click.echo(f"Open this link once to sign in: {link}")
-    sys.stdout.flush()
-    if browser:
-        webbrowser.open(link)
-    run(application, listener)
+    with listener:
+        auth = Auth(key_of(log_url), known, verify)
+        application = create_app(loaded, log_url, auth=auth, hosts=(*guard.LOOPBACK, *named(host), *hosts))
+        address = f"http://{bracketed(host)}:{listener.getsockname()[1]}/"
+        click.echo(f"Turnlog is at {address}  (stop with Ctrl+C)")
+        link = address
+        if host in LOOPBACK:
+            link = f"{address}sign-in?code={auth.sign_in_code(time.time())}"
+            click.echo(f"Open this link to sign in, it works once: {link}")
+        elif not hosts and not named(host):
+            click.echo("It answers for localhost only. Say under which names others reach it: --allow-host")
+        sys.stdout.flush()
+        if browser:
+            webbrowser.open(link)
+        run(application, listener)
 
 
-def sign_in(log_url: str, tokens: Path | None) -> "Auth":
-    """Who may come in: by the links of this log's key, by the tokens of a file and of the environment."""
+def named(host: str) -> tuple[str, ...]:
+    """What requests to an address name it; nothing for one that stands for all of a machine's addresses."""
+    return () if host in ("0.0.0.0", "::") else (bracketed(host),)
+
+
+def bracketed(host: str) -> str:
+    """An address as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
+def known_tokens(file: Path | None) -> "dict[str, Principal]":
+    """Whose tokens are accepted: those of a file, and the one of the environment."""
     from turnlog.app import LOCAL
-    from turnlog.server.auth import Auth, token_hash
-    from turnlog.server.keys import TOKEN_CHARS, key_of, tokens_in
+    from turnlog.server.auth import token_hash
+    from turnlog.server.keys import TOKEN_CHARS, tokens_in
 
-    known = tokens_in(tokens) if tokens else {}
+    known = tokens_in(file) if file else {}
     if given := os.environ.get(TOKEN):
         if len(given) < TOKEN_CHARS:
             raise click.ClickException(f"expected a {TOKEN} of at least {TOKEN_CHARS} characters")
         known[token_hash(given)] = LOCAL
-    return Auth(key_of(log_url), known)
+    return known
+
+
+def verified_by(file: Path | None) -> "Verify":
+    """How other tokens are checked."""
+    from turnlog.server.auth import nobody
+    from turnlog.server.jwt import jwt_tokens_in
+
+    return jwt_tokens_in(file) if file else nobody
 
 
 def load_app(name: str) -> "turnlog.App":

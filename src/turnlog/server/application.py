@@ -43,6 +43,7 @@ from turnlog.server.auth import Auth, Authenticator, Forbidden
 from turnlog.server.body import OversizedBody, UnsupportedBody
 from turnlog.server.entry import Entry
 from turnlog.server.guard import LOOPBACK, Guard
+from turnlog.server.journal import Journal
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
 from turnlog.server.operations import Operation, openapi
@@ -343,6 +344,7 @@ def create_app(
             *[Route(path, page_file(*named)) for path, named in PAGE.items()],
         ],
         middleware=[
+            Middleware(Journal),
             Middleware(Guard, hosts=hosts),
             Middleware(Entry, auth=auth, budgets=server.budgets, public=[*public, *PAGE]),
         ],

@@ -100,7 +100,7 @@ def serve(application: Starlette, listener: socket.socket) -> None:
     """Serve until a stop signal."""
     config = uvicorn.Config(
         application,
-        log_level="warning",
+        log_config=None,  # the journal's is the only one: uvicorn's own would tell what an error says
         access_log=False,
         http=Connection,
         lifespan="off",

@@ -1,9 +1,10 @@
 """The model's view of a session: messages in order, from the log alone (protocol section 4).
 
-The root agents of a session share one conversation; an agent that was called has its own, which begins with
+The root agents of a channel share one conversation; an agent that was called has its own, which begins with
 its prompt, or goes on from a copy of the one it resumes. A hand-off goes on with the conversation it takes
-over. Blank turns are dropped, neighbours of one role are merged, what was retracted is gone, and a result
-stands in the user's turn right after its call. `messages` gives what a provider accepts: calls that nobody
+over. What pages sent directly and rules said stands in the conversation of its channel, told. Blank turns are
+dropped, neighbours of one role are merged, what was retracted is gone, and a result stands in the user's turn
+right after its call. `messages` gives what a provider accepts: calls that nobody
 answered are left out, and so is a thinking that led to nothing. A part has the form of the Messages API;
 images in results are named by their address, which only an adapter resolves.
 """
@@ -28,6 +29,7 @@ from turnlog.events import (
     UiMessage,
     Unknown,
 )
+from turnlog.state.narration import is_news, news
 
 Part = dict[str, Any]
 Role = Literal["user", "assistant"]
@@ -45,7 +47,7 @@ class Message:
 class History:
     """The conversations of a session, folded from its events."""
 
-    root: list[Message] = field(default_factory=list)
+    roots: dict[str, list[Message]] = field(default_factory=dict)  # by channel; "" is no channel
     called: dict[str, list[Message]] = field(default_factory=dict)
     _traces: set[str] = field(default_factory=set)
     _shown: dict[str, dict[str, Part]] = field(default_factory=dict)  # by open agent and block
@@ -56,13 +58,25 @@ class History:
         step = STEPS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
+        elif is_news(payload, envelope):
+            add(self._root(envelope.channel), "user", text_part(news(envelope, payload)))
 
-    def messages(self, agent_id: str) -> list[Message]:
-        """What this agent's model gets to read; a copy, which later events do not change."""
-        return lawful(self._of(agent_id))
+    def messages(self, agent_id: str, channel: str | None = None) -> list[Message]:
+        """What the model of this agent, in this channel, gets to read; later events do not change it."""
+        return lawful(self.called.get(agent_id, self._root(channel)))
 
-    def _of(self, agent_id: str | None) -> list[Message]:
-        return self.called.get(agent_id or "", self.root)
+    @property
+    def root(self) -> list[Message]:
+        """The conversation outside of all channels."""
+        return self._root(None)
+
+    def _root(self, channel: str | None) -> list[Message]:
+        return self.roots.setdefault(channel or "", [])
+
+    def _of(self, envelope: Envelope) -> list[Message]:
+        """The conversation that an event belongs to."""
+        own = self.called.get(envelope.agent_id or "")
+        return self._root(envelope.channel) if own is None else own
 
     def begin(self, envelope: Envelope, payload: AgentStart) -> None:
         """Give an agent that starts its conversation as it was before; to say so twice changes nothing."""
@@ -80,7 +94,7 @@ class History:
             self._traces.add(envelope.trace_id or "")
         if payload.call_id is not None:
             self._answers[payload.parent_id or "", payload.call_id] = agent_id
-        add(self._of(agent_id), "user", text_part(payload.prompt or ""))
+        add(self._of(envelope), "user", text_part(payload.prompt or ""))
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:
         self._shown.pop(envelope.agent_id or "", None)
@@ -89,17 +103,17 @@ class History:
 
     def _message(self, envelope: Envelope, payload: UiMessage) -> None:
         if envelope.trace_id in self._traces:
-            add(self._of(envelope.agent_id), "user", text_part(payload.text))
+            add(self._of(envelope), "user", text_part(payload.text))
 
     def _said(self, envelope: Envelope, payload: Any) -> None:
         """A block of the model, whole."""
         part = PARTS[type(payload)](payload)
-        if part is not None and add(self._of(envelope.agent_id), "assistant", part) and payload.block_id:
+        if part is not None and add(self._of(envelope), "assistant", part) and payload.block_id:
             self._shown.setdefault(envelope.agent_id or "", {})[payload.block_id] = part
 
     def _result(self, envelope: Envelope, payload: ToolResult) -> None:
         """What nobody called for is not told: its call was retracted, or was the provider's to answer."""
-        messages, agent_id = self._of(envelope.agent_id), envelope.agent_id or ""
+        messages, agent_id = self._of(envelope), envelope.agent_id or ""
         place = place_of(messages, payload.call_id)
         if place is None:
             return
@@ -114,7 +128,7 @@ class History:
         shown = self._shown.get(envelope.agent_id or "", {})
         gone = [shown.pop(block_id) for block_id in payload.block_ids if block_id in shown]
         if gone:
-            messages = self._of(envelope.agent_id)
+            messages = self._of(envelope)
             messages[:] = without(messages, gone)
 
 

@@ -4,6 +4,8 @@ What people do without words is told in words. An event that a page sends direct
 model would write: its bare name and its data.
 """
 
+from typing import TypeGuard
+
 import msgspec
 
 from turnlog.events import Envelope, Payload, UiAction, UiMessage, Unknown
@@ -23,9 +25,22 @@ def told(fields: dict[str, object]) -> str:
     return f"[The user acted: {msgspec.json.encode(fields).decode()}]"
 
 
+def news(envelope: Envelope, payload: Payload) -> str:
+    """An event of the application, told as what it is: somebody acted, or something followed."""
+    if envelope.origin == "ui":
+        return narrated(envelope.type, payload)
+    fields = {"type": envelope.type.rpartition(".")[2], "data": payload}
+    return f"[It followed: {msgspec.json.encode(fields).decode()}]"
+
+
 def is_direct(envelope: Envelope, payload: Payload | Unknown) -> bool:
     """Whether a page sent an event of the application; the package's own classes carry their names."""
     return envelope.origin == "ui" and isinstance(payload, Payload) and not payload.TYPE
+
+
+def is_news(payload: Payload | Unknown, envelope: Envelope) -> TypeGuard[Payload]:
+    """Whether an event of the application is news to the model: a page sent it, or a rule said it."""
+    return envelope.origin in ("ui", "app") and isinstance(payload, Payload) and not payload.TYPE
 
 
 def channel_of(envelope: Envelope, payload: Payload | Unknown) -> str | None:

@@ -12,7 +12,9 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import Raw, Struct
 
+from turnlog.errors import BadInput
 from turnlog.events import Scope, UiAction, UiMessage
+from turnlog.events.gate import short
 from turnlog.state.history import History, Message
 from turnlog.state.tree import Opening, Tree
 
@@ -22,7 +24,8 @@ T = TypeVar("T")
 class Told(Struct):
     """A `History` without shared objects: conversations by number, the places of parts in them."""
 
-    conversations: list[list[Message]]  # the first is the root's
+    conversations: list[list[Message]]
+    roots: dict[str, int]
     called: dict[str, int]
     traces: list[str]
     shown: dict[str, dict[str, tuple[int, int, int]]]
@@ -35,9 +38,13 @@ def dump(kept: object) -> bytes:
 
 
 def load(kind: type[T], data: bytes) -> T:
-    """What `dump` wrote."""
+    """What `dump` wrote; `BadInput` if it is not of this class. A snapshot holds for the code that wrote it:
+    another version of the package, or of an application, makes its own."""
     loader: Callable[[bytes], Any] | None = LOADERS.get(kind)
-    return msgspec.json.decode(data, type=kind) if loader is None else loader(data)
+    try:
+        return msgspec.json.decode(data, type=kind) if loader is None else loader(data)
+    except (ValueError, LookupError) as error:  # msgspec's own errors are ValueErrors
+        raise BadInput(f"expected a snapshot of {kind.__name__}, got {short(str(error))}") from None
 
 
 def load_tree(data: bytes) -> Tree:
@@ -50,16 +57,21 @@ def load_tree(data: bytes) -> Tree:
     return Tree(**values, queue=waiting)
 
 
-def opening(what: Raw) -> UiMessage | UiAction:
-    """A message has a text, an action has none."""
-    if "text" in msgspec.json.decode(what, type=dict[str, Raw]):
+def opening(what: Raw) -> UiMessage | UiAction | None:
+    """A message has a text, an action has none; what an application says by itself is not kept."""
+    fields = msgspec.json.decode(what, type=dict[str, Raw] | None)
+    if fields is None:
+        return None
+    if "text" in fields:
         return msgspec.json.decode(what, type=UiMessage)
     return msgspec.json.decode(what, type=UiAction)
 
 
 def told(history: History) -> Told:
-    """A history in plain values. Who took over from another shares a conversation with it."""
-    unique = {id(one): one for one in (history.root, *history.called.values())}
+    """A history in plain values. Who took over from another shares a conversation with it; a channel in which
+    nothing was said, though somebody looked, is none."""
+    roots = {channel: one for channel, one in history.roots.items() if one}
+    unique = {id(one): one for one in (*roots.values(), *history.called.values())}
     numbers = {key: number for number, key in enumerate(unique)}
     places = {
         id(part): (number, place, index)
@@ -69,6 +81,7 @@ def told(history: History) -> Told:
     }
     return Told(
         conversations=list(unique.values()),
+        roots={channel: numbers[id(one)] for channel, one in roots.items()},
         called={agent_id: numbers[id(one)] for agent_id, one in history.called.items()},
         traces=sorted(history._traces),
         shown={
@@ -84,7 +97,7 @@ def load_history(data: bytes) -> History:
     kept = msgspec.json.decode(data, type=Told)
     every = kept.conversations
     return History(
-        root=every[0],
+        roots={channel: every[number] for channel, number in kept.roots.items()},
         called={agent_id: every[number] for agent_id, number in kept.called.items()},
         _traces=set(kept.traces),
         _shown={

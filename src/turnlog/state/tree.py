@@ -44,6 +44,7 @@ from turnlog.events import (
 )
 from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
+from turnlog.state.narration import is_direct
 
 S = TypeVar("S", Usage, Cost)
 
@@ -129,9 +130,9 @@ class Closing:
 
 
 class Opening(NamedTuple):
-    """What opens a turn and waits for its agent."""
+    """What opens a turn and waits for its agent; events of the application alone are nothing to answer."""
 
-    what: UiMessage | UiAction
+    what: UiMessage | UiAction | None
     scope: Scope
 
 
@@ -154,6 +155,8 @@ class Tree:
         step = STEPS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
+        elif is_direct(envelope, payload):
+            _direct(self, envelope)
 
     def call(self, agent_id: str | None, call_id: str | None) -> OpenCall | None:
         """An open call of an open agent."""
@@ -192,6 +195,10 @@ class Tree:
         """The roles of whoever spoke last in a turn."""
         return self.members.get(self.actors.get(trace or "", ""), ())
 
+    def runs(self, trace: str) -> bool:
+        """Whether an agent of a turn is open."""
+        return any(invocation.scope.trace_id == trace for invocation in self.open.values())
+
     def rests(self, trace: str) -> bool:
         """Whether a turn is over, or everyone in it waits."""
         if trace in self.queue or trace in self.coming.values():
@@ -212,8 +219,17 @@ def _message(tree: Tree, envelope: Envelope, payload: UiMessage | UiAction) -> N
     trace = envelope.trace_id
     if trace and envelope.actor:
         tree.actors[trace] = envelope.actor
-    if trace and all(invocation.scope.trace_id != trace for invocation in tree.open.values()):
+    if trace and not tree.runs(trace):
         tree.queue[trace] = Opening(payload, scope_of(envelope))
+
+
+def _direct(tree: Tree, envelope: Envelope) -> None:
+    """An event that a page sent with a trace asks for a turn, unless something else with it does."""
+    trace = envelope.trace_id
+    if trace and trace not in tree.queue and not tree.runs(trace):
+        tree.queue[trace] = Opening(None, scope_of(envelope))
+        if envelope.actor:
+            tree.actors[trace] = envelope.actor
 
 
 def _start(tree: Tree, envelope: Envelope, payload: AgentStart) -> None:

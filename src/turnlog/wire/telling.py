@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from turnlog.events import AgentStart, Envelope, Payload, Unknown
-from turnlog.state.history import History
+from turnlog.state.history import History, Message
 from turnlog.wire import sse
 from turnlog.wire.blocks import Blocks
 from turnlog.wire.blocks_raw import BlocksRaw
@@ -36,10 +36,15 @@ class Told:
 
     def __init__(self, wanted: Wanted) -> None:
         self.history = History()
-        self._dialect = BLOCKS[wanted.name](wanted.options, self.history.messages)
+        self._channel: str | None = None
+        self._dialect = BLOCKS[wanted.name](wanted.options, self._conversation)
+
+    def _conversation(self, agent_id: str) -> list[Message]:
+        return self.history.messages(agent_id, self._channel)
 
     def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
         """The messages of one event; a history tells what came before it."""
+        self._channel = envelope.channel
         if isinstance(payload, AgentStart):
             self.history.begin(envelope, payload)  # an agent that is called does not have its caller's
         messages = self._dialect.convert(envelope, payload)

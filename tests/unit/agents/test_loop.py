@@ -7,7 +7,7 @@ import pytest
 
 from tests.table import CHILD, END, GUIDE, ROOT, SPENT, TURN, USAGE, Table, call, running
 from turnlog.agents import Reply
-from turnlog.agents.loop import Approve, Ask, Effect, Halt, Item, Run, Say, narrated
+from turnlog.agents.loop import Approve, Ask, Effect, Halt, Item, Run, Say
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
@@ -33,6 +33,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.ui import ButtonClick, InputSubmit, Stop, Summon
+from turnlog.state.narration import narrated
 
 LOOK = call("look", args={"topic": "grass"})
 PAGE = call("confirm", executor="frontend", args={"question": "Go?"})
@@ -102,7 +103,7 @@ def test_an_action_that_answers_nothing_opens_a_turn() -> None:
     assert (
         start.prompt
         == '[The user acted: {"action":{"kind":"button.click","button_id":"b1"},"view_id":"v1"}]'
-        == narrated(action)
+        == narrated("", action)
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tests.logs import Item, entry, scope, vector_log
 from turnlog.events import (
@@ -13,7 +14,9 @@ from turnlog.events import (
     AssistantMessage,
     BlockRetract,
     Fault,
+    Origin,
     Payload,
+    Scope,
     ToolCall,
     ToolResult,
     UiMessage,
@@ -188,3 +191,46 @@ def test_a_blank_text_is_retracted_from_a_conversation_without_a_word() -> None:
         BlockRetract(block_ids=("b1",), reason="overloaded_error"),
     ]
     assert told([entry(payload, scope("agt_1")) for payload in payloads]).root == []
+
+
+class Noted(Payload, frozen=True, kw_only=True):
+    """An event of an application."""
+
+    city: str
+
+
+def in_channel(payload: Payload, seq: int, channel: str | None, origin: Origin) -> Item:
+    envelope, _ = entry(UiMessage(text=""), Scope(), seq)
+    changed = structs.replace(envelope, type="tour.noted", channel=channel, origin=origin)
+    return changed, payload
+
+
+def test_what_pages_sent_and_rules_said_is_told_in_the_conversation_of_its_channel() -> None:
+    history = History()
+    for item in (
+        in_channel(Noted(city="Oslo"), 0, "customer", "ui"),
+        in_channel(Noted(city="Rome"), 1, "customer", "app"),
+        in_channel(Noted(city="Lima"), 2, "customer", "model"),
+        in_channel(Noted(city="Bonn"), 3, None, "ui"),
+    ):
+        history.apply(*item)
+    acted = '[The user acted: {"type":"noted","data":{"city":"Oslo"}}]'
+    followed = '[It followed: {"type":"noted","data":{"city":"Rome"}}]'
+    texts = [part["text"] for part in history.messages("agt_1", "customer")[0].content]
+    assert texts == [acted, followed]
+    assert [part["text"] for part in history.root[0].content] == [acted.replace("Oslo", "Bonn")]
+    assert history.messages("agt_1", "installer") == []
+
+
+def test_the_root_agents_of_two_channels_do_not_share_a_conversation() -> None:
+    history = History()
+    for number, channel in enumerate(("customer", "installer")):
+        start = AgentStart(name="Guide", via="prompt", prompt=f"I am the {channel}")
+        envelope, payload = entry(start, scope(f"agt_{number}"), number)
+        history.apply(structs.replace(envelope, channel=channel), payload)
+    assert [text["text"] for text in history.messages("agt_0", "customer")[0].content] == [
+        "I am the customer"
+    ]
+    assert [text["text"] for text in history.messages("agt_1", "installer")[0].content] == [
+        "I am the installer"
+    ]

@@ -19,6 +19,7 @@ from turnlog.events import (
     BlockDelta,
     BlockEnd,
     BlockStart,
+    Origin,
     Payload,
     ProcessEnd,
     ProcessStart,
@@ -326,3 +327,29 @@ def test_the_roles_of_a_turn_outlive_a_hand_off() -> None:
     tree.apply(*entry(AgentHandoff(to="Scout", to_agent_id="agt_2"), ROOT, 3))
     tree.apply(*entry(AgentEnd(stop_reason="handoff"), ROOT, 4))
     assert tree.roles("tr_1") == ("owner",)
+
+
+def test_events_of_the_application_open_a_turn_when_a_page_sent_them_with_one() -> None:
+    class Noted(Payload, frozen=True, kw_only=True):
+        city: str = ""
+
+    def noted(seq: int, trace: str | None, origin: Origin, actor: str | None = None) -> Item:
+        envelope, _ = entry(UiMessage(text=""), Scope(trace_id=trace), seq)
+        return structs.replace(envelope, type="tour.noted", origin=origin, actor=actor), Noted()
+
+    tree = grown([noted(0, None, "ui"), noted(1, "tr_2", "model"), noted(2, "tr_3", "app")])
+    assert tree.queue == {}
+    tree.apply(*noted(3, "tr_1", "ui", "ada"))
+    tree.apply(*noted(4, "tr_1", "ui", "bob"))
+    tree.apply(*noted(5, "tr_4", "ui"))
+    assert tree.queue == {
+        "tr_1": Opening(None, Scope(trace_id="tr_1")),
+        "tr_4": Opening(None, Scope(trace_id="tr_4")),
+    }
+    assert tree.actors == {"tr_1": "ada"}
+    message = UiMessage(text="and this")
+    tree.apply(*entry(message, Scope(trace_id="tr_1"), 6))
+    assert tree.queue["tr_1"].what == message
+    tree.apply(*entry(BEGIN, ROOT, 7))
+    tree.apply(*noted(8, "tr_1", "ui"))
+    assert list(tree.queue) == ["tr_4"]
