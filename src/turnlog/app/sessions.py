@@ -113,6 +113,8 @@ class Sessions:
 
     async def seat(self, principal: Principal, session_id: str) -> Seat:
         """The seat of a principal in a session."""
+        if not session_id:
+            raise NotFound("no session was named")
         head = await self.log.info(session_id)
         seat = seat_of(principal, head, self.apps[head.app]) if head.app in self.apps else None
         if seat is None:

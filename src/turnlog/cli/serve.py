@@ -9,7 +9,7 @@ import time
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -23,6 +23,13 @@ PORT = click.IntRange(0, 65535)
 DEMOS = {"tour": "turnlog_examples.tour:app"}
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN = "TURNLOG_TOKEN"
+
+
+class TokenFiles(NamedTuple):
+    """Files that say whose tokens are accepted."""
+
+    hashed: Path | None = None
+    jwt: Path | None = None
 
 
 @click.command()
@@ -70,7 +77,7 @@ def serve(
     if host not in LOOPBACK and not (tokens or jwt or os.environ.get(TOKEN)):
         problem = f"others can reach this address: say who may come in, with --tokens, --jwt or {TOKEN}"
         raise click.BadParameter(problem, param_hint="--host")
-    run_server(apps, log_url, host, port, tokens=tokens, jwt=jwt, hosts=allow_host, journal=journal)
+    run_server(apps, log_url, host, port, tokens=TokenFiles(tokens, jwt), hosts=allow_host, journal=journal)
 
 
 @click.command()
@@ -86,9 +93,7 @@ def token(name: str, roles: tuple[str, ...]) -> None:
     made = secrets.token_urlsafe(32)
     line = lines_of({name: TokenLine(token_hash(made), roles)})
     click.echo(f"The token of {name}. It is kept nowhere: copy it now.\n  {made}")
-    click.echo(
-        f"The file for `turnlog serve --tokens`, or one more entry of it. It does not hold the token.\n  {line}"
-    )
+    click.echo(f"For the file of `turnlog serve --tokens`, which knows the token by its hash:\n  {line}")
 
 
 COMMANDS = (demo, serve, token)
@@ -101,8 +106,7 @@ def run_server(
     port: int = 0,
     *,
     browser: bool = False,
-    tokens: Path | None = None,
-    jwt: Path | None = None,
+    tokens: TokenFiles = TokenFiles(),  # noqa: B008
     hosts: Sequence[str] = (),
     journal: str = "warning",
 ) -> None:
@@ -116,8 +120,7 @@ def run_server(
 
     set_up(journal)
     loaded = [load_app(app) for app in apps]
-    known = known_tokens(tokens)
-    verify = verified_by(jwt)
+    known, verify = known_tokens(tokens.hashed), verified_by(tokens.jwt)
     try:
         listener = listen(host, port)
     except OSError as error:

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from turnlog.app import Posted, Seat
 from turnlog.errors import BadInput, Conflict
 from turnlog.events import UiMessage
+from turnlog.events.base import Name, Record
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
 from turnlog.server.entry import known_of
@@ -23,10 +24,10 @@ from turnlog.server.wanted import wanted_dialect
 from turnlog.wire.cursor import Cursor
 
 
-class RunBody(msgspec.Struct, forbid_unknown_fields=True):
+class RunBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     user_prompt: Any
     agent_uuid: str | None = None
-    agent_type: str | None = None
+    agent_type: Name | None = None
 
 
 class CallResult(msgspec.Struct, forbid_unknown_fields=True):

@@ -11,14 +11,13 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnlog.server.auth import Authenticator, Known
+from turnlog.server.auth import Auth, Authenticator, Known
 from turnlog.server.limits import Budgets
 
 KNOWN = "turnlog.known"
 PRINCIPAL = "turnlog.principal"
-WHO_ARE_YOU = (
-    "sign in first: open the link the server printed, or send the header Authorization: Bearer <token>"
-)
+SIGN_IN = "sign in first"
+HOW = ": open the link the server printed, or send the header Authorization: Bearer <token>"
 
 
 class Entry:
@@ -45,7 +44,8 @@ class Entry:
             return None
         if known is None:
             headers = {"www-authenticate": "Bearer"}
-            return JSONResponse({"error": WHO_ARE_YOU}, 401, headers)
+            how = HOW if isinstance(self._auth, Auth) else ""
+            return JSONResponse({"error": SIGN_IN + how}, 401, headers)
         wait_s = self._budgets.request(known.principal.name, time.monotonic())
         if not wait_s:
             return None

@@ -3,6 +3,7 @@
 import os
 import secrets
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -10,8 +11,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from turnlog.app import Principal
-from turnlog.errors import CallerError
-from turnlog.events.base import Name, Role
+from turnlog.errors import CallerError, quote
+from turnlog.events import SessionMember
+from turnlog.events.base import NAME_BYTES, Role
 
 KEY_BYTES = 32
 TOKEN_CHARS = 24  # fewer could be guessed
@@ -21,7 +23,7 @@ class TokenLine(msgspec.Struct, forbid_unknown_fields=True):
     """What a file of tokens says of one principal: the hash of its token, and its roles in every session."""
 
     sha256: str
-    roles: tuple[Role, ...] = ()
+    roles: tuple[str, ...] = ()
 
 
 def key_of(log_url: str) -> bytes:
@@ -63,12 +65,13 @@ def known_key(file: Path) -> bytes:
 def tokens_in(file: Path) -> dict[str, Principal]:
     """The principals of a file of tokens, by the hash of their token."""
     try:
-        lines = msgspec.json.decode(file.read_bytes(), type=dict[Name, TokenLine])
+        lines = msgspec.json.decode(file.read_bytes(), type=dict[str, TokenLine])
     except OSError as error:
         raise CallerError(f"cannot read {file}: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise CallerError(f"{file} is not a file of tokens: {error}") from None
     for name, line in lines.items():
+        check_member(name, line.roles)
         if len(line.sha256) != 64 or not set(line.sha256) <= set("0123456789abcdef"):
             raise CallerError(f"{file}: expected the SHA-256 of {name}'s token as 64 hex digits")
     found = {line.sha256: Principal(name, frozenset(line.roles)) for name, line in lines.items()}
@@ -79,8 +82,26 @@ def tokens_in(file: Path) -> dict[str, Principal]:
 
 def lines_of(tokens: dict[str, TokenLine]) -> str:
     """What a file of tokens says, as JSON."""
+    for name, line in tokens.items():
+        check_member(name, line.roles)
+    return msgspec.json.encode(tokens).decode()
+
+
+def check_member(name: str, roles: Sequence[str]) -> None:
+    """Refuse who cannot be a member of a session."""
+    for role in roles:
+        if not fits(role, Role):
+            said = "a role of small letters, digits, _ and - that begins with a letter"
+            raise CallerError(f"expected {said}, got {quote(role)}")
+    if not fits({"principal": name}, SessionMember):
+        said = f"a name of at most {NAME_BYTES} bytes without control characters"
+        raise CallerError(f"expected {said}, got {quote(name)}")
+
+
+def fits(value: object, kind: object) -> bool:
+    """Whether a value is of a kind."""
     try:
-        checked = msgspec.convert(msgspec.to_builtins(tokens), dict[Name, TokenLine])
-    except msgspec.ValidationError as error:
-        raise CallerError(f"{error}") from None
-    return msgspec.json.encode(checked).decode()
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -17,7 +17,7 @@ from turnlog.agents.tools import PICTURES
 from turnlog.app import Posted, Seat, Sessions
 from turnlog.errors import BadInput
 from turnlog.events import UiMessage
-from turnlog.events.base import Name
+from turnlog.events.base import Name, Record
 from turnlog.events.envelope import timestamp
 from turnlog.ids import new_id
 from turnlog.log.choice import Choice
@@ -35,14 +35,14 @@ BLOB_HEADERS = {
 }
 
 
-class SendBody(msgspec.Struct, forbid_unknown_fields=True):
+class SendBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message; without a session it goes to the caller's own one of the application."""
 
     message: str
     session: str | None = None
     app: str | None = None
-    channel: str | None = None
-    target_agent: str | None = msgspec.field(default=None, name="targetAgent")
+    channel: Name | None = None
+    target_agent: Name | None = msgspec.field(default=None, name="targetAgent")
 
 
 class SendAnswer(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults=True):
@@ -87,7 +87,7 @@ class StopAnswer(msgspec.Struct, rename={"event_id": "eventId"}):
     event_id: int
 
 
-class NewSession(msgspec.Struct, forbid_unknown_fields=True):
+class NewSession(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A session to make: of which application, called what."""
 
     app: str | None = None

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from turnlog.app import OWNER, Principal, Seat, Sessions
 from turnlog.errors import Closed, NotFound
-from turnlog.events.base import Name, Role
+from turnlog.events.base import Name, Record, Role
 from turnlog.server.auth import Auth, Authenticator, Forbidden, JoinCode, Known
 from turnlog.server.body import body
 from turnlog.server.entry import known_of
@@ -30,7 +30,7 @@ class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
     roles: Annotated[tuple[Role, ...], msgspec.Meta(min_length=1)]
 
 
-class MemberBody(msgspec.Struct, forbid_unknown_fields=True):
+class MemberBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Somebody's roles in a session; none: a member no more."""
 
     session: str

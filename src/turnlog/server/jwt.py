@@ -1,0 +1,159 @@
+"""Tokens of an identity provider: signed JSON Web Tokens (RFC 7519) as bearer tokens. Needs `turnlog[jwt]`.
+
+`Auth(key, verify=JwtTokens(...))` accepts them beside its own. The key, the algorithms, the audience and the
+issuer are the server's; a token only names one of the algorithms, and all of them take the same kind of key
+(RFC 8725). A token says who (`sub`), for whom (`aud`), by whom (`iss`) and until when (`exp`); without one of
+these it is refused, and so is one of a name that belongs to the server. What a provider calls a role and is
+none here is passed over. Keys are not fetched: when a provider changes its key, change the file and restart.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from turnlog.app import LOCAL, Principal
+from turnlog.errors import CallerError
+from turnlog.events.base import Name, Record, Role
+from turnlog.server.auth import GUEST, Known
+from turnlog.server.keys import fits
+
+if TYPE_CHECKING:
+    from jwt.types import Options
+
+TOKEN_CHARS = 16 * 1024
+SECRET_BYTES = 32  # as many as SHA-256 has; fewer can be guessed
+RSA_BITS = 2048
+SKEW_S = 30.0  # how far the clock of whoever made a token may be ahead of ours
+
+KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("HS256", "HS384", "HS512"), "secret"),
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    "EdDSA": "Ed25519",
+}
+# times are ours to check: they come in
+OPTIONS: "Options" = {
+    "require": ["exp", "aud", "iss", "sub"],
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+}
+
+
+Moment = Annotated[float, msgspec.Meta(ge=0, lt=1e12)]  # seconds since 1970
+
+
+class Claims(Record, frozen=True, kw_only=True):
+    """What a token has to say, of which types."""
+
+    sub: Name
+    exp: Moment
+    nbf: Moment = 0
+    iat: Moment = 0
+
+    def holds(self, now_s: float) -> bool:
+        """Whether it holds now, for a name that is free for it."""
+        begun = max(self.nbf, self.iat) <= now_s + SKEW_S
+        return begun and now_s < self.exp and self.sub != LOCAL.name and not self.sub.startswith(GUEST)
+
+
+class JwtFile(msgspec.Struct, forbid_unknown_fields=True):
+    """What `turnlog serve --jwt` reads. The key file is looked for beside it."""
+
+    key_file: str
+    algorithms: tuple[str, ...]
+    audience: str
+    issuer: str
+    roles_claim: str = "roles"
+
+
+class JwtTokens:
+    """Tells who shows a token. `key` is a public key in PEM, or the secret of HS algorithms."""
+
+    def __init__(
+        self, key: bytes, algorithms: Sequence[str], audience: str, issuer: str, roles_claim: str = "roles"
+    ) -> None:
+        try:
+            import jwt
+        except ImportError:
+            raise CallerError("JSON Web Tokens need PyJWT: pip install 'turnlog[jwt]'") from None
+        if not audience or not issuer:
+            raise CallerError("expected an audience and an issuer that tokens must name")
+        self._jwt = jwt
+        self._key = checked_key(key, kind_of(algorithms))
+        self._algorithms = tuple(algorithms)
+        self._audience = audience
+        self._issuer = issuer
+        self._roles_claim = roles_claim
+
+    def __call__(self, token: str, now_s: float) -> Known | None:
+        """Who shows this token; None if it does not hold."""
+        if len(token) > TOKEN_CHARS:
+            return None
+        try:
+            given = self._jwt.decode(
+                token,
+                self._key,
+                algorithms=self._algorithms,
+                options=OPTIONS,
+                audience=self._audience,
+                issuer=self._issuer,
+            )
+            claims = msgspec.convert(given, Claims)
+            roles = msgspec.convert(given.get(self._roles_claim, []), list[str])
+        except (self._jwt.PyJWTError, msgspec.ValidationError):
+            return None
+        if not claims.holds(now_s):
+            return None
+        return Known(Principal(claims.sub, frozenset(role for role in roles if fits(role, Role))), claims.exp)
+
+
+def jwt_tokens_in(file: Path) -> JwtTokens:
+    """The tokens that a file, TOML or JSON, says to accept."""
+    decode = msgspec.json.decode if file.suffix == ".json" else msgspec.toml.decode
+    try:
+        said = decode(file.read_bytes(), type=JwtFile)
+        key = (file.parent / said.key_file).read_bytes()
+    except OSError as error:
+        raise CallerError(f"cannot read {error.filename}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CallerError(f"{file} does not say which tokens to accept: {error}") from None
+    try:
+        return JwtTokens(key.rstrip(b"\r\n"), said.algorithms, said.audience, said.issuer, said.roles_claim)
+    except CallerError as error:
+        raise CallerError(f"{file}: {error}") from None
+
+
+def kind_of(algorithms: Sequence[str]) -> str:
+    """The one kind of key that the algorithms take."""
+    unknown = [name for name in algorithms if name not in KINDS]
+    kinds = {KINDS[name] for name in algorithms if name in KINDS}
+    if unknown or isinstance(algorithms, str):
+        raise CallerError(f"expected algorithms out of {', '.join(KINDS)}, got {str(algorithms)[:80]}")
+    if len(kinds) != 1:
+        raise CallerError("expected algorithms that take the same kind of key, such as RS256 and PS256")
+    return kinds.pop()
+
+
+def checked_key(key: bytes, kind: str) -> Any:
+    """A key that is of this kind, and strong enough."""
+    if kind == "secret":
+        if len(key) < SECRET_BYTES or b"-----BEGIN" in key:
+            raise CallerError(f"expected a secret of at least {SECRET_BYTES} bytes, and no key in PEM")
+        return key
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    wanted = {"RSA": rsa.RSAPublicKey, "EC": ec.EllipticCurvePublicKey, "Ed25519": ed25519.Ed25519PublicKey}
+    try:
+        public = load_pem_public_key(key)
+    except (ValueError, UnsupportedAlgorithm):
+        raise CallerError(f"expected a public {kind} key in PEM") from None
+    if not isinstance(public, wanted[kind]):
+        raise CallerError(f"expected a public {kind} key, got another kind of key")
+    if isinstance(public, rsa.RSAPublicKey) and public.key_size < RSA_BITS:
+        raise CallerError(f"expected an RSA key of at least {RSA_BITS} bits, got {public.key_size}")
+    return public
