@@ -120,7 +120,7 @@ class EventStream:
         await send({"type": "http.response.body", "body": b""})
 
     async def _pump(self, frames: Frames, opened: Open, receive: Receive, send: Send) -> None:
-        pump = asyncio.create_task(pump_frames(frames, send, self._metrics))
+        pump = asyncio.create_task(self._tell(frames, opened, send))
         self._open[pump] = opened
         self._metrics.subscribers += 1
         gone = asyncio.create_task(left(receive))
@@ -134,6 +134,14 @@ class EventStream:
             self._metrics.subscribers -= 1
             end.cancel()
             gone.cancel()
+
+    async def _tell(self, frames: Frames, opened: Open, send: Send) -> None:
+        """Send, unless roles changed since they were looked up; from here on `observe` hears of changes."""
+        for seat in opened.seats:
+            members = (await self.sessions().log.info(seat.session_id)).members
+            if seat.principal.roles | frozenset(members.get(seat.principal.name, ())) != seat.roles:
+                return
+        await pump_frames(frames, send, self._metrics)
 
     def _remaining_s(self, known: Known) -> float:
         """How long a stream lives: until its reader has to show again that it may read."""
