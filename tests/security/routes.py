@@ -1,0 +1,97 @@
+"""Every route of a server, taken from its own description, with a request that it would grant.
+
+A route that is added to the server and not here fails the tests: nobody can forget to attack it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tests.security.desk import Desk
+from turnlog.server.application import PAGE
+
+MISSING = "sess_00000000-0000-7000-8000-000000000000"
+
+
+class Ask(NamedTuple):
+    """A request: which route, as the description names it, and with what."""
+
+    route: str
+    method: str
+    path: str
+    body: Any = None
+    public: bool = False
+    names: bool = False  # a session
+
+
+class Known(NamedTuple):
+    """What somebody has that others may want."""
+
+    session: str
+    turn: str
+    call: str
+    blob: str
+    link: str
+
+
+async def own(at: Desk, who: str) -> Known:
+    """A session with a turn that is over, a picture, and a call that waits for the page."""
+    session = await at.session(who, "plain")
+    await at.send(who, session, "picture")
+    [result] = await at.told(who, session, "tool.result")
+    await at.told(who, session, "agent.end")
+    turn = (await at.send(who, session, "confirm sure?"))["turn"]
+    [waiting] = await at.told(who, session, "tool.await")
+    link = await at.post(who, "/api/links", {"session": session, "roles": ["guest"]})
+    call = waiting["payload"]["calls"][0]["call_id"]
+    return Known(session, turn, call, result["payload"]["images"][0]["src"].rpartition("/")[2], link.value["path"])
+
+
+def asks(known: Known) -> Mapping[str, Ask]:
+    """A request for each route, by the name of the route; `known` is where the caller wants to be."""
+    session, turn, call, blob, link = known
+    note = {"type": "case.note", "payload": {"text": "milk"}}
+    answer = {"tool_use_id": call, "content": True}
+    member = {"session": session, "principal": "dan", "roles": ["guest"]}
+    get, post = (lambda *more: ("GET", *more)), (lambda *more: ("POST", *more))
+    table: dict[str, tuple[Any, ...]] = {
+        "GET /api/events": get(f"/api/events?session={session}"),
+        "POST /api/events": post("/api/events", {"session": session, "events": [note]}),
+        "POST /api/send": post("/api/send", {"session": session, "message": "hi"}),
+        "POST /api/stop": post("/api/stop", {"session": session}),
+        "POST /api/sessions": post("/api/sessions", {"app": "plain"}),
+        "GET /api/sessions": get("/api/sessions"),
+        "GET /api/state": get(f"/api/state?session={session}"),
+        "GET /api/log": get(f"/api/log?session={session}"),
+        "GET /api/blobs/{session}/{digest}": get(f"/api/blobs/{session}/{blob}"),
+        "GET /api/me": get("/api/me"),
+        "GET /sign-in": get(link),
+        "POST /api/sign-in": post("/api/sign-in"),
+        "POST /api/sign-out": post("/api/sign-out"),
+        "POST /api/members": post("/api/members", member),
+        "POST /api/links": post("/api/links", {"session": session, "roles": ["guest"]}),
+        "POST /agent/tool_results": post(
+            "/agent/tool_results", {"agent_uuid": session, "tool_results": [answer]}
+        ),
+        "POST /agent/run": post("/agent/run", {"agent_uuid": session, "user_prompt": "hi"}),
+        "GET /metrics": get("/metrics"),
+        "GET /healthz": get("/healthz"),
+        "GET /openapi.json": get("/openapi.json"),
+        **{f"GET {path}": get(path) for path in PAGE},
+    }
+    public = {"GET /sign-in", "GET /healthz", *(f"GET {path}" for path in PAGE)}
+    made = {}
+    for route, (method, path, *body) in table.items():
+        names = route != "GET /sign-in" and session in f"{path}{body}"
+        made[route] = Ask(route, method, path, body[0] if body else None, route in public, names)
+    return made
+
+
+async def every_route(at: Desk, who: str) -> list[Ask]:
+    """A request for every route there is, that is granted to who is named; the one that answers a call comes
+    before those that would end it."""
+    known = asks(await own(at, who))
+    described = (await at.get(who, "/openapi.json")).value["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+    assert routes | {"GET /openapi.json", *(f"GET {path}" for path in PAGE)} == set(known)
+    first = ("GET /api/me", "POST /agent/tool_results", "POST /agent/run")
+    return sorted(known.values(), key=lambda ask: first.index(ask.route) if ask.route in first else len(first))

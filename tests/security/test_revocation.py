@@ -1,0 +1,177 @@
+"""Row 6: who may not read any more reads no more: open streams end at once and do not come back."""
+
+import asyncio
+
+import pytest
+from starlette.types import Send
+
+from tests.security.apps import endless, plain
+from tests.security.desk import Call, Desk, desk, expiring, run
+from turnlog.app import Seat, Sessions
+from turnlog.events import Envelope, Payload, Unknown
+from turnlog.server.response import Frames
+from turnlog.server.stream import EventStream, Open, pump_frames
+
+QUERIES = ("", "&dialect=blocks", "&types=ui,assistant", "&dialect=blocks-raw&depth=1", "&after=0")
+SECRET = "said after bob had to go"
+
+
+async def shared(at: Desk, app: str) -> str:
+    """A session of ada's in which bob is a guest."""
+    session = await at.session("ada", app)
+    await at.enrol("ada", session, "bob", "guest")
+    return session
+
+
+async def open_streams(at: Desk, session: str, own: str) -> list[Call]:
+    """Every kind of stream that bob can have of a session."""
+    begun = await at.send("ada", session, "go")
+    paths = [f"session={session}{query}" for query in QUERIES]
+    paths += [f"session={own},{session}", f"session={session}&turn={begun['turn']}"]
+    calls = [at.follow("bob", path) for path in paths]
+    for call in calls:
+        await call.until(lambda answer: len(answer.body) > 40)
+        assert call.answer.status == 200
+    return calls
+
+
+def test_every_stream_ends_when_its_reader_is_no_member_any_more() -> None:
+    async def scenario() -> None:
+        async with desk([plain, endless]) as at:
+            session, own = await shared(at, "endless"), await at.session("bob")
+            calls = await open_streams(at, session, own)
+            await at.enrol("ada", session, "bob")
+            for call in calls:
+                await call.end()
+            assert (await at.get("bob", f"/api/events?session={session}")).status == 404
+            assert (await at.get("bob", f"/api/events?session={own},{session}")).status == 404
+            assert (await at.get("bob", f"/api/log?session={session}")).status == 404
+
+    run(scenario())
+
+
+def test_a_response_ends_as_well_and_the_turn_goes_on() -> None:
+    async def scenario() -> None:
+        async with desk(endless) as at:
+            session = await shared(at, "endless")
+            call = at.call("bob", "POST", "/agent/run", {"agent_uuid": session, "user_prompt": "go"})
+            await call.word("word")
+            await at.enrol("ada", session, "bob")
+            assert b"[DONE]" not in (await call.end()).body
+            log = await at.log("ada", session)
+            assert "agent.end" not in [event["type"] for event in log]
+
+    run(scenario())
+
+
+def test_a_change_of_roles_ends_streams_of_the_one_who_changed_only() -> None:
+    async def scenario() -> None:
+        async with desk(plain) as at:
+            session = await shared(at, "plain")
+            his, hers = at.follow("bob", f"session={session}"), at.follow("ada", f"session={session}")
+            await his.word("session.member")
+            await at.enrol("ada", session, "bob", "guest")  # the same again is no change
+            await at.send("ada", session, "still here")
+            await his.word("still here")
+            await at.enrol("ada", session, "bob", "friend")
+            await his.end()
+            await at.send("ada", session, SECRET)
+            await hers.word(SECRET)
+            assert SECRET.encode() not in (await hers.leave()).body.partition(b"friend")[0]
+            assert SECRET.encode() not in his.answer.body
+
+    run(scenario())
+
+
+def test_control_a_server_that_does_not_look_goes_on_telling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(_: EventStream, envelope: Envelope, payload: Payload | Unknown) -> None:
+        pass
+
+    async def scenario() -> None:
+        monkeypatch.setattr(EventStream, "observe", blind)
+        async with desk(plain) as at:
+            session = await shared(at, "plain")
+            call = at.follow("bob", f"session={session}")
+            await call.word("session.member")
+            await at.enrol("ada", session, "bob")
+            await at.send("ada", session, SECRET)
+            await call.word(SECRET)
+            await call.leave()
+
+    run(scenario())
+
+
+async def late(at: Desk, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """A stream whose reader is sent away after it was let in, and before the first byte."""
+    session = await shared(at, "plain")
+    inside, go = asyncio.Event(), asyncio.Event()
+    touch = Sessions.touch
+
+    async def slow(sessions: Sessions, seat: Seat) -> None:
+        if seat.principal.name == "bob":
+            inside.set()
+            await go.wait()
+        await touch(sessions, seat)
+
+    monkeypatch.setattr(Sessions, "touch", slow)
+    call = at.follow("bob", f"session={session}")
+    await inside.wait()
+    await at.enrol("ada", session, "bob")
+    await at.send("ada", session, SECRET)
+    go.set()
+    return call
+
+
+def test_who_is_sent_away_while_a_stream_begins_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with desk(plain) as at:
+            answer = await (await late(at, monkeypatch)).end()
+            assert SECRET.encode() not in answer.body
+
+    run(scenario())
+
+
+def test_control_a_stream_that_looks_only_before_it_begins_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def trusting(stream: EventStream, frames: Frames, _: Open, send: Send) -> None:
+        await pump_frames(frames, send, stream._metrics)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(EventStream, "_tell", trusting)
+        async with desk(plain) as at:
+            call = await late(at, monkeypatch)
+            await call.word(SECRET)
+            await call.leave()
+
+    run(scenario())
+
+
+def test_a_stream_ends_with_the_token_it_was_opened_with() -> None:
+    async def scenario() -> None:
+        async with desk(plain, verify=expiring(0.5)) as at:
+            session = await at.session("ada")
+            await at.enrol("ada", session, "eve", "guest")
+            header = {"authorization": "Bearer short-eve"}
+            call = at.call(None, "GET", f"/api/events?session={session}", None, header)
+            await call.word("session.member")
+            async with asyncio.timeout(3):
+                await call.end()
+            again = await at.ask(None, "GET", f"/api/events?session={session}", None, header)
+            assert again.status == 401
+
+    run(scenario())
+
+
+def test_control_a_stream_whose_token_holds_stays_open() -> None:
+    async def scenario() -> None:
+        async with desk(plain, verify=expiring(60)) as at:
+            session = await at.session("ada")
+            await at.enrol("ada", session, "eve", "guest")
+            header = {"authorization": "Bearer short-eve"}
+            call = at.call(None, "GET", f"/api/events?session={session}", None, header)
+            await call.word("session.member")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await call.until(lambda answer: False)
+            await call.leave()
+
+    run(scenario())
