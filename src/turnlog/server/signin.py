@@ -98,7 +98,7 @@ class SignIn:
     async def link(self, request: Request) -> Response:
         """A link for one guest; the owner of a session may make it."""
         asked = await body(request, LinkBody)
-        auth, seat = self._own(), await self._owner(request, asked.session)
+        auth, seat = self._own(), await self._owner(request, asked.session, asked.roles)
         code = auth.join_code(seat.session_id, asked.roles, time.time())
         path = f"{request.scope.get('root_path', '')}/sign-in?code={code}"
         return JSONResponse({"path": path}, 201, NO_STORE)
@@ -106,13 +106,18 @@ class SignIn:
     async def change_member(self, request: Request) -> Response:
         """Change who is a member; the owner of a session may."""
         asked = await body(request, MemberBody)
-        seat = await self._owner(request, asked.session)
+        seat = await self._owner(request, asked.session, asked.roles, asked.principal)
         seq = await self._sessions().enrol(seat.head, asked.principal, asked.roles, by=seat.principal.name)
         return JSONResponse({"eventId": seq}, 202)
 
-    async def _owner(self, request: Request, session_id: str) -> Seat:
+    async def _owner(
+        self, request: Request, session_id: str, roles: tuple[str, ...], principal: str = ""
+    ) -> Seat:
+        """The seat of who may give and take these roles: the owner all, a maker those that it has itself."""
         seat = await self._sessions().seat(known_of(request.scope).principal, session_id)
-        if OWNER not in seat.roles and not set(seat.app.roles.creator) & seat.roles:
+        touched = {*roles, *seat.head.members.get(principal, ())}
+        maker = set(seat.app.roles.creator) & seat.roles and touched <= seat.roles
+        if OWNER not in seat.roles and not maker:
             raise Forbidden("only the owner of a session may do this")
         return seat
 
