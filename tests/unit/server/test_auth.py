@@ -1,0 +1,270 @@
+"""Who is asking: tokens, cookies and codes, each with every way in which it does not hold (protocol 8.1)."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from starlette.requests import HTTPConnection
+
+from turnlog.app import LOCAL, Principal
+from turnlog.server import auth as module
+from turnlog.server.auth import (
+    CODE_S,
+    COOKIE_S,
+    JOIN_S,
+    Auth,
+    Cookie,
+    JoinCode,
+    Known,
+    SignInCode,
+    coded,
+    decoded,
+    token_hash,
+)
+
+NOW = 1_800_000_000.0
+KEY = b"k" * 32
+ADA = Principal("ada", frozenset({"owner", "clerk"}))
+TOKEN = "a-token-that-nobody-guesses"
+
+
+def make_auth(*tokens: str, key: bytes = KEY) -> Auth:
+    return Auth(key, {token_hash(token): ADA for token in tokens})
+
+
+def asking(**headers: str) -> HTTPConnection:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    return HTTPConnection({"type": "http", "headers": raw})
+
+
+def with_cookie(auth: Auth, value: str) -> HTTPConnection:
+    return asking(cookie=f"other=1; {auth.cookie_name}={value}")
+
+
+def changed(text: str) -> Iterator[str]:
+    """A text with each of its characters changed, and with one left out, one more, two parts swapped."""
+    for place, was in enumerate(text):
+        yield text[:place] + ("A" if was != "A" else "B") + text[place + 1 :]
+        yield text[:place] + text[place + 1 :]
+        yield text[:place] + "!" + text[place:]
+    first, _, second = text.partition(".")
+    yield from (
+        f"{second}.{first}",
+        first,
+        f"{first}.",
+        f".{second}",
+        text + "=",
+        text + ".",
+        text + "\n",
+        "",
+    )
+
+
+class TestTokens:
+    def test_a_token_is_known_by_its_hash(self) -> None:
+        auth = make_auth(TOKEN)
+        known = Known(ADA, None, token_hash(TOKEN))
+        for header in (f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN} "):
+            assert auth.who(asking(authorization=header), NOW) == known
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            f"Bearer {TOKEN}x",
+            f"Bearer {TOKEN[:-1]}",
+            "Bearer",
+            "Bearer ",
+            f"Basic {TOKEN}",
+            TOKEN,
+            f"Bearer {token_hash(TOKEN)}",
+            "Bearer ü",
+        ],
+    )
+    def test_another_one_is_nobody(self, header: str) -> None:
+        assert make_auth(TOKEN).who(asking(authorization=header), NOW) is None
+
+    def test_nobody_says_nothing(self) -> None:
+        assert make_auth(TOKEN).who(asking(), NOW) is None
+
+    def test_what_is_no_token_of_ours_is_shown_to_verify(self) -> None:
+        shown = []
+
+        def verify(token: str, now_s: float) -> Known | None:
+            shown.append((token, now_s))
+            return Known(Principal("bob"), NOW + 60) if token == "of-a-provider" else None
+
+        auth = Auth(KEY, {token_hash(TOKEN): ADA}, verify)
+        assert auth.who(asking(authorization="Bearer of-a-provider"), NOW) == Known(
+            Principal("bob"), NOW + 60
+        )
+        assert auth.who(asking(authorization="Bearer forged"), NOW) is None
+        assert auth.who(asking(authorization=f"Bearer {TOKEN}"), NOW) is not None
+        assert shown == [("of-a-provider", NOW), ("forged", NOW)]
+
+    def test_a_wrong_token_is_not_made_good_by_a_cookie(self) -> None:
+        auth = make_auth(TOKEN)
+        cookie, _ = auth.cookie(Known(ADA), NOW)
+        both = asking(authorization="Bearer wrong", cookie=f"{auth.cookie_name}={cookie}")
+        assert auth.who(both, NOW) is None
+        assert auth.who(with_cookie(auth, cookie), NOW) is not None
+
+
+class TestCookies:
+    def test_a_cookie_says_who_somebody_is_until_it_ends(self) -> None:
+        auth = make_auth()
+        value, age_s = auth.cookie(Known(ADA), NOW)
+        assert age_s == COOKIE_S
+        assert auth.who(with_cookie(auth, value), NOW + COOKIE_S - 1) == Known(ADA, NOW + COOKIE_S)
+        assert auth.who(with_cookie(auth, value), NOW + COOKIE_S) is None
+
+    def test_it_holds_no_longer_than_what_it_came_from(self) -> None:
+        auth = make_auth()
+        value, age_s = auth.cookie(Known(ADA, NOW + 60), NOW)
+        assert age_s == 60
+        assert auth.who(with_cookie(auth, value), NOW + 60) is None
+        assert auth.cookie(Known(ADA, NOW + 10 * COOKIE_S), NOW)[1] == COOKIE_S
+
+    def test_a_cookie_for_a_cookie_holds_no_longer(self) -> None:
+        auth = make_auth()
+        first, _ = auth.cookie(Known(ADA), NOW)
+        known = auth.who(with_cookie(auth, first), NOW + 1000)
+        assert known is not None
+        assert auth.cookie(known, NOW + 1000)[1] == COOKIE_S - 1000
+
+    def test_the_same_key_knows_it_after_a_restart_and_another_does_not(self) -> None:
+        value, _ = make_auth().cookie(Known(ADA), NOW)
+        again, other = make_auth(), make_auth(key=b"o" * 32)
+        assert again.who(with_cookie(again, value), NOW) is not None
+        assert other.who(with_cookie(other, value), NOW) is None
+        assert again.cookie_name != other.cookie_name, "two servers on one host do not sign each other out"
+
+    def test_a_token_that_is_removed_ends_its_cookie(self) -> None:
+        before = make_auth(TOKEN)
+        known = before.who(asking(authorization=f"Bearer {TOKEN}"), NOW)
+        assert known is not None
+        value, _ = before.cookie(known, NOW)
+        assert before.who(with_cookie(before, value), NOW) is not None
+        for after, holds in (
+            (make_auth(TOKEN), True),
+            (make_auth("another-token"), False),
+            (make_auth(), False),
+        ):
+            assert (after.who(with_cookie(after, value), NOW) is not None) == holds
+
+    def test_no_byte_of_it_can_be_changed(self) -> None:
+        auth = make_auth()
+        value, _ = auth.cookie(Known(ADA), NOW)
+        assert auth.read(value, NOW) is not None
+        assert [bad for bad in changed(value) if auth.read(bad, NOW) is not None] == []
+
+    def test_a_code_is_no_cookie_and_a_cookie_no_code(self) -> None:
+        auth = make_auth()
+        cookie, _ = auth.cookie(Known(ADA), NOW)
+        assert auth.exchange(cookie, NOW) is None
+        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", ["guest"], NOW)):
+            assert auth.who(with_cookie(auth, code), NOW) is None
+
+    @pytest.mark.parametrize(
+        "data", [b"", b"{}", b"[1]", b'{"type":"cookie"}', b'{"type":"root","until":1}', b"\xff"]
+    )
+    def test_what_is_signed_and_no_value_is_none(self, data: bytes) -> None:
+        auth = make_auth()
+        text = f"{coded(data)}.{coded(auth._seal(data))}"
+        assert auth.read(text, 0) is None
+
+    @pytest.mark.parametrize("text", ["", ".", "a.b", "ü.ü", "a" * 10_000, "\x00.\x00", "e30.e30"])
+    def test_what_is_not_signed_is_none(self, text: str) -> None:
+        assert make_auth().read(text, 0) is None
+
+
+class TestCodes:
+    def test_whoever_started_the_server_comes_in_once(self) -> None:
+        auth = make_auth()
+        code = auth.sign_in_code(NOW)
+        assert auth.exchange(code, NOW) == Known(LOCAL)
+        assert auth.exchange(code, NOW) is None
+        assert auth.exchange(auth.sign_in_code(NOW), NOW) == Known(LOCAL), "another code is another one"
+
+    def test_a_code_ends_after_a_quarter_of_an_hour(self) -> None:
+        auth = make_auth()
+        code = auth.sign_in_code(NOW)
+        assert auth.exchange(code, NOW + CODE_S) is None
+        assert auth.exchange(code, NOW + CODE_S - 1) == Known(LOCAL), "trying late does not use it"
+
+    def test_a_code_is_for_one_start_of_one_server(self) -> None:
+        code = make_auth().sign_in_code(NOW)
+        assert make_auth().exchange(code, NOW) is None
+        assert make_auth(key=b"o" * 32).exchange(code, NOW) is None
+
+    def test_no_byte_of_a_code_can_be_changed(self) -> None:
+        auth = make_auth()
+        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", ["guest"], NOW)):
+            assert [bad for bad in changed(code) if auth.exchange(bad, NOW) is not None] == []
+            assert auth.exchange(code, NOW) is not None
+
+    def test_used_codes_are_forgotten_when_they_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "CODES", 2)
+        auth = make_auth()
+        codes = [auth.sign_in_code(NOW) for _ in range(3)]
+        assert [auth.exchange(code, NOW) is not None for code in codes] == [True, True, False]
+        later = NOW + CODE_S
+        assert auth.exchange(auth.sign_in_code(later), later) == Known(LOCAL)
+        assert auth.exchange(codes[0], later) is None
+
+    def test_a_code_to_join_names_session_roles_and_a_guest_of_its_own(self) -> None:
+        auth = make_auth()
+        first, second = (auth.exchange(auth.join_code("sess_1", ["guest"], NOW), NOW) for _ in range(2))
+        assert isinstance(first, JoinCode)
+        assert isinstance(second, JoinCode)
+        assert (first.session, first.roles, first.until) == ("sess_1", ("guest",), int(NOW + JOIN_S))
+        assert first.guest != second.guest
+        assert first.guest.startswith("guest_")
+
+    def test_it_holds_for_a_week_and_over_a_restart(self) -> None:
+        code = make_auth().join_code("sess_1", ["guest"], NOW)
+        assert make_auth().exchange(code, NOW + JOIN_S - 1) is not None
+        assert make_auth().exchange(code, NOW + JOIN_S) is None
+        assert make_auth(key=b"o" * 32).exchange(code, NOW) is None
+
+    def test_guests_do_not_use_up_what_is_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "CODES", 1)
+        auth = make_auth()
+        for _ in range(3):
+            assert auth.exchange(auth.join_code("sess_1", ["guest"], NOW), NOW) is not None
+        assert auth.exchange(auth.sign_in_code(NOW), NOW) == Known(LOCAL)
+
+
+def test_values_may_stand_in_urls_and_cookies() -> None:
+    auth = make_auth()
+    texts = [
+        auth.sign_in_code(NOW),
+        auth.join_code("sess_1", ["guest"], NOW),
+        auth.cookie(Known(ADA), NOW)[0],
+    ]
+    for text in texts:
+        assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+
+
+@pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", bytes(range(256))])
+def test_bytes_are_read_only_as_they_are_written(data: bytes) -> None:
+    assert decoded(coded(data)) == data
+    for text in (coded(data) + "=", coded(data) + " ", coded(data) + "\n", "~" + coded(data)):
+        with pytest.raises(ValueError, match=r".*"):
+            decoded(text)
+
+
+def test_unused_bits_are_not_there_to_be_changed() -> None:
+    assert coded(b"a") == "YQ"
+    with pytest.raises(ValueError, match="as it was written"):
+        decoded("YR")
+
+
+def test_the_three_kinds_of_values_are_told_apart() -> None:
+    auth = make_auth()
+    values: list[Cookie | SignInCode | JoinCode] = [
+        Cookie(2, "ada"),
+        SignInCode(2, "start", "1"),
+        JoinCode(2, "sess_1", "guest_1", ("guest",)),
+    ]
+    assert [auth.read(auth.sign(value), 1) for value in values] == values
+    assert len({msgspec.json.encode(value)[:16] for value in values}) == 3

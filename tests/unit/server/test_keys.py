@@ -1,0 +1,144 @@
+"""The server's key and the file of tokens: who may read them, and what is refused in which words."""
+
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from turnlog.app import Principal
+from turnlog.errors import CallerError
+from turnlog.server.auth import token_hash
+from turnlog.server.keys import KEY_BYTES, TokenLine, key_of, lines_of, new_key, tokens_in
+
+
+def refused(call: object, *arguments: object) -> str:
+    with pytest.raises(CallerError) as refusal:
+        call(*arguments)  # type: ignore[operator]
+    return str(refusal.value)
+
+
+class TestKey:
+    def test_it_is_made_once_beside_the_log_for_its_owner_alone(self, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path}/new/log.db"
+        old = os.umask(0)
+        try:
+            key = key_of(url)
+        finally:
+            os.umask(old)
+        file = tmp_path / "new" / "log.db.key"
+        assert (len(key), file.read_bytes()) == (KEY_BYTES, key)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert key_of(url) == key
+        assert [path.name for path in file.parent.iterdir()] == ["log.db.key"]
+
+    def test_two_logs_have_two_keys(self, tmp_path: Path) -> None:
+        assert key_of(f"sqlite:///{tmp_path}/a.db") != key_of(f"sqlite:///{tmp_path}/b.db")
+
+    def test_it_stands_beside_the_log_however_the_url_is_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        key_of("sqlite:///my%20log.db")
+        assert [path.name for path in tmp_path.iterdir()] == ["my log.db.key"]
+
+    @pytest.mark.parametrize("url", ["memory:", "sqlite:///", "sqlite:", "nats://127.0.0.1:4222"])
+    def test_without_a_file_it_is_a_new_one_each_time(
+        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert key_of(url) != key_of(url)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
+    def test_one_that_others_can_reach_is_refused(self, mode: int, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path}/log.db"
+        key_of(url)
+        (tmp_path / "log.db.key").chmod(mode)
+        assert "can be read by others: make it yours alone (chmod 600 log.db.key)" in refused(key_of, url)
+
+    @pytest.mark.parametrize("size", [0, 1, KEY_BYTES - 1, KEY_BYTES + 1, 100])
+    def test_one_of_another_size_is_refused(self, size: int, tmp_path: Path) -> None:
+        file = tmp_path / "log.db.key"
+        file.touch(0o600)
+        file.write_bytes(b"x" * size)
+        assert "is not a key: remove it" in refused(key_of, f"sqlite:///{tmp_path}/log.db")
+
+    def test_a_folder_that_cannot_be_made_is_said(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        said = refused(key_of, f"sqlite:///{tmp_path}/file/log.db")
+        assert said.startswith("cannot keep the server's key in ")
+
+    def test_two_starts_at_once_have_one_key(self, tmp_path: Path) -> None:
+        many = 8
+        with ThreadPoolExecutor(many) as pool:
+            for number in range(20):
+                start = Barrier(many)
+                url = f"sqlite:///{tmp_path}/{number}.db"
+
+                def key(url: str = url, start: Barrier = start) -> bytes:
+                    start.wait()
+                    return key_of(url)
+
+                assert len({future.result() for future in [pool.submit(key) for _ in range(many)]}) == 1
+        assert len(list(tmp_path.iterdir())) == 20
+
+    def test_who_makes_it_second_takes_the_first(self, tmp_path: Path) -> None:
+        file = tmp_path / "log.db.key"
+        assert new_key(file) == new_key(file)
+
+
+class TestTokens:
+    HASH = token_hash("a")
+
+    def write(self, folder: Path, said: object) -> Path:
+        file = folder / "tokens.json"
+        file.write_text(said if isinstance(said, str) else json.dumps(said))
+        return file
+
+    def test_principals_are_found_by_the_hash_of_their_token(self, tmp_path: Path) -> None:
+        said = {"ada": {"sha256": self.HASH, "roles": ["owner"]}, "bob": {"sha256": token_hash("b")}}
+        assert tokens_in(self.write(tmp_path, said)) == {
+            self.HASH: Principal("ada", frozenset({"owner"})),
+            token_hash("b"): Principal("bob"),
+        }
+
+    def test_what_is_written_is_read(self, tmp_path: Path) -> None:
+        lines = lines_of({"Ada L.": TokenLine(self.HASH, ("owner", "executor"))})
+        assert tokens_in(self.write(tmp_path, lines)) == {
+            self.HASH: Principal("Ada L.", frozenset({"owner", "executor"}))
+        }
+
+    @pytest.mark.parametrize(
+        ("said", "words"),
+        [
+            ("", "is not a file of tokens"),
+            ("[]", "is not a file of tokens: Expected `object`"),
+            ('{"ada": "secret"}', "$[...]"),
+            ({"ada": {}}, "missing required field `sha256`"),
+            ({"ada": {"sha256": HASH, "role": "owner"}}, "unknown field `role`"),
+            ({"ada": {"sha256": "a"}}, "expected the SHA-256 of ada's token as 64 hex digits"),
+            ({"ada": {"sha256": HASH.upper()}}, "as 64 hex digits"),
+            ({"ada": {"sha256": HASH, "roles": ["Owner"]}}, "expected a role of small letters"),
+            (
+                {"": {"sha256": HASH}},
+                "expected a name of at most 128 bytes without control characters, got ''",
+            ),
+            ({"a\nb": {"sha256": HASH}}, r"got 'a\nb'"),
+            ({"ü" * 65: {"sha256": HASH}}, "at most 128 bytes"),
+            ({"ada": {"sha256": HASH}, "bob": {"sha256": HASH}}, "two names have the same token"),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, said: object, words: str, tmp_path: Path) -> None:
+        assert words in refused(tokens_in, self.write(tmp_path, said))
+
+    def test_a_file_that_is_not_there_is_said(self, tmp_path: Path) -> None:
+        said = refused(tokens_in, tmp_path / "none.json")
+        assert said == f"cannot read {tmp_path}/none.json: No such file or directory"
+
+    @pytest.mark.parametrize("role", ["", "Owner", "1st", "a b", "owner\n", "x" * 33, "ü"])
+    def test_a_role_that_is_none_is_not_written(self, role: str) -> None:
+        assert "expected a role" in refused(lines_of, {"ada": TokenLine(self.HASH, (role,))})

@@ -1,0 +1,127 @@
+"""Sessions and cursors of a request: lists, their bounds, and cursors that cannot be continued."""
+
+import pytest
+from starlette.datastructures import QueryParams
+
+from turnlog.errors import BadInput
+from turnlog.log import Head
+from turnlog.server.wanted import (
+    SESSIONS,
+    Gone,
+    continued,
+    flag,
+    reset_reason,
+    wanted_cursors,
+    wanted_dialect,
+    wanted_sessions,
+)
+from turnlog.wire.cursor import Cursor
+
+HEAD = Head(session_id="sess_1", app="app", epoch="now", first=10, last=41, created_ms=0)
+
+
+def refused(call: object, *arguments: object) -> tuple[str, str]:
+    with pytest.raises(BadInput) as refusal:
+        call(*arguments)  # type: ignore[operator]
+    return refusal.value.path, str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("session=a", ["a"]),
+        ("session=a,b", ["a", "b"]),
+        ("session=b,a", ["b", "a"]),
+        ("", [""]),
+        ("session=", [""]),
+    ],
+)
+def test_sessions_are_a_list_in_its_order(query: str, names: list[str]) -> None:
+    assert wanted_sessions(QueryParams(query)) == names
+
+
+@pytest.mark.parametrize("query", ["session=a,a", "session=a,b,a", "session=,"])
+def test_a_session_stands_in_it_once(query: str) -> None:
+    assert refused(wanted_sessions, QueryParams(query)) == (
+        "session",
+        "expected each session once (at session)",
+    )
+
+
+def test_there_are_not_too_many() -> None:
+    names = [f"s{number}" for number in range(SESSIONS + 1)]
+    assert len(wanted_sessions(QueryParams({"session": ",".join(names[:-1])}))) == SESSIONS
+    path, words = refused(wanted_sessions, QueryParams({"session": ",".join(names)}))
+    assert path == "session"
+    assert "at most 32 sessions, got 33" in words
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "cursors"),
+    [
+        ("", 1, [Cursor()]),
+        ("", 3, [Cursor()] * 3),
+        ("  ", 2, [Cursor()] * 2),
+        ("7", 1, [Cursor(7)]),
+        ("k3x:7,-1", 2, [Cursor(7, "k3x"), Cursor()]),
+        ("k3x:7.2, 5", 2, [Cursor(7, "k3x", 2), Cursor(5)]),
+        (",5", 2, [Cursor(), Cursor(5)]),
+    ],
+)
+def test_a_cursor_for_each_session(text: str, count: int, cursors: list[Cursor]) -> None:
+    assert wanted_cursors(text, count) == cursors
+
+
+@pytest.mark.parametrize(("text", "count"), [("1", 2), ("1,2", 1), ("1,2,3", 2), (",", 1)])
+def test_other_numbers_of_cursors_are_refused(text: str, count: int) -> None:
+    path, words = refused(wanted_cursors, text, count)
+    assert path == "after"
+    assert f"expected {count} cursors" in words
+
+
+@pytest.mark.parametrize("text", ["x", "k3x:", "1.5.5", "-2", "1;2", "K:1", "9" * 19, "\u0663"])
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    path, words = refused(wanted_cursors, text, 1)
+    assert path == "after"
+    assert "expected a cursor like `k3x9:41` or `41`" in words
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [
+        (Cursor(9, "now"), None),
+        (Cursor(41, "now"), None),
+        (Cursor(20), None),
+        (Cursor(42, "now"), "ahead"),
+        (Cursor(42), "ahead"),
+        (Cursor(20, "old"), "epoch"),
+        (Cursor(99, "old"), "epoch"),
+        (Cursor(8, "now"), "expired"),
+        (Cursor(), "expired"),
+    ],
+)
+def test_why_a_cursor_cannot_be_continued(at: Cursor, reason: str | None) -> None:
+    assert reset_reason(at, HEAD) == reason
+
+
+def test_a_plain_answer_begins_after_its_cursor_or_at_the_start() -> None:
+    assert [continued(at, HEAD) for at in (Cursor(20, "now"), Cursor(41), Cursor())] == [20, 41, -1]
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"), [(Cursor(42), "ahead"), (Cursor(3), "expired"), (Cursor(20, "old"), "epoch")]
+)
+def test_or_is_gone_and_says_what_there_is(at: Cursor, reason: str) -> None:
+    with pytest.raises(Gone, match=rf"cannot be continued \({reason}\): the log is now:10 to 41"):
+        continued(at, HEAD)
+
+
+def test_options_are_true_or_false() -> None:
+    query = QueryParams("dialect=blocks&stream_tool_results=false&stream_meta_history_and_tool_results=true")
+    wanted = wanted_dialect(query)
+    assert wanted.name == "blocks"
+    assert not wanted.options.stream_tool_results
+    assert wanted.options.stream_meta_history_and_tool_results
+    assert wanted_dialect(QueryParams(""), "blocks-xml").name == "blocks-xml"
+    assert (flag("true", "x"), flag("false", "x")) == (True, False)
+    assert refused(flag, "True", "x") == ("x", "expected true or false, got 'True' (at x)")
