@@ -9,9 +9,10 @@ epoch.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from turnlog.errors import (
 from turnlog.events import Event, is_session_id
 from turnlog.ids import new_epoch, new_id, now_ms
 from turnlog.log.append import change_head, new_session, pruned, quarantine, write
+from turnlog.log.live import Live, Take
 from turnlog.log.store import (
     AGENT,
     BLOCK,
@@ -183,7 +185,8 @@ class Log:
         follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
         what there is.
         """
-        walk = self._follow(session_id, after, origin, idle_s, epoch, self._store.read, as_it_is)
+        sleep = partial(asleep, idle_s)
+        walk = self._follow(session_id, after, origin, epoch, self._store.read, as_it_is, sleep)
         async with aclosing(walk) as pages:
             async for page in pages:
                 yield page or Page()
@@ -198,22 +201,48 @@ class Log:
         epoch: str | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """What `follow` gives, as it is sent: every frame with its `id:` line."""
-        walk = self._follow(session_id, after, origin, idle_s, epoch, self._store.ready, Page.ready)
+        sleep = partial(asleep, idle_s)
+        walk = self._follow(session_id, after, origin, epoch, self._store.ready, Page.ready, sleep)
         async with aclosing(walk) as pages:
             async for page in pages:
                 yield page.data if page else b""
+
+    async def deliver(
+        self,
+        session_id: str,
+        take: Take,
+        after: int = -1,
+        *,
+        origin: int | None = None,
+        idle_s: float | None = None,
+        epoch: str | None = None,
+    ) -> None:
+        """Hand what `frames` gives to `take`: history at its own pace, then what is appended, as it comes.
+
+        At the live end no task wakes for the reader while `take` need not wait. Ends where `frames` does.
+        """
+        stay = partial(staying, take, idle_s)
+        walk = self._follow(session_id, after, origin, epoch, self._store.ready, Page.ready, stay)
+        async with aclosing(walk) as pages:
+            async for page in pages:
+                rest = take(page.data if page else b"")
+                if rest is not None:
+                    await rest
 
     async def _follow(
         self,
         session_id: str,
         after: int,
         origin: int | None,
-        idle_s: float | None,
         epoch: str | None,
         read: Callable[[str, int, int | None, int], P | None],
         share: Callable[[Page], P],
+        sleep: Callable[[Tail, int], Awaitable[int | None]],
     ) -> AsyncGenerator[P | None, None]:
-        """Pages as `read` gives them from the store and `share` from the live end; None after a silence."""
+        """Pages as `read` gives them from the store and `share` from the live end; None after a silence.
+
+        `sleep` waits at the end for more; it returns where the reader stands then, None after a silence.
+        """
         tail = await self._join(session_id)
         epoch = epoch or tail.epoch
         history = -1 if origin is None else tail.last  # only the store knows what to leave out
@@ -235,7 +264,9 @@ class Log:
                         yield rows
                 elif tail.closed:
                     return
-                elif not await tail.wakeup.wait(idle_s):
+                elif (moved := await sleep(tail, after)) is not None:
+                    after = moved
+                else:
                     yield None
         finally:
             self._leave(session_id, tail)
@@ -408,6 +439,16 @@ class Log:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
         except (OverflowError, UnicodeEncodeError) as error:  # a seq or a name that no column can hold
             raise CallerError(f"this cannot be asked for: {error}") from None
+
+
+async def asleep(idle_s: float | None, tail: Tail, after: int) -> int | None:
+    """Sleep until there is more; None after a silence."""
+    return after if await tail.wakeup.wait(idle_s) else None
+
+
+async def staying(take: Take, idle_s: float | None, tail: Tail, after: int) -> int:
+    """Take what comes, silences too, for as long as the task is not needed."""
+    return await Live(tail, after, take).stay(idle_s)
 
 
 def as_it_is(page: Page) -> Page:
