@@ -1,0 +1,7 @@
+"""`python -m bench.fanout`."""
+
+import sys
+
+from bench.fanout import main
+
+sys.exit(main())
