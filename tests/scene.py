@@ -11,6 +11,7 @@ from tests.ledger import body
 from tests.troupe import confirm, event_of, inquire, remove
 from turnlog import open_log
 from turnlog.agents import Agent, Context, Reply, Request, WaitForInput, tool
+from turnlog.agents.agent import Cast
 from turnlog.agents.answers import answer_items
 from turnlog.agents.driver import Driver
 from turnlog.agents.loop import Item
@@ -97,7 +98,9 @@ class Scene:
 
     def __init__(self, log: Any, session: str) -> None:
         self.log, self.session, self.mind, self.gate = log, session, Mind(), asyncio.Event()
-        self.driver = Driver(log, session, team(self.mind, self.gate), CATALOG, None, turn_limit_s=LIMIT_S)
+        self.driver = Driver(
+            log, session, Cast(team(self.mind, self.gate)), CATALOG, None, turn_limit_s=LIMIT_S
+        )
         self.sent = 0
 
     async def send(self, text: str, channel: str | None = None) -> str:

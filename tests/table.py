@@ -6,6 +6,7 @@ from typing import Any
 from tests.logs import place, scope
 from tests.troupe import confirm, inquire, look, remove, weigh
 from turnlog.agents import Agent, Scripted
+from turnlog.agents.agent import Cast
 from turnlog.agents.loop import Ask, Effect, Loop
 from turnlog.events import (
     CATALOG,
@@ -41,7 +42,7 @@ class Table:
 
     def __init__(self, root: Agent = GUIDE) -> None:
         numbers = count(1)
-        self.loop = Loop(root, lambda prefix: f"{prefix}{next(numbers)}")
+        self.loop = Loop(Cast(root), lambda prefix: f"{prefix}{next(numbers)}")
         self.seq = 0
 
     def feed(self, payload: Payload, at: Scope = ROOT, origin: Origin = "system") -> list[Effect]:

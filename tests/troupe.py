@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.clock import move_on, run_on_clock
 from turnlog.agents import Agent, Context, ModelFault, Reply, Request, Tool, WaitForInput, tool
-from turnlog.agents.agent import Patience
+from turnlog.agents.agent import Cast, Patience
 from turnlog.agents.answers import answer_items, message_batch
 from turnlog.agents.driver import Driver
 from turnlog.agents.loop import Item
@@ -225,7 +225,7 @@ class Stage:
         self.session = self.session or await self.log.create("troupe")
         log: Any = Shaky(self.log, self.trouble)
         team = make_team(self.team, self.trouble)
-        self.driver = Driver(log, self.session, team, CATALOG, None, turn_limit_s=TURN_LIMIT_S)
+        self.driver = Driver(log, self.session, Cast(team), CATALOG, None, turn_limit_s=TURN_LIMIT_S)
         await self.driver.open()
 
     async def crash(self) -> None:

@@ -8,9 +8,9 @@ import asyncio
 import random
 import re
 import unicodedata
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnlog.agents.models import Model, ToolSpec, make_model
 from turnlog.agents.tools import Tool
@@ -131,6 +131,27 @@ class Agent:
                 seen.append(agent)
                 yield agent
                 coming += reversed([*agent.agents, *agent.handoffs])
+
+
+class Cast(NamedTuple):
+    """Who plays in a session: `root` answers whoever speaks, `by_channel` those of a channel.
+
+    `roles` are what everybody has who speaks.
+    """
+
+    root: Agent
+    by_channel: Mapping[str, Agent] = {}
+    roles: Collection[str] = ()
+
+    @property
+    def team(self) -> dict[str, Agent]:
+        """Everyone, by name."""
+        return team_of(self.root, *self.by_channel.values())
+
+    def agent(self, channel: str | None, name: str | None) -> Agent:
+        """Who answers in a channel: the one who is named, if it is of that team."""
+        root = self.by_channel.get(channel or "", self.root)
+        return team_of(root).get(name or "", root)
 
 
 def team_of(*roots: Agent) -> dict[str, Agent]:

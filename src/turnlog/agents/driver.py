@@ -24,7 +24,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from turnlog.agents.agent import Agent
+from turnlog.agents.agent import Cast
 from turnlog.agents.approvals import request
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.executor import Executor
@@ -43,6 +43,7 @@ from turnlog.agents.loop import (
 )
 from turnlog.agents.models import ModelFault, Request
 from turnlog.agents.models.prices import cost
+from turnlog.agents.pen import Ledger, Pen
 from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import failed
@@ -91,18 +92,19 @@ class Driver:
         self,
         log: Log,
         session_id: str,
-        root: Agent,
+        cast: Cast,
         catalog: Catalog,
         vocabulary: Vocabulary | None,
-        roles: Collection[str] = (),
         observe: Callable[[Envelope, Payload | Unknown], None] = unobserved,
         turn_limit_s: float = math.inf,
+        ledger: Ledger | None = None,
     ) -> None:
         self._log = log
         self._session_id = session_id
         self._catalog = catalog
         self._vocabulary = vocabulary
-        self._loop = Loop(root, new_id, roles)
+        self._loop = Loop(cast, new_id)
+        self._pen = Pen(log, session_id, catalog, ledger)
         self._observe = observe
         self._history = History()
         self.views = Views()
@@ -113,6 +115,11 @@ class Driver:
         self._asked: set[str] = set()
         self._follower: asyncio.Task[None] | None = None
         self._moved = Wakeup()
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the application makes of the session."""
+        return self._pen.ledger
 
     @property
     def tree(self) -> Tree:
@@ -133,6 +140,8 @@ class Driver:
             await self._close_open("cancelled", STOPPED)
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
         await self._append([Item(notice, Scope(), "system") for notice in notices])
+        await self._catch_up()
+        await self._pen.conclude([], self._catch_up, "apply")
         await self._catch_up()
         for invocation in self.tree.open.values():
             for call in invocation.calls.values():
@@ -167,6 +176,12 @@ class Driver:
                 raise StoreError("nobody follows this session any more")
             await self._moved.wait()
 
+    async def rested(self, trace: str) -> None:
+        """Wait until a turn is over, or everyone in it waits."""
+        while not self.tree.rests(trace):
+            await self.reached(self.tree.last)
+            await self._moved.wait()
+
     async def caught_up(self) -> None:
         """Wait until everything that is in the log now has been taken into account."""
         await self.reached((await self._log.info(self._session_id)).last)
@@ -193,16 +208,23 @@ class Driver:
         while page := await self._log.read(self._session_id, self.tree.last):
             await self._see(page, ending)
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self) -> int:
         while page := await self._log.read(self._session_id, self.tree.last):
             for row, envelope in zip(page, page.envelopes(), strict=True):
                 self._apply(row, envelope)
+        return self.tree.last
+
+    async def _news(self) -> int:
+        """The last seq, when everything up to it has been taken into account."""
+        await self.caught_up()
+        return self.tree.last
 
     def _apply(self, row: Row, envelope: Envelope) -> Payload | Unknown:
         payload = self._catalog.payload(envelope)
         self._loop.apply(envelope, payload)
         if not row.live:  # what is only live is in no conversation
             self._history.apply(envelope, payload)
+            self._pen.ledger.apply(envelope, payload)
             self.views.apply(envelope, payload)
             self._executor.calls.apply(envelope, payload)
         self._moved.wake()
@@ -253,7 +275,7 @@ class Driver:
     async def _listen(self, invocation: Invocation, reply: Reply) -> list[Payload]:
         """What the model says goes to the log as it comes, but for its end, which goes with what follows."""
         ending: list[Payload] = []
-        speaker = Speaker(lambda batch: self._submit(said(batch, invocation.scope)))
+        speaker = Speaker(lambda batch: self._pen.submit(said(batch, invocation.scope)))
         try:
             async with self._stream(invocation, reply) as batches:
                 async for batch in batches:
@@ -305,7 +327,7 @@ class Driver:
         price = cost(reply.model or invocation.start.model or "", reply.usage)
         items = self._loop.finished(invocation, reply, ending, price)
         self._asked.discard(invocation.agent_id)
-        last = await self._append(items)
+        last = await self._pen.conclude(items, self._news)
         if reply.stop_reason == "pause_turn" and not reply.calls:
             await self.reached(last)
             await self._carry_out(self._loop.ask(invocation.agent_id))
@@ -432,7 +454,7 @@ class Driver:
         )
 
     async def _close(
-        self, closings: Callable[[], list[Closing]], look: Callable[[], Awaitable[None]]
+        self, closings: Callable[[], list[Closing]], look: Callable[[], Awaitable[object]]
     ) -> None:
         while items := closings():
             events = [
@@ -450,17 +472,9 @@ class Driver:
 
     # appending
 
-    def _submit(self, items: Iterable[Item]) -> asyncio.Future[list[int]]:
-        events = [
-            self._catalog.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
-            for item in items
-        ]
-        return self._log.submit(self._session_id, events)
-
     async def _append(self, items: Iterable[Item]) -> int:
         """Append a batch; the seq of its last event."""
-        seqs = await self._submit(items)
-        return seqs[-1] if seqs else self.tree.last
+        return await self._pen.append(items, self.tree.last)
 
     def _spawn(self, work: Coroutine[Any, Any, None], trace: Trace) -> None:
         """Begin work of a turn."""

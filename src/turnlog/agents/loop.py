@@ -7,14 +7,14 @@ the driver; everything else an event causes is a batch of other events. Events c
 follows from half a batch, and only the first answer to a call counts.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from turnlog.agents.agent import Agent, team_of
+from turnlog.agents.agent import Agent, Cast
 from turnlog.agents.approvals import permits
 from turnlog.agents.tools import answered, failed, succeeded
 from turnlog.events import (
@@ -98,22 +98,11 @@ Effect = Ask | Run | Approve | Say | Halt
 
 
 class Loop:
-    """What one process does in one session; only what it has begun itself is remembered here.
+    """What one process does in one session; only what it has begun itself is remembered here."""
 
-    `root` answers whoever speaks; `roots` those of a channel.
-    """
-
-    def __init__(
-        self,
-        root: Agent,
-        new_id: Callable[[Any], str],
-        roles: Collection[str] = (),
-        roots: Mapping[str, Agent] | None = None,
-    ) -> None:
-        self.root = root
-        self._roots = roots or {}
-        self._roles = roles
-        self.team = team_of(root, *self._roots.values())
+    def __init__(self, cast: Cast, new_id: Callable[[Any], str]) -> None:
+        self._cast = cast
+        self.team = cast.team
         self.tree = Tree()
         self._new_id = new_id
         self._starting: str | None = None
@@ -126,7 +115,7 @@ class Loop:
 
     def agent(self, invocation: Invocation) -> Agent:
         """Who is invoked; one that is no longer in the team is played by the first."""
-        return self.team.get(invocation.start.name, self.root)
+        return self.team.get(invocation.start.name, self._cast.root)
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take an event into account."""
@@ -172,8 +161,7 @@ class Loop:
 
     def _opened(self, opening: Opening) -> Item:
         named = opening.what.target if isinstance(opening.what, UiMessage) else None
-        root = self._roots.get(opening.scope.channel or "", self.root)
-        agent = team_of(root).get(named or "", root)
+        agent = self._cast.agent(opening.scope.channel, named)
         prompt = narrated("", opening.what) if opening.what else None
         return started(agent, self._scope(agent, opening.scope, 0), via="prompt", prompt=prompt)
 
@@ -211,7 +199,7 @@ class Loop:
         if tool is None:
             answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
             return [Say([Item(answer, invocation.scope, "tool")])]
-        if fault := permits(tool, {*self._roles, *self.tree.roles(invocation.scope.trace_id)}):
+        if fault := permits(tool, {*self._cast.roles, *self.tree.roles(invocation.scope.trace_id)}):
             return [Say([Item(answered(call, fault), invocation.scope, "tool")])]
         if tool.needs_approval(call.args):
             problem = tool.validate(call)  # nobody is asked about a call that cannot run

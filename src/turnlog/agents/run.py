@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
-from turnlog.agents.agent import Agent
+from turnlog.agents.agent import Agent, Cast
 from turnlog.agents.answers import answer_items, message_batch
 from turnlog.agents.driver import Driver
 from turnlog.agents.loop import Item
@@ -49,7 +49,7 @@ class Desk:
         roles: Collection[str],
     ) -> None:
         self.catalog = Catalog(CORE, TEAM, *([vocabulary] if vocabulary else []))
-        self.driver = Driver(log, session_id, agent, self.catalog, vocabulary, roles)
+        self.driver = Driver(log, session_id, Cast(agent, roles=roles), self.catalog, vocabulary)
         self.log = log
         self.session_id = session_id
         self.followers = 0

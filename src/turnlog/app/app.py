@@ -1,12 +1,13 @@
 """`App`: an agent, the events of the application, and how they change its state."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from turnlog.agents import Agent
 from turnlog.errors import CallerError
 from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
 from turnlog.state.fold import Reducers
+from turnlog.state.rules import Rule
 
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so
 
@@ -14,28 +15,31 @@ TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns tha
 class Roles(NamedTuple):
     """What members of an application's sessions may be. `creator` is what whoever makes a session is.
 
-    `channels` are the roles that talk among themselves: what is said in one is seen by its members and the
-    owner. `posts` says which of the application's events the pages of a role may post; a role that is not in
-    it may post all that a page may.
+    `posts` says which of the application's events the pages of a role may post; a role that is not in it may
+    post all that a page may. `sees` says what a role sees of the state; a role that is not in it sees all.
     """
 
     creator: tuple[str, ...] = ("owner",)
-    channels: tuple[str, ...] = ()
     posts: Mapping[str, Collection[type[Payload]]] = {}
+    sees: Mapping[str, Callable[[Any], Any]] = {}
 
 
 class App:
-    """Everything that is particular to one application. A turn that runs, not counting the time in which it
-    waits, longer than `turn_limit_s` is ended with `turn_timeout`.
+    """Everything that is particular to one application.
+
+    Its agent answers everybody; or there is one for each channel: it talks to the members of that role, and
+    nobody else listens but the owner. A turn that runs, not counting the time in which it waits, longer than
+    `turn_limit_s` is ended with `turn_timeout`.
     """
 
     def __init__(
         self,
         name: str,
-        agent: Agent,
+        agent: Agent | Mapping[str, Agent],
         *,
         vocabulary: Vocabulary | None = None,
         reducers: Reducers | None = None,
+        rules: Sequence[Rule] = (),
         start: Callable[[], Any] = dict,
         turn_limit_s: float = TURN_LIMIT_S,
         roles: Roles = Roles(),  # noqa: B008
@@ -43,10 +47,20 @@ class App:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
         self.name = name
-        self.agent = agent
+        self.agents = {} if isinstance(agent, Agent) else dict(agent)
+        self.agent = agent if isinstance(agent, Agent) else first_of(name, self.agents)
+        self.channels = tuple(self.agents)
+        self.rules = tuple(rules)
         self.vocabulary = vocabulary
         self.catalog = Catalog(CORE, TEAM, *([vocabulary] if vocabulary else []))
         self.reducers = reducers or {}
         self.start = start
         self.turn_limit_s = turn_limit_s
         self.roles = roles
+
+
+def first_of(name: str, agents: Mapping[str, Agent]) -> Agent:
+    """The agent of the first channel."""
+    if not agents:
+        raise CallerError(f"app {name}: expected an agent, got none")
+    return next(iter(agents.values()))

@@ -42,12 +42,12 @@ class Seat:
     @property
     def sees(self) -> frozenset[str] | None:
         """The channels it may see; None: all of them."""
-        return None if not self.app.roles.channels or OWNER in self.roles else self.roles
+        return None if not self.app.channels or OWNER in self.roles else self.roles
 
     @property
     def channel(self) -> str | None:
         """The channel it speaks in, unless it says another."""
-        return next((name for name in self.app.roles.channels if name in self.roles), None)
+        return next((name for name in self.app.channels if name in self.roles), None)
 
     def may_see(self, channel: str | None) -> bool:
         """Whether something in a channel is for it."""

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from turnlog.agents.agent import Cast
 from turnlog.agents.answers import message_batch
 from turnlog.agents.driver import Driver, unobserved
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
+from turnlog.app.ledger import Ledger
 from turnlog.app.members import Principal, Seat, seat_of
 from turnlog.app.posting import Posted, Poster
 from turnlog.errors import BadInput, CallerError, Conflict, NotFound, TurnlogError
@@ -196,11 +198,12 @@ class Sessions:
         driver = Driver(
             self.log,
             session_id,
-            app.agent,
+            Cast(app.agent, app.agents),
             app.catalog,
             app.vocabulary,
             observe=self._observe,
             turn_limit_s=app.turn_limit_s,
+            ledger=Ledger(app, session_id),
         )
         await driver.open(self._pid)
         return driver
@@ -242,16 +245,18 @@ class Sessions:
         while True:
             last, events = driver.tree.last, await batch()
             joins = joining(seat, driver.tree)
-            alone = all(event.scope.agent_id is None for event in events)  # it depends on nothing
+            follows = driver.ledger.follows(events, last + len(joins), "apply")
+            alone = not follows and all(event.scope.agent_id is None for event in events)
+            expected = None if alone else last  # what depends on nothing needs no place
             try:
-                expected = None if alone else last
-                seqs = await self.log.append(seat.session_id, [*joins, *events], expected_last=expected)
+                together = [*joins, *events, *follows]
+                seqs = await self.log.append(seat.session_id, together, expected_last=expected)
             except Conflict as conflict:
                 if conflict.last == last:
                     raise
                 await driver.reached(conflict.last)
             else:
-                return events, seqs[len(joins) :]
+                return events, seqs[len(joins) : len(joins) + len(events)]
 
     async def _known(self, session_id: str, event_id: str) -> Row | None:
         """The row of an event id."""
@@ -336,7 +341,7 @@ def in_channel(seat: Seat, message: UiMessage) -> UiMessage:
     """A message in the channel it goes to; one in a channel that its sender does not see is refused."""
     if message.channel is None:
         return structs.replace(message, channel=seat.channel)
-    if message.channel not in seat.app.roles.channels or not seat.may_see(message.channel):
+    if message.channel not in seat.app.channels or not seat.may_see(message.channel):
         raise BadInput(f"expected a channel of yours, got {message.channel[:80]}", "$.channel")
     return message
 

@@ -11,6 +11,7 @@ from tests.ledger import body, lawful
 from tests.troupe import VECTORS, Stage, Trouble, event_of
 from turnlog import open_log
 from turnlog.agents import Agent, Scripted, ToolUse, tool
+from turnlog.agents.agent import Cast
 from turnlog.agents.answers import answer_items
 from turnlog.agents.driver import Driver
 from turnlog.errors import StoreError
@@ -52,7 +53,7 @@ async def until(log: Log, session: str, kind: str) -> None:
 
 
 async def asked(log: Log, session: str) -> Driver:
-    driver = Driver(log, session, keeper(), CATALOG, None)
+    driver = Driver(log, session, Cast(keeper()), CATALOG, None)
     await driver.open()
     message = CATALOG.event(UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1"))
     await log.append(session, [message])
@@ -81,7 +82,7 @@ def test_time_goes_on_although_the_process_that_asked_is_gone() -> None:
     async def wait(log: Log) -> None:
         session = await log.create("keeper")
         await (await asked(log, session)).close()
-        driver = Driver(log, session, keeper(), CATALOG, None)
+        driver = Driver(log, session, Cast(keeper()), CATALOG, None)
         await driver.open()
         await until(log, session, "agent.end")
         await driver.close()
@@ -148,7 +149,7 @@ def test_who_waits_for_a_driver_that_lost_its_log_is_told(caplog: pytest.LogCapt
     async def lose(log: Log) -> None:
         session = await log.create("keeper")
         deaf: Any = Deaf(log)
-        driver = Driver(deaf, session, keeper(), CATALOG, None)
+        driver = Driver(deaf, session, Cast(keeper()), CATALOG, None)
         await driver.open()
         waits = asyncio.create_task(driver.reached(1_000))
         message = CATALOG.event(UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1"))

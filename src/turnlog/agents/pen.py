@@ -1,0 +1,98 @@
+"""How a driver writes to its session: items become events and are appended, some together with what follows.
+
+A `Ledger` is what an application makes of a session. It is told every durable event, and asked what is to be
+appended together with the end of a completion; what depends on the state of the log is written only if the
+log has not moved meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from turnlog.agents.loop import Item
+from turnlog.errors import Conflict, Unsettled
+from turnlog.events import Catalog, Envelope, Event, Payload, Scope, SessionError, Unknown
+from turnlog.ids import new_id
+from turnlog.log import Log
+from turnlog.state.rules import Phase
+
+log = logging.getLogger("turnlog.agents")
+
+
+class Ledger(Protocol):
+    """What an application makes of a session."""
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take one durable event into account."""
+        ...
+
+    def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+        """What is to be appended together with a batch that would come after a seq."""
+        ...
+
+
+class NoLedger:
+    """Nothing follows from anything."""
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Nobody keeps books."""
+
+    def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+        """Nothing."""
+        return []
+
+
+class Pen:
+    """Writes to one session."""
+
+    def __init__(self, log: Log, session_id: str, catalog: Catalog, ledger: Ledger | None) -> None:
+        self._log = log
+        self._session_id = session_id
+        self._catalog = catalog
+        self.ledger = ledger or NoLedger()
+
+    def event(self, item: Item) -> Event:
+        """An item as an event."""
+        return self._catalog.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
+
+    def submit(self, items: Iterable[Item]) -> asyncio.Future[list[int]]:
+        """Queue a batch; the future gives the seqs when it is durable."""
+        return self._log.submit(self._session_id, [self.event(item) for item in items])
+
+    async def append(self, items: Iterable[Item], last: int) -> int:
+        """Append a batch; the seq of its last event, or the one that is said for none."""
+        seqs = await self.submit(items)
+        return seqs[-1] if seqs else last
+
+    async def conclude(
+        self, items: Sequence[Item], look: Callable[[], Awaitable[int]], phase: Phase = "submit"
+    ) -> int:
+        """Append a batch together with what the rules make of it; the last seq of its own.
+
+        `look` brings the ledger up to date and gives the last seq.
+        """
+        events = [self.event(item) for item in items]
+        while True:
+            last = await look()
+            follows = self._follows(events, last, phase)
+            if not follows:
+                return (await self._log.submit(self._session_id, events))[-1] if events else last
+            try:
+                both = [*events, *follows]
+                seqs = await self._log.submit(self._session_id, both, expected_last=last)
+                return seqs[len(events) - 1] if events else last
+            except Conflict as conflict:
+                if conflict.last == last:
+                    raise
+
+    def _follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+        """What the rules say; that they do not come to rest is said too."""
+        try:
+            return self.ledger.follows(events, last, phase)
+        except Unsettled as error:
+            log.error("%s", error)
+            scope = events[-1].scope if events else Scope()
+            problem = SessionError(code="rules_unsettled", message=str(error))
+            within = Scope(trace_id=scope.trace_id, channel=scope.channel)
+            return [self.event(Item(problem, within, "system"))]

@@ -1,0 +1,75 @@
+"""The application's side of one session: its state, and what its rules add to a batch (protocol section 9).
+
+The driver hands every durable event to `apply` and asks `follows` before it appends a batch; what follows is
+appended with it, atomically, with origin `app` and the rule's name as its actor, in the turn and the channel
+of the batch. A reducer that fails is the application's fault and reported; the state stays as it was.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from turnlog.app.app import App
+from turnlog.events import Envelope, Event, Payload, Scope, Unknown, decode, stamp
+from turnlog.ids import new_id, now_ms
+from turnlog.state.fold import fold
+from turnlog.state.rules import Emitted, Phase, settle
+
+log = logging.getLogger("turnlog.app")
+
+
+class Ledger:
+    """The state of an application in a session, as of the last event that was applied."""
+
+    def __init__(self, app: App, session_id: str) -> None:
+        self._app = app
+        self._session_id = session_id
+        self.state = app.start()
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take one event into account."""
+        try:
+            self.state = fold(self._app.reducers, [(envelope, payload)], self.state)
+        except Exception:  # foreign code: one session's state must not stop its work
+            log.exception("the reducer of %s failed", envelope.type)
+
+    def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+        """What the rules say to a batch that would come after a seq; `Unsettled` if they do not rest."""
+        if not self._app.rules:
+            return []
+        batch = Batch(self._app, self._session_id, last, scope_of(events))
+        state = fold(self._app.reducers, [batch.enter(event) for event in events], self.state)
+        settle(self._app.rules, self._app.reducers, state, phase, batch.emit)
+        return batch.emitted
+
+
+def scope_of(events: Sequence[Event]) -> Scope:
+    """The turn and the channel of a batch."""
+    last = next((event.scope for event in reversed(events) if event.scope.trace_id), Scope())
+    return Scope(trace_id=last.trace_id, channel=last.channel)
+
+
+class Batch:
+    """Events in the places they would have; what rules emit is in a turn and a channel."""
+
+    def __init__(self, app: App, session_id: str, last: int, within: Scope) -> None:
+        self._app = app
+        self._session_id = session_id
+        self._last = last
+        self._ts_ms = now_ms()
+        self._within = within
+        self.emitted: list[Event] = []
+
+    def enter(self, event: Event) -> tuple[Envelope, Payload | Unknown]:
+        """An event with the envelope it would have."""
+        self._last += 1
+        line = stamp(event, session_id=self._session_id, seq=self._last, ts_ms=self._ts_ms)
+        return decode(line), event.payload
+
+    def emit(self, emitted: Emitted) -> Envelope:
+        """An event of a rule, kept, with the envelope it would have."""
+        scope = structs.replace(self._within, actor=emitted.rule)
+        event = self._app.catalog.event(emitted.payload, id=new_id("evt_"), origin="app", scope=scope)
+        self.emitted.append(event)
+        return self.enter(event)[0]
