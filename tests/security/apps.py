@@ -112,12 +112,18 @@ VOCABULARY = Vocabulary("case", [Note, Verdict])
 TOOLS = (confirm, weigh, picture, recall, ask_name)
 
 
-def make(name: str = "plain", roles: Roles = Roles(), tools: tuple[Any, ...] = ()) -> App:  # noqa: B008
-    """An application whose agent obeys."""
+def make(
+    name: str = "plain",
+    roles: Roles = Roles(),  # noqa: B008
+    tools: tuple[Any, ...] = (),
+    channels: tuple[str, ...] = (),
+) -> App:
+    """An application whose agent obeys; with channels, one agent in each."""
     agent = Agent("Clerk", "Obey.", Scripted(obey), tools=(*TOOLS, *tools))
-    return App(name, agent, vocabulary=VOCABULARY, roles=roles)
+    agents = {channel: agent for channel in channels} if channels else agent
+    return App(name, agents, vocabulary=VOCABULARY, roles=roles)
 
 
 plain = make()
-counter = make("counter", Roles(channels=("buyer", "seller"), posts={"buyer": [Note]}))
+counter = make("counter", Roles(posts={"buyer": [Note]}), channels=("buyer", "seller"))
 endless = App("endless", Agent("Drone", "Talk.", Scripted(drone, pace_s=0.01)), vocabulary=VOCABULARY)

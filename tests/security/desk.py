@@ -232,9 +232,7 @@ async def desk(
     change: Change = lambda _: None,
 ) -> AsyncIterator[Desk]:
     """A server while it runs; `change` takes a defence away from it."""
-    application = create_app(
-        apps, log_url, auth=Auth(KEY, tokens(), verify), hosts=hosts, limits=limits
-    )
+    application = create_app(apps, log_url, auth=Auth(KEY, tokens(), verify), hosts=hosts, limits=limits)
     change(application)
     async with application.router.lifespan_context(application):
         yield Desk(application)

@@ -43,7 +43,9 @@ async def own(at: Desk, who: str) -> Known:
     [waiting] = await at.told(who, session, "tool.await")
     link = await at.post(who, "/api/links", {"session": session, "roles": ["guest"]})
     call = waiting["payload"]["calls"][0]["call_id"]
-    return Known(session, turn, call, result["payload"]["images"][0]["src"].rpartition("/")[2], link.value["path"])
+    return Known(
+        session, turn, call, result["payload"]["images"][0]["src"].rpartition("/")[2], link.value["path"]
+    )
 
 
 def asks(known: Known) -> Mapping[str, Ask]:
@@ -94,4 +96,6 @@ async def every_route(at: Desk, who: str) -> list[Ask]:
     routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     assert routes | {"GET /openapi.json", *(f"GET {path}" for path in PAGE)} == set(known)
     first = ("GET /api/me", "POST /agent/tool_results", "POST /agent/run")
-    return sorted(known.values(), key=lambda ask: first.index(ask.route) if ask.route in first else len(first))
+    return sorted(
+        known.values(), key=lambda ask: first.index(ask.route) if ask.route in first else len(first)
+    )

@@ -125,7 +125,9 @@ def raw(server: Server, *lines: str) -> int:
 def test_over_sockets_names_are_refused_as_well(server: Server) -> None:
     who = f"Authorization: Bearer {server.token}"
     for host in REBOUND:
-        assert raw(server, "GET /api/me HTTP/1.1", f"Host:{host}", who) in ((421,) if host[:1] != " " else (200,))
+        assert raw(server, "GET /api/me HTTP/1.1", f"Host:{host}", who) in (
+            (421,) if host[:1] != " " else (200,)
+        )
     assert raw(server, "GET /api/me HTTP/1.1", who) in (400, 421)
     assert raw(server, "GET /api/me HTTP/1.0", who) in (400, 421)
     assert raw(server, "GET http://evil.example/api/me HTTP/1.1", "Host: evil.example", who) == 421
@@ -150,7 +152,9 @@ def test_no_answer_allows_another_origin_anything() -> None:
                 answers = [
                     await at.ask(None, "OPTIONS", ask.path, None, preflight),
                     await at.ask("root", ask.method, ask.path, ask.body, {"origin": "http://127.0.0.1"}),
-                    await at.ask(None, "OPTIONS", ask.path, None, preflight | {"origin": "http://evil.example"}),
+                    await at.ask(
+                        None, "OPTIONS", ask.path, None, preflight | {"origin": "http://evil.example"}
+                    ),
                 ]
                 names = [name for answer in answers for name, _ in answer.headers]
                 assert not [name for name in names if name.startswith("access-control")], ask

@@ -143,7 +143,9 @@ async def collide(at: Desk) -> tuple[Any, Any]:
     await at.enrol("a", session, "a:b", "owner")
     keys = {"a": "b:x", "a:b": "x"}
     first, second = [
-        await at.post(who, "/api/send", {"session": session, "message": f"from {who}"}, **{"idempotency-key": key})
+        await at.post(
+            who, "/api/send", {"session": session, "message": f"from {who}"}, **{"idempotency-key": key}
+        )
         for who, key in keys.items()
     ]
     return first, second
