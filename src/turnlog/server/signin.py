@@ -61,6 +61,8 @@ class SignIn:
     async def by_code(self, request: Request) -> Response:
         """Exchange the code of a link for a cookie, and go to the page."""
         auth, now_s = self._own(), time.time()
+        if request.method == "HEAD":  # a program that looks at links does not use them up
+            return Response(status_code=204, headers=NO_STORE)
         given = auth.exchange(request.query_params.get("code", ""), now_s)
         known = await self._join(given) if isinstance(given, JoinCode) else given
         if known is None:
