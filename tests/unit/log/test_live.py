@@ -1,6 +1,7 @@
 """Readers at the live end: what is handed to them, by whom, and what becomes of one that cannot keep up."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
@@ -179,3 +180,33 @@ async def test_one_that_leaves_while_it_is_handed_something_leaves_quietly() -> 
             await log.close_session(SESSION)
             await asyncio.gather(task, return_exceptions=True)
             assert task.cancelled()
+
+
+@pytest.mark.parametrize("way", ["frames", "deliver"])
+def test_who_waits_for_more_holds_on_to_nothing_that_was_sent(way: str) -> None:
+    @scenario
+    async def run() -> None:
+        async with opened() as log:
+            reader = Reader()
+            task = asyncio.create_task(WAYS[way](log, reader))
+            await until(lambda: looking(log) == 1)
+            assert reader.seqs == [0, 1]
+            sent = reader.pages.pop()
+            assert sys.getrefcount(sent) == 2  # this name, and the question
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    run()
+
+
+async def pull(log: Log, reader: Reader) -> None:
+    async for page in log.frames(SESSION):
+        reader.pages.append(page)
+        del page
+
+
+async def be_handed(log: Log, reader: Reader) -> None:
+    await log.deliver(SESSION, reader.take)
+
+
+WAYS = {"frames": pull, "deliver": be_handed}
