@@ -6,7 +6,7 @@ sees every channel and changes the members; `executor` answers the calls for ano
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from turnlog.app.app import App
 from turnlog.log import Head
@@ -48,6 +48,13 @@ class Seat:
     def channel(self) -> str | None:
         """The channel it speaks in, unless it says another."""
         return next((name for name in self.app.channels if name in self.roles), None)
+
+    def seen(self, state: Any) -> Any:
+        """What it sees of the application's state."""
+        if OWNER in self.roles:
+            return state
+        views = [sees for role, sees in self.app.roles.sees.items() if role in self.roles]
+        return views[0](state) if views else state
 
     def may_see(self, channel: str | None) -> bool:
         """Whether something in a channel is for it."""

@@ -20,6 +20,7 @@ from turnlog.agents.answers import message_batch
 from turnlog.agents.driver import Driver, unobserved
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
+from turnlog.app.derived import Derived, Panels
 from turnlog.app.ledger import Ledger
 from turnlog.app.members import Principal, Seat, seat_of
 from turnlog.app.posting import Posted, Poster
@@ -38,9 +39,9 @@ from turnlog.events import (
 )
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Head, Log, Row, line_of
+from turnlog.log import Document, Head, Log, Row, line_of
 from turnlog.log.append import known_event
-from turnlog.state.fold import fold
+from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
 
 Observe = Callable[[Envelope, Payload | Unknown], None]
@@ -69,6 +70,7 @@ class Sessions:
         self.apps = by_name(apps)
         self._pid = pid
         self._observe = observe
+        self.derived = Derived(log)
         self._drivers: dict[str, asyncio.Task[Driver]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
@@ -269,6 +271,29 @@ class Sessions:
             _, seqs = await self._append(driver, seat, lambda: poster.batch(posted))
             return poster.places(seqs)
 
+    async def chat(self, seat: Seat, message: UiMessage | None, direct: Sequence[Posted]) -> Sent:
+        """Direct events and then a message, in one batch and one turn.
+
+        When the turn is over or everyone in it waits: where the batch begins.
+        """
+        trace = new_id("tr_")
+        message = message and in_channel(seat, message)
+        async with self._settled(seat) as driver:
+            poster = Poster(self.log, seat, driver)
+
+            async def batch() -> list[Event]:
+                words = message_batch(driver.tree, message, trace) if message else []
+                scope = words[-1].scope if words else waiting_scope(driver.tree, seat.channel, trace)
+                told = [in_turn(event, scope) for event in await poster.batch(direct)]
+                freed = [made(seat.app, item) for item in words[:-1]]
+                return [*freed, *told, *[made(seat.app, by(seat, item)) for item in words[-1:]]]
+
+            events, seqs = await self._append(driver, seat, batch)
+        await driver.reached(seqs[-1])
+        turn = events[-1].scope.trace_id or ""
+        await driver.rested(turn)
+        return Sent(seqs[0], events[-1].id, turn)
+
     async def stop(self, seat: Seat) -> int:
         """Stop what runs; the stop is an event like any other."""
         await self._driver(seat.head)
@@ -295,15 +320,21 @@ class Sessions:
             }
 
     async def state(self, seat: Seat) -> tuple[int, Any]:
-        """The application's state and the seq it is of."""
-        app, state, seq = seat.app, seat.app.start(), -1
-        while rows := await self.log.read(seat.session_id, seq, origin=-1):
-            envelopes = rows.envelopes()
-            state = fold(
-                app.reducers, zip(envelopes, map(app.catalog.payload, envelopes), strict=True), state
-            )
-            seq = rows.last
-        return seq, state
+        """The application's state as this member sees it, and the seq it is of."""
+        async with self._settled(seat) as driver:
+            assert isinstance(driver.ledger, Ledger)
+            return driver.tree.last, seat.seen(driver.ledger.state)
+
+    async def panels(self, seat: Seat, at: int | None = None) -> Panels:
+        """Everything that is shown of a session, as of a seq or now; the state as this member sees it."""
+        panels = await self.derived.panels(seat.app, seat.session_id, at)
+        panels.state = seat.seen(panels.state)
+        return panels
+
+    async def documents(self, seat: Seat, type: str | None, category: str | None) -> list[Document]:
+        """The documents of a session that this member may see."""
+        found = await self.derived.documents(seat.session_id, type=type, category=category)
+        return [one for one in found if seat.sees is None or seen_in(seat.sees, one.body)]
 
 
 def by_name(apps: Iterable[App]) -> dict[str, App]:
@@ -326,6 +357,18 @@ def made(app: App, item: Item, event_id: str | None = None) -> Event:
 def by(seat: Seat, item: Item) -> Item:
     """An item with the name of who sent it."""
     return item._replace(scope=structs.replace(item.scope, actor=seat.principal.name))
+
+
+def waiting_scope(tree: Tree, channel: str | None, trace: str) -> Scope:
+    """Where direct events go: into the turn that waits in their channel, or into a new one."""
+    waiting = [tree.open[agent_id].scope for agent_id in tree.waiting()]
+    same = [scope for scope in waiting if scope.channel == channel]
+    return Scope(trace_id=same[-1].trace_id if same else trace, channel=channel)
+
+
+def in_turn(event: Event, scope: Scope) -> Event:
+    """An event as part of a turn."""
+    return structs.replace(event, scope=structs.replace(event.scope, trace_id=scope.trace_id))
 
 
 def joining(seat: Seat, tree: Tree) -> list[Event]:

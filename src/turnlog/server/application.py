@@ -37,10 +37,11 @@ from turnlog.errors import (
 )
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import open_log
-from turnlog.server import agent, routes, signin
+from turnlog.server import agent, chat, routes, signin
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.auth import Auth, Authenticator, Forbidden
 from turnlog.server.body import OversizedBody, UnsupportedBody
+from turnlog.server.chat import ChatRoutes
 from turnlog.server.entry import Entry
 from turnlog.server.guard import LOOPBACK, Guard
 from turnlog.server.journal import Journal
@@ -107,6 +108,7 @@ class Server:
         self.routes = Routes(self.sessions)
         self.agent = AgentRoutes(self.stream, self.routes)
         self.signin = SignIn(auth, self.sessions)
+        self.chat = ChatRoutes(self.routes)
 
     def sessions(self) -> Sessions:
         """The sessions, once the server has started."""
@@ -189,8 +191,32 @@ class Server:
                 "/api/state",
                 self.routes.state,
                 "The application's state in a session.",
-                query={"session": "the session"},
+                query={
+                    "session": "the session",
+                    "at": "as of this seq; now without it",
+                    "include": "some of transcript, meters, open, with commas between them",
+                },
                 answers={200: answers.StateAnswer},
+            ),
+            make(
+                "GET",
+                "/api/documents",
+                self.routes.documents,
+                "The documents that events made.",
+                query={
+                    "session": "only of this session",
+                    "type": "only of this type",
+                    "category": "only these",
+                },
+                answers={200: answers.DocumentsAnswer},
+            ),
+            make(
+                "POST",
+                "/api/chat/{role}",
+                self.chat.chat,
+                "Direct events and a message, answered when the turn is over.",
+                chat.ChatBody,
+                answers={200: chat.ChatAnswer},
             ),
             make(
                 "GET",

@@ -9,22 +9,28 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 import turnlog
 from turnlog.agents.tools import PICTURES
 from turnlog.app import Posted, Seat, Sessions
-from turnlog.errors import BadInput
+from turnlog.app.derived import Panels
+from turnlog.errors import BadInput, quote
 from turnlog.events import UiMessage
 from turnlog.events.base import Name, Record
 from turnlog.events.envelope import timestamp
 from turnlog.ids import new_id
+from turnlog.log import Head
 from turnlog.log.choice import Choice
 from turnlog.log.transfer import export_session
 from turnlog.server.body import body, checked_text
 from turnlog.server.entry import known_of
 from turnlog.server.wanted import continued
+from turnlog.state.pending import pending
+from turnlog.state.transcript import Bubble, Transcript
+from turnlog.state.tree import Tree
 from turnlog.wire import cursor
 
 KEY_CHARS = 256
@@ -120,11 +126,30 @@ class SessionsAnswer(msgspec.Struct):
     sessions: list[SessionInfo]
 
 
-class StateAnswer(msgspec.Struct):
-    """The application's state, and the seq it is of."""
+class StateAnswer(msgspec.Struct, omit_defaults=True):
+    """The application's state, the seq it is of, and what else was asked for."""
 
     seq: int
     state: Any
+    transcript: list[Bubble] | None = None
+    meters: dict[str, Any] | None = None
+    open: dict[str, Any] | None = None
+
+
+class DocumentInfo(msgspec.Struct):
+    """A document that events made."""
+
+    session_id: str
+    id: str
+    type: str
+    category: str
+    body: msgspec.Raw
+
+
+class DocumentsAnswer(msgspec.Struct):
+    """The documents that match, by session and id."""
+
+    documents: list[DocumentInfo]
 
 
 class Me(msgspec.Struct):
@@ -145,21 +170,21 @@ class Routes:
     """The routes of one server."""
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
-        self._sessions = sessions
+        self.sessions = sessions
 
     async def seat(self, request: Request, session_id: str) -> Seat:
         """The caller's seat in a session; the journal is told which."""
         request.scope["turnlog.session"] = session_id
-        return await self._sessions().seat(known_of(request.scope).principal, session_id)
+        return await self.sessions().seat(known_of(request.scope).principal, session_id)
 
     async def create_session(self, request: Request) -> Response:
         asked = await body(request, NewSession)
-        seat = await self._sessions().create(known_of(request.scope).principal, asked.app, asked.title)
+        seat = await self.sessions().create(known_of(request.scope).principal, asked.app, asked.title)
         request.scope["turnlog.session"] = seat.session_id
         return answer(MadeSession(seat.session_id), 201)
 
     async def list_sessions(self, request: Request) -> Response:
-        listed = await self._sessions().seats(known_of(request.scope).principal)
+        listed = await self.sessions().seats(known_of(request.scope).principal)
         return answer(SessionsAnswer([described(seat, state) for seat, state in listed]))
 
     async def send(self, request: Request) -> Response:
@@ -167,13 +192,13 @@ class Routes:
         text = checked_text(sent.message, "$.message")
         principal = known_of(request.scope).principal
         if sent.session is None:
-            seat = await self._sessions().default(principal, sent.app)
+            seat = await self.sessions().default(principal, sent.app)
         else:
             seat = await self.seat(request, sent.session)
         message = UiMessage(text=text, target=sent.target_agent, channel=sent.channel)
         key = request.headers.get("idempotency-key")
         event_id = keyed_id(f"{seat.session_id}:{principal.name}", key)
-        seq, event_id, turn = await self._sessions().send(seat, message, event_id)
+        seq, event_id, turn = await self.sessions().send(seat, message, event_id)
         request.scope.update({"turnlog.session": seat.session_id, "turnlog.turn": turn})
         return answer(SendAnswer(seq, event_id, turn, None if sent.session else seat.session_id), 202)
 
@@ -181,22 +206,45 @@ class Routes:
         sent = await body(request, EventsBody)
         seat = await self.seat(request, sent.session)
         posted = [Posted(item.type, item.payload, item.id or new_id("evt_")) for item in sent.events]
-        return answer(EventsAnswer(await self._sessions().post(seat, posted)), 202)
+        return answer(EventsAnswer(await self.sessions().post(seat, posted)), 202)
 
     async def stop(self, request: Request) -> Response:
         sent = await body(request, StopBody)
         seat = await self.seat(request, sent.session)
-        return answer(StopAnswer(await self._sessions().stop(seat)), 202)
+        return answer(StopAnswer(await self.sessions().stop(seat)), 202)
 
     async def state(self, request: Request) -> Response:
-        seat = await self.seat(request, request.query_params.get("session", ""))
-        return answer(StateAnswer(*await self._sessions().state(seat)))
+        """The state now or as of a seq; `include` asks for what else is shown."""
+        query = request.query_params
+        seat = await self.seat(request, query.get("session", ""))
+        wanted = wanted_panels(query)
+        at = wanted_seq(query, seat.head)
+        if at is None and not wanted:
+            return answer(StateAnswer(*await self.sessions().state(seat)))
+        panels = await self.sessions().panels(seat, at)
+        told = {name: PANELS[name](panels, seat) for name in wanted}
+        return answer(StateAnswer(panels.seq, panels.state, **told))
+
+    async def documents(self, request: Request) -> Response:
+        """The documents of one session, or of all of the caller's."""
+        query, sessions = request.query_params, self.sessions()
+        if "session" in query:
+            seats = [await self.seat(request, query["session"])]
+        else:
+            listed = await sessions.seats(known_of(request.scope).principal)
+            seats = sorted([seat for seat, _ in listed], key=lambda seat: seat.session_id)
+        found = [
+            DocumentInfo(one.session_id, one.id, one.type, one.category, msgspec.Raw(one.body))
+            for seat in seats
+            for one in await sessions.documents(seat, query.get("type"), query.get("category"))
+        ]
+        return answer(DocumentsAnswer(found))
 
     async def blob(self, request: Request) -> Response:
         """Binary content, as an attachment: whatever it is, it is not a page of this server."""
         seat = await self.seat(request, request.path_params["session"])
         name = f"{seat.session_id}/{request.path_params['digest']}"
-        blob = await self._sessions().log.get_blob(name)
+        blob = await self.sessions().log.get_blob(name)
         media_type = blob.media_type if blob.media_type in PICTURES else "application/octet-stream"
         return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
 
@@ -204,17 +252,50 @@ class Routes:
         """A session's log as lines of JSON, as `turnlog export` writes it: what this member may see of it."""
         seat = await self.seat(request, request.query_params.get("session", ""))
         after = continued(cursor.parse(request.query_params.get("after", "")), seat.head)
-        lines = export_session(self._sessions().log, seat.session_id, after, Choice(channels=seat.sees))
+        lines = export_session(self.sessions().log, seat.session_id, after, Choice(channels=seat.sees))
         name = f'attachment; filename="{seat.session_id}.jsonl"'
         return StreamingResponse(
             ended(lines), media_type="application/jsonl", headers={"content-disposition": name}
         )
 
     async def me(self, request: Request) -> Response:
-        return answer(Me(known_of(request.scope).principal.name, list(self._sessions().apps)))
+        return answer(Me(known_of(request.scope).principal.name, list(self.sessions().apps)))
 
     async def health(self, _: Request) -> Response:
         return answer(Health("ok", turnlog.__version__))
+
+
+PANELS: dict[str, Callable[[Panels, Seat], Any]] = {
+    "transcript": lambda panels, seat: seen_bubbles(panels.transcript, seat),
+    "meters": lambda panels, seat: panels.meters.report(),
+    "open": lambda panels, seat: pending(seen_tree(panels.tree, seat)),
+}
+
+
+def seen_tree(tree: Tree, seat: Seat) -> Tree:
+    """What a member sees of what is open."""
+    agents = {key: agent for key, agent in tree.open.items() if seat.may_see(agent.scope.channel)}
+    queue = {trace: opening for trace, opening in tree.queue.items() if seat.may_see(opening.scope.channel)}
+    return Tree(last=tree.last, open=agents, queue=queue)
+
+
+def seen_bubbles(transcript: Transcript, seat: Seat) -> list[Bubble]:
+    """What a member sees of a conversation."""
+    return list(transcript.bubbles.values()) if seat.sees is None else transcript.seen_in(seat.sees)
+
+
+def wanted_panels(query: QueryParams) -> list[str]:
+    """What else a request wants to see."""
+    names = [name for name in query.get("include", "").split(",") if name]
+    if unknown := [name for name in names if name not in PANELS]:
+        raise BadInput(f"expected some of {', '.join(PANELS)}, got {quote(unknown[0])}", "include")
+    return names
+
+
+def wanted_seq(query: QueryParams, head: Head) -> int | None:
+    """As of which seq a request wants to see; one that is not there any more is gone."""
+    at = query.get("at")
+    return None if at is None else continued(cursor.parse(at), head)
 
 
 def answer(value: msgspec.Struct, status: int = 200) -> Response:

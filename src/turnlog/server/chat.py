@@ -1,0 +1,105 @@
+"""`POST /api/chat/{role}`: direct events, then the turn, in one request that answers when it is over (000).
+
+The page of a role sends what its buttons and forms mean as events, and what the person wrote. By the time the
+model is asked, the state is right. State never comes from the page: a `seed` is taken and not used (C16).
+"""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnlog.app import OWNER, Posted, Seat, Sessions
+from turnlog.app.sessions import Sent
+from turnlog.errors import BadInput, NotFound
+from turnlog.events import UiMessage
+from turnlog.ids import new_id
+from turnlog.server.body import body, checked_text
+from turnlog.server.routes import Routes, answer, seen_bubbles
+from turnlog.state.transcript import Bubble
+
+
+class DirectEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """An event of the application, by its bare name."""
+
+    type: str
+    data: dict[str, Any] = {}
+    id: str | None = None
+
+
+class ChatBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """What a page has to say."""
+
+    session_id: str
+    user_message: str | None = None
+    direct_events: list[DirectEvent] = []
+    seed: Any = None
+
+
+class ToldEvent(msgspec.Struct):
+    """An event of the application in this turn, and who said it."""
+
+    type: str
+    data: msgspec.Raw
+    origin: str
+
+
+class ChatAnswer(msgspec.Struct, rename="camel"):
+    """The state after the turn, what the assistant said last in it, its events, and the conversation."""
+
+    turn: str
+    seq: int
+    state: Any
+    assistant_message: str | None
+    events: list[ToldEvent]
+    messages: list[Bubble]
+
+
+class ChatRoutes:
+    """The route, on the routes of a server."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def chat(self, request: Request) -> Response:
+        """One exchange of a role."""
+        asked, role = await body(request, ChatBody), request.path_params["role"]
+        seat = await self._routes.seat(request, asked.session_id)
+        if role not in seat.roles and (OWNER not in seat.roles or role not in seat.app.channels):
+            raise NotFound(f"no role {role[:80]} of yours in this session")
+        message = None
+        if asked.user_message is not None:
+            channel = role if role in seat.app.channels else None
+            message = UiMessage(text=checked_text(asked.user_message, "$.userMessage"), channel=channel)
+        direct = [posted(seat, event) for event in asked.direct_events]
+        if message is None and not direct:
+            raise BadInput("expected a userMessage or directEvents")
+        sessions = self._routes.sessions()
+        sent = await sessions.chat(seat, message, direct)
+        request.scope["turnlog.turn"] = sent.turn
+        return answer(await told(sessions, seat, sent))
+
+
+def posted(seat: Seat, event: DirectEvent) -> Posted:
+    """A direct event by its full name; only the application's own may come this way."""
+    vocabulary = seat.app.vocabulary
+    kind = vocabulary and (vocabulary.tag(event.type) or vocabulary.kinds.get(event.type))
+    if not kind:
+        raise BadInput(f"expected an event of {seat.app.name}, got {event.type[:80]}", "$.directEvents")
+    return Posted(kind.name, event.data, event.id or new_id("evt_"))
+
+
+async def told(sessions: Sessions, seat: Seat, sent: Sent) -> ChatAnswer:
+    """What became of an exchange."""
+    panels = await sessions.panels(seat)
+    bubbles = seen_bubbles(panels.transcript, seat)
+    said = [bubble.text for bubble in bubbles if bubble.who == "assistant" and bubble.turn == sent.turn]
+    events, after = [], sent.seq - 1
+    own = seat.app.vocabulary.kinds if seat.app.vocabulary else {}
+    while page := await sessions.log.read(seat.session_id, after, origin=-1):
+        for row, envelope in zip(page, page.envelopes(), strict=True):
+            if row.trace == sent.turn and row.type in own and seat.may_see(row.channel):
+                events.append(ToldEvent(row.type.rpartition(".")[2], envelope.payload, envelope.origin))
+        after = page.last
+    return ChatAnswer(sent.turn, panels.seq, panels.state, said[-1] if said else None, events, bubbles)
