@@ -1,8 +1,8 @@
 """Remote executors for every session of an application, those that are made later too.
 
 The server is asked for its sessions every second, and each open one of the application gets a
-`RemoteExecutor`. One that fails is begun anew as long as its session is listed. Which sessions that are is for
-the server to say: those in which the token's principal is a member, or all if it has its role everywhere.
+`RemoteExecutor`. One that fails is begun anew as long as its session is listed. Which sessions that are, the
+server says: those in which the token's principal is a member, or all if it has its role everywhere.
 """
 
 import asyncio

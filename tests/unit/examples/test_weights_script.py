@@ -1,0 +1,318 @@
+"""The agent of the example `weights`: what it reads from words, what it does next, what its views hold."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from turnlog.agents import AnthropicModel, ToolUse
+from turnlog.events.views import flaw
+from turnlog.state.history import Message
+from turnlog.state.narration import told
+from turnlog_examples import weights
+from turnlog_examples.weights.script import HELP, make_script, moment
+from turnlog_examples.weights.team import INSTRUCTIONS
+from turnlog_examples.weights.views import Draft, form_of, make_views, table_of
+from turnlog_examples.weights.words import entries_in
+
+ZONE = ZoneInfo("America/New_York")
+NOON = "2026-01-08T12:00:00-05:00"
+SAVE, LIST, DELETE, AUDIT = (
+    "weight_entry_save_batch",
+    "weight_entries_list",
+    "weight_entry_delete",
+    "weight_audit_list",
+)
+Call = tuple[str, dict[str, Any], Any]  # a tool, its arguments, and what it brought
+
+
+class Broken(dict[str, Any]):
+    """What a call brought that did not work."""
+
+
+def conversation(*items: str | Call) -> list[Message]:
+    """What the user said, and calls with their results."""
+    messages: list[Message] = []
+    for number, item in enumerate(items):
+        if isinstance(item, str):
+            messages.append(Message("user", [{"type": "text", "text": item}]))
+            continue
+        tool, args, result = item
+        use = {"type": "tool_use", "id": f"c{number}", "name": tool, "input": args}
+        content = result if isinstance(result, str) else json.dumps(result)
+        part = {"type": "tool_result", "tool_use_id": f"c{number}", "content": content}
+        messages.append(Message("assistant", [use]))
+        messages.append(Message("user", [part | {"is_error": isinstance(result, Broken)}]))
+    return messages
+
+
+def said(*items: str | Call) -> tuple[str, list[tuple[str, Any]]]:
+    """What the agent says to a conversation, and what it calls."""
+    parts = list(make_script(ZONE)(conversation(*items)))
+    calls = [(part.tool, part.args) for part in parts if isinstance(part, ToolUse)]
+    return " ".join(part for part in parts if isinstance(part, str)), calls
+
+
+def acted(kind: str, **fields: Any) -> str:
+    return told({"action": {"kind": kind, **fields}, "view_id": "view_1"})
+
+
+def draft(weight: float, day: str = "today", notes: str = "") -> dict[str, Any]:
+    return {"measured_at": day, "weight_lbs": weight, "notes": notes}
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("Weigh-in 187.6 today", [draft(187.6)]),
+        ("187.6 lbs on 2026-01-08, after breakfast", [draft(187.6, "2026-01-08", "after breakfast")]),
+        ("On 2026-01-08 I had 187.6.", [draft(187.6, "2026-01-08")]),
+        ("I was 187.6 this morning, after 2 coffees", [draft(187.6, notes="this morning, after 2 coffees")]),
+        ("187 lbs, 2 hours after lunch", [draft(187, notes="2 hours after lunch")]),
+        ("85 KG Yesterday", [draft(187.4, "yesterday")]),
+        ("Weigh-in -5 today", [draft(-5)]),
+        ("188 yesterday and 187.6 today", [draft(188, "yesterday"), draft(187.6)]),
+        (
+            "2026-01-06: 189; on 2026-01-07: 188, tired\n187.6",
+            [draft(189, "2026-01-06"), draft(188, "2026-01-07", "tired"), draft(187.6)],
+        ),
+        ("show my weights", []),
+        ("what happened on 2026-01-08?", []),
+    ],
+)
+def test_weigh_ins_are_found_in_words(text: str, entries: list[Any]) -> None:
+    assert entries_in(text) == entries
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("2026-01-08", NOON),
+        ("2026-07-08", "2026-07-08T12:00:00-04:00"),
+        ("2026-01-08T07:30", "2026-01-08T07:30:00-05:00"),
+        ("2026-01-08T07:30:00+09:00", "2026-01-08T07:30:00+09:00"),
+        ("some day", "some day"),
+    ],
+)
+def test_a_day_alone_is_its_noon_where_the_user_is(text: str, when: str) -> None:
+    assert moment(text, ZONE) == when
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "calls"),
+    [
+        (
+            "Weigh-in 187.6 today",
+            "Got it. Please confirm the entry:",
+            [("weight_entry_form", {"entry": draft(187.6)})],
+        ),
+        (
+            "188 yesterday and 187.6 today",
+            "Got it. Please confirm the entries:",
+            [("weight_table", {"rows": [draft(188, "yesterday"), draft(187.6)]})],
+        ),
+        ("Show my weights!", "", [(LIST, {})]),
+        ("What has changed?", "", [(AUDIT, {})]),
+        ("Good morning", HELP, []),
+        (acted("button.click", button_id="b"), HELP, []),
+        (
+            acted("table.add_row", table_id="weight_entries"),
+            "Please fill in the new entry:",
+            [("weight_entry_form", {"entry": {"measured_at": "today"}})],
+        ),
+    ],
+)
+def test_a_message_leads_to_a_view_or_a_question(text: str, words: str, calls: list[Any]) -> None:
+    assert said(text) == (words, calls)
+
+
+VALUES = {"measured_at": "2026-01-08", "weight_lbs": 187.6}
+SUBMIT = acted("form.submit", form_id="weight_entry", values=VALUES)
+ROW = {"measured_at": NOON, "weight_lbs": 187.6, "notes": ""}
+FAULT = {"code": "VALIDATION_ERROR", "message": "weight_lbs must be > 0"}
+
+
+def wrong(*path: str | int, code: str = "VALIDATION_ERROR") -> Broken:
+    return Broken(FAULT | {"code": code, "details": {"path": list(path)}})
+
+
+def test_a_form_that_is_submitted_is_saved_and_said_to_be() -> None:
+    assert said(SUBMIT) == ("", [(SAVE, {"rows": [ROW]})])
+    done = (SAVE, {"rows": [ROW]}, {"saved": 1, "ids": ["wt_1"]})
+    assert said(SUBMIT, done) == ("Saved: 187.6 lbs on 2026-01-08.", [])
+
+
+def test_what_the_executor_refuses_is_shown_again_with_the_objection_at_its_field() -> None:
+    refused = (SAVE, {"rows": [ROW]}, wrong("rows", 0, "weight_lbs"))
+    words, calls = said(SUBMIT, refused)
+    assert words == "That cannot be saved: weight_lbs must be > 0. Please correct it:"
+    entry = VALUES | {"errors": {"weight_lbs": FAULT["message"]}}
+    assert calls == [("weight_entry_form", {"entry": entry})]
+    assert said(SUBMIT, refused, (*calls[0], "It is shown.")) == ("", []), "the form speaks for itself"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Broken(code="CANCELLED", message="stopped"),
+        Broken(code="EXECUTION_ERROR", message="stopped", details=None),
+    ],
+)
+def test_what_failed_otherwise_is_said(fault: Broken) -> None:
+    assert said(SUBMIT, (SAVE, {"rows": [ROW]}, fault)) == ("It is not saved: stopped.", [])
+    assert said("list", (LIST, {}, fault)) == ("The entries cannot be shown: stopped.", [])
+    assert said("history", (AUDIT, {}, fault)) == ("The history cannot be shown: stopped.", [])
+
+
+def saved_row(number: int, **changed: Any) -> dict[str, Any]:
+    return {"id": f"wt_{number}", **ROW, **changed}
+
+
+SHOWN: Call = ("weight_table", {"rows": [saved_row(1), saved_row(2)]}, "It is shown.")
+
+
+def cells(row_id: str | None, **changed: Any) -> dict[str, Any]:
+    return ({"row_id": row_id} if row_id else {}) | ROW | changed
+
+
+def test_a_list_leads_to_a_table() -> None:
+    rows = [saved_row(1)]
+    assert said("list", (LIST, {}, {"rows": rows})) == (
+        "These are your entries:",
+        [("weight_table", {"rows": rows})],
+    )
+    assert said("list", (LIST, {}, {"rows": []}))[0] == "There are no entries yet."
+
+
+def test_a_table_is_saved_with_one_call_and_shown_again() -> None:
+    rows = [
+        cells("wt_1"),
+        cells("wt_2", weight_lbs=186),
+        cells(None, measured_at="2026-01-09"),
+        cells("new_3"),
+    ]
+    save = acted("table.save", table_id="weight_entries", rows=rows)
+    words, [(tool, args)] = said("list", SHOWN, save)
+    assert (words, tool) == ("", SAVE)
+    assert [row.get("id") for row in args["rows"]] == ["wt_1", "wt_2", None, None]
+    assert args["rows"][1:3] == [
+        saved_row(2, weight_lbs=186),
+        ROW | {"measured_at": "2026-01-09T12:00:00-05:00"},
+    ]
+    done: Call = (SAVE, args, {"saved": 4, "ids": []})
+    assert said("list", SHOWN, save, done) == ("Saved: 4 entries.", [(LIST, {})])
+
+
+def test_rows_that_were_left_out_are_deleted_after_the_others_are_saved() -> None:
+    save = acted("table.save", table_id="weight_entries", rows=[cells("wt_2")])
+    done: Call = (SAVE, {"rows": [saved_row(2)]}, {"saved": 1, "ids": ["wt_2"]})
+    assert said("list", SHOWN, save, done)[1] == [(DELETE, {"ids": ["wt_1"]})]
+    empty = acted("table.save", table_id="weight_entries", rows=[])
+    assert said("list", SHOWN, empty) == ("", [(DELETE, {"ids": ["wt_1", "wt_2"]})])
+    assert said(empty) == ("", [(LIST, {})])
+
+
+def test_a_refused_table_is_shown_again_with_the_objection_at_its_cell() -> None:
+    rows = [cells("wt_1"), cells("new_2", weight_lbs=0)]
+    save = acted("table.save", table_id="weight_entries", rows=rows)
+    _, [(tool, args)] = said(save, (SAVE, {"rows": []}, wrong("rows", 1, "weight_lbs")))
+    assert tool == "weight_table"
+    assert args["rows"] == [
+        saved_row(1),
+        ROW | {"weight_lbs": 0, "errors": {"weight_lbs": FAULT["message"]}},
+    ]
+    _, [(_, args)] = said(save, (SAVE, {"rows": []}, wrong("rows")))
+    assert not any("errors" in row for row in args["rows"])
+
+
+def test_a_row_is_deleted_if_it_was_ever_saved() -> None:
+    one = acted("table.delete_row", table_id="weight_entries", row_id="wt_2")
+    assert said("list", SHOWN, one) == ("", [(DELETE, {"ids": ["wt_2"]})])
+    draft_row = acted("table.delete_row", table_id="weight_entries", row_id="new_2")
+    drafts: Call = ("weight_table", {"rows": [draft(1), draft(2), draft(3)]}, "It is shown.")
+    assert said("1 and 2 and 3", drafts, draft_row)[1] == [("weight_table", {"rows": [draft(1), draft(3)]})]
+
+
+def test_after_a_deletion_the_table_is_shown_whatever_the_answer_was() -> None:
+    one = acted("table.delete_row", table_id="weight_entries", row_id="wt_2")
+    assert said(one, (DELETE, {}, {"deleted": 1})) == ("Deleted: 1.", [(LIST, {})])
+    denied = Broken(code="DENIED", message="a person said no")
+    assert said(one, (DELETE, {}, denied)) == ("Nothing is deleted: a person said no.", [(LIST, {})])
+
+
+def test_the_history_says_what_changed_when_and_by_whom() -> None:
+    before, after = saved_row(1), saved_row(1, weight_lbs=186, notes="tired")
+    changes = [
+        {"before": None, "after": before},
+        {"before": before, "after": after},
+        {"before": after, "after": None},
+    ]
+    line = {"at": "noon", "person": "ada", "call_id": "c1", "changes": changes}
+    words, calls = said("history", (AUDIT, {}, {"changes": [line]}))
+    assert calls == []
+    assert words.split("\n")[1:] == [
+        "- noon ada: added 187.6 lbs on 2026-01-08 (c1)",
+        "- noon ada: changed 187.6 lbs on 2026-01-08 to 186 lbs on 2026-01-08, tired (c1)",
+        "- noon ada: deleted 186 lbs on 2026-01-08, tired (c1)",
+    ]
+    assert said("audit", (AUDIT, {}, {"changes": []})) == ("Nothing was changed yet.", [])
+
+
+class Showing:
+    """A context that keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.views: list[Any] = []
+
+    def show(self, view: Any) -> None:
+        self.views.append(view)
+
+
+@pytest.fixture
+def shown() -> Any:
+    """Show something late in the evening in New York, when it is tomorrow in Greenwich."""
+    form, table = make_views(ZONE, lambda: datetime(2026, 1, 9, 3, 0, tzinfo=UTC))
+
+    def show(*rows: Draft, as_table: bool = False) -> Any:
+        context = Showing()
+        if as_table:
+            table.function(list(rows), context)
+        else:
+            form.function(rows[0], context)
+        return context.views[0].tree
+
+    return show
+
+
+def test_today_is_where_the_user_is(shown: Any) -> None:
+    assert shown(Draft("today", 187.6, ""))["fields"][0]["value"] == "2026-01-08"
+    rows = shown(Draft("yesterday", 1), Draft("2026-01-01", 2), Draft(), as_table=True)["rows"]
+    assert [row["values"]["measured_at"] for row in rows] == ["2026-01-07", "2026-01-01", None]
+
+
+def test_views_are_lawful_and_show_errors_at_their_place() -> None:
+    form = form_of(Draft("2026-01-08", 0, "", errors={"weight_lbs": "weight_lbs must be > 0"}))
+    assert (form.view_id, form.tree["id"]) == ("view_weight_entry", "weight_entry")
+    assert [field.get("error") for field in form.tree["fields"]] == [None, "weight_lbs must be > 0", None]
+    gone = Draft(NOON, 1, "", "wt_1", {"id": "there is no entry wt_1", "notes": "too long"})
+    table = table_of([gone, Draft(NOON, 2)])
+    assert (table.view_id, table.tree["id"]) == ("view_weight_entries", "weight_entries")
+    first, second = table.tree["rows"]
+    assert (first["row_id"], first["error"], first["errors"]) == (
+        "wt_1",
+        "there is no entry wt_1",
+        {"notes": "too long"},
+    )
+    assert (second["row_id"], "error" in second) == ("new_2", False)
+    assert flaw(form.tree) is flaw(table.tree) is None
+
+
+def test_a_real_model_may_take_the_place_of_the_script() -> None:
+    agent = weights.make_agent(model="anthropic:claude-sonnet-4-5", zone="Asia/Tokyo")
+    assert isinstance(agent.mind, AnthropicModel)
+    assert "Asia/Tokyo" in agent.instructions
+    named = [spec.name for spec in agent.specs]
+    assert all(name in INSTRUCTIONS for name in named), "it is told when to use what it has"
+    assert weights.app.name == "weights"
