@@ -55,9 +55,11 @@ def test_the_whole_flow_in_the_shapes_of_the_document(tmp_path: Path) -> None:
         assert (call["args"], call["executor"]) == ({"rows": [row]}, "remote")
         assert words(saved) == ["Saved: 187.6 lbs on 2026-01-08."]
         assert desk.stored == [STORED]
-        traces = [{event["trace_id"] for event in turn} for turn in (shown[-3:], saved)]
+        first = [event["type"] for event in shown].index("ui.message")
+        traces = [{event["trace_id"] for event in turn} for turn in (shown[first:], saved)]
         assert [len(trace) for trace in traces] == [1, 1], "every event of a turn says which"
         assert traces[0] != traces[1]
+        assert {event["session_id"] for event in desk.reader.events} == {desk.session}
         assert open_things(desk.reader.events) == NOTHING
 
 
