@@ -16,7 +16,7 @@ from turnlog.events import CATALOG
 COMMANDS = {
     "assemble", "convert", "demo", "export", "import", "parse", "prune", "schema", "serve", "sessions",
     "tail", "verify",
-}  # fmt: skip
+    "state", "rebuild", "token"}  # fmt: skip
 ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "parse", "schema", "serve"}
 
 

@@ -9,19 +9,18 @@ asked for; how far they are stands beside them.
 import inspect
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
 
-from turnlog.app.app import App
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import CATALOG, Envelope, Payload, Unknown
+from turnlog.events import CATALOG, Catalog, Envelope, Payload, Unknown
 from turnlog.log import Document, Head, Log, Store
 from turnlog.state.documents import Documents
-from turnlog.state.fold import fold
+from turnlog.state.fold import Reducers, fold
 from turnlog.state.meters import Meters
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
@@ -31,10 +30,34 @@ PANELS, DOCUMENTS = "panels", "documents"
 EVERY = 1000  # events between two snapshots: what a question about any seq has to read at most
 
 
+class Reduced(Protocol):
+    """What an application makes of its events; an `App` is one."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """Its events."""
+        ...
+
+    @property
+    def reducers(self) -> Reducers:
+        """How they change its state."""
+        ...
+
+    @property
+    def start(self) -> Callable[[], Any]:
+        """The state before them."""
+        ...
+
+
 class Panels:
     """Everything that is shown of a session, as of a seq."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: Reduced) -> None:
         self._app = app
         self.state = app.start()
         self.transcript = Transcript()
@@ -82,7 +105,7 @@ class Derived:
 
     # panels
 
-    async def panels(self, app: App, session_id: str, at: int | None = None) -> Panels:
+    async def panels(self, app: Reduced, session_id: str, at: int | None = None) -> Panels:
         """What is shown of a session as of a seq, or now."""
         head = await self._log.info(session_id)
         at = head.last if at is None else at
@@ -99,7 +122,7 @@ class Derived:
                         await self._keep(app, head, panels)
         return panels
 
-    async def _nearest(self, app: App, head: Head, at: int) -> Panels | None:
+    async def _nearest(self, app: Reduced, head: Head, at: int) -> Panels | None:
         """The newest panels that were kept by this code."""
         found = await self._log.snapshot(head.session_id, PANELS, at)
         if found is None:
@@ -114,14 +137,14 @@ class Derived:
         panels.tree = load(Tree, bytes(kept.tree))
         return panels
 
-    async def _keep(self, app: App, head: Head, panels: Panels) -> None:
-        if (state := kept_state(panels.state)) is None:
+    async def _keep(self, app: Reduced, head: Head, panels: Panels) -> None:
+        if not self._log.writable or (state := kept_state(panels.state)) is None:
             return
         parts = [Raw(dump(part)) for part in (panels.transcript, panels.meters, panels.tree)]
         body = msgspec.json.encode(Kept(self._code(app), head.epoch, Raw(state), *parts))
         await self._log.put_snapshot(head.session_id, PANELS, panels.seq, body)
 
-    def _code(self, app: App) -> str:
+    def _code(self, app: Reduced) -> str:
         if app.name not in self._codes:
             self._codes[app.name] = code_of(app)
         return self._codes[app.name]
@@ -177,7 +200,7 @@ def kept_state(state: Any) -> bytes | None:
         return None
 
 
-def code_of(app: App) -> str:
+def code_of(app: Reduced) -> str:
     """What the state of an application is made by: the source of its reducers' modules.
 
     Where there is none to read, nothing that was kept before is trusted.

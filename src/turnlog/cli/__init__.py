@@ -11,7 +11,7 @@ import click
 import msgspec
 
 import turnlog
-from turnlog.cli import log, serve
+from turnlog.cli import log, serve, state
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert as convert_command
 from turnlog.cli.parse import parse as parse_command
@@ -54,5 +54,12 @@ def schema(type_name: str | None) -> None:
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-for command in (*serve.COMMANDS, *log.COMMANDS, convert_command, assemble_command, parse_command):
+for command in (
+    *serve.COMMANDS,
+    *log.COMMANDS,
+    *state.COMMANDS,
+    convert_command,
+    assemble_command,
+    parse_command,
+):
     main.add_command(command)

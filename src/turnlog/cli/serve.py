@@ -53,7 +53,11 @@ def demo(name: str, port: int, browser: bool) -> None:
 )
 @click.option("--allow-host", multiple=True, help="A name this server answers for, if not loopback.")
 @click.option(
-    "--journal", type=click.Choice(["info", "warning", "error"]), default="warning", show_default=True
+    "--journal",
+    type=click.Choice(["info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="From which level on the server writes to stderr, as lines of JSON; info has every request.",
 )
 def serve(
     apps: tuple[str, ...],

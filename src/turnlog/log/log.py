@@ -67,6 +67,11 @@ class Log:
         self.tails: dict[str, Tail] = {}
         self._closed = False
 
+    @property
+    def writable(self) -> bool:
+        """Whether this process may write."""
+        return self._writer is not None
+
     # sessions
 
     async def create(self, app: str, session_id: str | None = None) -> str:

@@ -1,0 +1,74 @@
+"""`turnlog state` and `turnlog rebuild`: what events make, and making again what is kept beside them."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from turnlog.app.derived import Derived
+from turnlog.cli.log import LAST_SEQ, log_option
+from turnlog.cli.opening import opened, run
+from turnlog.cli.serve import load_app
+from turnlog.cli.terminal import counted, write_json
+from turnlog.events import CATALOG, Catalog
+from turnlog.state.fold import Reducer
+from turnlog.state.pending import pending
+
+
+class NoApp(NamedTuple):
+    """The package alone: no reducers, no events of an application."""
+
+    name: str = ""
+    catalog: Catalog = CATALOG
+    reducers: Mapping[type, Reducer] = {}
+    start: Callable[[], Any] = dict
+
+
+@click.command("state")
+@click.argument("session")
+@log_option
+@click.option("--at", type=click.IntRange(-1, LAST_SEQ), help="As of this seq; now without it.")
+@click.option("--app", metavar="MODULE:APP", help="The application, for the state it makes of its events.")
+def state_command(session: str, log_url: str, at: int | None, app: str | None) -> None:
+    """Print what the events of SESSION make, as JSON: state, transcript, meters, what is open."""
+    reduced = load_app(app) if app else NoApp()
+    told = run(shown(log_url, session, at, reduced))
+    for line in told.split(b"\n"):  # the breaks between lines are the command's own
+        write_json(sys.stdout.buffer, line)
+
+
+async def shown(log_url: str, session: str, at: int | None, app: Any) -> bytes:
+    """Everything that is shown of a session."""
+    async with opened(log_url) as log:
+        panels = await Derived(log).panels(app, session, at)
+        told = {
+            "seq": panels.seq,
+            "state": panels.state,
+            "transcript": list(panels.transcript.bubbles.values()),
+            "meters": panels.meters.report(),
+            "open": pending(panels.tree),
+        }
+        return msgspec.json.format(msgspec.json.encode(told), indent=2)
+
+
+@click.command()
+@log_option
+def rebuild(log_url: str) -> None:
+    """Throw away every document and snapshot, and make the documents again from the events."""
+    click.echo(run(rebuilt(log_url)))
+
+
+async def rebuilt(log_url: str) -> str:
+    """Make again what is kept beside the events."""
+    async with opened(log_url, writable=True) as log:
+        await log.forget_derived()
+        derived, heads = Derived(log), await log.sessions()
+        for head in heads:
+            await derived.write_documents(head.session_id)
+        documents = await log.documents()
+        return f"{counted(len(documents), 'document')} of {counted(len(heads), 'session')}"
+
+
+COMMANDS = (state_command, rebuild)
