@@ -17,7 +17,7 @@ COMMANDS = {
     "assemble", "convert", "demo", "export", "import", "parse", "prune", "schema", "serve", "sessions",
     "tail", "verify",
     "state", "rebuild", "token"}  # fmt: skip
-ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "parse", "schema", "serve"}
+ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "parse", "schema", "serve", "token"}
 
 
 def run(*arguments: str) -> Result:
