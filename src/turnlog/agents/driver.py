@@ -19,7 +19,7 @@ from collections.abc import (
     Iterable,
     Mapping,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import Any
@@ -42,12 +42,13 @@ from turnlog.agents.loop import (
     said,
 )
 from turnlog.agents.models import ModelFault, Request
+from turnlog.agents.models.model import blobs_of
 from turnlog.agents.models.prices import cost
 from turnlog.agents.pen import Ledger, Pen
 from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import failed
-from turnlog.errors import CallerError, Conflict, InvalidEvent, NotFound, StoreError
+from turnlog.errors import CallerError, Closed, Conflict, InvalidEvent, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -68,7 +69,7 @@ from turnlog.events import (
 )
 from turnlog.events.agent import StopReason
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Blob, Log, Page, Row
+from turnlog.log import Log, Page, Row
 from turnlog.log.transfer import milliseconds
 from turnlog.log.wakeup import Wakeup
 from turnlog.parse.reply import Reply, tags_of
@@ -129,8 +130,13 @@ class Driver:
     # life
 
     async def open(self, pid: int | None = None) -> None:
-        """Read the log, close what a dead process left running, say that this one is here, and follow."""
+        """Read the log, close what a dead process left running, say that this one is here, and follow.
+
+        In a session that is closed nothing more happens; it can be looked at.
+        """
         await self._catch_up()
+        if (await self._log.info(self._session_id)).closed:
+            return
         notices: list[Payload] = []
         if self.tree.server is not None:
             notices.append(ProcessEnd(process="server", reason="process_crash", pid=self.tree.server.pid))
@@ -163,10 +169,11 @@ class Driver:
             await asyncio.gather(self._follower, return_exceptions=True)
         self._clocks.watch(set())
         await self._halt()
-        await self._close_open("error", "The server was stopped.", keep_waiting=True)
-        if self.tree.server is not None:
-            end = ProcessEnd(process="server", reason="server_shutdown")
-            await self._append([Item(end, Scope(), "system")])
+        with suppress(Closed):  # what was open when the session was closed stays so
+            await self._close_open("error", "The server was stopped.", keep_waiting=True)
+            if self.tree.server is not None:
+                end = ProcessEnd(process="server", reason="server_shutdown")
+                await self._append([Item(end, Scope(), "system")])
         self._moved.wake()
 
     async def reached(self, seq: int) -> None:
@@ -314,13 +321,8 @@ class Driver:
         if invocation.steps >= agent.max_steps:
             messages, tools = [*messages, Message("user", [text_part(LIMIT_REACHED)])], ()
         instructions = instructions_with_tags(agent.instructions, self._vocabulary)
-        return Request(instructions, messages, tools, self._blob)
-
-    async def _blob(self, name: str) -> Blob:
-        """A blob of this session: what a page says of an image may name no other one's."""
-        if not name.startswith(f"{self._session_id}/"):
-            raise NotFound(f"no blob {name[:80]}")
-        return await self._log.get_blob(name)
+        blob = blobs_of(self._session_id, self._log.get_blob)
+        return Request(instructions, messages, tools, blob)
 
     async def _finish(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
         await self.caught_up()  # the end tells of everything that was said on the way

@@ -33,6 +33,15 @@ async def no_blobs(name: str) -> Blob:
     raise NotFound(f"no blob {name[:80]}")
 
 
+def blobs_of(session_id: str, read: ReadBlob) -> ReadBlob:
+    """The blobs of one session: what a page says of an image may name no other one's."""
+
+    async def blob(name: str) -> Blob:
+        return await (read if name.startswith(f"{session_id}/") else no_blobs)(name)
+
+    return blob
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question to a model: the conversation so far, and what it may use to answer."""

@@ -1,0 +1,76 @@
+"""Who somebody is in a session: roles, channels, and what is for whom (protocol 8.2)."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.app.desk import ADA, BOB, ROOT, agent, make_app
+from turnlog.app import LOCAL, App, Principal, Roles, Seat
+from turnlog.app.members import seat_of
+from turnlog.errors import CallerError
+from turnlog.log import Head
+
+PLAIN = make_app()
+SHOP = App("shop", {"buyer": agent("B"), "seller": agent("S")})
+
+
+def seated(principal: Principal, app: App, **members: tuple[str, ...]) -> Seat:
+    seat = seat_of(principal, Head("sess_1", "e", app.name, members=members), app)
+    assert seat is not None
+    return seat
+
+
+def test_who_has_no_role_has_no_seat() -> None:
+    head = Head("sess_1", "e", "plain", members={"bob": ("guest",)})
+    assert seat_of(ADA, head, PLAIN) is None
+    assert seat_of(Principal("Bob"), head, PLAIN) is None
+    assert seat_of(Principal(""), head, PLAIN) is None
+
+
+def test_roles_are_those_in_the_session_and_those_everywhere() -> None:
+    assert seated(BOB, PLAIN, bob=("guest",)).roles == {"guest"}
+    assert seated(ROOT, PLAIN).roles == {"owner"}
+    assert seated(Principal("bob", frozenset({"clerk"})), PLAIN, bob=("guest",)).roles == {"clerk", "guest"}
+    assert seated(LOCAL, PLAIN).session_id == "sess_1"
+
+
+def test_without_channels_everybody_sees_everything() -> None:
+    seat = seated(BOB, PLAIN, bob=("guest",))
+    assert (seat.sees, seat.channel, seat.may_see(None), seat.may_see("buyer")) == (None, None, True, True)
+
+
+@pytest.mark.parametrize(
+    ("roles", "sees", "channel"),
+    [
+        (("owner",), None, None),
+        (("owner", "seller"), None, "seller"),
+        (("buyer",), {"buyer"}, "buyer"),
+        (("seller", "buyer"), {"buyer", "seller"}, "buyer"),
+        (("clerk",), {"clerk"}, None),
+    ],
+)
+def test_a_channel_is_a_roles(roles: tuple[str, ...], sees: Any, channel: str | None) -> None:
+    seat = seated(BOB, SHOP, bob=roles)
+    assert (seat.sees, seat.channel) == (sees, channel)
+    assert seat.may_see(None)
+    assert [seat.may_see(name) for name in ("buyer", "seller")] == [
+        sees is None or name in sees for name in ("buyer", "seller")
+    ]
+
+
+def test_a_role_sees_its_part_of_the_state_and_the_owner_all() -> None:
+    roles = Roles(sees={"buyer": lambda state: state["open"], "seller": lambda state: "sold"})
+    app = App("shop", {"buyer": agent("B"), "seller": agent("S")}, roles=roles)
+    state = {"open": 1, "secret": 2}
+    assert seated(BOB, app, bob=("buyer",)).seen(state) == 1
+    assert seated(BOB, app, bob=("seller",)).seen(state) == "sold"
+    assert seated(BOB, app, bob=("owner", "buyer")).seen(state) == state
+    assert seated(BOB, app, bob=("clerk",)).seen(state) == state
+
+
+def test_an_application_has_an_agent_or_one_for_each_channel() -> None:
+    assert (PLAIN.channels, PLAIN.agents) == ((), {})
+    assert SHOP.channels == ("buyer", "seller")
+    assert SHOP.agent is SHOP.agents["buyer"]
+    with pytest.raises(CallerError, match="app shop: expected an agent, got none"):
+        App("shop", {})

@@ -1,0 +1,248 @@
+"""What members may post: by role, by channel, and whose answer counts (protocol 4, 8.2)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.unit.app.desk import (
+    ADA,
+    BOB,
+    CASES,
+    EVE,
+    CloseCase,
+    Desk,
+    NoteFact,
+    agent,
+    bodies,
+    desk,
+    make_app,
+    play,
+)
+from turnlog.app import App, Posted, Roles, Seat
+from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, TurnlogError, UnknownType
+
+CASE = make_app(
+    "case",
+    vocabulary=CASES,
+    roles=Roles(posts={"guest": [NoteFact], "mute": [], "owner": [NoteFact, CloseCase]}),
+)
+SHOP = App("shop", {"buyer": agent("B"), "seller": agent("S")})
+
+
+@asynccontextmanager
+async def shop() -> AsyncIterator[tuple[Desk, Seat, Seat, Seat]]:
+    """Ada's shop, in which bob buys and eve sells."""
+    async with desk(SHOP) as at:
+        ada = await at.sessions.create(ADA)
+        yield at, ada, await at.member(ada, BOB, "buyer"), await at.member(ada, EVE, "seller")
+
+
+async def refused(kind: type[TurnlogError], work: Any) -> str:
+    with pytest.raises(kind) as refusal:
+        await work
+    return str(refusal.value)
+
+
+def answer(call_id: str, result: Any, tool: str = "confirm") -> dict[str, Any]:
+    return {"call_id": call_id, "tool": tool, "ok": True, "result": result, "error": None}
+
+
+@pytest.mark.parametrize(
+    ("roles", "notes", "closes"),
+    [
+        (("owner",), True, True),
+        (("guest",), True, False),
+        (("mute",), False, False),
+        (("guest", "mute"), True, False),
+        (("clerk",), True, True),  # it is not in the table: it may post what a page may
+        (("mute", "clerk"), True, True),
+    ],
+)
+def test_a_role_posts_what_the_application_says(roles: tuple[str, ...], notes: bool, closes: bool) -> None:
+    async def run() -> None:
+        async with desk(CASE) as at:
+            ada = await at.sessions.create(ADA)
+            bob = await at.member(ada, BOB, *roles)
+            for name, allowed in (("case.note_fact", notes), ("case.close_case", closes)):
+                if allowed:
+                    assert await at.post(bob, name, {}) > 0
+                else:
+                    said = await refused(InvalidEvent, at.post(bob, name, {}))
+                    assert f"{name} is not for your role to post" in said
+            assert all(
+                event.actor == "bob" for event in await at.told(ada, "case.note_fact", "case.close_case")
+            )
+
+    play(run)
+
+
+@pytest.mark.parametrize(
+    ("type", "payload", "kind"),
+    [
+        ("ui.message", {"text": "hi"}, InvalidEvent),
+        ("session.member", {"principal": "bob", "roles": ["owner"]}, InvalidEvent),
+        ("agent.start", {"name": "X", "via": "prompt"}, InvalidEvent),
+        ("process.start", {"pid": 1}, InvalidEvent),
+        ("case.unknown", {}, UnknownType),
+        ("broker.note", {}, UnknownType),
+        ("case.note_fact", {"text": 1}, InvalidEvent),
+    ],
+)
+def test_what_no_page_may_say_is_refused(type: str, payload: Any, kind: type[TurnlogError]) -> None:
+    async def run() -> None:
+        async with desk(CASE) as at:
+            ada = await at.sessions.create(ADA)
+            last = (await at.log.info(ada.session_id)).last
+            await refused(kind, at.post(ada, type, payload))
+            assert (await at.log.info(ada.session_id)).last == last
+
+    play(run)
+
+
+def test_a_post_is_all_or_nothing() -> None:
+    async def run() -> None:
+        async with desk(CASE) as at:
+            ada = await at.sessions.create(ADA)
+            posted = [Posted("case.note_fact", {}, "evt_1"), Posted("ui.message", {"text": "no"}, "evt_2")]
+            await refused(InvalidEvent, at.sessions.post(ada, posted))
+            assert await at.told(ada, "case.note_fact") == []
+            assert await at.sessions.post(ada, []) == []
+
+    play(run)
+
+
+def test_the_same_post_twice_is_one() -> None:
+    async def run() -> None:
+        async with desk(CASE) as at:
+            ada = await at.sessions.create(ADA)
+            first = await at.post(ada, "case.note_fact", {"text": "a"}, "evt_mine")
+            assert await at.post(ada, "case.note_fact", {"text": "a"}, "evt_mine") == first
+            await refused(Conflict, at.post(ada, "case.note_fact", {"text": "b"}, "evt_mine"))
+            assert len(await at.told(ada, "case.note_fact")) == 1
+
+    play(run)
+
+
+def test_calls_for_another_process_are_answered_by_executors_and_owners_only() -> None:
+    async def run() -> None:
+        for roles, allowed in (
+            (("guest",), False),
+            (("admin",), False),
+            (("executor",), True),
+            (("owner",), True),
+        ):
+            async with desk() as at:
+                ada = await at.sessions.create(ADA)
+                bob = await at.member(ada, BOB, *roles)
+                await at.say(ada, "weigh apples")
+                call = await at.until(ada, "tool.call")
+                result = answer(call["call_id"], 5, "weigh")
+                if allowed:
+                    seq = await at.post(bob, "tool.result", result)
+                    await at.until(ada, "assistant.message", text="It said 5.")
+                    assert await at.post(bob, "tool.result", result) == seq
+                else:
+                    said = await refused(NotFound, at.post(bob, "tool.result", result))
+                    assert said == f"no call {call['call_id']} waits for an answer"
+                    assert await at.told(ada, "tool.result") == []
+
+    play(run)
+
+
+def test_the_page_of_any_member_answers_what_the_page_is_asked_once() -> None:
+    async def run() -> None:
+        async with desk() as at:
+            ada = await at.sessions.create(ADA)
+            bob = await at.member(ada, BOB, "guest")
+            await at.say(ada, "confirm it")
+            [call] = (await at.until(ada, "tool.await"))["calls"]
+            assert list(await at.sessions.awaited(bob)) == [call["call_id"]]
+            seq = await at.post(bob, "tool.result", answer(call["call_id"], True))
+            await at.until(ada, "agent.end")
+            assert await at.post(ada, "tool.result", answer(call["call_id"], True)) == seq
+            said = await refused(Conflict, at.post(ada, "tool.result", answer(call["call_id"], False)))
+            assert said.startswith(f"{call['call_id']} has another answer already")
+            [result] = await at.told(ada, "tool.result")
+            assert (result.actor, result.origin) == ("bob", "ui")
+
+    play(run)
+
+
+def test_who_does_not_see_a_channel_answers_nothing_in_it() -> None:
+    async def run() -> None:
+        async with shop() as (at, ada, bob, eve):
+            await at.say(bob, "confirm it")
+            [call] = (await at.until(ada, "tool.await"))["calls"]
+            result = answer(call["call_id"], True)
+            assert await at.sessions.awaited(eve) == {}
+            await refused(NotFound, at.post(eve, "tool.result", result))
+            await at.post(bob, "tool.result", result)
+            await at.until(ada, "agent.end")
+            await refused(NotFound, at.post(eve, "tool.result", result))
+            assert await at.post(ada, "tool.result", result) > 0, "the owner sees it"
+
+    play(run)
+
+
+def test_a_message_goes_to_a_channel_of_its_sender() -> None:
+    async def run() -> None:
+        async with shop() as (at, ada, bob, eve):
+            for seat, channel in ((bob, None), (bob, "buyer"), (ada, "seller"), (ada, None)):
+                await at.say(seat, "hello", channel=channel)
+            told = await at.told(ada, "ui.message")
+            assert [one.channel for one in told] == ["buyer", "buyer", "seller", None]
+            assert [body.get("channel") for body in bodies(told)] == ["buyer", "buyer", "seller", None]
+            for seat, channel in ((bob, "seller"), (eve, "buyer"), (ada, "clerk"), (bob, "owner")):
+                said = await refused(BadInput, at.say(seat, "hello", channel=channel))
+                assert f"expected a channel of yours, got {channel}" in said
+
+    play(run)
+
+
+def test_a_message_in_another_channel_frees_nobody() -> None:
+    async def run() -> None:
+        async with shop() as (at, ada, bob, eve):
+            waiting = await at.say(bob, "confirm it")
+            await at.until(ada, "tool.await")
+            other = await at.say(eve, "hello")
+            await at.until(ada, "agent.end", trace_id=other)
+            assert other != waiting
+            assert await at.told(ada, "tool.result") == []
+            again = await at.say(bob, "never mind")
+            assert again == waiting, "in its own channel it goes to who waits"
+            [result] = bodies(await at.told(ada, "tool.result"))
+            assert result["error"]["code"] == "CANCELLED"
+            await at.until(ada, "agent.end", trace_id=waiting)
+
+    play(run)
+
+
+def test_while_one_channel_waits_another_has_its_turns_one_after_the_other() -> None:
+    async def run() -> None:
+        async with shop() as (at, ada, bob, eve):
+            waiting = await at.say(bob, "confirm it")
+            await at.until(ada, "tool.await")
+            turns = await asyncio.gather(*[at.say(eve, f"number {number}") for number in range(3)])
+            await at.until(ada, "agent.end", trace_id=turns[-1])
+            told = [one for one in await at.told(ada, "agent.start", "agent.end") if one.trace_id != waiting]
+            assert [one.type for one in told] == ["agent.start", "agent.end"] * 3
+            assert [one.trace_id for one in told[::2]] == turns
+            assert {one.channel for one in told} == {"seller"}
+            await at.say(ada, "hello to both")
+            assert waiting not in [one.trace_id for one in await at.told(ada, "agent.end")]
+
+    play(run)
+
+
+def test_everything_an_agent_does_stays_in_the_channel() -> None:
+    async def run() -> None:
+        async with shop() as (at, ada, bob, _):
+            turn = await at.say(bob, "erase it")
+            await at.until(ada, "agent.end", trace_id=turn)
+            channels = {one.channel for one in await at.told(ada) if one.trace_id == turn}
+            assert channels == {"buyer"}
+
+    play(run)
