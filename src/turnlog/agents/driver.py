@@ -130,13 +130,10 @@ class Driver:
     # life
 
     async def open(self, pid: int | None = None) -> None:
-        """Read the log, close what a dead process left running, say that this one is here, and follow.
-
-        In a session that is closed nothing more happens; it can be looked at.
-        """
+        """Read the log, close what a dead process left running, say that this one is here, and follow."""
         await self._catch_up()
         if (await self._log.info(self._session_id)).closed:
-            return
+            return  # nothing more happens in it; it can be looked at
         notices: list[Payload] = []
         if self.tree.server is not None:
             notices.append(ProcessEnd(process="server", reason="process_crash", pid=self.tree.server.pid))
