@@ -1,6 +1,6 @@
 """Applications that are attacked: an agent that does what it is told, for one person and for two channels."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from turnlog import Agent, App, Vocabulary, tool
@@ -79,7 +79,7 @@ class Shredder:
         return shred
 
 
-ORDERS = {
+ORDERS: dict[str, Callable[[str], ToolUse]] = {
     "confirm": lambda rest: ToolUse("confirm", {"question": rest}),
     "weigh": lambda rest: ToolUse("weigh", {"what": rest}),
     "picture": lambda _: ToolUse("picture", {}),
@@ -120,7 +120,7 @@ def make(
 ) -> App:
     """An application whose agent obeys; with channels, one agent in each."""
     agent = Agent("Clerk", "Obey.", Scripted(obey), tools=(*TOOLS, *tools))
-    agents = {channel: agent for channel in channels} if channels else agent
+    agents = dict.fromkeys(channels, agent) if channels else agent
     return App(name, agents, vocabulary=VOCABULARY, roles=roles)
 
 

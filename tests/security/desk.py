@@ -1,7 +1,7 @@
 """A server in this process, and people who ask it over ASGI: every byte that each of them gets can be seen.
 
-A defence is switched off by giving the same application without it (`without`, `everybody`), so that a test can
-show that the attack works as soon as the defence is gone.
+A defence is switched off by giving the same application without it (`without`, `everybody`), so that a test
+can show that the attack works as soon as the defence is gone.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -155,7 +155,7 @@ class Desk:
             "type": "http",
             "method": method,
             "scheme": "http",
-            "path": parts.path,
+            "path": unquote(parts.path),
             "raw_path": parts.path.encode(),
             "root_path": "",
             "query_string": parts.query.encode(),
@@ -238,12 +238,19 @@ async def desk(
         yield Desk(application)
 
 
+def kind_of(gate: Middleware) -> object:
+    """The class of a gate."""
+    return gate.cls
+
+
 def without(kind: type) -> Change:
     """The application without one of its gates."""
 
     def change(application: Starlette) -> None:
         before = len(application.user_middleware)
-        application.user_middleware = [gate for gate in application.user_middleware if gate.cls is not kind]
+        application.user_middleware = [
+            gate for gate in application.user_middleware if kind_of(gate) is not kind
+        ]
         assert len(application.user_middleware) == before - 1
 
     return change
@@ -263,7 +270,7 @@ class Open:
 def everybody(application: Starlette) -> None:
     """The application without its entry."""
     gates = application.user_middleware
-    application.user_middleware = [Middleware(Open) if gate.cls is Entry else gate for gate in gates]
+    application.user_middleware = [Middleware(Open) if kind_of(gate) is Entry else gate for gate in gates]
 
 
 def run(scenario: Coroutine[Any, Any, None], limit_s: float = 40.0) -> None:

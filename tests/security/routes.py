@@ -9,6 +9,15 @@ from typing import Any, NamedTuple
 from tests.security.desk import Desk
 from turnlog.server.application import PAGE
 
+BARE = (  # routes that take nothing
+    "GET /api/sessions",
+    "GET /api/me",
+    "POST /api/sign-in",
+    "POST /api/sign-out",
+    "GET /metrics",
+    "GET /healthz",
+    "GET /openapi.json",
+)
 MISSING = "sess_00000000-0000-7000-8000-000000000000"
 
 
@@ -50,41 +59,34 @@ async def own(at: Desk, who: str) -> Known:
 
 def asks(known: Known) -> Mapping[str, Ask]:
     """A request for each route, by the name of the route; `known` is where the caller wants to be."""
-    session, turn, call, blob, link = known
+    session, _turn, call, blob, link = known
     note = {"type": "case.note", "payload": {"text": "milk"}}
     answer = {"tool_use_id": call, "content": True}
     member = {"session": session, "principal": "dan", "roles": ["guest"]}
-    get, post = (lambda *more: ("GET", *more)), (lambda *more: ("POST", *more))
-    table: dict[str, tuple[Any, ...]] = {
-        "GET /api/events": get(f"/api/events?session={session}"),
-        "POST /api/events": post("/api/events", {"session": session, "events": [note]}),
-        "POST /api/send": post("/api/send", {"session": session, "message": "hi"}),
-        "POST /api/stop": post("/api/stop", {"session": session}),
-        "POST /api/sessions": post("/api/sessions", {"app": "plain"}),
-        "GET /api/sessions": get("/api/sessions"),
-        "GET /api/state": get(f"/api/state?session={session}"),
-        "GET /api/log": get(f"/api/log?session={session}"),
-        "GET /api/blobs/{session}/{digest}": get(f"/api/blobs/{session}/{blob}"),
-        "GET /api/me": get("/api/me"),
-        "GET /sign-in": get(link),
-        "POST /api/sign-in": post("/api/sign-in"),
-        "POST /api/sign-out": post("/api/sign-out"),
-        "POST /api/members": post("/api/members", member),
-        "POST /api/links": post("/api/links", {"session": session, "roles": ["guest"]}),
-        "POST /agent/tool_results": post(
-            "/agent/tool_results", {"agent_uuid": session, "tool_results": [answer]}
-        ),
-        "POST /agent/run": post("/agent/run", {"agent_uuid": session, "user_prompt": "hi"}),
-        "GET /metrics": get("/metrics"),
-        "GET /healthz": get("/healthz"),
-        "GET /openapi.json": get("/openapi.json"),
-        **{f"GET {path}": get(path) for path in PAGE},
+    paths = {  # what is not here is asked for as it is called
+        "GET /api/events": f"/api/events?session={session}",
+        "GET /api/state": f"/api/state?session={session}",
+        "GET /api/log": f"/api/log?session={session}",
+        "GET /api/blobs/{session}/{digest}": f"/api/blobs/{session}/{blob}",
+        "GET /sign-in": link,
+    }
+    bodies: dict[str, Any] = {
+        "POST /api/events": {"session": session, "events": [note]},
+        "POST /api/send": {"session": session, "message": "hi"},
+        "POST /api/stop": {"session": session},
+        "POST /api/sessions": {"app": "plain"},
+        "POST /api/members": member,
+        "POST /api/links": {"session": session, "roles": ["guest"]},
+        "POST /agent/tool_results": {"agent_uuid": session, "tool_results": [answer]},
+        "POST /agent/run": {"agent_uuid": session, "user_prompt": "hi"},
     }
     public = {"GET /sign-in", "GET /healthz", *(f"GET {path}" for path in PAGE)}
     made = {}
-    for route, (method, path, *body) in table.items():
+    for route in (*paths, *bodies, *BARE, *(f"GET {path}" for path in PAGE)):
+        method, _, name = route.partition(" ")
+        path, body = paths.get(route, name), bodies.get(route)
         names = route != "GET /sign-in" and session in f"{path}{body}"
-        made[route] = Ask(route, method, path, body[0] if body else None, route in public, names)
+        made[route] = Ask(route, method, path, body, route in public, names)
     return made
 
 

@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from starlette.requests import Request
 
 from tests.security.apps import counter, make
 from tests.security.desk import Desk, desk, run
 from turnlog.app import Roles, Seat
 from turnlog.server import signin
+from turnlog.server.entry import known_of
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
 WORDS = ("cyd-0f3c", "answer-0f3c", "args-0f3c", "form-0f3c")
@@ -137,7 +139,8 @@ def test_a_message_in_one_channel_takes_nothing_from_another() -> None:
         async with market() as (at, session):
             await talk(at, session)
             response = await at.post("bob", "/agent/run", {"agent_uuid": session, "user_prompt": "hello"})
-            assert b"hello" in response.body and response.body.endswith(b"[DONE]\n\n")
+            assert b"hello" in response.body
+            assert response.body.endswith(b"[DONE]\n\n")
             results = [event for event in await at.log("ada", session) if event["type"] == "tool.result"]
             assert "CANCELLED" not in str(results)  # what waits for cyd still waits
 
@@ -173,9 +176,9 @@ def test_who_makes_a_session_cannot_give_roles_beyond_its_own() -> None:
 
 def test_control_a_server_that_asks_only_for_a_seat_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async def anyone(
-        self: signin.SignIn, request: signin.Request, session_id: str, roles: object, principal: str = ""
+        self: signin.SignIn, request: Request, session_id: str, roles: object, principal: str = ""
     ) -> Seat:
-        known = signin.known_of(request.scope)
+        known = known_of(request.scope)
         return await self._sessions().seat(known.principal, session_id)
 
     async def scenario() -> None:

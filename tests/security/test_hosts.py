@@ -191,7 +191,7 @@ def test_a_server_for_others_does_not_start_without_tokens(tmp_path: Path) -> No
             env={"PATH": "/usr/bin:/bin"},
         )
         assert done.returncode != 0, host
-        assert b"can be served without --tokens" in done.stderr, host
+        assert b"--tokens" in done.stderr, host
     assert not list(tmp_path.iterdir())
 
 

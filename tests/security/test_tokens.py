@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.e2e.harness import TURNLOG, Server, running
 from tests.security.apps import plain
-from tests.security.desk import KEY, Answer, Desk, desk, run, token, tokens, without
+from tests.security.desk import KEY, Answer, Desk, desk, kind_of, run, token, tokens, without
 from tests.security.routes import every_route
 from turnlog.server.auth import COOKIE_S, Auth, Known, token_hash
 from turnlog.server.guard import Guard
@@ -141,7 +141,7 @@ def test_control_a_server_that_looks_into_urls_takes_it(monkeypatch: pytest.Monk
 
 
 async def leaks(at: Desk) -> tuple[list[str], list[str]]:
-    """The routes whose answers hold what somebody signed in with, and those that let it go on in a Referer."""
+    """The routes whose answers hold what somebody signed in with, and whose pages would send a Referer."""
     code = auth_of(at).sign_in_code(time.time())
     first = await sign_in(at, code)
     cookie = first.header("set-cookie").partition(";")[0].partition("=")
@@ -252,7 +252,7 @@ def chatted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formatter: logging.
     monkeypatch.setattr(logger, "propagate", False)
 
     def change(application: Starlette) -> None:
-        assert [gate.cls for gate in application.user_middleware].count(Journal) == 1
+        assert Journal in [kind_of(gate) for gate in application.user_middleware]
         application.user_middleware.append(Middleware(Chatty))
 
     async def scenario() -> None:

@@ -1,0 +1,133 @@
+"""Row 19: an approval is for one call with its arguments, counts once, in time, from who may give it."""
+
+import asyncio
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.security.apps import Shredder, make
+from tests.security.desk import Answer, Desk, desk, run
+from turnlog.agents import answers
+from turnlog.agents.calls import args_hash
+
+
+class Asked(NamedTuple):
+    """A question whether something may be shredded."""
+
+    session: str
+    call: str
+    hashed: str
+
+
+async def asked(at: Desk, what: str = "draft") -> Asked:
+    """Ada owns a session in which bob is a guest; the agent asks whether it may shred."""
+    session = await at.session("ada")
+    await at.enrol("ada", session, "bob", "guest")
+    await at.send("ada", session, f"shred {what}")
+    [event] = await at.told("ada", session, "approval.request")
+    return Asked(session, event["payload"]["call_id"], event["payload"]["args_hash"])
+
+
+async def decide(at: Desk, who: str, at_session: str, **payload: str) -> Answer:
+    event = {"type": "approval.decision", "payload": {"decision": "approve", **payload}}
+    return await at.post(who, "/api/events", {"session": at_session, "events": [event]})
+
+
+def app(shredder: Shredder, expires_s: float = 60.0) -> Any:
+    return make(tools=(shredder.tool(expires_s),))
+
+
+def test_twice_approved_is_run_once() -> None:
+    shredder = Shredder()
+
+    async def scenario() -> None:
+        async with desk(app(shredder)) as at:
+            session, call, hashed = await asked(at)
+            given = await asyncio.gather(
+                *[decide(at, "ada", session, call_id=call, args_hash=hashed) for _ in range(8)]
+            )
+            taken = {answer.value["seqs"][0] for answer in given if answer.status == 202}
+            assert len(taken) == 1  # whoever comes later gets the old seq, or is told that it is decided
+            assert {answer.status for answer in given} <= {202, 404, 409}
+            await at.told("ada", session, "agent.end")
+            again = await decide(at, "ada", session, call_id=call, args_hash=hashed)
+            other = await decide(at, "ada", session, call_id=call, args_hash=hashed, decision="deny")
+            assert again.status in (202, 409)
+            assert other.status == 409
+            log = await at.log("ada", session)
+            assert [event["type"] for event in log].count("approval.decision") == 1
+            assert shredder.done == ["draft"]
+
+    run(scenario())
+
+
+async def wrong(at: Desk) -> list[int]:
+    """Decisions that must not count: other arguments, another call, another role, another session."""
+    session, call, hashed = await asked(at)
+    other = await asked(at, "archive")
+    given = [
+        await decide(at, "ada", session, call_id=call, args_hash=args_hash({"what": "archive"})),
+        await decide(at, "ada", session, call_id=call, args_hash=other.hashed),
+        await decide(at, "bob", session, call_id=call, args_hash=hashed),
+        await decide(at, "ada", session, call_id=other.call, args_hash=other.hashed),
+        await decide(at, "cyd", session, call_id=call, args_hash=hashed),
+        await decide(at, "ada", session, call_id=call, args_hash=hashed, decision="expired"),
+    ]
+    return [answer.status for answer in given]
+
+
+def test_a_decision_that_is_not_for_this_call_or_not_from_this_role_does_not_count() -> None:
+    shredder = Shredder()
+
+    async def scenario() -> None:
+        async with desk(app(shredder)) as at:
+            assert await wrong(at) == [400, 400, 400, 404, 404, 400]
+            assert shredder.done == []
+
+    run(scenario())
+
+
+def test_control_a_server_that_does_not_judge_runs_what_nobody_approved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shredder = Shredder()
+
+    async def scenario() -> None:
+        monkeypatch.setattr(answers, "judge", lambda *_: None)
+        async with desk(app(shredder)) as at:
+            session, call, _ = await asked(at)
+            answer = await decide(at, "bob", session, call_id=call, args_hash="0" * 64)
+            assert answer.status == 202, answer.body
+            await at.told("ada", session, "agent.end")
+            assert shredder.done == ["draft"]
+
+    run(scenario())
+
+
+def test_a_question_expires() -> None:
+    shredder = Shredder()
+
+    async def scenario() -> None:
+        async with desk(app(shredder, 0.2)) as at:
+            session, call, hashed = await asked(at)
+            [decision] = await at.told("ada", session, "approval.decision")
+            assert decision["payload"]["decision"] == "expired"
+            await at.told("ada", session, "agent.end")
+            late = await decide(at, "ada", session, call_id=call, args_hash=hashed)
+            assert late.status in (404, 409)
+            assert shredder.done == []
+
+    run(scenario())
+
+
+def test_control_in_time_the_same_decision_counts() -> None:
+    shredder = Shredder()
+
+    async def scenario() -> None:
+        async with desk(app(shredder, 20.0)) as at:
+            session, call, hashed = await asked(at)
+            assert (await decide(at, "ada", session, call_id=call, args_hash=hashed)).status == 202
+            await at.told("ada", session, "agent.end")
+            assert shredder.done == ["draft"]
+
+    run(scenario())
