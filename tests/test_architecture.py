@@ -38,7 +38,7 @@ LIBRARIES = {
     "testing": {"msgspec"},
     "agents": {"msgspec", "anthropic", "httpx2"},
     "app": {"msgspec"},
-    "server": {"msgspec", "starlette", "uvicorn"},
+    "server": {"msgspec", "starlette", "uvicorn", "jwt", "cryptography"},
     "cli": {"msgspec", "click", "rich"},
 }  # fmt: skip
 
