@@ -18,7 +18,7 @@ from typing import NamedTuple
 from turnlog.errors import TurnlogError
 from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
-from turnlog.log.log import FIRST_BYTES
+from turnlog.log.log import PAGE_BYTES, STEADY_BYTES
 from turnlog.log.wakeup import Wakeup
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
@@ -27,6 +27,7 @@ from turnlog.wire.telling import frames as told_frames
 log = logging.getLogger("turnlog.server")
 
 WINDOW_FRAMES = 4096
+WRITE_BYTES = 8 * 1024  # what is made ready for one reader, who may take none of it
 
 
 class Frame(NamedTuple):
@@ -39,11 +40,19 @@ class Frame(NamedTuple):
 
 @dataclass(slots=True)
 class Private:
-    """A reader's own projection, while the window does not reach back to it."""
+    """A reader's own projection, while the window does not reach it. Who takes much gets more at once."""
 
     dialect: Dialect
     after: int
     done: bool = False
+    size_bytes: int = WRITE_BYTES
+    taken_bytes: int = 0
+
+    def take(self, size_bytes: int) -> None:
+        """The reader has taken so much."""
+        self.taken_bytes += size_bytes
+        if self.taken_bytes >= STEADY_BYTES:
+            self.size_bytes = min(2 * self.size_bytes, PAGE_BYTES)
 
 
 Place = tuple[float, float]  # a seq, and the number of a message within its event
@@ -72,7 +81,8 @@ class Projection:
         self._takes = takes
         self._window: deque[Frame] = deque()
         self._base: Place = (math.inf, math.inf)  # every frame after this place is in the window
-        self._over = False
+        self._over = False  # the session is closed, and everything of it is in the window
+        self._failed = False
         self._wakeup = Wakeup()
         self._pump: asyncio.Task[None] | None = None
         self.readers = 0
@@ -87,7 +97,7 @@ class Projection:
         if self._pump is None:
             self._start()
         try:
-            while not self._over:
+            while not self._failed:
                 if seen >= self._base:
                     frames, private = self._after(seen), None
                 else:
@@ -99,7 +109,14 @@ class Projection:
                     data = b"".join([frame.data for frame in frames])
                     frames = []  # it may be long until the reader has taken what is sent
                     yield data
-                elif (private is None or private.done) and not await self._wakeup.wait(idle_s):
+                    if private:
+                        private.take(len(data))
+                elif private is not None and (self._over or not private.done):
+                    continue
+                elif self._over:  # what has no frame is behind the reader too
+                    yield f"id: {Cursor(self._reached, self._head.epoch)}\n\n".encode()
+                    return
+                elif not await self._wakeup.wait(idle_s):
                     yield b""
         finally:
             self.readers -= 1
@@ -115,7 +132,7 @@ class Projection:
 
     def _start(self) -> None:
         self._window.clear()
-        self._base, self._over = (math.inf, math.inf), False
+        self._base, self._over, self._failed = (math.inf, math.inf), False, False
         self._pump = asyncio.create_task(self._follow())
 
     def _after(self, seen: Place) -> list[Frame]:
@@ -123,7 +140,7 @@ class Projection:
         fresh = len(self._window) - bisect_right(self._window, seen, key=place)
         newest = list(islice(reversed(self._window), fresh))  # few: who is live stands near the end
         frames, size_bytes = list[Frame](), 0
-        while newest and size_bytes < FIRST_BYTES:
+        while newest and size_bytes < WRITE_BYTES:
             frames.append(newest.pop())
             size_bytes += len(frames[-1].data)
         return frames
@@ -135,7 +152,7 @@ class Projection:
 
     async def read(self, private: "Private") -> list[Frame]:
         """The next frames of a reader's own projection."""
-        rows = await self._log.read(self._head.session_id, private.after, max_bytes=FIRST_BYTES)
+        rows = await self._log.read(self._head.session_id, private.after, max_bytes=private.size_bytes)
         private.done = not rows
         private.after = rows[-1].seq if rows else private.after
         return self._convert(private.dialect, rows)
@@ -143,9 +160,10 @@ class Projection:
     async def _follow(self) -> None:
         try:
             await self._fill()
+            self._over = True
         except TurnlogError as error:  # the readers end, come back, and are told
             log.error("a projection ended: %s", error)
-        self._over = True
+            self._failed = True
         self._wakeup.wake()
 
     async def _fill(self) -> None:

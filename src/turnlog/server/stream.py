@@ -297,3 +297,5 @@ async def chosen(pages: AsyncGenerator[Page, None], epoch: str, choice: Choice) 
                 line = f"id: {Cursor(seen, epoch)}\n\n".encode() if seen > told else b""
                 yield HEARTBEAT + line
                 told, beat = seen, clock()
+    if seen > told:  # the session is closed, and who comes back is told so
+        yield f"id: {Cursor(seen, epoch)}\n\n".encode()

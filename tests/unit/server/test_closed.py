@@ -1,0 +1,101 @@
+"""A closed session over HTTP: read whole, in every dialect and with every filter; then there is no more."""
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.unit.app.desk import ADA, desk, make_app, play
+from turnlog.app import LOCAL
+from turnlog.log import open_log
+from turnlog.server import create_app
+from turnlog.server.auth import Auth, token_hash
+from turnlog.wire.sse import Decoder
+
+TURNS = 5
+HEADERS = {"authorization": "Bearer t"}
+
+
+async def fill(url: str) -> list[str]:
+    """Two sessions with some turns, both closed."""
+    log, names = await open_log(url), []
+    async with desk(log=log) as at:
+        for _ in range(2):
+            seat = await at.sessions.create(ADA)
+            for number in range(TURNS):
+                turn = await at.say(seat, f"hello {number}")
+                await at.until(seat, "agent.end", trace_id=turn)
+            names.append(seat.session_id)
+    for name in names:
+        await log.close_session(name)
+    await log.close()
+    return names
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, list[str]]]:
+    url, names = f"sqlite:///{tmp_path_factory.mktemp('closed') / 'log.db'}", list[str]()
+
+    async def run() -> None:
+        names.extend(await fill(url))
+
+    play(run)
+    app = create_app(make_app(), url, auth=Auth(b"k" * 32, {token_hash("t"): LOCAL}))
+    with TestClient(app, base_url="http://localhost", headers=HEADERS) as client:
+        yield client, names
+
+
+def read(client: TestClient, path: str, last_id: str = "") -> tuple[int, list[str], str]:
+    """Status, data and the cursor at the end of a stream that ends."""
+    response = client.get(path, headers={"last-event-id": last_id} if last_id else {})
+    decoder = Decoder()
+    data = [message.data for message in decoder.feed(response.content)]
+    return response.status_code, data, decoder.last_id or last_id
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("", None),
+        ("&types=ui", TURNS),
+        ("&types=tool", 0),
+        ("&types=ui.message&depth=0", TURNS),
+        ("&dialect=blocks", None),
+        ("&dialect=blocks-raw", None),
+        ("&dialect=blocks-xml", None),
+        ("&dialect=blocks&types=ui", 0),
+    ],
+)
+def test_it_is_read_whole_and_then_there_is_nothing(
+    closed: tuple[TestClient, list[str]], query: str, count: int | None
+) -> None:
+    client, [name, _] = closed
+    status, data, last_id = read(client, f"/api/events?session={name}{query}")
+    assert status == 200
+    assert len(data) == count if count is not None else len(data) >= 3 * TURNS
+    assert read(client, f"/api/events?session={name}{query}", last_id) == (204, [], last_id)
+
+
+@pytest.mark.parametrize("query", ["", "&types=ui", "&dialect=blocks"])
+def test_two_of_them_on_one_stream_too(closed: tuple[TestClient, list[str]], query: str) -> None:
+    client, names = closed
+    path = f"/api/events?session={','.join(names)}{query}"
+    status, data, last_id = read(client, path)
+    assert (status, len(last_id.split(","))) == (200, 2)
+    alone = [text for name in names for text in read(client, f"/api/events?session={name}{query}")[1]]
+    assert sorted(data) == sorted(alone)
+    assert read(client, path, last_id) == (204, [], last_id)
+    first = last_id.split(",")[0]
+    rest = read(client, path, f"{first},-1")
+    assert (rest[0], rest[2]) == (200, last_id)
+    assert sorted(rest[1]) == sorted(read(client, f"/api/events?session={names[1]}{query}")[1])
+
+
+def test_it_can_be_looked_at_and_takes_nothing(closed: tuple[TestClient, list[str]]) -> None:
+    client, [name, _] = closed
+    for path in (f"/api/state?session={name}", f"/api/log?session={name}"):
+        assert client.get(path).status_code == 200
+    refused = client.post("/api/send", json={"session": name, "message": "hello"})
+    assert (refused.status_code, refused.json()) == (409, {"error": f"{name} is closed"})
+    listed = client.get("/api/sessions").json()["sessions"]
+    assert {one["state"] for one in listed} == {"closed"}
