@@ -11,6 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from turnlog.cli import load_app, main
+from turnlog.cli.serve import LOOPBACK, TOKEN, bracketed, named
+from turnlog.server import guard
+from turnlog.server.auth import token_hash
+from turnlog.server.keys import tokens_in
 from turnlog.server.serve import listen
 
 TOUR = "turnlog_examples.tour:app"
@@ -21,6 +25,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty folder to be in, and a search path that is put back."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delenv(TOKEN, raising=False)
     yield
     with warnings.catch_warnings():  # listen leaves its socket open when a port is out of range
         warnings.simplefilter("ignore", ResourceWarning)
@@ -76,10 +81,18 @@ def test_no_application_at_all_is_refused() -> None:
     assert "MODULE:APP" in refusal(run("serve"))
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
-def test_an_address_that_others_reach_is_refused(host: str) -> None:
+@pytest.mark.parametrize("token", [None, ""])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", "127.0.0.1.example.org", ""])
+def test_an_address_that_others_reach_is_refused_unless_it_knows_who_may_come_in(
+    host: str, token: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if token is not None:
+        monkeypatch.setenv(TOKEN, token)
     line = refusal(run("serve", TOUR, "--port", "0", "--host", host))
-    assert line == "Invalid value for --host: only a loopback address can be served without sign-in"
+    assert line == (
+        "Invalid value for --host: others can reach this address: "
+        "say who may come in, with --tokens, --jwt or TURNLOG_TOKEN"
+    )
 
 
 def test_a_busy_port_is_refused_by_its_number(busy: int) -> None:
@@ -136,3 +149,110 @@ def test_a_refused_port_leaves_no_socket_open(busy: int) -> None:
             listen("127.0.0.1", busy)
         gc.collect()
     assert left == []
+
+
+def test_a_token_that_can_be_guessed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN, "x" * 23)
+    assert refusal(run("serve", TOUR, "--port", "0")) == "expected a TURNLOG_TOKEN of at least 24 characters"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (None, "cannot read who.json: No such file or directory"),
+        ("", "who.json is not a file of tokens: Input data was truncated"),
+        ('{"ada": {"sha256": "a"}}', "who.json: expected the SHA-256 of ada's token as 64 hex digits"),
+    ],
+)
+def test_a_file_of_tokens_that_is_none_is_refused(said: str | None, words: str, tmp_path: Path) -> None:
+    if said is not None:
+        (tmp_path / "who.json").write_text(said)
+    assert refusal(run("serve", TOUR, "--port", "0", "--tokens", "who.json")) == words
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (None, "cannot read who.toml: No such file or directory"),
+        ("", "who.toml does not say which tokens to accept: Object missing required field `key_file`"),
+        (
+            'key_file = "key"\nalgorithms = ["RS256"]\naudience = "a"\nissuer = "b"\n',
+            "who.toml: expected a public RSA key in PEM",
+        ),
+    ],
+)
+def test_a_file_about_jwts_that_is_none_is_refused(said: str | None, words: str, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("no key")
+    if said is not None:
+        (tmp_path / "who.toml").write_text(said)
+    assert refusal(run("serve", TOUR, "--port", "0", "--jwt", "who.toml")) == words
+
+
+def test_a_key_that_others_can_read_is_refused_and_the_port_is_free_again(tmp_path: Path) -> None:
+    (tmp_path / "turnlog.db.key").write_bytes(b"k" * 32)
+    (tmp_path / "turnlog.db.key").chmod(0o644)
+    line = refusal(run("serve", TOUR, "--port", "0"))
+    assert line == "turnlog.db.key can be read by others: make it yours alone (chmod 600 turnlog.db.key)"
+
+
+def test_two_applications_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "another_tour.py").write_text(
+        "from turnlog_examples.tour import make_app\napp = make_app()\n"
+    )
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    line = refusal(run("serve", TOUR, "another_tour:app", "--port", "0"))
+    assert line == "expected applications of different names, got tour twice"
+
+
+@pytest.mark.parametrize(
+    ("host", "names"),
+    [
+        ("0.0.0.0", ()),
+        ("::", ()),
+        ("192.168.1.7", ("192.168.1.7",)),
+        ("fe80::1", ("[fe80::1]",)),
+        ("a.b", ("a.b",)),
+    ],
+)
+def test_a_server_answers_for_the_address_it_listens_on(host: str, names: tuple[str, ...]) -> None:
+    assert named(host) == names
+    assert all(guard.host_name(f"{name}:8765") == name for name in names)
+
+
+def test_loopback_is_the_same_for_the_command_and_the_guard() -> None:
+    assert {bracketed(host) for host in LOOPBACK} == set(guard.LOOPBACK)
+
+
+class TestToken:
+    def test_a_token_is_shown_with_what_the_server_reads(self, tmp_path: Path) -> None:
+        result = run("token", "ada", "--role", "owner", "--role", "clerk")
+        assert result.exit_code == 0
+        first, token, second, line = result.output.splitlines()
+        assert first == "The token of ada. It is kept nowhere: copy it now."
+        assert second == "For the file of `turnlog serve --tokens`, which knows the token by its hash:"
+        (tmp_path / "tokens.json").write_text(line)
+        [(digest, principal)] = tokens_in(tmp_path / "tokens.json").items()
+        assert (digest, principal.name) == (token_hash(token.strip()), "ada")
+        assert principal.roles == {"owner", "clerk"}
+        assert token.strip() not in line
+
+    def test_every_token_is_another(self) -> None:
+        tokens = {run("token", "ada").output.splitlines()[1] for _ in range(3)}
+        assert len(tokens) == 3
+        assert all(len(token.strip()) >= 43 for token in tokens)
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (
+                ("ada", "--role", "Owner"),
+                "expected a role of small letters, digits, _ and - that begins with a letter, got 'Owner'",
+            ),
+            (("",), "expected a name of at most 128 bytes without control characters, got ''"),
+            (("ü" * 65,), "expected a name of at most 128 bytes without control characters, got "),
+        ],
+    )
+    def test_what_cannot_be_is_said_and_no_token_is_shown(
+        self, arguments: tuple[str, ...], words: str
+    ) -> None:
+        assert refusal(run("token", *arguments)).startswith(words)

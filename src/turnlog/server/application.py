@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnlog
 from turnlog.app import App, Sessions
+from turnlog.app.sessions import by_name
 from turnlog.app.posting import InvalidAction
 from turnlog.errors import (
     BadInput,
@@ -99,7 +100,7 @@ class Server:
     """Everything one application is made of; the sessions are there while it runs."""
 
     def __init__(self, apps: Iterable[App], log_url: str, auth: Authenticator, limits: Limits) -> None:
-        self._apps = list(apps)
+        self._apps = list(by_name(apps).values())
         self._log_url = log_url
         self._sessions: Sessions | None = None
         self.metrics = Metrics()
