@@ -18,7 +18,7 @@ from typing import NamedTuple
 from turnlog.errors import TurnlogError
 from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
-from turnlog.log.log import PAGE_BYTES, STEADY_BYTES
+from turnlog.log.log import FIRST_BYTES, PAGE_BYTES, STEADY_BYTES
 from turnlog.log.wakeup import Wakeup
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
@@ -27,7 +27,6 @@ from turnlog.wire.telling import frames as told_frames
 log = logging.getLogger("turnlog.server")
 
 WINDOW_FRAMES = 4096
-WRITE_BYTES = 8 * 1024  # what is made ready for one reader, who may take none of it
 
 
 class Frame(NamedTuple):
@@ -45,7 +44,7 @@ class Private:
     dialect: Dialect
     after: int
     done: bool = False
-    size_bytes: int = WRITE_BYTES
+    size_bytes: int = FIRST_BYTES
     taken_bytes: int = 0
 
     def take(self, size_bytes: int) -> None:
@@ -140,7 +139,7 @@ class Projection:
         fresh = len(self._window) - bisect_right(self._window, seen, key=place)
         newest = list(islice(reversed(self._window), fresh))  # few: who is live stands near the end
         frames, size_bytes = list[Frame](), 0
-        while newest and size_bytes < WRITE_BYTES:
+        while newest and size_bytes < FIRST_BYTES:
             frames.append(newest.pop())
             size_bytes += len(frames[-1].data)
         return frames

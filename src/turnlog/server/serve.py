@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
 UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
-PIECE_BYTES = 16 * 1024  # what is copied to be written; the rest of a page waits where it is
+PIECE_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
 GRACE_S = 1.0  # what responses have to end by themselves when the server stops
 
 
