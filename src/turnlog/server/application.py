@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnlog
 from turnlog.app import App, Sessions
-from turnlog.app.sessions import by_name
 from turnlog.app.posting import InvalidAction
+from turnlog.app.sessions import by_name
 from turnlog.errors import (
     BadInput,
     CallerError,
