@@ -68,11 +68,14 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "GET /api/state": f"/api/state?session={session}",
         "GET /api/log": f"/api/log?session={session}",
         "GET /api/blobs/{session}/{digest}": f"/api/blobs/{session}/{blob}",
+        "GET /api/documents": f"/api/documents?session={session}",
         "GET /sign-in": link,
+        "POST /api/chat/{role}": "/api/chat/owner",
     }
     bodies: dict[str, Any] = {
         "POST /api/events": {"session": session, "events": [note]},
         "POST /api/send": {"session": session, "message": "hi"},
+        "POST /api/chat/{role}": {"sessionId": session, "userMessage": "hi"},
         "POST /api/stop": {"session": session},
         "POST /api/sessions": {"app": "plain"},
         "POST /api/members": member,
@@ -82,7 +85,7 @@ def asks(known: Known) -> Mapping[str, Ask]:
     }
     public = {"GET /sign-in", "GET /healthz", *(f"GET {path}" for path in PAGE)}
     made = {}
-    for route in (*paths, *bodies, *BARE, *(f"GET {path}" for path in PAGE)):
+    for route in {**paths, **bodies, **dict.fromkeys(BARE), **dict.fromkeys(f"GET {path}" for path in PAGE)}:
         method, _, name = route.partition(" ")
         path, body = paths.get(route, name), bodies.get(route)
         names = route != "GET /sign-in" and session in f"{path}{body}"

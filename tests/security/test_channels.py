@@ -7,10 +7,11 @@ import pytest
 from starlette.requests import Request
 
 from tests.security.apps import counter, make
-from tests.security.desk import Desk, desk, run
+from tests.security.desk import Call, Desk, desk, run
 from turnlog.app import Roles, Seat
 from turnlog.server import signin
 from turnlog.server.entry import known_of
+from turnlog.state.history import History
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
 WORDS = ("cyd-0f3c", "answer-0f3c", "args-0f3c", "form-0f3c")
@@ -48,46 +49,55 @@ def queries(session: str) -> Iterator[str]:
         yield f"session={session}&dialect={dialect}&depth=3&after=wrong:5"
 
 
-async def heard(at: Desk, session: str, who: str) -> bytes:
-    """Every byte that somebody gets: live, replayed, as lines, as answers, on every route."""
-    live = [at.follow(who, query) for query in queries(session)]
-    own = await at.session(who)
-    live.append(at.follow(who, f"session={own},{session}"))
-    for call in live:
+async def streams(at: Desk, session: str, who: str) -> dict[str, Call]:
+    """Every stream somebody can open of a session, of several on one too."""
+    calls = {query: at.follow(who, query) for query in queries(session)}
+    both = f"session={await at.session(who)},{session}"
+    for call in (calls | {both: at.follow(who, both)}).values():
         await call.until(lambda answer: answer.status == 200)
+    return calls
+
+
+async def heard(at: Desk, session: str, who: str) -> dict[str, bytes]:
+    """Every byte that somebody gets: live, replayed, as lines, as answers, on every route."""
+    live = await streams(at, session, who)
     known = await talk(at, session)
     end = await at.send("ada", session, "say the-end")  # in no channel: everybody hears it
-    replayed = [at.follow(who, query) for query in queries(session)]
-    for call in (*live, *replayed):
-        await call.word("the-end")
-    bodies = [(await call.leave()).body for call in (*live, *replayed)]
-    paths = [
-        f"/api/log?session={session}",
-        f"/api/log?session={session}&after=3",
-        "/api/sessions",
-        "/metrics",
-    ]
-    for turn in (known["turn"], end["turn"]):
-        paths += [f"/api/events?session={session}&turn={turn}&dialect={name}&{HISTORY}" for name in DIALECTS]
+    told = {}
+    for when, calls in {"live": live, "replayed": await streams(at, session, who)}.items():
+        for query, call in calls.items():
+            await call.word("the-end")
+            told[f"{when} {query}"] = (await call.leave()).body
+    state = f"/api/state?session={session}&include=transcript,meters,open"
+    paths = [f"/api/log?session={session}", f"/api/log?session={session}&after=3", state, f"{state}&at=20"]
+    paths += ["/api/documents", f"/api/documents?session={session}", "/api/sessions", "/metrics"]
     for path in paths:
-        call = at.call(who, "GET", path)
-        bodies.append((await call.end()).body)
+        told[path] = (await at.get(who, path)).body
+    for whose, turn in {"their": known["turn"], "my": end["turn"]}.items():
+        for name in DIALECTS:
+            query = f"session={session}&turn={turn}&dialect={name}&{HISTORY}"
+            told[f"{whose} turn in {name}"] = (await at.follow(who, query).end()).body
     answered = {"agent_uuid": session, "tool_results": [{"tool_use_id": "none", "content": 1}]}
-    bodies.append((await at.post(who, "/agent/tool_results", answered)).body)
+    told["tool_results"] = (await at.post(who, "/agent/tool_results", answered)).body
+    body = {"sessionId": session, "userMessage": "what did they say?"}
+    told["chat"] = (await at.post(who, "/api/chat/buyer", body)).body
     for name in DIALECTS:
         asked = {"agent_uuid": session, "user_prompt": "what did they say?"}
-        bodies.append((await at.post(who, f"/agent/run?dialect={name}&{HISTORY}", asked)).body)
-    return b"\n".join(bodies)
+        told[f"run {name}"] = (await at.post(who, f"/agent/run?dialect={name}&{HISTORY}", asked)).body
+    return told
+
+
+def leaking(told: dict[str, bytes]) -> list[str]:
+    """The ways by which a word of the other channel, or one of its calls, came out."""
+    return [path for path, body in told.items() if any(word in body.decode() for word in (*WORDS, "call_"))]
 
 
 def test_a_buyer_never_hears_a_seller_by_any_route() -> None:
     async def scenario() -> None:
         async with market() as (at, session):
             told = await heard(at, session, "bob")
-            assert b"the-end" in told
-            assert not [word for word in WORDS if word.encode() in told]
-            assert b"call_" not in told
-            assert b'"seller"' not in told.replace(b'"roles":["seller"]', b"")
+            assert leaking(told) == []
+            assert not [path for path, body in told.items() if b'"channel":"seller"' in body]
 
     run(scenario())
 
@@ -97,8 +107,20 @@ def test_control_who_sees_every_channel_hears_every_word(monkeypatch: pytest.Mon
         async with market() as (at, session):
             monkeypatch.setattr(Seat, "sees", property(lambda seat: None))
             told = await heard(at, session, "bob")
-            assert [word for word in WORDS if word.encode() in told] == list(WORDS)
-            assert b"call_" in told
+            silent = {path for path in told if path not in leaking(told)}
+            own = {path for path in told if path.startswith(("run ", "my turn"))}
+            assert silent == {"/api/sessions", "/metrics"} | own  # their conversations are kept apart as well
+
+    run(scenario())
+
+
+def test_control_with_one_conversation_for_all_responses_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(History, "_root", lambda history, _: history.roots.setdefault("", []))
+        async with market() as (at, session):
+            monkeypatch.setattr(Seat, "sees", property(lambda seat: None))
+            told = await heard(at, session, "bob")
+            assert {"run blocks", "run blocks-xml", "run blocks-raw"} <= set(leaking(told))
 
     run(scenario())
 
@@ -125,6 +147,9 @@ def test_nobody_answers_or_reads_what_waits_in_another_channel() -> None:
             )
             assert refused.status == 409
             assert known["call"].encode() not in refused.body
+            for role in ("seller", "owner", "nowhere"):
+                body = {"sessionId": session, "userMessage": "hi"}
+                assert (await at.post("bob", f"/api/chat/{role}", body)).status == 404
             for channel in ("seller", "owner", "nowhere"):
                 body = {"session": session, "message": "hi", "channel": channel}
                 assert (await at.post("bob", "/api/send", body)).status == 400

@@ -1,0 +1,191 @@
+"""Rows 14 and 15: nobody takes all there is, and what somebody took is given back however they go."""
+
+import http.client
+import re
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Server, running
+from tests.security.apps import plain
+from tests.security.desk import Desk, desk, run
+from turnlog.server.limits import Budgets, Limits
+
+FEW = Limits(streams=3)
+ROUNDS = 500
+
+
+async def gone_at_once(at: Desk, session: str) -> int:
+    """Open a stream and be gone before its first byte; its status."""
+    return (await at.follow("ada", f"session={session}").leave()).status
+
+
+def test_a_stream_whose_reader_left_before_it_began_is_given_back() -> None:
+    async def scenario() -> None:
+        async with desk(plain, limits=FEW) as at:
+            session = await at.session("ada")
+            assert {await gone_at_once(at, session) for _ in range(ROUNDS)} == {200}
+            metrics = (await at.get("ada", "/metrics")).body.decode()
+            assert re.search(r"^turnlog_subscribers 0$", metrics, re.MULTILINE)
+
+    run(scenario())
+
+
+def test_control_streams_that_are_not_given_back_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(Budgets, "close_stream", lambda *_: None)
+        async with desk(plain, limits=FEW) as at:
+            session = await at.session("ada")
+            statuses = [await gone_at_once(at, session) for _ in range(5)]
+            assert statuses == [200, 200, 200, 429, 429]
+
+    run(scenario())
+
+
+def test_one_principal_cannot_take_the_streams_or_requests_of_another() -> None:
+    async def scenario() -> None:
+        async with desk(plain, limits=Limits(requests_per_s=0.01, burst=20, streams=3)) as at:
+            his, hers = await at.session("bob"), await at.session("ada")
+            calls = [at.follow("bob", f"session={his}") for _ in range(5)]
+            for call in calls:
+                await call.until(lambda answer: answer.status > 0)
+            assert sorted(call.answer.status for call in calls) == [200, 200, 200, 429, 429]
+            refused = [await at.get("bob", "/api/me") for _ in range(20)]
+            assert {answer.status for answer in refused} == {200, 429}
+            assert int(refused[-1].header("retry-after")) > 0
+            assert (await at.get("ada", f"/api/events?session={hers}")).status == 200
+            for call in calls:
+                await call.leave()
+
+    run(scenario())
+
+
+def test_control_without_narrow_limits_all_of_it_is_granted() -> None:
+    async def scenario() -> None:
+        async with desk(plain) as at:
+            his = await at.session("bob")
+            calls = [at.follow("bob", f"session={his}") for _ in range(5)]
+            for call in calls:
+                await call.until(lambda answer: answer.status > 0)
+                assert (await call.leave()).status == 200
+            assert {(await at.get("bob", "/api/me")).status for _ in range(20)} == {200}
+
+    run(scenario())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("tests.security.apps:plain", tmp_path_factory.mktemp("resources")) as started:
+        yield started
+
+
+def measured(server: Server, name: str) -> int:
+    """A number that the server counts."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("GET", "/metrics", headers=server.headers)
+    text = connection.getresponse().read().decode()
+    connection.close()
+    found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def peer(server: Server, session: str) -> socket.socket:
+    """A connection that asks for a stream."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    head = [f"GET /api/events?session={session} HTTP/1.1", "Host: 127.0.0.1"]
+    head += [f"Authorization: Bearer {server.token}", "", ""]
+    connection.sendall("\r\n".join(head).encode())
+    return connection
+
+
+def reset(connection: socket.socket) -> None:
+    """Hang up without a word: RST."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def settled(server: Server) -> int:
+    """The subscribers, once all who hung up have been noticed; each look gives the server its time."""
+    count = 1
+    for _ in range(1000):
+        count = measured(server, "turnlog_subscribers")
+        if not count:
+            break
+    return count
+
+
+def test_five_hundred_that_connect_and_reset_leave_nothing_behind(server: Server) -> None:
+    session = server.session()
+    for number in range(ROUNDS):
+        connection = peer(server, session)
+        if number % 2:
+            connection.recv(1)
+        reset(connection)
+    assert settled(server) == 0
+
+
+def test_control_one_that_stays_is_counted(server: Server) -> None:
+    connection = peer(server, server.session())
+    connection.recv(1)
+    assert measured(server, "turnlog_subscribers") == 1
+    reset(connection)
+    assert settled(server) == 0
+
+
+# readers that take nothing
+
+READERS = 16
+NOTES = 60
+WIDE = """
+from turnlog.server.serve import Connection
+made = Connection.connection_made
+def wide(connection, transport):
+    made(connection, transport)
+    transport.set_write_buffer_limits(high=1 << 30)
+Connection.connection_made = wide
+from turnlog.cli import main
+main()
+"""
+
+
+def peak_kb(server: Server) -> int:
+    """The most memory that a server has had."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def cost_kb(server: Server) -> int:
+    """What the server needs for readers of 3 MB that never read."""
+    session = server.session()
+    note = {"type": "case.note", "payload": {"text": "x" * 50_000}}
+    for _ in range(NOTES):
+        assert server.post("/api/events", {"session": session, "events": [note]})[0] == 202
+    with peer(server, session) as first:  # it reads, so that what is shared is there
+        left = NOTES * 50_000
+        while left > 0:
+            left -= len(first.recv(1 << 20))
+    before = peak_kb(server)
+    peers = [peer(server, session) for _ in range(READERS)]
+    seen = [0]
+    while len(seen) < 30 or len(set(seen[-25:])) > 1:  # until nothing more is sent, however often one asks
+        seen.append(
+            measured(server, "turnlog_delivered_bytes_total") + measured(server, "turnlog_subscribers")
+        )
+    for connection in peers:
+        reset(connection)
+    return peak_kb(server) - before
+
+
+def test_readers_that_take_nothing_cost_little(tmp_path: Path) -> None:
+    with running("tests.security.apps:plain", tmp_path) as server:
+        assert cost_kb(server) < READERS * 128
+
+
+def test_control_a_server_that_does_not_wait_for_them_holds_everything(tmp_path: Path) -> None:
+    with running("tests.security.apps:plain", tmp_path, program=(sys.executable, "-c", WIDE)) as server:
+        assert cost_kb(server) > READERS * 1000
