@@ -28,6 +28,11 @@ def new_id(prefix: Prefix) -> str:
     return prefix + uuid7(now_ms(), os.urandom(10))
 
 
+def new_session_id() -> str:
+    """A fresh name for a session: 128 random bits, for who knows it may ask for it."""
+    return "sess_" + os.urandom(16).hex()
+
+
 def new_epoch() -> str:
     """A fresh epoch for a session's history: eight characters that need no escaping anywhere."""
     return os.urandom(4).hex()

@@ -6,7 +6,7 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from turnlog.ids import Prefix, new_epoch, new_id, now_ms, uuid7
+from turnlog.ids import Prefix, new_epoch, new_id, new_session_id, now_ms, uuid7
 
 # RFC 9562, appendix A.6: the time, and rand_a (12 bits) and rand_b (62 bits) in the ten bytes given
 RFC_TIME = 0x017F22E279B0
@@ -34,6 +34,13 @@ def test_new_ids_are_fresh(prefix: Prefix) -> None:
     assert first != second
     assert first.startswith(prefix)
     assert before <= UUID(first.removeprefix(prefix)).int >> 80 <= now_ms()
+
+
+def test_a_session_is_called_by_128_bits_that_say_nothing() -> None:
+    names = {new_session_id() for _ in range(200)}
+    digits = ["".join(place) for place in zip(*(name.removeprefix("sess_") for name in names), strict=True)]
+    assert (len(names), len(digits)) == (200, 32)
+    assert all(len(set(column)) > 8 for column in digits), "no digit is given by time or version"
 
 
 def test_an_epoch_is_eight_plain_characters() -> None:

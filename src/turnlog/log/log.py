@@ -25,7 +25,7 @@ from turnlog.errors import (
     quote,
 )
 from turnlog.events import Event, is_session_id
-from turnlog.ids import new_epoch, new_id, now_ms
+from turnlog.ids import new_epoch, new_session_id, now_ms
 from turnlog.log.append import change_head, new_session, pruned, quarantine, write
 from turnlog.log.live import Live, Take
 from turnlog.log.store import (
@@ -78,7 +78,7 @@ class Log:
         """Make a session for an application; the id it gets cannot be guessed."""
         if session_id is not None and not is_session_id(session_id):
             raise CallerError(f"expected `sess_` and 1 to 64 of A-Z a-z 0-9 _ -, got {quote(session_id)}")
-        head = Head(session_id or new_id("sess_"), epoch=new_epoch(), app=app, created_ms=self._clock())
+        head = Head(session_id or new_session_id(), epoch=new_epoch(), app=app, created_ms=self._clock())
         await self.work(lambda store: new_session(store, head))
         return head.session_id
 
