@@ -42,14 +42,22 @@ def make_script(zone: ZoneInfo) -> Script:
 
     def weights(messages: list[Message]) -> Iterator[Part]:
         text = last_text(messages)
-        acted = ACTED.fullmatch(text)
-        action = json.loads(acted[1])["action"] if acted else {"kind": "message"}
-        turn = Turn(text, action, results(messages), shown_last(messages), zone)
+        turn = Turn(text, action_in(text), results(messages), shown_last(messages), zone)
         if turn.found:
             return AFTER[turn.found[-1].tool](turn, turn.found[-1])
-        return FIRST[action["kind"]](turn)
+        return FIRST.get(turn.action["kind"], unknown)(turn)
 
     return weights
+
+
+def action_in(text: str) -> Json:
+    """What the user did, as the history tells it; words that only look like it are words."""
+    acted = ACTED.fullmatch(text)
+    try:
+        action: Json = json.loads(acted[1])["action"] if acted else {"kind": "message"}
+    except (ValueError, KeyError):
+        return {"kind": "message"}
+    return action
 
 
 def shown_last(messages: list[Message]) -> list[Json]:
@@ -236,7 +244,6 @@ FIRST: dict[str, Callable[[Turn], Iterator[Part]]] = {
     "table.save": table_saved,
     "table.delete_row": row_deleted,
     "table.add_row": row_added,
-    "button.click": unknown,
 }
 AFTER: dict[str, Callable[[Turn, Result], Iterator[Part]]] = {
     "weight_entry_save_batch": saved,

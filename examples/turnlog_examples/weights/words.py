@@ -18,8 +18,8 @@ Json = dict[str, Any]
 def entries_in(text: str) -> list[Json]:
     """The weigh-ins that a message names, as drafts; what is said after one becomes its notes.
 
-    The first may stand anywhere; another one begins its part of the sentence and says a unit or a day, so that
-    "after 2 coffees" is none.
+    The first may stand anywhere; another one begins its part of the sentence, with a unit, a day or nothing
+    behind it, so that "after 2 coffees" is none.
     """
     entries: list[Json] = []
     for part in re.split(r"[,;\n]|\band\b", text):

@@ -117,6 +117,8 @@ def test_a_day_alone_is_its_noon_where_the_user_is(text: str, when: str) -> None
         ("What has changed?", "", [(AUDIT, {})]),
         ("Good morning", HELP, []),
         (acted("button.click", button_id="b"), HELP, []),
+        ("[The user acted: {}]", HELP, []),
+        ("[The user acted: {what?}]", HELP, []),
         (
             acted("table.add_row", table_id="weight_entries"),
             "Please fill in the new entry:",
