@@ -7,8 +7,11 @@ import pytest
 
 from tests.security.apps import Shredder, make
 from tests.security.desk import Answer, Desk, desk, run
-from turnlog.agents import answers
+from turnlog.agents import answers, approvals
 from turnlog.agents.calls import args_hash
+from turnlog.agents.driver import Driver
+from turnlog.events.envelope import timestamp
+from turnlog.ids import now_ms
 
 
 class Asked(NamedTuple):
@@ -120,12 +123,21 @@ def test_a_question_expires() -> None:
     run(scenario())
 
 
-def test_control_in_time_the_same_decision_counts() -> None:
+def test_control_a_server_without_a_clock_takes_it_late(monkeypatch: pytest.MonkeyPatch) -> None:
     shredder = Shredder()
 
+    async def never(*_: object) -> None:
+        pass
+
     async def scenario() -> None:
-        async with desk(app(shredder, 20.0)) as at:
+        monkeypatch.setattr(Driver, "_expire", never)
+        monkeypatch.setattr(approvals, "is_over", lambda *_: False)
+        async with desk(app(shredder, 0.05)) as at:
             session, call, hashed = await asked(at)
+            [event] = await at.told("ada", session, "approval.request")
+            expires_at = event["payload"]["expires_at"]
+            while timestamp(now_ms()) < expires_at:  # looking at the log takes its time too
+                await at.log("ada", session)
             assert (await decide(at, "ada", session, call_id=call, args_hash=hashed)).status == 202
             await at.told("ada", session, "agent.end")
             assert shredder.done == ["draft"]

@@ -9,7 +9,7 @@ from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.security.routes import MISSING, Ask, Known, asks, every_route, own
 from turnlog.app import OWNER, App, Principal, Seat, sessions
-from turnlog.log import Head
+from turnlog.log import Blob, Head, Log
 from turnlog.server import routes
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
@@ -112,12 +112,18 @@ def test_what_belongs_to_a_foreign_session_is_not_found_from_ones_own() -> None:
     run(scenario())
 
 
-def test_control_from_the_session_itself_they_are_found() -> None:
+def test_control_blobs_that_are_known_by_their_hash_alone_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    get_blob = Log.get_blob
+
     async def scenario() -> None:
         async with desk(plain) as at:
-            hers = await own(at, "ada")
-            assert (await at.get("ada", f"/api/blobs/{hers.session}/{hers.blob}")).status == 200
-            assert (await at.get("ada", f"/api/events?session={hers.session}&turn={hers.turn}")).status == 200
+            hers, made = await own(at, "ada"), await at.session("bob")
+
+            async def anywhere(log: Log, name: str) -> Blob:
+                return await get_blob(log, f"{hers.session}/{name.rpartition('/')[2]}")
+
+            monkeypatch.setattr(Log, "get_blob", anywhere)
+            assert (await at.get("bob", f"/api/blobs/{made}/{hers.blob}")).status == 200
 
     run(scenario())
 

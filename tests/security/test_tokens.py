@@ -13,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.e2e.harness import TURNLOG, Server, running
@@ -106,13 +107,20 @@ def test_cookies_are_for_this_server_and_no_script() -> None:
     run(scenario())
 
 
-def test_control_a_cookie_as_frameworks_set_it_is_found_weak() -> None:
-    from starlette.responses import Response
+def test_control_a_cookie_as_frameworks_set_it_is_found_weak(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_cookie = Response.set_cookie
 
-    plainly = Response()
-    plainly.set_cookie("turnlog", "value")
-    header = plainly.headers["set-cookie"]
-    assert weak(header, secure=True) == ["httponly", "secure", "samesite", "max-age"]
+    def plainly(response: Response, key: str, value: str, **_: object) -> None:
+        set_cookie(response, key, value)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(Response, "set_cookie", plainly)
+        async with desk(plain) as at:
+            answer = await sign_in(at, auth_of(at).sign_in_code(time.time()))
+            missing = weak(answer.header("set-cookie"), secure=True)
+            assert missing == ["httponly", "secure", "samesite", "max-age"]
+
+    run(scenario())
 
 
 # URLs and answers
