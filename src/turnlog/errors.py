@@ -8,7 +8,8 @@
     │   ├── Conflict         the log moved on, or the id is taken by another event
     │   ├── Fenced           a newer writer has taken over
     │   ├── Closed           the session takes no more events
-    │   └── Unsettled        rules of an application that do not come to rest; carries which
+    │   └── RuleFault        rules of an application that cannot be followed; carries which
+    │       └── Unsettled    they do not come to rest
     ├── PeerError            what came from outside is wrong
     │   └── BadInput         JSON that the gate refuses; carries the JSON path
     └── StoreError           the store cannot do its work
@@ -75,14 +76,24 @@ class Closed(CallerError):
     """The session is closed and takes no more events."""
 
 
-class Unsettled(CallerError):
-    """Rules that kept firing, each named once."""
+class RuleFault(CallerError):
+    """Rules of an application that cannot be followed, each named once."""
+
+    code = "rule_failed"
+
+    def __init__(self, problem: str, *rules: str) -> None:
+        super().__init__(problem)
+        self.rules = tuple(dict.fromkeys(rules))
+
+
+class Unsettled(RuleFault):
+    """Rules that kept firing."""
+
+    code = "rules_unsettled"
 
     def __init__(self, fired: list[str], rounds: int) -> None:
-        self.rules = tuple(dict.fromkeys(fired))
-        super().__init__(
-            f"expected the rules to settle in {rounds} rounds, got no end of {', '.join(self.rules)}"
-        )
+        named = ", ".join(dict.fromkeys(fired))
+        super().__init__(f"expected the rules to settle in {rounds} rounds, got no end of {named}", *fired)
 
 
 class Damaged(StoreError):

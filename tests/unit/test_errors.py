@@ -14,7 +14,8 @@ TREE = {
     errors.Conflict: errors.CallerError,
     errors.Fenced: errors.CallerError,
     errors.Closed: errors.CallerError,
-    errors.Unsettled: errors.CallerError,
+    errors.RuleFault: errors.CallerError,
+    errors.Unsettled: errors.RuleFault,
     errors.BadInput: errors.PeerError,
     errors.Damaged: errors.StoreError,
 }

@@ -1,23 +1,20 @@
 """How a driver writes to its session: items become events and are appended, some together with what follows.
 
 A `Ledger` is what an application makes of a session. It is told every durable event, and asked what is to be
-appended together with the end of a completion; what depends on the state of the log is written only if the
-log has not moved meanwhile.
+appended together with the end of a completion. A batch that the rules may look at is written only if the log
+has not moved meanwhile: of two at the same moment, the second is seen with the first.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from turnlog.agents.loop import Item
-from turnlog.errors import Conflict, Unsettled
+from turnlog.errors import Conflict, RuleFault
 from turnlog.events import Catalog, Envelope, Event, Payload, Scope, SessionError, Unknown
 from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.state.rules import Phase
-
-log = logging.getLogger("turnlog.agents")
 
 
 class Ledger(Protocol):
@@ -25,6 +22,10 @@ class Ledger(Protocol):
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one durable event into account."""
+        ...
+
+    def binds(self, events: Sequence[Event]) -> bool:
+        """Whether what follows from a batch depends on where it stands."""
         ...
 
     def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
@@ -37,6 +38,10 @@ class NoLedger:
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Nobody keeps books."""
+
+    def binds(self, events: Sequence[Event]) -> bool:
+        """Never."""
+        return False
 
     def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
         """Nothing."""
@@ -75,24 +80,24 @@ class Pen:
         events = [self.event(item) for item in items]
         while True:
             last = await look()
-            follows = self._follows(events, last, phase)
-            if not follows:
-                return (await self._log.submit(self._session_id, events))[-1] if events else last
+            both = [*events, *self._follows(events, last, phase)]
+            alone = len(both) == len(events) and not self.ledger.binds(events)
+            if not both:
+                return last
             try:
-                both = [*events, *follows]
-                seqs = await self._log.submit(self._session_id, both, expected_last=last)
+                expected = None if alone else last
+                seqs = await self._log.submit(self._session_id, both, expected_last=expected)
                 return seqs[len(events) - 1] if events else last
             except Conflict as conflict:
                 if conflict.last == last:
                     raise
 
     def _follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """What the rules say; that they do not come to rest is said too."""
+        """What the rules say; that they cannot be followed is said too."""
         try:
             return self.ledger.follows(events, last, phase)
-        except Unsettled as error:
-            log.error("%s", error)
+        except RuleFault as fault:
             scope = events[-1].scope if events else Scope()
-            problem = SessionError(code="rules_unsettled", message=str(error))
+            problem = SessionError(code=fault.code, message=str(fault))
             within = Scope(trace_id=scope.trace_id, channel=scope.channel)
             return [self.event(Item(problem, within, "system"))]

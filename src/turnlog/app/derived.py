@@ -1,33 +1,32 @@
 """What is made of a session's events and kept beside the log: all that is shown as of a seq, and documents.
 
 All of it can be thrown away and made again with the same bytes. A snapshot holds all folds of a session at
-one seq, with the code they were made by: other reducers make it worthless, and then it is not used. A state
-that does not come back from its bytes as it was is not kept. Documents are brought up to date when they are
-asked for; how far they are stands beside them.
+one seq, with the code they were made by: other code makes it worthless, and then it is not used. A state that
+does not come back from its bytes as it was is not kept. Documents are brought up to date when they are asked
+for; how far they are stands beside them. All snapshots together take at most about as much as the events.
 """
 
-import inspect
-import secrets
-import sys
-from collections.abc import Callable, Iterable
-from hashlib import sha256
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
 
+from turnlog.app.code import code_of
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import CATALOG, Catalog, Envelope, Payload, Unknown
-from turnlog.log import Document, Head, Log, Store
+from turnlog.log import Document, Head, Log, Row, Store
 from turnlog.state.documents import Documents
-from turnlog.state.fold import Reducers, fold
+from turnlog.state.fold import Reducers, fold, guarded
 from turnlog.state.meters import Meters
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
 
 PANELS, DOCUMENTS = "panels", "documents"
-EVERY = 1000  # events between two snapshots: what a question about any seq has to read at most
+EVERY = 1000  # events between two snapshots, at least
+TAIL_BYTES = 64 * 1024  # one read: little is read in vain after the seq that is asked for
 
 
 class Reduced(Protocol):
@@ -58,7 +57,7 @@ class Panels:
     """Everything that is shown of a session, as of a seq."""
 
     def __init__(self, app: Reduced) -> None:
-        self._app = app
+        self._reducers = guarded(app.reducers)  # the live state reports what fails
         self.state = app.start()
         self.transcript = Transcript()
         self.meters = Meters()
@@ -71,16 +70,17 @@ class Panels:
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
-        self.state = fold(self._app.reducers, [(envelope, payload)], self.state)
+        self.state = fold(self._reducers, [(envelope, payload)], self.state)
         for kept in (self.transcript, self.meters, self.tree):
             kept.apply(envelope, payload)
 
 
 class Kept(msgspec.Struct):
-    """Panels as they are kept."""
+    """Panels as they are kept. `pruned` says which live events may have been missing."""
 
     code: str
     epoch: str
+    pruned: int
     state: Raw
     transcript: Raw
     meters: Raw
@@ -90,6 +90,7 @@ class Kept(msgspec.Struct):
 class Written(msgspec.Struct):
     """How far the documents of a session are, and what can still change them."""
 
+    code: str
     epoch: str
     seq: int
     fold: Raw
@@ -101,7 +102,8 @@ class Derived:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._codes: dict[str, str] = {}
-        self._written: dict[str, tuple[str, int]] = {}
+        self._document_code = code_of(Documents)
+        self._locks: dict[str, asyncio.Lock] = {}
 
     # panels
 
@@ -111,42 +113,59 @@ class Derived:
         at = head.last if at is None else at
         if not -1 <= at <= head.last:
             raise BadInput(f"expected a seq up to {head.last}, got {at}", "at")
-        panels = await self._nearest(app, head, at) or Panels(app)
+        panels, kept_bytes = await self._nearest(app, head, at) or (Panels(app), 0)
         if panels.seq < head.first - 1:
             raise NotFound(f"what happened before seq {head.first} is not kept any more")
-        while panels.seq < at and (page := await self._log.read(session_id, panels.seq)):
-            for envelope in page.envelopes():
-                if envelope.seq <= at:
-                    panels.apply(envelope, app.catalog.payload(envelope))
-                    if envelope.seq % EVERY == EVERY - 1:
-                        await self._keep(app, head, panels)
+        events = read_bytes = 0
+        async for row, envelope in self._tail(session_id, panels.seq, at):
+            panels.apply(envelope, app.catalog.payload(envelope))
+            events, read_bytes = events + 1, read_bytes + len(row.frame)
+            if events >= EVERY and read_bytes >= kept_bytes:
+                kept_bytes = await self._keep(app, head, panels)
+                events = read_bytes = 0
         return panels
 
-    async def _nearest(self, app: Reduced, head: Head, at: int) -> Panels | None:
-        """The newest panels that were kept by this code."""
+    async def _tail(self, session_id: str, after: int, to: int) -> AsyncIterator[tuple[Row, Envelope]]:
+        """The events after a seq, up to another."""
+        while after < to and (page := await self._log.read(session_id, after, max_bytes=TAIL_BYTES)):
+            for row, envelope in zip(page, page.envelopes(), strict=True):
+                if row.seq > to:
+                    break
+                yield row, envelope
+            after = page.last
+
+    async def _nearest(self, app: Reduced, head: Head, at: int) -> tuple[Panels, int] | None:
+        """The newest panels that were kept by this code, and their size."""
         found = await self._log.snapshot(head.session_id, PANELS, at)
         if found is None:
             return None
-        kept = msgspec.json.decode(found[1], type=Kept)
-        if (kept.code, kept.epoch) != (self._code(app), head.epoch):
+        try:
+            kept = msgspec.json.decode(found[1], type=Kept)
+            if (kept.code, kept.epoch, kept.pruned) != (self._code(app), head.epoch, head.pruned):
+                return None
+            panels = Panels(app)
+            panels.state = load(type(panels.state), bytes(kept.state))
+            panels.transcript = load(Transcript, bytes(kept.transcript))
+            panels.meters = load(Meters, bytes(kept.meters))
+            panels.tree = load(Tree, bytes(kept.tree))
+        except (msgspec.ValidationError, BadInput):  # of another version
             return None
-        panels = Panels(app)
-        panels.state = load(type(panels.state), bytes(kept.state))
-        panels.transcript = load(Transcript, bytes(kept.transcript))
-        panels.meters = load(Meters, bytes(kept.meters))
-        panels.tree = load(Tree, bytes(kept.tree))
-        return panels
+        return panels, len(found[1])
 
-    async def _keep(self, app: Reduced, head: Head, panels: Panels) -> None:
+    async def _keep(self, app: Reduced, head: Head, panels: Panels) -> int:
+        """Keep panels, if that can be done; their size."""
         if not self._log.writable or (state := kept_state(panels.state)) is None:
-            return
+            return 0
         parts = [Raw(dump(part)) for part in (panels.transcript, panels.meters, panels.tree)]
-        body = msgspec.json.encode(Kept(self._code(app), head.epoch, Raw(state), *parts))
+        kept = Kept(self._code(app), head.epoch, head.pruned, Raw(state), *parts)
+        body = msgspec.json.encode(kept)
         await self._log.put_snapshot(head.session_id, PANELS, panels.seq, body)
+        return len(body)
 
     def _code(self, app: Reduced) -> str:
         if app.name not in self._codes:
-            self._codes[app.name] = code_of(app)
+            made = (app.start, *app.reducers, *app.reducers.values(), Transcript, Meters, Tree)
+            self._codes[app.name] = code_of(*made)
         return self._codes[app.name]
 
     # documents
@@ -160,27 +179,33 @@ class Derived:
 
     async def write_documents(self, session_id: str) -> None:
         """Bring the documents of a session up to date."""
-        head = await self._log.info(session_id)
-        if self._written.get(session_id) == (head.epoch, head.last):
-            return
-        seq, kept = await self._documented(head)
-        changed: dict[str, Document] = {}
-        while page := await self._log.read(session_id, seq, origin=-1):
-            for envelope in page.envelopes():
-                for document in kept.apply(envelope, CATALOG.payload(envelope)):
-                    changed[document.id] = Document(session_id, *document)
-            seq = page.last
-        body = msgspec.json.encode(Written(head.epoch, seq, Raw(dump(kept))))
-        await self._log.work(lambda store: write(store, session_id, changed.values(), body))
-        self._written[session_id] = head.epoch, seq
+        async with self._locks.setdefault(session_id, asyncio.Lock()):  # who is behind must not write last
+            head = await self._log.info(session_id)
+            seq, kept = await self._documented(head)
+            if seq >= head.last:
+                return
+            changed: dict[str, Document] = {}
+            while page := await self._log.read(session_id, seq, origin=-1):
+                for envelope in page.envelopes():
+                    for document in kept.apply(envelope, CATALOG.payload(envelope)):
+                        changed[document.id] = Document(session_id, *document)
+                seq = page.last
+            written = Written(self._document_code, head.epoch, max(seq, head.last), Raw(dump(kept)))
+            body = msgspec.json.encode(written)
+            await self._log.work(lambda store: write(store, session_id, changed.values(), body))
 
     async def _documented(self, head: Head) -> tuple[int, Documents]:
-        """How far the documents of a session are."""
+        """How far the documents of a session are; those of other code, or another history, are forgotten."""
         found = await self._log.snapshot(head.session_id, DOCUMENTS, 0)
-        if found is not None:
+        if found is None:
+            return -1, Documents()
+        try:
             written = msgspec.json.decode(found[1], type=Written)
-            if written.epoch == head.epoch:
+            if (written.code, written.epoch) == (self._document_code, head.epoch):
                 return written.seq, load(Documents, bytes(written.fold))
+        except (msgspec.ValidationError, BadInput):
+            pass  # of another version
+        await self._log.forget_derived(head.session_id)
         return -1, Documents()
 
 
@@ -198,16 +223,3 @@ def kept_state(state: Any) -> bytes | None:
         return data if load(type(state), data) == state else None
     except (TypeError, ValueError, BadInput):
         return None
-
-
-def code_of(app: Reduced) -> str:
-    """What the state of an application is made by: the source of its reducers' modules.
-
-    Where there is none to read, nothing that was kept before is trusted.
-    """
-    try:
-        made = [each for each in (*app.reducers.values(), app.start) if each.__module__ != "builtins"]
-        sources = sorted({inspect.getsource(sys.modules[each.__module__]) for each in made})
-    except (OSError, TypeError, KeyError, AttributeError):
-        return secrets.token_hex(8)
-    return sha256("\0".join(sources).encode()).hexdigest()[:16]

@@ -2,7 +2,8 @@
 
 The driver hands every durable event to `apply` and asks `follows` before it appends a batch; what follows is
 appended with it, atomically, with origin `app` and the rule's name as its actor, in the turn and the channel
-of the batch. A reducer that fails is the application's fault and reported; the state stays as it was.
+of the batch. What fails is the application's fault and reported: an event whose reducer raises leaves the
+state as it was; a batch that the rules cannot be followed for is refused.
 """
 
 import logging
@@ -11,9 +12,10 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from turnlog.app.app import App
+from turnlog.errors import RuleFault
 from turnlog.events import Envelope, Event, Payload, Scope, Unknown, decode, stamp
 from turnlog.ids import new_id, now_ms
-from turnlog.state.fold import fold
+from turnlog.state.fold import fold, guarded
 from turnlog.state.rules import Emitted, Phase, settle
 
 log = logging.getLogger("turnlog.app")
@@ -25,23 +27,35 @@ class Ledger:
     def __init__(self, app: App, session_id: str) -> None:
         self._app = app
         self._session_id = session_id
+        self._reducers = guarded(app.reducers, report)
+        self._tried = guarded(app.reducers)  # what is only tried is reported when it happens
         self.state = app.start()
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
-        try:
-            self.state = fold(self._app.reducers, [(envelope, payload)], self.state)
-        except Exception:  # foreign code: one session's state must not stop its work
-            log.exception("the reducer of %s failed", envelope.type)
+        self.state = fold(self._reducers, [(envelope, payload)], self.state)
+
+    def binds(self, events: Sequence[Event]) -> bool:
+        """Whether what follows from a batch depends on where it stands."""
+        return bool(self._app.rules) and any(type(event.payload) in self._app.reducers for event in events)
 
     def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """What the rules say to a batch that would come after a seq; `Unsettled` if they do not rest."""
+        """What the rules say to a batch that would come after a seq; `RuleFault` if they fail."""
         if not self._app.rules:
             return []
         batch = Batch(self._app, self._session_id, last, scope_of(events))
-        state = fold(self._app.reducers, [batch.enter(event) for event in events], self.state)
-        settle(self._app.rules, self._app.reducers, state, phase, batch.emit)
+        state = fold(self._tried, [batch.enter(event) for event in events], self.state)
+        try:
+            settle(self._app.rules, self._tried, state, phase, batch.emit)
+        except RuleFault as fault:
+            log.error("%s: %s", self._app.name, fault, exc_info=fault.__cause__)
+            raise
         return batch.emitted
+
+
+def report(envelope: Envelope) -> None:
+    """Say that an event changed nothing because its reducer failed."""
+    log.exception("the reducer of %s failed at seq %d", envelope.type, envelope.seq)
 
 
 def scope_of(events: Sequence[Event]) -> Scope:

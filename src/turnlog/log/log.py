@@ -368,9 +368,9 @@ class Log:
         """The newest state of a name as of a seq or earlier."""
         return await self._read(self._store.snapshot, session_id, name, at)
 
-    async def forget_derived(self) -> None:
-        """Remove every document and snapshot; they can be made again from the events."""
-        await self.work(lambda store: store.forget_derived())
+    async def forget_derived(self, session_id: str | None = None) -> None:
+        """Remove every document and snapshot, or a session's; they can be made again from the events."""
+        await self.work(lambda store: store.forget_derived(session_id))
 
     # care
 

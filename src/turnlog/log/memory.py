@@ -232,9 +232,10 @@ class MemoryStore:
     def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
         self._snapshots.setdefault((session_id, name), {})[seq] = body
 
-    def forget_derived(self) -> None:
-        self._documents.clear()
-        self._snapshots.clear()
+    def forget_derived(self, session_id: str | None = None) -> None:
+        for kept in (self._documents, self._snapshots):
+            for key in [key for key in kept if session_id in (None, key[0])]:
+                del kept[key]
 
     def prune(self, session_id: str, before_ms: int) -> int:
         ring = self._rings[session_id]

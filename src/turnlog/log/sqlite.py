@@ -286,9 +286,10 @@ class SqliteStore:
             "insert or replace into snapshot values (?, ?, ?, ?, ?)", (*values, values_checksum(*values))
         )
 
-    def forget_derived(self) -> None:
-        self._writer.execute("delete from document")
-        self._writer.execute("delete from snapshot")
+    def forget_derived(self, session_id: str | None = None) -> None:
+        where, values = ("", ()) if session_id is None else (" where session = ?", (session_id,))
+        for table in ("document", "snapshot"):
+            self._writer.execute(f"delete from {table}{where}", values)
 
     def prune(self, session_id: str, before_ms: int) -> int:
         head = self.head(session_id)

@@ -271,8 +271,8 @@ class StoreWriter(Protocol):
         """Keep a state as of a seq."""
         ...
 
-    def forget_derived(self) -> None:
-        """Remove every document and snapshot; they can be made again from the events."""
+    def forget_derived(self, session_id: str | None = None) -> None:
+        """Remove every document and snapshot, or a session's; they can be made again from the events."""
         ...
 
     def prune(self, session_id: str, before_ms: int) -> int:

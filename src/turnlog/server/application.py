@@ -32,6 +32,7 @@ from turnlog.errors import (
     Conflict,
     InvalidEvent,
     NotFound,
+    RuleFault,
     StoreError,
     TurnlogError,
     UnknownType,
@@ -73,6 +74,7 @@ STATUS = {
     TooManyStreams: 429,
     NotStarted: 503,
     CallerError: 400,
+    RuleFault: 500,
     StoreError: 507,
 }
 PAGE_HEADERS = {
@@ -339,8 +341,8 @@ def described(operations: list[Operation]) -> Callable[[Request], Awaitable[Resp
     """A route for the description of all others."""
     description = openapi(operations, turnlog.__version__)
 
-    async def route(_: Request) -> Response:
-        return JSONResponse(description)
+    async def route(request: Request) -> Response:
+        return JSONResponse({**description, "servers": [{"url": request.scope.get("root_path") or "/"}]})
 
     return route
 

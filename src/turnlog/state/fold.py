@@ -36,6 +36,22 @@ def fold(reducers: Reducers, items: Iterable[Item], start: Any) -> Any:
     return state
 
 
+def guarded(reducers: Reducers, failed: Callable[[Envelope], None] = lambda _: None) -> Reducers:
+    """Reducers of somebody else: where one raises, the state stays as it was, and `failed` is told."""
+
+    def guard(reducer: Reducer) -> Reducer:
+        def reduce(state: Any, payload: Any, envelope: Envelope) -> Any:
+            try:
+                return reducer(state, payload, envelope)
+            except Exception:  # noqa: BLE001  an event that a reducer cannot take must not stop a session
+                failed(envelope)
+                return state
+
+        return reduce
+
+    return {kind: guard(reducer) for kind, reducer in reducers.items()}
+
+
 def folded(kept: F, items: Iterable[Item]) -> F:
     """A fold after these events."""
     for envelope, payload in items:

@@ -9,11 +9,12 @@ Nothing is appended here. Whoever does it (origin `app`, with the rule's name) g
 hands in `enter`, which gives each the envelope that it will have, so that reducers find its time and place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from turnlog.errors import Unsettled
+from turnlog.errors import RuleFault, Unsettled
 from turnlog.events import Envelope, Payload
 from turnlog.state.fold import Reducers, fold
 
@@ -54,15 +55,34 @@ def settle(
     enter: Callable[[Emitted], Envelope],
     cap: int = CAP,
 ) -> Settled:
-    """Let the rules of a phase speak until none holds; `Unsettled` names those that do not stop."""
+    """Let the rules of a phase speak until none holds; `Unsettled` names those that do not stop.
+
+    One that raises, or emits what `enter` refuses, is a `RuleFault` with its name.
+    """
     heard = [rule for rule in rules if rule.phase in HEARD[phase]]
     fired: list[str] = []
     emitted: list[Emitted] = []
-    while rule := next((rule for rule in heard if rule.when(state)), None):
+    while rule := next((rule for rule in heard if holds(rule, state)), None):
         if len(fired) == cap:
             raise Unsettled(fired[cap // 2 :], cap)  # by then, those that come to rest have done so
         fired.append(rule.name)
-        said = [Emitted(rule.name, payload) for payload in rule.emit(state)]
-        state = fold(reducers, ((enter(event), event.payload) for event in said), state)
+        with blamed(rule):
+            said = [Emitted(rule.name, payload) for payload in rule.emit(state)]
+            state = fold(reducers, ((enter(event), event.payload) for event in said), state)
         emitted += said
     return Settled(state, emitted)
+
+
+def holds(rule: Rule, state: Any) -> bool:
+    """Whether a rule has something to say."""
+    with blamed(rule):
+        return rule.when(state)
+
+
+@contextmanager
+def blamed(rule: Rule) -> Iterator[None]:
+    """What goes wrong meanwhile is the fault of a rule."""
+    try:
+        yield
+    except Exception as error:
+        raise RuleFault(f"the rule {rule.name} failed with {type(error).__name__}", rule.name) from error
