@@ -9,6 +9,8 @@ from tests.security.apps import endless, plain
 from tests.security.desk import Call, Desk, desk, expiring, run
 from turnlog.app import Seat, Sessions
 from turnlog.events import Envelope, Payload, Unknown
+from turnlog.server import agent, routes
+from turnlog.server.entry import known_of
 from turnlog.server.response import Frames
 from turnlog.server.stream import EventStream, Open, pump_frames
 
@@ -97,6 +99,37 @@ def test_control_a_server_that_does_not_look_goes_on_telling(monkeypatch: pytest
             await at.send("ada", session, SECRET)
             await call.word(SECRET)
             await call.leave()
+
+    run(scenario())
+
+
+async def spend(at: Desk) -> list[int]:
+    """What a guest, who was sent away, gets when it asks for agents and sessions of its own."""
+    session = await at.session("ada")
+    link = (await at.post("ada", "/api/links", {"session": session, "roles": ["guest"]})).value["path"]
+    cookie = {"cookie": (await at.get(None, link)).header("set-cookie").partition(";")[0]}
+    name = (await at.ask(None, "GET", "/api/me", None, cookie)).value["name"]
+    await at.enrol("ada", session, name)
+    again = await at.get(None, link)
+    assert again.status == 403
+    bodies = {"/api/sessions": {}, "/api/send": {"message": "go"}, "/agent/run": {"user_prompt": "go"}}
+    return [(await at.ask(None, "POST", path, body, cookie)).status for path, body in bodies.items()]
+
+
+def test_a_guest_has_the_session_of_its_link_and_makes_none() -> None:
+    async def scenario() -> None:
+        async with desk(plain) as at:
+            assert await spend(at) == [403, 403, 403]
+
+    run(scenario())
+
+
+def test_control_guests_that_make_sessions_go_on_at_the_hosts_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        for module in (agent, routes):
+            monkeypatch.setattr(module, "maker_of", lambda scope: known_of(scope).principal)
+        async with desk(plain) as at:
+            assert await spend(at) == [201, 202, 200]
 
     run(scenario())
 

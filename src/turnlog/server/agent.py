@@ -16,7 +16,7 @@ from turnlog.events import UiMessage
 from turnlog.events.base import Name, Record
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
-from turnlog.server.entry import known_of
+from turnlog.server.entry import maker_of
 from turnlog.server.response import Turn
 from turnlog.server.routes import Routes
 from turnlog.server.stream import HEADERS, EventStream
@@ -56,7 +56,7 @@ class AgentRoutes:
         text = prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()
         message = UiMessage(text=checked_text(text, "$.user_prompt"), target=asked.agent_type)
         if asked.agent_uuid is None:
-            seat = await sessions.create(known_of(scope).principal)
+            seat = await sessions.create(maker_of(scope))
         else:
             seat = await self._routes.seat(request, asked.agent_uuid)
         sent = await sessions.send(seat, message)

@@ -11,7 +11,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnlog.server.auth import Auth, Authenticator, Known
+from turnlog.app import Principal
+from turnlog.server.auth import GUEST, Auth, Authenticator, Forbidden, Known
 from turnlog.server.limits import Budgets
 
 KNOWN = "turnlog.known"
@@ -57,3 +58,11 @@ def known_of(scope: Scope) -> Known:
     """Who is asking, behind the entry."""
     known: Known = scope[KNOWN]
     return known
+
+
+def maker_of(scope: Scope) -> Principal:
+    """Who is asking for a session of their own; guests have the one they were invited to, and no other."""
+    principal = known_of(scope).principal
+    if principal.name.startswith(GUEST):
+        raise Forbidden("guests do not make sessions: name the one you were invited to")
+    return principal

@@ -26,7 +26,7 @@ from turnlog.log import Head
 from turnlog.log.choice import Choice
 from turnlog.log.transfer import export_session
 from turnlog.server.body import body, checked_text
-from turnlog.server.entry import known_of
+from turnlog.server.entry import known_of, maker_of
 from turnlog.server.wanted import continued
 from turnlog.state.pending import pending
 from turnlog.state.transcript import Bubble, Transcript
@@ -179,7 +179,7 @@ class Routes:
 
     async def create_session(self, request: Request) -> Response:
         asked = await body(request, NewSession)
-        seat = await self.sessions().create(known_of(request.scope).principal, asked.app, asked.title)
+        seat = await self.sessions().create(maker_of(request.scope), asked.app, asked.title)
         request.scope["turnlog.session"] = seat.session_id
         return answer(MadeSession(seat.session_id), 201)
 
@@ -192,7 +192,7 @@ class Routes:
         text = checked_text(sent.message, "$.message")
         principal = known_of(request.scope).principal
         if sent.session is None:
-            seat = await self.sessions().default(principal, sent.app)
+            seat = await self.sessions().default(maker_of(request.scope), sent.app)
         else:
             seat = await self.seat(request, sent.session)
         message = UiMessage(text=text, target=sent.target_agent, channel=sent.channel)
