@@ -206,6 +206,9 @@ class Driver:
                     self._clocks.watch(running(self.tree))
                 if envelope.trace_id not in ending and (effects := self._loop.react(envelope, payload)):
                     await self._carry_out(effects)
+        # events of a page open a turn, unless a message that came with them is still to be read
+        if self.tree.wordless and self.tree.last == (await self._log.info(self._session_id)).last:
+            await self._carry_out(self._loop.start_next())
 
     async def _look(self, ending: Collection[Trace] = ()) -> None:
         """See everything that is in the log now."""
@@ -403,10 +406,7 @@ class Driver:
 
     async def say(self, effect: Say) -> None:
         """Append a batch."""
-        self._spawn(self._said(effect.items), effect.items[0].scope.trace_id)
-
-    async def _said(self, items: list[Item]) -> None:
-        await self._append(items)
+        self._spawn(self._append(effect.items), effect.items[0].scope.trace_id)
 
     # stopping
 
@@ -475,7 +475,7 @@ class Driver:
         """Append a batch; the seq of its last event."""
         return await self._pen.append(items, self.tree.last)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], trace: Trace) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, Any], trace: Trace) -> None:
         """Begin work of a turn."""
         task = asyncio.create_task(work)
         self._tasks[task] = trace

@@ -17,11 +17,13 @@ class Roles(NamedTuple):
 
     `posts` says which of the application's events the pages of a role may post; a role that is not in it may
     post all that a page may. `sees` says what a role sees of the state; a role that is not in it sees all.
+    `links` says for guests of which roles a role may make links, beside the roles it has itself.
     """
 
     creator: tuple[str, ...] = ("owner",)
     posts: Mapping[str, Collection[type[Payload]]] = {}
     sees: Mapping[str, Callable[[Any], Any]] = {}
+    links: Mapping[str, Collection[str]] = {}
 
 
 class App:

@@ -5,6 +5,7 @@ or a program does in a session, it does from a seat, and there is none for who i
 sees every channel and changes the members; `executor` answers the calls for another process.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,6 +56,11 @@ class Seat:
             return state
         views = [sees for role, sees in self.app.roles.sees.items() if role in self.roles]
         return views[0](state) if views else state
+
+    def may_invite(self, roles: Iterable[str]) -> bool:
+        """Whether its application lets it make links for guests with these roles."""
+        allowed = [self.app.roles.links.get(role, ()) for role in self.roles]
+        return all(any(role in some for some in allowed) for role in roles)
 
     def may_see(self, channel: str | None) -> bool:
         """Whether something in a channel is for it."""

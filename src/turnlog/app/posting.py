@@ -41,11 +41,12 @@ class Posted(NamedTuple):
 
 
 class Poster:
-    """One post of a member, while its session is held still."""
+    """One post of a member in a channel, while its session is held still."""
 
-    def __init__(self, log: Log, seat: Seat, driver: Driver) -> None:
+    def __init__(self, log: Log, seat: Seat, driver: Driver, channel: str | None) -> None:
         self._log = log
         self._seat = seat
+        self._channel = channel
         self._driver = driver
         self._places: list[int] = []
         self._views = driver.views
@@ -73,7 +74,7 @@ class Poster:
         seat = self._seat
         if DERIVED.fullmatch(item.id):
             raise InvalidEvent("expected an id of your own, not one that the server derives", "$.events")
-        scope = Scope(channel=seat.channel, actor=seat.principal.name)
+        scope = Scope(channel=self._channel, actor=seat.principal.name)
         event = seat.app.catalog.event(item.type, item.payload, id=item.id, origin="ui", scope=scope)
         if not self._may_post(type(event.payload)):
             raise InvalidEvent(f"{item.type} is not for your role to post", "$.events")

@@ -40,7 +40,7 @@ from turnlog.events import (
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, Head, Log, Row, line_of
-from turnlog.log.append import known_event
+from turnlog.log.append import found, known_event, same_body
 from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
 
@@ -53,6 +53,15 @@ class Sent(NamedTuple):
     seq: int
     id: str
     turn: str
+
+
+class Chat(NamedTuple):
+    """What a page has to say in a channel: events, then a message, whose id makes it the same one again."""
+
+    channel: str | None
+    direct: Sequence[Posted] = ()
+    message: UiMessage | None = None
+    message_id: str | None = None
 
 
 class Listed(NamedTuple):
@@ -246,10 +255,10 @@ class Sessions:
         """Append a batch that was made for what is open; when that has changed meanwhile, make it again."""
         while True:
             last, events = driver.tree.last, await batch()
-            joins = joining(seat, driver.tree)
-            follows = driver.ledger.follows(events, last + len(joins), "apply")
-            alone = not follows and all(event.scope.agent_id is None for event in events)
-            expected = None if alone else last  # what depends on nothing needs no place
+            joins, fresh = joining(seat, driver.tree), await self._fresh(seat, events)
+            follows = driver.ledger.follows(fresh, last + len(joins), "apply")
+            bound = driver.ledger.binds(fresh) or any(event.scope.agent_id for event in events)
+            expected = last if follows or bound else None  # what depends on nothing needs no place
             try:
                 together = [*joins, *events, *follows]
                 seqs = await self.log.append(seat.session_id, together, expected_last=expected)
@@ -264,35 +273,60 @@ class Sessions:
         """The row of an event id."""
         return await self.log.work(lambda store: known_event(store, session_id, event_id))
 
+    async def _fresh(self, seat: Seat, events: Sequence[Event]) -> Sequence[Event]:
+        """The events that are not in the log: from what happened before, nothing follows again."""
+        if not seat.app.rules:
+            return events
+        rows = await self._rows(seat.session_id, [event.id for event in events])
+        return [event for event in events if event.id not in rows]
+
+    async def _rows(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+        """The rows of those event ids that are in the log."""
+        return await self.log.work(lambda store: found(store, session_id, event_ids))
+
     async def post(self, seat: Seat, posted: Sequence[Posted]) -> list[int]:
         """Append events of a page: answers to what waits, actions, events of the application."""
         async with self._settled(seat) as driver:
-            poster = Poster(self.log, seat, driver)
+            poster = Poster(self.log, seat, driver, seat.channel)
             _, seqs = await self._append(driver, seat, lambda: poster.batch(posted))
             return poster.places(seqs)
 
-    async def chat(self, seat: Seat, message: UiMessage | None, direct: Sequence[Posted]) -> Sent:
+    async def chat(self, seat: Seat, chat: Chat) -> Sent:
         """Direct events and then a message, in one batch and one turn.
 
-        When the turn is over or everyone in it waits: where the batch begins.
+        When the turn is over or everyone in it waits: where the batch begins. A chat whose events are in the
+        log already is not sent again.
         """
-        trace = new_id("tr_")
-        message = message and in_channel(seat, message)
+        trace, message_id = new_id("tr_"), chat.message_id or new_id("evt_")
+        message = chat.message and in_channel(seat, chat.message)
         async with self._settled(seat) as driver:
-            poster = Poster(self.log, seat, driver)
+            poster = Poster(self.log, seat, driver, chat.channel)
 
             async def batch() -> list[Event]:
                 words = message_batch(driver.tree, message, trace) if message else []
-                scope = words[-1].scope if words else waiting_scope(driver.tree, seat.channel, trace)
-                told = [in_turn(event, scope) for event in await poster.batch(direct)]
+                scope = words[-1].scope if words else waiting_scope(driver.tree, chat.channel, trace)
+                told = [in_turn(event, scope) for event in await poster.batch(chat.direct)]
                 freed = [made(seat.app, item) for item in words[:-1]]
-                return [*freed, *told, *[made(seat.app, by(seat, item)) for item in words[-1:]]]
+                return [*freed, *told, *[made(seat.app, by(seat, item), message_id) for item in words[-1:]]]
 
-            events, seqs = await self._append(driver, seat, batch)
-        await driver.reached(seqs[-1])
-        turn = events[-1].scope.trace_id or ""
-        await driver.rested(turn)
-        return Sent(seqs[0], events[-1].id, turn)
+            ids = [*[item.id for item in chat.direct], *([message_id] if message else [])]
+            sent = await self._sent(seat, await batch(), ids)
+            if sent is None:
+                events, seqs = await self._append(driver, seat, batch)
+                sent = Sent(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
+        await driver.caught_up()
+        await driver.rested(sent.turn)
+        return sent
+
+    async def _sent(self, seat: Seat, events: Sequence[Event], ids: Sequence[str]) -> Sent | None:
+        """What became of events that were all sent before under these ids; others under them are refused."""
+        rows = await self._rows(seat.session_id, ids)
+        if len(rows) < len(ids):
+            return None
+        for event in events:
+            if event.id in rows and not same_body(event, rows[event.id]):
+                raise Conflict(f"{event.id} is the id of another event", rows[event.id].seq)
+        return Sent(min(row.seq for row in rows.values()), ids[-1], rows[ids[-1]].trace or "")
 
     async def stop(self, seat: Seat) -> int:
         """Stop what runs; the stop is an event like any other."""

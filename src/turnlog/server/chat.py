@@ -1,7 +1,8 @@
 """`POST /api/chat/{role}`: direct events, then the turn, in one request that answers when it is over (000).
 
 The page of a role sends what its buttons and forms mean as events, and what the person wrote. By the time the
-model is asked, the state is right. State never comes from the page: a `seed` is taken and not used (C16).
+model is asked, the state is right. State never comes from the page: a `seed` is taken and not used (C16). A
+request with the same `Idempotency-Key`, or with events of the same ids and no message, is the same one again.
 """
 
 from typing import Any
@@ -11,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import OWNER, Posted, Seat, Sessions
-from turnlog.app.sessions import Sent
+from turnlog.app.sessions import Chat, Sent
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
-from turnlog.server.routes import Routes, answer, seen_bubbles
+from turnlog.server.routes import Routes, answer, keyed_id, seen_bubbles
 from turnlog.state.transcript import Bubble
 
 
@@ -68,26 +69,28 @@ class ChatRoutes:
         seat = await self._routes.seat(request, asked.session_id)
         if role not in seat.roles and (OWNER not in seat.roles or role not in seat.app.channels):
             raise NotFound(f"no role {role[:80]} of yours in this session")
+        channel = role if role in seat.app.channels else seat.channel
+        sender, key = f"chat:{seat.session_id}:{seat.principal.name}", request.headers.get("idempotency-key")
+        key = keyed_id(sender, key)
         message = None
         if asked.user_message is not None:
-            channel = role if role in seat.app.channels else None
             message = UiMessage(text=checked_text(asked.user_message, "$.userMessage"), channel=channel)
-        direct = [posted(seat, event) for event in asked.direct_events]
+        direct = [posted(seat, event, key and f"{key}_{n}") for n, event in enumerate(asked.direct_events)]
         if message is None and not direct:
             raise BadInput("expected a userMessage or directEvents")
         sessions = self._routes.sessions()
-        sent = await sessions.chat(seat, message, direct)
+        sent = await sessions.chat(seat, Chat(channel, direct, message, key))
         request.scope["turnlog.turn"] = sent.turn
         return answer(await told(sessions, seat, sent))
 
 
-def posted(seat: Seat, event: DirectEvent) -> Posted:
+def posted(seat: Seat, event: DirectEvent, event_id: str | None) -> Posted:
     """A direct event by its full name; only the application's own may come this way."""
     vocabulary = seat.app.vocabulary
     kind = vocabulary and (vocabulary.tag(event.type) or vocabulary.kinds.get(event.type))
     if not kind:
         raise BadInput(f"expected an event of {seat.app.name}, got {event.type[:80]}", "$.directEvents")
-    return Posted(kind.name, event.data, event.id or new_id("evt_"))
+    return Posted(kind.name, event.data, event.id or event_id or new_id("evt_"))
 
 
 async def told(sessions: Sessions, seat: Seat, sent: Sent) -> ChatAnswer:

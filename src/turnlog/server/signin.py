@@ -98,9 +98,11 @@ class SignIn:
         return response
 
     async def link(self, request: Request) -> Response:
-        """A link for one guest; the owner of a session may make it."""
-        asked = await body(request, LinkBody)
-        auth, seat = self._own(), await self._owner(request, asked.session, asked.roles)
+        """A link for one guest; the owner of a session may make it, and who may for these roles."""
+        asked, auth = await body(request, LinkBody), self._own()
+        seat = await self._sessions().seat(known_of(request.scope).principal, asked.session)
+        if not seat.may_invite(asked.roles):
+            seat = await self._owner(request, asked.session, asked.roles)
         code = auth.join_code(seat.session_id, asked.roles, time.time())
         path = f"{request.scope.get('root_path', '')}/sign-in?code={code}"
         return JSONResponse({"path": path}, 201, NO_STORE)

@@ -2,11 +2,12 @@
 
 The root agents of a channel share one conversation; an agent that was called has its own, which begins with
 its prompt, or goes on from a copy of the one it resumes. A hand-off goes on with the conversation it takes
-over. What pages sent directly and rules said stands in the conversation of its channel, told. Blank turns are
-dropped, neighbours of one role are merged, what was retracted is gone, and a result stands in the user's turn
-right after its call. `messages` gives what a provider accepts: calls that nobody
-answered are left out, and so is a thinking that led to nothing. A part has the form of the Messages API;
-images in results are named by their address, which only an adapter resolves.
+over. What pages sent directly and rules said stands in the conversation of its channel, told; what asks for a
+turn of its own is read when that turn begins, as a message is. Blank turns are dropped, neighbours of one
+role are merged, what was retracted is gone, and a result stands in the user's turn right after its call.
+`messages` gives what a provider accepts: calls that nobody answered are left out, and so is a thinking that
+led to nothing. A part has the form of the Messages API; images in results are named by their address, which
+only an adapter resolves.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,6 +51,7 @@ class History:
     roots: dict[str, list[Message]] = field(default_factory=dict)  # by channel; "" is no channel
     called: dict[str, list[Message]] = field(default_factory=dict)
     _traces: set[str] = field(default_factory=set)
+    _coming: dict[str, list[Part]] = field(default_factory=dict)  # by turn that has not begun: what opens it
     _shown: dict[str, dict[str, Part]] = field(default_factory=dict)  # by open agent and block
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)  # by caller and call: who answers
 
@@ -59,7 +61,7 @@ class History:
         if step is not None:
             step(self, envelope, payload)
         elif is_news(payload, envelope):
-            add(self._root(envelope.channel), "user", text_part(news(envelope, payload)))
+            self._news(envelope, text_part(news(envelope, payload)))
 
     def messages(self, agent_id: str, channel: str | None = None) -> list[Message]:
         """What the model of this agent, in this channel, gets to read; later events do not change it."""
@@ -94,7 +96,17 @@ class History:
             self._traces.add(envelope.trace_id or "")
         if payload.call_id is not None:
             self._answers[payload.parent_id or "", payload.call_id] = agent_id
+        for part in self._coming.pop(envelope.trace_id or "", ()):
+            add(self._of(envelope), "user", part)
         add(self._of(envelope), "user", text_part(payload.prompt or ""))
+
+    def _news(self, envelope: Envelope, part: Part) -> None:
+        trace = envelope.trace_id or ""
+        opens = envelope.origin == "ui" and trace and trace not in self._traces
+        if opens or trace in self._coming:
+            self._coming.setdefault(trace, []).append(part)
+        else:
+            add(self._root(envelope.channel), "user", part)
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:
         self._shown.pop(envelope.agent_id or "", None)

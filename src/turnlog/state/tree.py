@@ -206,6 +206,11 @@ class Tree:
         inside = [agent_id for agent_id, agent in self.open.items() if agent.scope.trace_id == trace]
         return all(self.waits(agent_id) for agent_id in inside)
 
+    @property
+    def wordless(self) -> bool:
+        """Whether a turn is asked for by events of a page alone."""
+        return any(opening.what is None for opening in self.queue.values())
+
     def waiting(self) -> list[str]:
         """The agents that have asked the page something."""
         return [

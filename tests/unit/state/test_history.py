@@ -8,11 +8,14 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from tests.logs import Item, entry, scope, vector_log
+from tests.logs import Item, entry, place, scope, vector_log
 from turnlog.events import (
+    CORE,
+    AgentEnd,
     AgentStart,
     AssistantMessage,
     BlockRetract,
+    Catalog,
     Fault,
     Origin,
     Payload,
@@ -20,6 +23,7 @@ from turnlog.events import (
     ToolCall,
     ToolResult,
     UiMessage,
+    Vocabulary,
 )
 from turnlog.state.history import History, Message, result_text
 
@@ -59,18 +63,18 @@ def refusals(messages: list[Message]) -> list[str]:
     found = []
     open_calls: list[str] = []
     provided: set[str] = set()
-    for place, message in enumerate(messages):
+    for number, message in enumerate(messages):
         kinds = [part["type"] for part in message.content]
         results = [part["tool_use_id"] for part in message.content if part["type"] == "tool_result"]
         if results != open_calls or "tool_result" in kinds[len(results) :]:
-            found.append(f"{place}: expected the results of {open_calls} first, got {results}")
+            found.append(f"{number}: expected the results of {open_calls} first, got {results}")
         if message.role == "assistant" and kinds[-1].endswith("thinking"):
-            found.append(f"{place}: the final block cannot be a thinking")
+            found.append(f"{number}: the final block cannot be a thinking")
         if any(not part["text"].strip() for part in message.content if part["type"] == "text"):
-            found.append(f"{place}: text must not be blank")
+            found.append(f"{number}: text must not be blank")
         provided |= {part["id"] for part in message.content if part["type"] == "server_tool_use"}
         answered = {part["tool_use_id"] for part in message.content if part["type"].endswith("_tool_result")}
-        found += [f"{place}: nobody called {call_id}" for call_id in answered - provided]
+        found += [f"{number}: nobody called {call_id}" for call_id in answered - provided]
         open_calls = [part["id"] for part in message.content if part["type"] == "tool_use"]
     return found + [f"{call_id} is open" for call_id in open_calls]
 
@@ -114,6 +118,40 @@ def test_root_agents_read_the_same_conversation_and_called_ones_their_own() -> N
     assert history.messages("agt_1") == history.messages("agt_3") == history.root
     assert history.messages("agt_2") == [Message("user", [{"type": "text", "text": "sights"}])]
     assert history.messages("agt_9") == history.root
+
+
+class Chosen(Payload, frozen=True, kw_only=True):
+    """A page, or a rule, chose something."""
+
+    city: str
+
+
+def test_events_that_ask_for_a_turn_are_read_when_it_begins() -> None:
+    catalog = Catalog(CORE, Vocabulary("trip", [Chosen]))
+    history, seq = History(), 0
+
+    def apply(payload: Payload, trace_id: str | None, origin: Origin, agent_id: str | None = None) -> None:
+        nonlocal seq
+        at = Scope(trace_id=trace_id, agent_id=agent_id, depth=0 if agent_id else None)
+        history.apply(*place(catalog.event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq, catalog))
+        seq += 1
+
+    def cities() -> list[str]:
+        texts = [part["text"] for message in history.root for part in message.content]
+        return [text.partition('city":"')[2][:4] or text for text in texts]
+
+    apply(AgentStart(name="Guide", via="prompt", prompt="hi"), "tr_1", "system", "agt_1")
+    apply(Chosen(city="Oslo"), "tr_2", "ui")
+    apply(Chosen(city="Rome"), "tr_2", "app")
+    apply(Chosen(city="Bonn"), "tr_1", "ui")
+    apply(Chosen(city="Wien"), None, "ui")
+    apply(AssistantMessage(text="said"), "tr_1", "model", "agt_1")
+    apply(AgentEnd(stop_reason="end_turn"), "tr_1", "system", "agt_1")
+    apply(Chosen(city="Lyon"), "tr_1", "app")
+    assert cities() == ["hi", "Bonn", "Wien", "said", "Lyon"]
+    apply(AgentStart(name="Guide", via="prompt"), "tr_2", "system", "agt_2")
+    assert cities()[5:] == ["Oslo", "Rome"]
+    assert history.root[-1].role == "user"
 
 
 def test_what_a_model_reads_does_not_change_under_its_eyes() -> None:

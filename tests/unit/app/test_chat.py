@@ -1,0 +1,261 @@
+"""Direct events and rules in a session: what one request appends, what follows from it, and sent again."""
+
+import asyncio
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.unit.app.desk import ADA, BOB, ROOT, Desk, bodies, desk, play
+from turnlog import Agent, App
+from turnlog.agents import Scripted
+from turnlog.agents.loop import Item
+from turnlog.agents.pen import NoLedger, Pen
+from turnlog.app import Posted, Roles, Seat
+from turnlog.app.ledger import Ledger
+from turnlog.app.sessions import Chat, Sent
+from turnlog.errors import Conflict
+from turnlog.events import Envelope, Event, Payload, Scope, UiMessage, Vocabulary
+from turnlog.ids import new_id
+from turnlog.log import Log, MemoryStore
+from turnlog.state.history import Message
+from turnlog.state.rules import Rule
+
+READ: list[list[Message]] = []
+
+
+class Note(Payload, frozen=True, kw_only=True):
+    """Something was noted."""
+
+    ORIGINS: ClassVar[Any] = frozenset({"ui", "model", "app"})
+
+    text: str
+
+
+class Count(Payload, frozen=True, kw_only=True):
+    """So many notes were there, when it was the time to count."""
+
+    ORIGINS: ClassVar[Any] = frozenset({"app"})
+
+    notes: int
+
+
+State = dict[str, Any]
+
+
+def noted(state: State, note: Note, at: Envelope) -> State:
+    return {**state, "notes": [*state["notes"], note.text]}
+
+
+def counted(state: State, count: Count, at: Envelope) -> State:
+    return {**state, "counted": count.notes}
+
+
+def even(state: State) -> bool:
+    """Two notes more than were counted: one by the page and one by the model are enough."""
+    return bool(len(state["notes"]) >= state["counted"] + 2)
+
+
+COUNTING = Rule("counting", "apply", even, lambda state: [Count(notes=len(state["notes"]))])
+NOTES = Vocabulary("notes", [Note, Count])
+
+
+def script(messages: list[Message]) -> list[str]:
+    READ.append(messages)
+    return [f"I read {len(messages[-1].content)}."]
+
+
+def make(*channels: str) -> App:
+    """Two notes are counted; every channel has its clerk."""
+    agents = {name: Agent(f"Clerk of {name}", "", Scripted(script)) for name in channels}
+    return App(
+        "notes",
+        agents or Agent("Clerk", "", Scripted(script)),
+        vocabulary=NOTES,
+        reducers={Note: noted, Count: counted},
+        rules=[COUNTING],
+        start=lambda: {"notes": [], "counted": 0},
+        roles=Roles(creator=("front",), links={"front": ("back",)}),
+    )
+
+
+def note(text: str, id: str = "") -> Posted:
+    return Posted("notes.note", {"text": text}, id or new_id("evt_"))
+
+
+async def chat(at: Desk, seat: Seat, *direct: Posted, text: str | None = None, **more: Any) -> Sent:
+    message = None if text is None else UiMessage(text=text, channel=more.get("channel", seat.channel))
+    message_id = more.get("message_id")
+    return await at.sessions.chat(seat, Chat(more.get("channel", seat.channel), direct, message, message_id))
+
+
+def texts(message: Message) -> list[str]:
+    return [part["text"] for part in message.content]
+
+
+TOLD = '[The user acted: {{"type":"note","data":{{"text":"{}"}}}}]'
+
+
+def test_events_of_a_page_alone_have_a_turn() -> None:
+    async def run() -> None:
+        async with desk(make()) as at:
+            ada = await at.sessions.create(ADA)
+            sent = await chat(at, ada, note("a"), note("b"))
+            started, said = await at.told(ada, "agent.start", "assistant.message")
+            assert started.trace_id == said.trace_id == sent.turn
+            assert texts(READ[-1][-1]) == [
+                TOLD.format("a"),
+                TOLD.format("b"),
+                '[It followed: {"type":"count","data":{"notes":2}}]',
+            ]
+
+    play(run)
+
+
+def test_what_follows_is_in_the_batch_with_its_rule_and_its_turn() -> None:
+    async def run() -> None:
+        async with desk(make("front")) as at:
+            ada = await at.sessions.create(ADA)
+            sent = await chat(at, ada, note("a"), note("b"), text="Please")
+            told = await at.told(ada, "notes.note", "ui.message", "notes.count")
+            assert [one.type for one in told] == ["notes.note", "notes.note", "ui.message", "notes.count"]
+            assert [one.seq for one in told] == list(range(sent.seq, sent.seq + 4)), "one batch"
+            assert {(one.trace_id, one.channel) for one in told} == {(sent.turn, "front")}
+            assert [(one.origin, one.actor) for one in told][2:] == [("ui", "ada"), ("app", "counting")]
+
+    play(run)
+
+
+def test_a_request_that_comes_again_changes_nothing_and_answers_the_same() -> None:
+    async def run() -> None:
+        async with desk(make()) as at:
+            ada = await at.sessions.create(ADA)
+            direct = note("a", "evt_a"), note("b", "evt_b")
+            first = await chat(at, ada, *direct, text="Please", message_id="evt_c")
+            before = await at.told(ada)
+            assert await chat(at, ada, *direct, text="Please", message_id="evt_c") == first
+            assert await at.sessions.post(ada, direct) == [first.seq, first.seq + 1]
+            assert await at.told(ada) == before, "and no rule speaks again"
+            alone = await chat(at, ada, *direct)
+            assert (alone.seq, alone.turn) == (first.seq, first.turn)
+            assert await at.told(ada) == before
+            for other in ((note("c", "evt_a"),), (note("a", "evt_a"), note("c", "evt_b"))):
+                with pytest.raises(Conflict):
+                    await chat(at, ada, *other)
+            with pytest.raises(Conflict):
+                await chat(at, ada, *direct, text="Please not", message_id="evt_c")
+
+    play(run)
+
+
+def test_a_new_message_with_events_that_are_known_is_a_new_turn() -> None:
+    async def run() -> None:
+        async with desk(make()) as at:
+            ada = await at.sessions.create(ADA)
+            first = await chat(at, ada, note("a", "evt_a"))
+            second = await chat(at, ada, note("a", "evt_a"), text="Well?")
+            assert first.turn != second.turn
+            assert len(await at.told(ada, "notes.note")) == 1
+            assert [end.trace_id for end in await at.told(ada, "agent.end")] == [first.turn, second.turn]
+
+    play(run)
+
+
+def test_events_that_wait_for_their_turn_are_read_when_it_begins() -> None:
+    async def run() -> None:
+        async with desk(make()) as at:
+            ada = await at.sessions.create(ADA)
+            turns = await asyncio.gather(
+                chat(at, ada, text="one"),
+                chat(at, ada, note("two")),
+                chat(at, ada, note("three"), text="four"),
+            )
+            ends = [end.trace_id for end in await at.told(ada, "agent.end")]
+            assert ends == [turn.turn for turn in turns], "one after the other"
+            assert [(one.role, texts(one)) for one in READ[-1]] == [
+                ("user", ["one"]),
+                ("assistant", ["I read 1."]),
+                ("user", [TOLD.format("two")]),
+                ("assistant", ["I read 1."]),
+                (
+                    "user",
+                    [TOLD.format("three"), '[It followed: {"type":"count","data":{"notes":2}}]', "four"],
+                ),
+            ]
+
+    play(run)
+
+
+def test_events_go_to_the_channel_that_is_named() -> None:
+    async def run() -> None:
+        async with desk(make("front", "back")) as at:
+            ada = await at.sessions.create(ADA)
+            both = await at.member(ada, BOB, "front", "back")
+            root = await at.sessions.seat(ROOT, ada.session_id)
+            for seat in (both, root):
+                sent = await chat(at, seat, note("a"), channel="back")
+                turn = [one for one in await at.told(ada) if one.trace_id == sent.turn]
+                assert {one.channel for one in turn} == {"back"}
+                assert turn[-1].agent_name == "Clerk of back"
+
+    play(run)
+
+
+def test_a_role_invites_whom_its_application_lets_it() -> None:
+    async def run() -> None:
+        async with desk(make("front", "back")) as at:
+            ada = await at.sessions.create(ADA)
+            bob = await at.member(ada, BOB, "back")
+            assert ada.may_invite(["back"])
+            assert not ada.may_invite(["back", "owner"])
+            assert not ada.may_invite(["front"])
+            assert not bob.may_invite(["back"])
+
+    play(run)
+
+
+class Writing:
+    """A pen in a session where somebody else writes at the same moment."""
+
+    def __init__(self, ledger: Ledger | NoLedger, log: Log, session_id: str) -> None:
+        self._log, self._session = log, session_id
+        self._app, self.ledger = make(), ledger
+        self.pen = Pen(log, session_id, self._app.catalog, ledger)
+        self.looks = 0
+
+    def event(self, text: str) -> Event:
+        return self._app.catalog.event(Note(text=text), id=new_id("evt_"), origin="ui")
+
+    async def look(self) -> int:
+        """What there is is taken into account; then somebody writes, the first time."""
+        self.looks += 1
+        page = await self._log.read(self._session)
+        if isinstance(self.ledger, Ledger):
+            self.ledger.state = self._app.start()
+            for envelope in page.envelopes():
+                self.ledger.apply(envelope, self._app.catalog.payload(envelope))
+        if self.looks == 1:
+            await self._log.append(self._session, [self.event("meanwhile")])
+        return page.last if page else -1
+
+
+@pytest.mark.parametrize(
+    ("bound", "looks", "types"),
+    [(True, 2, ["notes.note", "notes.note", "notes.count"]), (False, 1, ["notes.note", "notes.note"])],
+)
+def test_of_two_batches_at_one_moment_the_second_is_seen_with_the_first(
+    bound: bool, looks: int, types: list[str]
+) -> None:
+    """The control has a ledger that binds nothing: then the rule is not heard."""
+
+    async def run() -> None:
+        log = Log(MemoryStore())
+        session = await log.create("notes")
+        writing = Writing(Ledger(make(), session) if bound else NoLedger(), log, session)
+        await writing.pen.conclude([Item(Note(text="mine"), Scope(), "model")], writing.look)
+        page = await log.read(session)
+        assert ([row.type for row in page], writing.looks) == (types, looks)
+        if bound:
+            assert bodies([*page.envelopes()])[-1] == {"notes": 2}
+        await log.close()
+
+    play(run)
