@@ -1,25 +1,47 @@
 """A credit broker: two guides and two pages that share one case, as events (the whole scenario of seed 000).
 
+    turnlog serve turnlog_examples.broker:app --log sqlite:///broker.db
+    python -m turnlog_examples.broker audit SESSION --log sqlite:///broker.db
+
 events        everything that can happen, and who may say it
 case          what the events make of a case; `disclosures`, `panel` and `quote` are what it knows
 waterfall     the lenders, asked one after the other; `rules` says when, and closes gaps
-audit         timeline, compliance figures, disclosures asked for again
+audit         timeline, compliance figures, disclosures asked for again; `__main__` shows them
 script        what the guides say; `answers` is what they understand, `instructions` is for a real model
+
+Whoever makes a session is its installer. The installer's page gets the customer's link from `POST /api/links`
+with `{"session": ..., "roles": ["customer"]}`, once `generate_customer_link` stands in the answer of a chat;
+whoever follows the link is the customer, once. Each talks in a channel of their own and to a guide of their
+own. The customer sees the whole case; the installer sees the project and how far it is, and nothing that the
+customer told about themselves.
 """
 
 from collections.abc import Mapping
 
 from turnlog import Agent, App
 from turnlog.agents import Model, Scripted
+from turnlog.app import Roles
 from turnlog.events import Payload
 from turnlog_examples.broker import events, instructions, script
-from turnlog_examples.broker.case import REDUCERS, new_case
+from turnlog_examples.broker.case import REDUCERS, Case, new_case
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.broker.rules import RULES
 
-__all__ = ["POSTS", "RULES", "app", "make_agents", "make_app"]
+__all__ = ["POSTS", "ROLES", "RULES", "app", "make_agents", "make_app", "start"]
 
 RETAILER = "Brightside Solar"
+INSTALLERS = frozenset(
+    {
+        "sessionId",
+        "retailerName",
+        "status",
+        "project",
+        "contact",
+        "installerHandoffComplete",
+        "createdAt",
+        "updatedAt",
+    }
+)
 
 # What the page of each role may post: nobody consents, submits or decides in the customer's place.
 POSTS: Mapping[str, tuple[type[Payload], ...]] = {
@@ -60,14 +82,31 @@ def make_agents(pace_s: float = 0.0, model: Model | str | None = None) -> dict[s
     }
 
 
+def for_installer(case: Case) -> dict[str, object]:
+    """What the installer sees of a case."""
+    return {name: value for name, value in case.items() if name in INSTALLERS}
+
+
+ROLES = Roles(
+    creator=("installer",), posts=POSTS, sees={"installer": for_installer}, links={"installer": ("customer",)}
+)
+
+
+def start() -> Case:
+    """A case of this broker's retailer, of which nothing else is known."""
+    return new_case(RETAILER)
+
+
 def make_app(pace_s: float = 0.0, model: Model | str | None = None) -> App:
-    """The application, from the customer's side."""
+    """The application."""
     return App(
         "broker",
-        make_agents(pace_s, model)["customer"],
+        make_agents(pace_s, model),
         vocabulary=BROKER,
         reducers=REDUCERS,
-        start=lambda: new_case(RETAILER),
+        rules=RULES,
+        start=start,
+        roles=ROLES,
     )
 
 

@@ -2,7 +2,7 @@
 
 The timeline has a line for every event of the log that counts, also for one that changed nothing, which its
 summary says. `replayed` asks a model again for each disclosure that was presented, as often as wanted, with
-the conversation as it was before; the asking is the caller's.
+the conversation as it was before; the asking is the caller's, or an agent's (`asking`).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -11,17 +11,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from turnlog.events import AssistantMessage, Payload, ProcessStart, UiMessage
+from turnlog import Agent, Catalog
+from turnlog.agents import Reply, Request
+from turnlog.agents.prompt import instructions_with_tags
+from turnlog.events import CORE, AssistantMessage, Envelope, Payload, ProcessStart, UiMessage, Unknown
+from turnlog.ids import new_id
+from turnlog.log import Log
 from turnlog.parse import strip_event_tags
-from turnlog.state.fold import Item
-from turnlog.state.history import Message, add, text_part
+from turnlog.parse.reply import tags_of
+from turnlog.state.fold import Item, fold
+from turnlog.state.history import Message, Role, add, text_part
+from turnlog.state.narration import is_news, news
 from turnlog_examples.broker import events as said
+from turnlog_examples.broker.answers import Tag
 from turnlog_examples.broker.case import REDUCERS, Case, new_case
 from turnlog_examples.broker.disclosures import DISCLOSURES, Disclosure
 
 RUNS, MOST_RUNS = 5, 20
 TITLE_CHARS = 12  # of a title in the display text: the model said it, though without its tag
 SNIPPET_CHARS = 160
+CATALOG = Catalog(CORE, said.BROKER)
 
 Ask = Callable[[list[Message]], Awaitable[str]]
 
@@ -69,6 +78,20 @@ LINES: dict[type[Payload], Line] = {
     UiMessage: Line("message", lambda payload: f"user: {payload.text[:SNIPPET_CHARS]}"),
     AssistantMessage: Line("message", lambda payload: f"assistant: {payload.text[:SNIPPET_CHARS]}"),
 }
+
+
+async def items_of(log: Log, session_id: str) -> list[Item]:
+    """Everything that happened in a session."""
+    items: list[Item] = []
+    while page := await log.read(session_id, items[-1][0].seq if items else -1, origin=-1):
+        items += [(envelope, CATALOG.payload(envelope)) for envelope in page.envelopes()]
+    return items
+
+
+def accounted(items: Sequence[Item]) -> dict[str, Any]:
+    """A case as those see it who must account for it."""
+    case: Case = fold(REDUCERS, items, new_case())
+    return {"status": case["status"], "compliance": compliance(case, items), "timeline": timeline(items)}
 
 
 def timeline(items: Iterable[Item]) -> list[dict[str, Any]]:
@@ -134,31 +157,39 @@ def histories(items: Iterable[Item]) -> dict[said.DisclosureId, list[Message]]:
     The words with which it was presented stand before their event, in the same turn: they are left out.
     """
     asked: dict[said.DisclosureId, list[Message]] = {}
-    spoken: list[tuple[str | None, Payload]] = []
+    spoken: list[Spoken] = []
     for envelope, payload in items:
-        if isinstance(payload, UiMessage | AssistantMessage) and envelope.channel in (None, "customer"):
-            spoken.append((envelope.trace_id, payload))
-        elif isinstance(payload, said.PresentDisclosure) and payload.id not in asked:
+        if isinstance(payload, said.PresentDisclosure) and payload.id not in asked:
             own = envelope.trace_id
-            asked[payload.id] = conversation(
-                [
-                    words
-                    for trace, words in spoken
-                    if own is None or trace != own or isinstance(words, UiMessage)
-                ],
-                f"Please show me now: {DISCLOSURES[payload.id].title}.",
-            )
+            before = [words for words in spoken if own is None or words.turn != own or words.role == "user"]
+            asked[payload.id] = conversation(before, f"Please show me now: {DISCLOSURES[payload.id].title}.")
+        if envelope.channel in (None, "customer"):
+            spoken += words_of(envelope, payload)
     return asked
 
 
-def conversation(spoken: Iterable[Payload], last: str) -> list[Message]:
+class Spoken(NamedTuple):
+    """What somebody said, or what happened, as a model reads it."""
+
+    turn: str | None
+    role: Role
+    text: str
+
+
+def words_of(envelope: Envelope, payload: Payload | Unknown) -> list[Spoken]:
+    """What a model reads of an event: words, and what a page did or a rule said."""
+    if isinstance(payload, AssistantMessage):
+        return [Spoken(envelope.trace_id, "assistant", payload.text)]
+    if isinstance(payload, UiMessage):
+        return [Spoken(envelope.trace_id, "user", payload.text)]
+    return [Spoken(envelope.trace_id, "user", news(envelope, payload))] if is_news(payload, envelope) else []
+
+
+def conversation(spoken: Iterable[Spoken], last: str) -> list[Message]:
     """What was said as a model reads it, neighbours of one role joined, with a last line of the user."""
     messages: list[Message] = []
-    for payload in spoken:
-        if isinstance(payload, UiMessage):
-            add(messages, "user", text_part(payload.text))
-        elif isinstance(payload, AssistantMessage):
-            add(messages, "assistant", text_part(payload.text))
+    for _, role, text in spoken:
+        add(messages, role, text_part(text))
     add(messages, "user", text_part(last))
     return messages
 
@@ -186,6 +217,21 @@ def judged(disclosure: Disclosure, outputs: Sequence[str]) -> dict[str, Any]:
         "passRate": passed / len(outputs),
         "failures": failures,
     }
+
+
+def asking(agent: Agent) -> Ask:
+    """An agent's model asked as in a session: what it says, with the disclosures that it presents as tags."""
+    instructions = instructions_with_tags(agent.instructions, said.BROKER)
+
+    async def ask(messages: list[Message]) -> str:
+        reply, lines = Reply(new_id, tags_of(said.BROKER)), list[str]()
+        async for batch in agent.mind.stream(Request(instructions, messages), reply):
+            lines += [payload.text for payload in batch if isinstance(payload, AssistantMessage)]
+            shown = [payload.id for payload in batch if isinstance(payload, said.PresentDisclosure)]
+            lines += [str(Tag("present_disclosure", {"id": name})) for name in shown]
+        return "\n".join(lines)
+
+    return ask
 
 
 async def replayed(items: Iterable[Item], ask: Ask, runs: int = RUNS) -> list[dict[str, Any]]:
