@@ -93,8 +93,11 @@ class Sessions:
 
     async def close(self) -> None:
         """Stop every driver; what waits stays open."""
-        for task in self._drivers.values():
-            await (await task).close()
+        opened = await asyncio.gather(*self._drivers.values(), return_exceptions=True)
+        closing = [driver.close() for driver in opened if isinstance(driver, Driver)]
+        for fault in await asyncio.gather(*closing, return_exceptions=True):  # at once: a stop is short
+            if fault is not None:
+                raise fault
 
     # seats
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.app.desk import ADA, BOB, EVE, ROOT, Desk, agent, bodies, desk, make_app, play
-from turnlog import Agent
+from turnlog import Agent, tool
+from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.models import Request
 from turnlog.app import App, Principal, Roles, Sessions
 from turnlog.errors import BadInput, CallerError, Closed, NotFound
@@ -439,5 +440,35 @@ def test_a_stop_says_who_stopped() -> None:
             assert (await at.until(ada, "agent.end"))["stop_reason"] == "cancelled"
             [command] = await at.told(ada, "ui.command")
             assert command.actor == "bob"
+
+    play(run)
+
+
+def test_all_sessions_stop_at_once() -> None:
+    async def run() -> None:
+        both, begun = asyncio.Barrier(2), asyncio.Semaphore(0)
+
+        @tool
+        async def work() -> str:
+            """Work until it is stopped, and then until the other one is, too."""
+            begun.release()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await both.wait()
+            return ""
+
+        busy = Agent("Busy", "", Scripted(lambda messages: [ToolUse("work", {})]), tools=(work,))
+        async with desk(App("busy", busy)) as at:
+            for _ in range(2):
+                await at.say(await at.sessions.create(ADA), "hello")
+                await begun.acquire()
+            await at.sessions.close()
+            assert (both.n_waiting, both.broken) == (0, False), "they met"
+            assert await both_ended(at) == ["agent.end", "process.end"] * 2
+
+    async def both_ended(at: Desk) -> list[str]:
+        seats = [seat for seat, _ in await at.sessions.seats(ADA)]
+        return [one.type for seat in seats for one in await at.told(seat, "agent.end", "process.end")]
 
     play(run)
