@@ -1,0 +1,401 @@
+"""What is kept beside the log: how much is read for a question, what is trusted, and what is made again."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from time import process_time
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from tests.unit.log.delegates import Counting, scenario
+from turnlog.app import derived
+from turnlog.app.code import code_of
+from turnlog.app.derived import DOCUMENTS, EVERY, PANELS, Derived, Panels
+from turnlog.errors import BadInput, NotFound
+from turnlog.events import CATALOG, Catalog, Envelope, Event, Payload, Scope, UiMessage
+from turnlog.log import Damage, Log, MemoryStore, SqliteStore, open_log
+from turnlog.state.fold import Reducer
+
+NAME = "sess_1"
+GUIDE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Guide", depth=0)
+
+
+def count(state: Any, payload: Any, envelope: Envelope) -> Any:
+    return {**state, "said": state.get("said", 0) + 1, "last": payload.text}
+
+
+class Counter(NamedTuple):
+    """An application that counts messages."""
+
+    name: str = "counter"
+    catalog: Catalog = CATALOG
+    reducers: Mapping[type[Payload], Reducer] = {UiMessage: count}
+    start: Callable[[], Any] = dict
+
+
+APP = Counter()
+
+
+def said(number: int, text: str = "Hi") -> Event:
+    payload = {"text": f"{text} {number}"}
+    return CATALOG.event("ui.message", payload, id=f"evt_{number}", origin="ui", scope=Scope(actor="ada"))
+
+
+def of_guide(number: int, type: str, payload: Any) -> Event:
+    origin: Any = "system" if type.startswith("agent.") else "model"
+    return CATALOG.event(type, payload, id=f"evt_g{number}", origin=origin, scope=GUIDE)
+
+
+def turn() -> list[Event]:
+    """An agent that writes a text in pieces and is still at work."""
+    parts: list[tuple[str, Any]] = [
+        ("agent.start", {"name": "Guide", "via": "prompt"}),
+        ("block.start", {"block_id": "b1", "kind": "text"}),
+        *[("block.delta", {"block_id": "b1", "text": word}) for word in ("One ", "two ", "three")],
+        ("block.end", {"block_id": "b1", "status": "complete"}),
+        ("assistant.message", {"block_id": "b1", "text": "One two three"}),
+    ]
+    return [of_guide(number, *part) for number, part in enumerate(parts)]
+
+
+class Rows(Counting):
+    """A store that counts the rows it gives."""
+
+    rows = 0
+
+    def _call(self, name: str, *args: Any) -> Any:
+        given = super()._call(name, *args)
+        self.rows += len(given) if name == "read" else 0
+        return given
+
+    def taken(self) -> int:
+        """How many since the last time."""
+        taken, self.rows = self.rows, 0
+        return taken
+
+
+async def filled(log: Log, events: int) -> Log:
+    await log.create("counter", NAME)
+    for first in range(0, events, 5000):
+        await log.append(NAME, [said(number) for number in range(first, min(first + 5000, events))])
+    return log
+
+
+class TestTheTail:
+    @scenario
+    async def test_a_question_reads_at_most_what_came_after_the_snapshot(self) -> None:
+        store = Rows(MemoryStore(ring_events=1 << 20))
+        log = await filled(Log(store.store), 8 * EVERY)
+        assert (await Derived(log).panels(APP, NAME)).state["said"] == 8 * EVERY
+        assert store.taken() == 8 * EVERY
+        page = derived.TAIL_BYTES // 150  # more rows than one read has
+        for at in (8 * EVERY - 1, 8 * EVERY - 7, 4 * EVERY + 10, 3 * EVERY - 1, 10, -1):
+            snapshot = await log.snapshot(NAME, PANELS, at)
+            panels = await Derived(log).panels(APP, NAME, at)
+            assert (panels.seq, panels.state.get("said", 0)) == (at, at + 1)
+            tail = at - (snapshot[0] if snapshot else -1)
+            assert store.taken() <= tail + (page if tail else 0)
+        await log.close()
+
+    @scenario
+    async def test_documents_read_what_came_since_the_last_time(self) -> None:
+        store = Rows(MemoryStore(ring_events=1 << 20))
+        log = await filled(Log(store.store), 1000)
+        assert len(await Derived(log).documents(NAME)) == store.taken() == 1000
+        await log.append(NAME, [said(number) for number in range(1000, 1003)])
+        assert len(await Derived(log).documents(NAME)) == 1003
+        assert store.taken() == 3
+        assert len(await Derived(log).documents(NAME)) == 1003
+        assert store.taken() == 0
+        await log.close()
+
+    @scenario
+    async def test_snapshots_together_take_no_more_than_the_events(self) -> None:
+        log = await filled(Log(MemoryStore(ring_events=1 << 20)), 40 * EVERY)
+        await Derived(log).panels(APP, NAME)
+        sizes, at = [], 40 * EVERY
+        while found := await log.snapshot(NAME, PANELS, at):
+            sizes.append(len(found[1]))
+            at = found[0] - 1
+        events = 0
+        after = -1
+        while page := await log.read(NAME, after):
+            events, after = events + sum(len(row.frame) for row in page), page.last
+        assert len(sizes) > 4
+        assert sum(sizes) <= events + sizes[0]
+        assert 40 * sizes[0] > 10 * events  # one each time would have been many times the events
+        await log.close()
+
+
+def took(events: int, derive: Callable[[Log], Any]) -> float:
+    async def run() -> float:
+        log = await filled(Log(MemoryStore(ring_events=1 << 20)), events)
+        begun = process_time()
+        await derive(log)
+        spent = process_time() - begun
+        await log.close()
+        return spent
+
+    return asyncio.run(run())
+
+
+async def all_derived(log: Log) -> None:
+    made = Derived(log)
+    assert (await made.panels(APP, NAME)).seq == (await log.info(NAME)).last
+    assert await made.documents(NAME)
+
+
+async def one_after_the_other(log: Log) -> None:
+    """As it would be without snapshots: every question from the beginning."""
+    for at in range(0, (await log.info(NAME)).last, 50):
+        await log.forget_derived()
+        await Derived(log).panels(APP, NAME, at)
+
+
+def test_a_hundred_thousand_events_take_time_like_a_line() -> None:
+    assert took(100_000, all_derived) < 2.5 * 4 * took(25_000, all_derived)
+
+
+def test_time_that_grows_faster_is_seen() -> None:
+    assert not took(4_000, one_after_the_other) < 2.5 * 4 * took(1_000, one_after_the_other)
+
+
+class TestWhatIsTrusted:
+    @scenario
+    async def test_a_snapshot_is_used_as_it_is(self) -> None:
+        """The control of those below: what stands in a snapshot is what is shown."""
+        log = await filled(Log(MemoryStore()), EVERY)
+        await Derived(log).panels(APP, NAME)
+        await spoiled(log, lambda kept: kept | {"state": {"said": "forged"}})
+        assert (await Derived(log).panels(APP, NAME)).state == {"said": "forged"}
+        await log.close()
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda kept: kept | {"code": "other"},
+            lambda kept: kept | {"epoch": "other"},
+            lambda kept: kept | {"pruned": 7},
+            lambda kept: {"code": kept["code"]},
+            lambda kept: kept | {"tree": {"open": 3, "queue": {}}},
+            lambda kept: kept | {"state": [1]},
+            lambda kept: kept | {"meters": []},
+        ],
+    )
+    def test_what_was_kept_by_others_is_made_again(self, change: Any) -> None:
+        async def run() -> None:
+            log = await filled(Log(MemoryStore()), EVERY + 5)
+            expected = (await Derived(log).panels(APP, NAME)).state
+            found = await log.snapshot(NAME, PANELS, EVERY)
+            await spoiled(log, lambda kept: change(kept | {"state": {"said": "forged"}}))
+            assert (await Derived(log).panels(APP, NAME)).state == expected
+            assert await log.snapshot(NAME, PANELS, EVERY) == found
+            await log.close()
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize("value", [(1, 2), {1: 2}, object(), {"a", "b"}])
+    def test_a_state_that_bytes_do_not_hold_is_not_kept(self, value: Any) -> None:
+        async def run() -> None:
+            log = await filled(Log(MemoryStore()), EVERY)
+            app = Counter(reducers={UiMessage: lambda state, _, __: {**state, "value": value}})
+            for _ in range(2):
+                assert (await Derived(log).panels(app, NAME)).state == {"value": value}
+            assert await log.snapshot(NAME, PANELS, EVERY) is None
+            await log.close()
+
+        asyncio.run(run())
+
+    @scenario
+    async def test_the_documents_of_other_code_go_and_are_made_again(self) -> None:
+        log = await filled(Log(MemoryStore()), 3)
+        expected = await Derived(log).documents(NAME)
+        for change in ({"code": "other"}, {"epoch": "other"}, {"fold": 3}):
+            [(_, body)] = [await log.snapshot(NAME, DOCUMENTS, 0) or (0, b"")]
+            await log.put_snapshot(
+                NAME, DOCUMENTS, 0, msgspec.json.encode(msgspec.json.decode(body) | change)
+            )
+            await log.put_document(expected[0]._replace(id="message:gone"))
+            assert await Derived(log).documents(NAME) == expected
+        await log.close()
+
+    @scenario
+    async def test_a_log_that_is_only_read_keeps_nothing(self, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path}/log.db"
+        log = await filled(await open_log(url), EVERY)
+        reading = await open_log(url, writable=False)
+        assert (await Derived(reading).panels(APP, NAME)).state["said"] == EVERY
+        assert await log.snapshot(NAME, PANELS, EVERY) is None
+        await reading.close()
+        await log.close()
+
+
+async def spoiled(log: Log, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    found = await log.snapshot(NAME, PANELS, EVERY)
+    assert found is not None
+    seq, body = found
+    await log.put_snapshot(NAME, PANELS, seq, msgspec.json.encode(change(msgspec.json.decode(body))))
+
+
+class TestWhatIsGone:
+    @scenario
+    async def test_a_seq_that_was_pruned_is_answered_from_what_stands_before_it(self) -> None:
+        now = [1000]
+        log = Log(MemoryStore(), clock=lambda: now[0])
+        await log.create("counter", NAME)
+        await log.append(NAME, turn())
+        assert await log.prune(NAME, 2000) == 3
+        panels = await Derived(log).panels(APP, NAME, 3)
+        assert panels.seq == 1
+        assert (await Derived(log).panels(APP, NAME)).seq == 6
+        await log.close()
+
+    @scenario
+    async def test_a_snapshot_does_not_tell_what_was_pruned(self, monkeypatch: Any) -> None:
+        monkeypatch.setattr(derived, "EVERY", 4)
+        log = Log(MemoryStore(), clock=lambda: 1000)
+        await log.create("counter", NAME)
+        await log.append(NAME, turn())
+        assert (await Derived(log).panels(APP, NAME, 3)).tree.open["agt_1"].blocks == {"b1": ["One ", "two "]}
+        await log.prune(NAME, 2000)
+        kept = await Derived(log).panels(APP, NAME, 4)
+        await log.forget_derived()
+        assert kept.tree == (await Derived(log).panels(APP, NAME, 4)).tree
+        await log.close()
+
+    @scenario
+    async def test_documents_of_events_that_are_lost_go(self, tmp_path: Path) -> None:
+        log = await filled(Log(SqliteStore(tmp_path / "log.db")), 5)
+        assert len(await Derived(log).documents(NAME)) == 5
+        await log.work(lambda store: store.quarantine(Damage(NAME, 1, 2, "for a test")))
+        kept = await Derived(log).documents(NAME)
+        assert [one.id for one in kept] == ["message:evt_0", "message:evt_3", "message:evt_4"]
+        assert (await Derived(log).panels(APP, NAME, 2)).state["said"] == 1
+        await log.forget_derived()
+        assert await Derived(log).documents(NAME) == kept
+        await log.close()
+
+    @scenario
+    async def test_what_is_forgotten_behind_its_back_is_made_again(self) -> None:
+        log = await filled(Log(MemoryStore()), 3)
+        made = Derived(log)
+        kept = await made.documents(NAME)
+        await log.forget_derived()
+        assert await made.documents(NAME) == kept
+        await log.close()
+
+    @scenario
+    async def test_seqs_that_are_not_there(self) -> None:
+        log = await filled(Log(MemoryStore()), 3)
+        for at in (-2, 3):
+            with pytest.raises(BadInput, match=f"expected a seq up to 2, got {at}"):
+                await Derived(log).panels(APP, NAME, at)
+        with pytest.raises(NotFound, match="no session sess_2"):
+            await Derived(log).panels(APP, "sess_2")
+        with pytest.raises(NotFound, match="no session sess_2"):
+            await Derived(log).documents("sess_2")
+        await log.close()
+
+
+@scenario
+async def test_questions_at_once_never_bring_back_what_was() -> None:
+    log = await filled(Log(Counting(MemoryStore()).store), 1)
+    made, counts = Derived(log), list[int]()
+
+    async def ask() -> None:
+        counts.append(len(await made.documents(NAME)))
+
+    asking = []
+    for number in range(1, 40):
+        asking.append(asyncio.create_task(ask()))
+        await log.append(NAME, [said(number)])
+    await asyncio.gather(*asking)
+    await ask()
+    assert counts == sorted(counts)
+    assert counts[-1] == 40
+    await log.close()
+
+
+@scenario
+async def test_a_reducer_that_raises_leaves_the_state_as_it_was() -> None:
+    def picky(state: Any, payload: Any, _: Envelope) -> Any:
+        return {**state, payload.text: 1 / (len(state) - 1)}
+
+    app = Counter(reducers={UiMessage: picky}, start=lambda: {"a": 1, "b": 2})
+    log = await filled(Log(MemoryStore()), 1)
+    assert (await Derived(log).panels(app, NAME)).state == {"a": 1, "b": 2, "Hi 0": 1.0}
+    assert (await Derived(log).panels(app._replace(start=lambda: {"a": 1}), NAME)).state == {"a": 1}
+    await log.close()
+
+
+class TestTheCode:
+    """Modules of an application, as files that change."""
+
+    @pytest.fixture
+    def modules(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+        def load(name: str, source: str) -> ModuleType:
+            file = tmp_path / f"{name.rpartition('.')[2]}.py"
+            file.write_text(source)
+            module = ModuleType(name)
+            module.__file__ = str(file)
+            monkeypatch.setitem(sys.modules, name, module)
+            exec(compile(source, str(file), "exec"), vars(module))
+            return module
+
+        return load
+
+    def test_it_is_the_same_for_the_same_code(self) -> None:
+        assert code_of(count, Panels) == code_of(Panels, count) == code_of(partial(count), Panels, dict)
+
+    def test_another_reducer_is_other_code(self, modules: Any) -> None:
+        first = code_of(modules("made", "def reduce(state, *_): return state").reduce)
+        assert first != code_of(modules("made", "def reduce(state, *_): return 1").reduce)
+
+    @pytest.mark.parametrize("how", ["import {0}", "from {0} import rate", "from {0} import Rate as R"])
+    def test_so_is_what_it_takes_from_other_modules(self, modules: Any, how: str) -> None:
+        rates = "def rate(): return {0}\nclass Rate: value = {0}"
+        modules("made_rates", rates.format(1))
+        user = how.format("made_rates") + "\ndef reduce(state, *_): return state"
+        first = code_of(modules("made", user).reduce)
+        assert first == code_of(modules("made", user).reduce)
+        modules("made_rates", rates.format(2))
+        assert first != code_of(modules("made", user).reduce)
+
+    def test_what_others_have_installed_is_not_part_of_it(self, modules: Any) -> None:
+        user = "import made_rates\nfrom os import path\ndef reduce(state, *_): return state"
+        installed = modules("made_rates", "rate = 1")
+        installed.__file__ = "/usr/lib/site-packages/made_rates.py"
+        first = code_of(modules("made", user).reduce)
+        modules("made_rates", "rate = 2").__file__ = installed.__file__
+        assert first == code_of(modules("made", user).reduce)
+
+    def test_an_application_that_is_installed_itself_is(self, modules: Any, tmp_path: Path) -> None:
+        made = modules("made", "def reduce(state, *_): return state")
+        file = tmp_path / "site-packages" / "made.py"
+        file.parent.mkdir()
+        file.write_text("def reduce(state, *_): return state")
+        made.__file__ = str(file)
+        first = code_of(made.reduce)
+        assert first == code_of(made.reduce)
+        file.write_text("def reduce(state, *_): return 1")
+        assert first != code_of(made.reduce)
+        file.unlink()
+        assert code_of(made.reduce) != code_of(made.reduce)
+
+    def test_where_there_is_no_source_nothing_is_trusted(self, modules: Any) -> None:
+        made = modules("made", "def reduce(state, *_): return state")
+        made.__file__ = None
+        assert code_of(made.reduce) != code_of(made.reduce)
+
+    def test_it_includes_the_package(self, monkeypatch: Any, tmp_path: Path) -> None:
+        first = code_of(count, Panels)
+        fold = sys.modules["turnlog.state.fold"]
+        file = tmp_path / "fold.py"
+        file.write_bytes(Path(str(fold.__file__)).read_bytes() + b"\n")
+        monkeypatch.setattr(fold, "__file__", str(file))
+        assert first != code_of(count, Panels)
