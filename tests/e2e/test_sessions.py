@@ -254,6 +254,13 @@ def test_the_printed_link_and_a_token_give_cookies_and_signing_out_takes_them(tm
         assert (tmp_path / "log.db.key").stat().st_mode & 0o777 == 0o600
 
 
+def test_behind_a_proxy_with_tls_cookies_are_secure(ada: Person) -> None:
+    for proto, secure in (("https", True), ("http", False)):
+        more = {"Authorization": f"Bearer {token('ada')}", "X-Forwarded-Proto": proto}
+        status, headers, _ = opened(f"{ada.url}/api/sign-in", "POST", **more)
+        assert (status, "Secure" in headers["set-cookie"].split("; ")) == (204, secure)
+
+
 def test_a_log_is_not_continued_from_a_cursor_that_is_not_its_own(ada: Person) -> None:
     session = ada.session()
     counts = []

@@ -16,6 +16,7 @@ from turnlog.server.auth import Auth, Authenticator, Forbidden, JoinCode, Known
 from turnlog.server.body import body
 from turnlog.server.entry import known_of
 
+FIRST = "evt_00-"  # such an id is below all that rise with time, whose place is found at once
 NO_STORE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
 USED = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Turnlog</title>"
@@ -79,7 +80,7 @@ class SignIn:
             try:
                 head = await sessions.log.info(code.session)
                 seq = await sessions.enrol(
-                    head, code.guest, code.roles, by=code.guest, event_id=f"evt_{code.guest}"
+                    head, code.guest, code.roles, by=code.guest, event_id=FIRST + code.guest
                 )
             except (NotFound, Closed):
                 return None
