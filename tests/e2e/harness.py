@@ -82,7 +82,13 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(app: str, folder: Path, port: int = 0, program: Sequence[str] = (TURNLOG,)) -> Iterator[Server]:
+def running(
+    app: str,
+    folder: Path,
+    port: int = 0,
+    program: Sequence[str] = (TURNLOG,),
+    options: Sequence[str] = (),
+) -> Iterator[Server]:
     """A server process on a log in a folder; killed at the end if it still runs."""
     command = [
         *program,
@@ -92,6 +98,7 @@ def running(app: str, folder: Path, port: int = 0, program: Sequence[str] = (TUR
         f"sqlite:///{folder}/log.db",
         "--port",
         str(port),
+        *options,
     ]
     token = hashlib.sha256(str(folder).encode()).hexdigest()  # the same after a restart
     env = os.environ | {"TURNLOG_TOKEN": token}

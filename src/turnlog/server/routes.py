@@ -28,6 +28,7 @@ from turnlog.log.transfer import export_session
 from turnlog.server.body import body, checked_text
 from turnlog.server.entry import known_of, maker_of
 from turnlog.server.wanted import continued
+from turnlog.state.meters import Meters
 from turnlog.state.pending import pending
 from turnlog.state.transcript import Bubble, Transcript
 from turnlog.state.tree import Tree
@@ -267,7 +268,7 @@ class Routes:
 
 PANELS: dict[str, Callable[[Panels, Seat], Any]] = {
     "transcript": lambda panels, seat: seen_bubbles(panels.transcript, seat),
-    "meters": lambda panels, seat: panels.meters.report(),
+    "meters": lambda panels, seat: seen_meters(panels.meters, seat).report(),
     "open": lambda panels, seat: pending(seen_tree(panels.tree, seat)),
 }
 
@@ -277,6 +278,11 @@ def seen_tree(tree: Tree, seat: Seat) -> Tree:
     agents = {key: agent for key, agent in tree.open.items() if seat.may_see(agent.scope.channel)}
     queue = {trace: opening for trace, opening in tree.queue.items() if seat.may_see(opening.scope.channel)}
     return Tree(last=tree.last, open=agents, queue=queue)
+
+
+def seen_meters(meters: Meters, seat: Seat) -> Meters:
+    """What a member sees of what a session took."""
+    return meters if seat.sees is None else meters.seen_in(seat.sees)
 
 
 def seen_bubbles(transcript: Transcript, seat: Seat) -> list[Bubble]:

@@ -8,7 +8,7 @@ Nothing counts twice: `agent.end` carries the sums of `agent.usage` and counts o
 none. An agent's numbers are its own, without those it called.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,16 +34,18 @@ from turnlog.events import (
 EPOCH = datetime(1970, 1, 1)
 FIRST = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
 TOKENS = Usage.__struct_fields__
+SUMS = (*TOKENS, "completions", "cost_usd", "unpriced", "calls", "failed", "tool_ms", "agents", "running")
 
 
 class Meter(Struct, kw_only=True, omit_defaults=True):
     """The numbers of a session, a turn or an invocation.
 
     `cost_usd` is the sum of what is known; `unpriced` completions are not in it. `agents` have started,
-    `running` of them have not ended.
+    `running` of them have not ended. `channel` is whose turn or invocation it is.
     """
 
     began: str
+    channel: str | None = None
     ended: str | None = None
     duration_ms: int | None = None
     first_token_ms: int | None = None
@@ -88,7 +90,7 @@ class Meters(Struct, kw_only=True):
         if self.session is None:
             self.session = Meter(began=envelope.ts)
         if envelope.trace_id and envelope.trace_id not in self.turns:
-            self.turns[envelope.trace_id] = Meter(began=envelope.ts)
+            self.turns[envelope.trace_id] = Meter(began=envelope.ts, channel=envelope.channel)
         step = STEPS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
@@ -108,6 +110,20 @@ class Meters(Struct, kw_only=True):
         session = {**to_builtins(self.session or {}), "turns": len(lasted), "turn_ms": sum(lasted)}
         return {"session": session, "turns": to_builtins(self.turns), "agents": to_builtins(self.agents)}
 
+    def seen_in(self, channels: Collection[str]) -> "Meters":
+        """The meters of who is in these channels; the session's own are then the sums of these turns."""
+
+        def seen(meters: dict[str, Meter]) -> dict[str, Meter]:
+            may = {None, *channels}
+            return {name: meter for name, meter in meters.items() if meter.channel in may}
+
+        turns = seen(self.turns)
+        whole = self.session and Meter(
+            began=self.session.began,
+            **{name: round(sum(getattr(turn, name) for turn in turns.values()), 6) for name in SUMS},
+        )
+        return Meters(session=whole, turns=turns, agents=seen(self.agents))
+
 
 def _start(meters: Meters, envelope: Envelope, payload: AgentStart) -> None:
     if envelope.agent_id is None:
@@ -117,7 +133,7 @@ def _start(meters: Meters, envelope: Envelope, payload: AgentStart) -> None:
         meter.agents += 1
         meter.running += 1
         meter.ended = meter.duration_ms = None
-    meters.agents[envelope.agent_id] = Meter(began=envelope.ts, running=1)
+    meters.agents[envelope.agent_id] = Meter(began=envelope.ts, channel=envelope.channel, running=1)
 
 
 def _end(meters: Meters, envelope: Envelope, payload: AgentEnd) -> None:

@@ -8,7 +8,17 @@ import pytest
 from msgspec import structs
 
 from tests.logs import entry, log, scope, vector_log
-from turnlog.events import AgentEnd, AgentStart, AgentUsage, Cost, ToolCall, ToolResult, Usage
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    AgentUsage,
+    Cost,
+    Payload,
+    Scope,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from turnlog.state.fold import folded
 from turnlog.state.meters import Meters, between
 from turnlog.state.tree import Tree
@@ -17,6 +27,7 @@ VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "meters.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
 AGENT = scope("agt_1")
 START = AgentStart(name="Guide", via="prompt")
+COST = Cost(total_cost=0.3)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -67,3 +78,19 @@ def test_a_date_that_no_calendar_has_ends_an_agent_all_the_same() -> None:
     late = structs.replace(ended, ts="2026-02-30T00:00:00.000Z")
     meters = folded(Meters(), [entry(START, AGENT), (late, payload)])
     assert meters.agents["agt_1"].duration_ms == 0
+
+
+def test_who_is_in_some_channels_gets_their_turns_and_the_sums_of_these() -> None:
+    def turn(number: int, channel: str | None) -> list[tuple[Payload, Scope]]:
+        at = structs.replace(scope(f"agt_{number}", trace_id=f"tr_{number}"), channel=channel)
+        spent = AgentUsage(model="m", usage=Usage(input_tokens=10**number, output_tokens=1), cost=COST)
+        return [(START, at), (spent, at), (AgentEnd(stop_reason="end_turn"), at)]
+
+    meters = folded(Meters(), log(*turn(0, None), *turn(1, "seller"), *turn(2, "buyer")))
+    report = meters.seen_in({"buyer", "guest"}).report()
+    assert (list(report["turns"]), list(report["agents"])) == (["tr_0", "tr_2"], ["agt_0", "agt_2"])
+    whole = report["session"]
+    assert (whole["input_tokens"], whole["cost_usd"], whole["agents"], whole["turns"]) == (101, 0.6, 2, 2)
+    assert "seller" not in str(report)
+    assert meters.seen_in({"buyer", "seller"}).report() == meters.report()
+    assert Meters().seen_in(()).report() == Meters().report()
