@@ -23,6 +23,14 @@ class Note(Payload, frozen=True, kw_only=True):
     text: str
 
 
+class Offer(Payload, frozen=True, kw_only=True):
+    """A seller names a price."""
+
+    EXAMPLE: ClassVar = {"price": 3}
+
+    price: int
+
+
 class Verdict(Payload, frozen=True, kw_only=True):
     """The case is decided; only the application says so."""
 
@@ -108,7 +116,7 @@ def drone(messages: list[Message]) -> Iterator[str | ToolUse]:
     yield "word " * 5000
 
 
-VOCABULARY = Vocabulary("case", [Note, Verdict])
+VOCABULARY = Vocabulary("case", [Note, Offer, Verdict])
 TOOLS = (confirm, weigh, picture, recall, ask_name)
 
 

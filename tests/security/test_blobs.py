@@ -1,7 +1,6 @@
 """Rows 11 and 12: a name is a label, never a path; what is served is an attachment, never a page."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,8 +15,8 @@ from starlette.routing import Route
 from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run, without
 from tests.security.watch import watched
-from turnlog.log import Log, open_log
-from turnlog.server import application, routes
+from turnlog.log import Log
+from turnlog.server import routes
 from turnlog.server.guard import Guard
 
 PARTS = (
@@ -151,22 +150,6 @@ def runs(answer: Answer) -> list[str]:
     return [name for name, holds in reasons.items() if holds]
 
 
-LOGS: list[Log] = []
-
-
-@pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The log of the server, for what no route can put into it."""
-
-    async def opened(url: str) -> Log:
-        LOGS.append(await open_log(url))
-        return LOGS[-1]
-
-    monkeypatch.setattr(application, "open_log", opened)
-    yield
-    LOGS.clear()
-
-
 HTML = b"<script>parent.document.title='x'</script>"
 MEDIA = (
     "text/html",
@@ -179,30 +162,30 @@ MEDIA = (
 )
 
 
-async def served(at: Desk) -> list[list[str]]:
+async def served(at: Desk, log: Log) -> list[list[str]]:
     """HTML, kept under all kinds of names, as it is served."""
     found = []
     session = await at.session("ada")
     for media_type in MEDIA:
-        name = await LOGS[-1].put_blob(session, HTML + media_type.encode(), media_type)
+        name = await log.put_blob(session, HTML + media_type.encode(), media_type)
         found.append(runs(await at.get("ada", f"/api/blobs/{name}")))
     return found
 
 
-def test_html_is_never_a_page_of_this_server(kept: None) -> None:
+def test_html_is_never_a_page_of_this_server(kept: list[Log]) -> None:
     async def scenario() -> None:
         async with desk(plain) as at:
-            assert await served(at) == [[]] * len(MEDIA)
+            assert await served(at, kept[-1]) == [[]] * len(MEDIA)
 
     run(scenario())
 
 
-def test_control_without_guard_and_headers_it_is(kept: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_guard_and_headers_it_is(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "BLOB_HEADERS", {})
     monkeypatch.setattr(routes, "PICTURES", frozenset(MEDIA))
 
     async def scenario() -> None:
         async with desk(plain, change=without(Guard)) as at:
-            assert (await served(at))[0] == ["shown", "sniffed", "scripts", "embedded", "a page"]
+            assert (await served(at, kept[-1]))[0] == ["shown", "sniffed", "scripts", "embedded", "a page"]
 
     run(scenario())

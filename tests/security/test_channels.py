@@ -9,6 +9,8 @@ from starlette.requests import Request
 from tests.security.apps import counter, make
 from tests.security.desk import Call, Desk, desk, run
 from turnlog.app import Roles, Seat
+from turnlog.events import CATALOG, Scope, UiMessage
+from turnlog.log import Log
 from turnlog.server import signin
 from turnlog.server.entry import known_of
 from turnlog.state.history import History
@@ -210,5 +212,36 @@ def test_control_a_server_that_asks_only_for_a_seat_gives_them(monkeypatch: pyte
         monkeypatch.setattr(signin.SignIn, "_owner", anyone)
         async with desk(MAKER) as at:
             assert await climb(at) == [202, 202, 202, 201]
+
+    run(scenario())
+
+
+async def mixed(at: Desk, session: str, kept: list[Log]) -> list[str]:
+    """The dialects in which a turn of bob's tells what somebody put into it for the other channel."""
+    turn = (await at.send("bob", session, "hello"))["turn"]
+    await at.told("ada", session, "agent.end")
+    aside = UiMessage(text=WORDS[0], channel="seller")
+    scope = Scope(trace_id=turn, channel="seller")
+    await kept[-1].append(session, [CATALOG.event(aside, id="evt_aside", origin="app", scope=scope)])
+    found = []
+    for name in DIALECTS:
+        call = at.follow("bob", f"session={session}&turn={turn}&dialect={name}")
+        found += [name] if WORDS[0].encode() in (await call.end()).body else []
+    return found
+
+
+def test_a_turn_tells_nothing_of_another_channel_even_if_it_holds_some(kept: list[Log]) -> None:
+    async def scenario() -> None:
+        async with market() as (at, session):
+            assert await mixed(at, session, kept) == []
+
+    run(scenario())
+
+
+def test_control_a_turn_told_whole_tells_it(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with market() as (at, session):
+            monkeypatch.setattr(Seat, "may_see", lambda *_: True)
+            assert "turnlog" in await mixed(at, session, kept)
 
     run(scenario())

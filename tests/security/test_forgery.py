@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.security.apps import endless, plain
+from tests.security.apps import counter, endless, plain
 from tests.security.desk import Desk, desk, run
 from turnlog.app import posting
 from turnlog.events import CATALOG, Kind
@@ -144,6 +144,32 @@ def test_control_without_origins_a_page_decides_its_own_case(monkeypatch: pytest
             member = {"principal": "bob", "roles": ["owner"]}
             assert (await post(at, session, type="session.member", payload=member))[0] == 202
             assert (await at.get("bob", f"/api/log?session={session}")).status == 200
+
+    run(scenario())
+
+
+async def offer(at: Desk, who: str) -> int:
+    """Somebody names a price."""
+    session = await at.session("ada")
+    await at.enrol("ada", session, "bob", "buyer")
+    await at.enrol("ada", session, "cyd", "seller")
+    body = {"session": session, "events": [{"type": "case.offer", "payload": {"price": 1}}]}
+    return (await at.post(who, "/api/events", body)).status
+
+
+def test_a_role_posts_only_what_is_for_its_role() -> None:
+    async def scenario() -> None:
+        async with desk(counter) as at:
+            assert [await offer(at, who) for who in ("bob", "cyd")] == [400, 202]
+
+    run(scenario())
+
+
+def test_control_without_that_a_buyer_names_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(posting.Poster, "_may_post", lambda *_: True)
+        async with desk(counter) as at:
+            assert await offer(at, "bob") == 202
 
     run(scenario())
 

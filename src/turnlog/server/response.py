@@ -64,7 +64,7 @@ class Turn:
         envelope = decode(line_of(row))
         payload = self._seat.app.catalog.payload(envelope)
         self.tree.apply(envelope, payload)
-        if row.trace != self._trace:
+        if row.trace != self._trace or not self._seat.may_see(row.channel):
             return []
         if self._dialect is None:
             return [Page([row], self._head.epoch).ready().data] if (row.seq, 0.0) > seen else []
