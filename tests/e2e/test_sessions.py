@@ -100,7 +100,10 @@ def cookie_of(headers: Headers) -> str:
     return str(headers["set-cookie"]).partition(";")[0]
 
 
-def listed(person: Person) -> list[Any]:
+def listed(person: Person, *settled: str) -> list[Any]:
+    """The sessions of somebody; of some the server has taken everything into account."""
+    for session in settled:
+        assert person.get(f"/api/state?session={session}")[0] == 200
     status, answer = person.get("/api/sessions")
     assert status == 200
     found: list[Any] = answer["sessions"]
@@ -160,7 +163,7 @@ def test_sessions_are_listed_with_title_state_and_activity(ada: Person, bob: Per
     first, second = made["session_id"], bob.session()
     bob.send(second, "Rome")
     assert asyncio.run(Reader(bob, second).read(kind("tool.await")))
-    seen = {one["session_id"]: one for one in listed(bob)}
+    seen = {one["session_id"]: one for one in listed(bob, second)}
     assert [seen[name]["title"] for name in (first, second)] == ["Bob's trip", "Rome"]
     assert [seen[name]["state"] for name in (first, second)] == ["idle", "waiting"]
     assert [seen[name]["roles"] for name in (first, second)] == [["owner"]] * 2
@@ -284,14 +287,14 @@ def test_each_application_has_its_own_agent_and_state(ada: Person) -> None:
     for app, session in names.items():
         ada.send(session, "one two")
         reader = Reader(ada, session)
-        assert asyncio.run(reader.read(kind("agent.start")))
+        assert asyncio.run(reader.read(kind("tool.call" if app == "remote" else "agent.start")))
         agents[app] = reader.events[-1]["agent_name"]
     assert (agents["endless"], agents["remote"]) == ("Talker", "Counter")
     assert agents["tour"] not in ("Talker", "Counter")
     assert {one["session_id"]: one["app"] for one in listed(ada) if one["session_id"] in names.values()} == {
         session: app for app, session in names.items()
     }
-    states = {one["session_id"]: one["state"] for one in listed(ada)}
+    states = {one["session_id"]: one["state"] for one in listed(ada, *names.values())}
     assert (states[names["endless"]], states[names["remote"]]) == ("running", "waiting")
     assert ada.post("/api/stop", {"session": names["endless"]})[0] == 202
 

@@ -80,6 +80,7 @@ class TestSeats:
                 ]
                 await at.say(waits, "confirm it")
                 await at.until(waits, "tool.await")
+                await at.sessions.tree(waits)
                 await at.log.close_session(closed.session_id)
                 names = {rests.session_id: "idle", waits.session_id: "waiting", closed.session_id: "closed"}
                 assert await states_of(at, ADA) == names
