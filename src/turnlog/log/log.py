@@ -9,10 +9,9 @@ epoch.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -42,16 +41,15 @@ from turnlog.log.store import (
     Store,
 )
 from turnlog.log.tail import Tail
+from turnlog.log.walk import PAGE_BYTES, Walk
 from turnlog.log.writer import Direct, Writer
 
 T = TypeVar("T")
 P = TypeVar("P", Page, Ready)
+Read = Callable[[str, int, int | None, int], P | None]
 
 log = logging.getLogger("turnlog.log")
 
-PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let others go
-FIRST_BYTES = 16 * 1024  # what a follower who never takes it costs
-STEADY_BYTES = 256 * 1024  # more than fits between here and a peer that takes nothing; from here pages double
 WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
 
 
@@ -190,9 +188,8 @@ class Log:
         follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
         what there is.
         """
-        sleep = partial(asleep, idle_s)
-        walk = self._follow(session_id, after, origin, epoch, self._store.read, as_it_is, sleep)
-        async with aclosing(walk) as pages:
+        walk = await self._walk(session_id, after, origin, epoch)
+        async with aclosing(self._pages(walk, self._store.read, as_it_is, idle_s)) as pages:
             async for page in pages:
                 yield page or Page()
 
@@ -206,9 +203,8 @@ class Log:
         epoch: str | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """What `follow` gives, as it is sent: every frame with its `id:` line."""
-        sleep = partial(asleep, idle_s)
-        walk = self._follow(session_id, after, origin, epoch, self._store.ready, Page.ready, sleep)
-        async with aclosing(walk) as pages:
+        walk = await self._walk(session_id, after, origin, epoch)
+        async with aclosing(self._pages(walk, self._store.ready, Page.ready, idle_s)) as pages:
             async for page in pages:
                 yield page.data if page else b""
                 page = None
@@ -227,60 +223,55 @@ class Log:
 
         At the live end no task wakes for the reader while `take` need not wait. Ends where `frames` does.
         """
-
-        def stay(tail: Tail, after: int) -> Awaitable[int]:
-            return Live(tail, after, take).stay(idle_s)
-
-        walk = self._follow(session_id, after, origin, epoch, self._store.ready, Page.ready, stay)
-        async with aclosing(walk) as pages:
-            async for page in pages:
-                rest = take(page.data if page else b"")
-                if rest is not None:
-                    await rest
-                page = rest = None
-
-    async def _follow(
-        self,
-        session_id: str,
-        after: int,
-        origin: int | None,
-        epoch: str | None,
-        read: Callable[[str, int, int | None, int], P | None],
-        share: Callable[[Page], P],
-        sleep: Callable[[Tail, int], Awaitable[int | None]],
-    ) -> AsyncGenerator[P | None, None]:
-        """Pages as `read` gives them from the store and `share` from the live end; None after a silence.
-
-        `sleep` waits at the end for more; it returns where the reader stands then, None after a silence.
-        """
-        tail = await self._join(session_id)
-        epoch = epoch or tail.epoch
-        history = -1 if origin is None else tail.last  # only the store knows what to leave out
-        size, taken = FIRST_BYTES, 0
+        walk = await self._walk(session_id, after, origin, epoch)
         try:
-            while epoch and tail.epoch == epoch:
-                if after < tail.last:
-                    end = tail.last
-                    shared = tail.after(after) if after >= history else None
-                    rows = share(shared) if shared else None
-                    rows = rows or await self._checked(read, session_id, after, origin, size)
-                    taken += size
-                    size = min(2 * size, PAGE_BYTES) if taken >= STEADY_BYTES else size
-                    gap = not rows or rows.first > after + 1
-                    if gap and await self._overtaken(session_id, after):
-                        return
-                    after = rows.last if rows else end
-                    if rows:
-                        yield rows
-                    rows = shared = None  # who waits for more holds on to nothing that was sent
-                elif tail.closed:
-                    return
-                elif (moved := await sleep(tail, after)) is not None:
-                    after = moved
-                else:
+            while not walk.is_over():
+                if page := await self._next(walk, self._store.ready, Page.ready):
+                    rest = take(page.data)
+                    page = None  # who waits holds on to nothing that was sent
+                    if rest is not None:
+                        await rest()
+                elif not walk.is_over():
+                    await Live(walk, take).stay(idle_s)
+        finally:
+            self._leave(walk)
+
+    async def _walk(self, session_id: str, after: int, origin: int | None, epoch: str | None) -> Walk:
+        """A cursor that has joined the session's tail; who walks also leaves."""
+        tail = await self._join(session_id)
+        history = -1 if origin is None else tail.last  # only the store knows what to leave out
+        return Walk(session_id, tail, epoch or tail.epoch, after, origin, history)
+
+    async def _pages(
+        self, walk: Walk, read: Read[P], share: Callable[[Page], P], idle_s: float | None
+    ) -> AsyncGenerator[P | None, None]:
+        """Page after page; None after a silence."""
+        try:
+            while not walk.is_over():
+                if page := await self._next(walk, read, share):
+                    yield page
+                    page = None
+                elif not walk.is_over() and not await walk.tail.wakeup.wait(idle_s):
                     yield None
         finally:
-            self._leave(session_id, tail)
+            self._leave(walk)
+
+    async def _next(self, walk: Walk, read: Read[P], share: Callable[[Page], P]) -> P | None:
+        """The next page, from the tail as `share` gives it or from the store; None if there is none."""
+        tail = walk.tail
+        while walk.after < tail.last and not walk.is_over():
+            end = tail.last
+            shared = tail.after(walk.after) if walk.after >= walk.history else None
+            page = share(shared) if shared else None
+            page = page or await self._checked(read, walk.session_id, walk.after, walk.origin, walk.take())
+            gap = not page or page.first > walk.after + 1
+            if gap and await self._overtaken(walk.session_id, walk.after):
+                walk.epoch = ""
+                return None
+            walk.after = page.last if page else end
+            if page:
+                return page
+        return None
 
     async def _overtaken(self, session_id: str, after: int) -> bool:
         """Whether the store has let go of what comes after a cursor."""
@@ -297,13 +288,16 @@ class Log:
             if not tail.joined:
                 tail.catch_up(await self.info(session_id))
         except BaseException:
-            self._leave(session_id, tail)
+            self._part(session_id, tail)
             raise
         if not tail.epoch and self.tails.get(session_id) is tail:
             del self.tails[session_id]
         return tail
 
-    def _leave(self, session_id: str, tail: Tail) -> None:
+    def _leave(self, walk: Walk) -> None:
+        self._part(walk.session_id, walk.tail)
+
+    def _part(self, session_id: str, tail: Tail) -> None:
         tail.followers -= 1
         if not tail.followers and self.tails.get(session_id) is tail:
             del self.tails[session_id]
@@ -450,11 +444,6 @@ class Log:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
         except (OverflowError, UnicodeEncodeError) as error:  # a seq or a name that no column can hold
             raise CallerError(f"this cannot be asked for: {error}") from None
-
-
-async def asleep(idle_s: float | None, tail: Tail, after: int) -> int | None:
-    """Sleep until there is more; None after a silence."""
-    return after if await tail.wakeup.wait(idle_s) else None
 
 
 def as_it_is(page: Page) -> Page:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from turnlog.errors import TurnlogError
 from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
-from turnlog.log.log import FIRST_BYTES, PAGE_BYTES, STEADY_BYTES
 from turnlog.log.wakeup import Wakeup
+from turnlog.log.walk import FIRST_BYTES, PAGE_BYTES, STEADY_BYTES
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
 from turnlog.wire.telling import frames as told_frames

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from turnlog.log import Log, Page, Row
-from turnlog.log.log import PAGE_BYTES
+from turnlog.log.walk import PAGE_BYTES
 from turnlog.testing.bench import Make, bench, following
 from turnlog.testing.samples import began, delta, note, notes, over
 

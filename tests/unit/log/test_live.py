@@ -2,14 +2,16 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from tests.unit.log.delegates import scenario, soon, until
 from turnlog.errors import Damaged
 from turnlog.log import Log, MemoryStore
+from turnlog.log.live import Rest
 from turnlog.log.tail import TAIL_ROWS
 from turnlog.testing.samples import note, notes
 
@@ -25,11 +27,11 @@ class Reader:
         self.gate: asyncio.Event | None = None
         self.waits = 0
 
-    def take(self, data: bytes) -> Awaitable[None] | None:
+    def take(self, data: bytes) -> Rest | None:
         self.pages.append(data)
         if asyncio.current_task() is None:
             self.handed.append(data)
-        return None if self.gate is None else self._wait(self.gate)
+        return None if self.gate is None else partial(self._wait, self.gate)
 
     async def _wait(self, gate: asyncio.Event) -> None:
         self.waits += 1

@@ -1,0 +1,36 @@
+"""A follower's way through a session: a cursor, where it may read the tail, and how much it gets at once."""
+
+from dataclasses import dataclass
+
+from turnlog.log.tail import Tail
+
+PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let others go
+FIRST_BYTES = 16 * 1024  # what a follower who never takes it costs
+STEADY_BYTES = 256 * 1024  # more than fits between here and a peer that takes nothing; from here pages double
+
+
+@dataclass(slots=True)
+class Walk:
+    """One follower. Up to the seq `history` only the store knows what to leave out."""
+
+    session_id: str
+    tail: Tail
+    epoch: str
+    after: int
+    origin: int | None
+    history: int
+    size_bytes: int = FIRST_BYTES
+    taken_bytes: int = 0
+
+    def is_over(self) -> bool:
+        """Whether nothing comes any more: the session is closed and read, or has another history now."""
+        tail = self.tail
+        return tail.epoch != self.epoch or not self.epoch or (tail.closed and self.after >= tail.last)
+
+    def take(self) -> int:
+        """How much to read next: who has taken much gets more at once."""
+        size_bytes = self.size_bytes
+        self.taken_bytes += size_bytes
+        if self.taken_bytes >= STEADY_BYTES:
+            self.size_bytes = min(2 * size_bytes, PAGE_BYTES)
+        return size_bytes
