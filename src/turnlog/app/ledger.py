@@ -60,8 +60,8 @@ def report(envelope: Envelope) -> None:
 
 def scope_of(events: Sequence[Event]) -> Scope:
     """The turn and the channel of a batch."""
-    last = next((event.scope for event in reversed(events) if event.scope.trace_id), Scope())
-    return Scope(trace_id=last.trace_id, channel=last.channel)
+    placed = [event.scope for event in events if event.scope.trace_id or event.scope.channel]
+    return Scope(trace_id=placed[-1].trace_id, channel=placed[-1].channel) if placed else Scope()
 
 
 class Batch:

@@ -125,6 +125,17 @@ def test_what_follows_is_in_the_batch_with_its_rule_and_its_turn() -> None:
     play(run)
 
 
+def test_what_follows_from_a_post_stays_in_its_channel() -> None:
+    async def run() -> None:
+        async with desk(make("front", "back")) as at:
+            ada = await at.sessions.create(ADA)
+            await at.sessions.post(ada, [note("a"), note("b")])
+            [count] = await at.told(ada, "notes.count")
+            assert (count.channel, count.trace_id, count.actor) == ("front", None, "counting")
+
+    play(run)
+
+
 def test_a_request_that_comes_again_changes_nothing_and_answers_the_same() -> None:
     async def run() -> None:
         async with desk(make()) as at:
@@ -233,8 +244,10 @@ class Writing:
             self.ledger.state = self._app.start()
             for envelope in page.envelopes():
                 self.ledger.apply(envelope, self._app.catalog.payload(envelope))
+        self.pen.rank = len(page)
         if self.looks == 1:
             await self._log.append(self._session, [self.event("meanwhile")])
+        self.pen.rank = page[-1].rank if page else 0
         return page.last if page else -1
 
 

@@ -1,0 +1,405 @@
+"""The example `broker` over sockets: every end of a case, who says and sees what, crashes (document 000)."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.broker_desk import (
+    Office,
+    Step,
+    at_once,
+    followed,
+    office,
+    open_case,
+    person,
+    serving,
+    timeless,
+    token,
+)
+from turnlog.state.fold import fold
+from turnlog_examples.broker import start
+from turnlog_examples.broker.case import REDUCERS
+
+GRANTED = ("capture_consent", {"consentType": "credit_search", "granted": True})
+REFUSED = ("capture_consent", {"consentType": "credit_search", "granted": False})
+READ = ("acknowledge_disclosure", {"id": "pre_contract_summary"})
+SUBMIT: tuple[str, dict[str, Any]] = ("submit_application", {})
+ACCEPT: tuple[str, dict[str, Any]] = ("accept_counter_offer", {})
+REFUSE: tuple[str, dict[str, Any]] = ("refuse_counter_offer", {})
+ELIGIBLE = {"isOver18": True, "isUkResident": True, "isHomeowner": True, "isEmployed": True}
+
+CHEAP = "£12,500, no deposit, panels with a battery, 4 kWp"
+SARAH = "Sarah O'Neil, employed, £41,000 a year, £900 a month"
+OPENED = ["Hello", "Yes, I understand"]
+
+
+def project(price: str = CHEAP) -> list[Step]:
+    """The installer's part."""
+    return [Step(words=words) for words in ("Hello", price, "Sarah O'Neil, 07700 900 123")]
+
+
+def asked(months: str = "10 years", details: str = SARAH) -> list[Step]:
+    """The customer's part up to the consent, which is a button."""
+    words = [*OPENED, "Yes, all of it", months, "sarah@example.com", details, "No, nothing"]
+    return [*[Step(words=one) for one in words], Step([GRANTED])]
+
+
+# What the installer and the customer do; then status, outcome, offer and how many lenders were asked.
+JOURNEYS: dict[str, tuple[list[Step], list[Step], tuple[str, str | None, str | None, int]]] = {
+    "clean approval": (
+        project(),
+        [*asked(), Step([READ, SUBMIT]), Step(words="No, thank you")],
+        ("complete", "completed", "offer_1", 1),
+    ),
+    "counter accepted": (
+        project("30,000 pounds"),
+        [
+            *asked(details="Sarah, employed, 60000, 900"),
+            Step([READ, SUBMIT]),
+            Step([ACCEPT]),
+            Step(words="No, thank you"),
+        ],
+        ("complete", "completed", "offer_2", 2),
+    ),
+    "all counters refused": (
+        project(),
+        [*asked(months="24 months"), Step([READ, SUBMIT]), *[Step([REFUSE])] * 3],
+        ("declined", "declined", None, 3),
+    ),
+    "declined, submitted by the model's own turn": (
+        project(),
+        [*asked(details="Sarah, self-employed, 10900, 900"), Step([READ])],
+        ("declined", "declined", None, 3),
+    ),
+    "ineligible": (
+        project(),
+        [
+            *[Step(words=one) for one in OPENED],
+            Step(words="I am over 18 and a resident, but I rent and I work"),
+        ],
+        ("ineligible", "ineligible", None, 0),
+    ),
+    "ineligible by the form": (
+        project(),
+        [Step(words="Hello"), Step([("record_eligibility", ELIGIBLE | {"isEmployed": False})])],
+        ("ineligible", "ineligible", None, 0),
+    ),
+    "withdrawn": (
+        project(),
+        [*asked()[:-1], Step([REFUSED]), Step(words="I withdraw")],
+        ("withdrawn", "withdrawn", None, 0),
+    ),
+}
+
+
+def ended(case: Any) -> tuple[str, str | None, str | None, int]:
+    fall = case.get("waterfall", {"steps": []})
+    return (
+        case["status"],
+        case.get("caseOutcome", {}).get("kind"),
+        case.get("selectedOfferId"),
+        len(fall["steps"]),
+    )
+
+
+@pytest.mark.parametrize("name", JOURNEYS)
+def test_every_end_is_reached_by_chat_and_by_the_stream_with_the_same_case(tmp_path: Path, name: str) -> None:
+    installer_does, customer_does, end = JOURNEYS[name]
+    cases = []
+    with office("app", tmp_path) as first:
+        for people, way in ((first, "chat"), (open_case(first.root), "follow")):
+            for step in installer_does:
+                getattr(people.installer, way)(step)
+            assert people.customer.case["status"] == "awaiting_customer"
+            for step in customer_does:
+                getattr(people.customer, way)(step)
+            cases.append(people.customer.case)
+            assert ended(cases[-1]) == end
+            assert fold(REDUCERS, people.items, start()) == cases[-1]
+    assert timeless(cases[0]) == timeless(cases[1])
+
+
+def tag(name: str, data: object) -> str:
+    """An event as a model says it."""
+    return f"<agent-event type=\"{name}\" data='{json.dumps(data)}' />"
+
+
+def said(answer: Any) -> list[tuple[str, str]]:
+    """The events of a chat, with who said them."""
+    return [(event["type"], event["origin"]) for event in answer["events"]]
+
+
+def quoted(people: Office) -> None:
+    """A case up to the consent, by direct events alone."""
+    assert people.installer.act(("record_project_facts", {"projectValue": 12_500}))[0] == 202
+    facts: list[tuple[str, dict[str, Any]]] = [
+        ("record_eligibility", ELIGIBLE),
+        ("record_provisional_quote", {"termMonths": 24}),
+        ("record_personal_facts", {"fullName": "Sarah O'Neil"}),
+        ("record_financial_facts", {"employmentStatus": "Employed", "annualIncome": 41_000}),
+    ]
+    assert people.customer.act(*facts)[0] == 202
+
+
+def test_the_answer_of_a_chat_says_who_said_each_event(tmp_path: Path) -> None:
+    with office("echo", tmp_path) as people:
+        quoted(people)
+        shown = f"Have a look. {tag('present_disclosure', {'id': 'service_status'})}"
+        answer = people.customer.chat(Step([GRANTED], shown), seed={"status": "complete"})
+        assert said(answer) == [
+            ("capture_consent", "ui"),
+            ("acknowledge_disclosure", "app"),
+            ("present_disclosure", "app"),
+            ("present_disclosure", "model"),
+        ]
+        assert answer["assistantMessage"] == "Have a look."
+        assert answer["state"] == people.customer.case
+        assert answer["state"]["status"] == "quote_ready", "what a page says of the state is not used"
+        assert [bubble["who"] for bubble in answer["messages"]][-3:] == ["note", "user", "assistant"]
+        answer = people.customer.chat(Step([READ]))
+        assert said(answer)[1:] == [
+            ("submit_application", "app"),
+            ("waterfall_step", "app"),
+            ("waterfall_end", "app"),
+        ], "the model's turn submits"
+        assert answer["state"]["status"] == "awaiting_counter_decision"
+
+
+FORBIDDEN: dict[str, Any] = {
+    "capture_consent": GRANTED[1],
+    "acknowledge_disclosure": {"id": "credit_search_consent"},
+    "submit_application": {},
+    "accept_counter_offer": {},
+    "refuse_counter_offer": {},
+    "select_offer": {"offerId": "offer_1"},
+    "waterfall_end": {"exhausted": True},
+    "request_decision": {},
+    "record_provisional_quote": {"termMonths": 0},
+    "no_such_event": {},
+}
+
+
+def test_a_model_that_says_what_is_forbidden_changes_nothing_and_leaves_a_reject(tmp_path: Path) -> None:
+    with office("echo", tmp_path) as people:
+        quoted(people)
+        assert people.customer.act(GRANTED, READ, SUBMIT)[0] == 202
+        before = people.customer.case
+        assert before["status"] == "awaiting_counter_decision"
+        for name, data in FORBIDDEN.items():
+            answer = people.customer.chat(Step(words=f"Done. {tag(name, data)}"))
+            assert (answer["assistantMessage"], answer["events"]) == ("Done.", []), name
+        rejects = [envelope for envelope, _ in people.items if envelope.type == "parse.reject"]
+        assert len(rejects) == len(FORBIDDEN)
+        assert {envelope.channel for envelope in rejects} == {"customer"}
+        closing = [("case_outcome", {"kind": "selected"}), ("case_complete", {})]
+        for name, data in closing:  # a model may say it; a case that has not come to it stays as it is
+            assert said(people.customer.chat(Step(words=tag(name, data)))) == [(name, "model")]
+        assert people.customer.case == before
+
+
+def test_a_page_says_only_what_is_for_its_role(tmp_path: Path) -> None:
+    with office("echo", tmp_path) as people:
+        quoted(people)
+        before, last = people.customer.case, len(people.items)
+        contact = ("record_customer_contact", {"firstName": "Eve"})
+        outcome = ("case_outcome", {"kind": "selected"})
+        for who, event in (
+            (people.customer, contact),
+            (people.customer, outcome),
+            (people.customer, ("waterfall_end", {"exhausted": False})),
+            (people.customer, ("request_decision", {})),
+            (people.installer, GRANTED),
+            (people.installer, SUBMIT),
+            (people.installer, outcome),
+            (people.root, outcome),
+        ):
+            assert who.act(event)[0] == 400, event
+            assert who.try_chat(Step([event], "Hello"))[0] == 400, event
+        assert people.customer.try_chat(Step([("session.title", {"title": "Mine"})]))[0] == 400
+        assert people.customer.try_chat(Step())[0] == 400
+        assert (people.customer.case, len(people.items)) == (before, last)
+
+
+def test_the_link_is_for_one_guest_and_makes_a_customer_and_no_more(tmp_path: Path) -> None:
+    with serving("app", tmp_path) as server:
+        people = open_case(server)
+        ada, bob = people.installer, person(server, people.root.session_id, "customer", token=token("bob"))
+        [link] = [ada.post("/api/links", {"session": ada.session_id, "roles": ["customer"]})[1]["path"]]
+        assert [followed(server, link)[0] for _ in range(2)] == [303, 403]
+        for roles in (["owner"], ["customer", "owner"], ["executor"]):
+            assert ada.post("/api/links", {"session": ada.session_id, "roles": roles})[0] == 403
+        member = {"session": ada.session_id, "principal": "ada", "roles": ["installer", "customer"]}
+        assert ada.post("/api/members", member)[0] == 403
+        invite = {"session": ada.session_id, "roles": ["customer"]}
+        assert people.customer.post("/api/links", invite)[0] == 403
+        assert bob.post("/api/links", invite)[0] == 404
+        assert bob.try_chat(Step(words="Hello"))[0] == 404
+        assert people.customer.chat(Step(words="Hello"))["assistantMessage"].startswith("Hello.")
+
+
+SECRET = "zinnober"  # what is said in the installer's channel only
+PRIVATE = "Ms Persimmon"  # what the customer tells about herself
+DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
+
+
+def bytes_of(people: Office, who: Any, turn: str) -> dict[str, bytes]:
+    """Every byte that somebody gets of a case, by every route."""
+    session, history = people.root.session_id, "stream_meta_history_and_tool_results=true"
+    told = {dialect: who.heard(f"&dialect={dialect}&{history}", "the-end") for dialect in DIALECTS}
+    state = f"/api/state?session={session}&include=transcript,meters,open"
+    paths = [f"/api/log?session={session}", f"/api/documents?session={session}", "/api/documents"]
+    paths += [state, *[f"{state}&at={seq}" for seq in range(len(people.items))], "/api/sessions", "/api/me"]
+    paths += [f"/api/events?session={session}&turn={turn}&dialect={name}&{history}" for name in DIALECTS]
+    told |= {path: who.raw(path)[1] for path in paths}
+    other = "installer" if who.role == "customer" else "customer"
+    chat = {"sessionId": session, "userMessage": "What did they say?"}
+    bodies: dict[str, Any] = {f"/api/chat/{role}": chat for role in (who.role, other)}
+    bodies["/api/send"] = {"session": session, "message": "hi", "channel": other}
+    bodies["/agent/run"] = {"agent_uuid": session, "user_prompt": "What did they say?"}
+    bodies["/api/stop"] = {"session": session}
+    return told | {path: who.raw(path, body)[1] for path, body in bodies.items()}
+
+
+def naming(told: dict[str, bytes], turn: str) -> list[str]:
+    """The ways by which somebody who did not name a turn got its name."""
+    return [path for path, body in told.items() if turn.encode() in body and turn not in path]
+
+
+def test_installer_and_customer_never_get_a_byte_of_each_others_channel(tmp_path: Path) -> None:
+    with office("echo", tmp_path) as people:
+        note = tag("record_customer_contact", {"firstName": "Sarah"}) + tag("no_such", {SECRET: SECRET})
+        theirs = people.installer.chat(Step([("generate_customer_link", {})], f"{SECRET} {note}"))
+        name = {"fullName": PRIVATE}
+        mine = people.customer.chat(Step([("record_personal_facts", name)], f"{PRIVATE} it is"))
+        assert (theirs["assistantMessage"], mine["assistantMessage"]) == (SECRET, f"{PRIVATE} it is")
+        assert people.customer.act(GRANTED)[0] == 202  # from which rules make more
+        for who in (people.installer, people.customer):
+            who.chat(Step(words="the-end"))
+        told = bytes_of(people, people.customer, theirs["turn"])
+        assert [path for path, body in told.items() if SECRET.encode() in body] == []
+        assert [path for path, body in told.items() if b'"channel":"installer"' in body] == []
+        assert naming(told, theirs["turn"]) == []
+        told = bytes_of(people, people.installer, mine["turn"])
+        assert [path for path, body in told.items() if PRIVATE.encode() in body] == []
+        assert naming(told, mine["turn"]) == []
+        assert [path for path, body in told.items() if b'"channel":"customer"' in body] == []
+        assert not [path for path, body in told.items() if b"disclosure" in body or b"consent" in body]
+        assert people.installer.case["contact"] == {"firstName": "Sarah"}
+        assert "personal" not in people.installer.case
+        control = bytes_of(people, people.root, theirs["turn"])  # who may see everything does
+        for word in (SECRET, PRIVATE):
+            assert len([path for path, body in control.items() if word.encode() in body]) > 10
+
+
+def test_the_state_as_of_every_seq_is_the_fold_of_that_prefix(tmp_path: Path) -> None:
+    with office("echo", tmp_path) as people:
+        quoted(people)
+        people.customer.chat(
+            Step([GRANTED], f"Good. {tag('record_email_preference', {'wantsEmailCopy': False})}")
+        )
+        people.customer.chat(Step([READ, SUBMIT]))
+        people.customer.chat(Step([REFUSE]))
+        people.customer.chat(Step([ACCEPT], f"Done. {tag('case_complete', {})}"))
+        items = people.items
+        case = start()
+        path = f"/api/state?session={people.root.session_id}"
+        for envelope, payload in items:
+            case = fold(REDUCERS, [(envelope, payload)], case)
+            status, told = people.root.get(f"{path}&at={envelope.seq}")
+            assert (status, told["seq"], told["state"]) == (200, envelope.seq, case)
+        assert (case["status"], case["selectedOfferId"]) == ("complete", "offer_2")
+        assert people.customer.case == case
+        assert people.root.get(f"{path}&at={len(items)}")[0] == 410
+
+
+def test_a_chat_that_comes_again_changes_nothing(tmp_path: Path) -> None:
+    with office("echo", tmp_path) as people:
+        quoted(people)
+        step = Step(
+            [GRANTED, READ, SUBMIT], f"So it is. {tag('present_disclosure', {'id': 'service_status'})}"
+        )
+        first = people.customer.chat(step, key="one")
+        before = people.items
+        assert people.customer.chat(step, key="one") == first
+        named = [{**event, "id": f"evt_page-{n}"} for n, event in enumerate(Step([REFUSE]).direct)]
+        refused = people.customer.chat(Step(), directEvents=named)
+        assert len(refused["state"]["waterfall"]["steps"]) == 2
+        assert people.customer.chat(Step(), directEvents=named) == refused, "one refusal, one lender"
+        assert (
+            people.customer.try_chat(Step([ACCEPT]), directEvents=[{**named[0], "type": "withdraw"}])[0]
+            == 409
+        )
+        assert people.customer.try_chat(Step(words="Another"), key="one")[0] == 409
+        after = people.items
+        assert after[: len(before)] == before
+        assert [item for item in after if item[0].type == "broker.refuse_counter_offer"] == [
+            after[len(before)]
+        ]
+        other = people.customer.chat(Step(words="Another"), key="two")
+        assert other["turn"] != first["turn"]
+
+
+def test_two_chats_at_once_have_their_turns_one_after_the_other(tmp_path: Path) -> None:
+    with office("slow", tmp_path) as people:
+        people.customer.chat(Step(words="Hello"))
+        read = Step([("acknowledge_disclosure", {"id": "service_status"})])
+        answers = at_once(
+            lambda: people.customer.chat(read),
+            lambda: people.customer.chat(Step([("record_eligibility", ELIGIBLE)], "And then?")),
+            lambda: people.installer.chat(Step(words="Hello")),
+        )
+        turns = {answer["turn"] for answer in answers}
+        assert len(turns) == 3
+        spans = []
+        for turn in turns:
+            seqs = {
+                envelope.type: envelope.seq
+                for envelope, _ in people.items
+                if envelope.trace_id == turn and envelope.type.startswith("agent.")
+            }
+            spans.append((seqs["agent.start"], seqs["agent.end"]))
+        spans.sort()
+        assert all(one[1] < two[0] for one, two in pairwise(spans))
+        case = people.customer.case
+        assert (case["status"], case["disclosures"][0].keys()) == (
+            "quote_ready",
+            {"id", "presentedAt", "acknowledgedAt"},
+        )
+
+
+@pytest.mark.parametrize("moment", ["agent.start", "block.delta"])
+def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path: Path, moment: str) -> None:
+    with serving("slow", tmp_path) as server:
+        people, port = open_case(server), server.port
+        people.installer.act(("record_project_facts", {"projectValue": 12_500}))
+        people.customer.chat(Step(words="Hello"))
+        consent = [{"type": GRANTED[0], "data": GRANTED[1], "id": "evt_consent"}]
+        step, key = Step(words="Yes, I understand"), "the-same"
+
+        def killed() -> None:
+            people.customer.heard(f"&types={moment}&after={len(people.items) - 1}", moment)
+            server.kill()
+
+        def cut() -> Any:
+            try:
+                return people.customer.try_chat(step, key, directEvents=consent)
+            except OSError:
+                return None
+
+        assert at_once(killed, cut)[1] is None
+    with serving("slow", tmp_path, port) as server:
+        people.moved(server)
+        case = people.customer.case
+        assert case["consents"][0]["granted"]
+        assert fold(REDUCERS, people.items, start()) == case
+        again = people.customer.chat(step, key=key, directEvents=consent)
+        assert again["assistantMessage"] in (None, *[one["text"] for one in again["messages"]])
+        assert again["state"] == case, "the turn that was cut off is over, and said nothing to the case"
+        ends = [envelope for envelope, _ in people.items if envelope.type == "agent.end"]
+        assert [envelope.trace_id for envelope in ends].count(again["turn"]) == 1
+        answer = people.customer.chat(step)
+        assert [event["type"] for event in answer["events"]] == ["acknowledge_disclosure"]
+        assert len([one for one in people.items if one[0].type == "broker.capture_consent"]) == 1
