@@ -33,7 +33,9 @@ def test_a_session_is_downloaded_as_it_is_exported(server: Server, tmp_path: Pat
     subprocess.run([TURNLOG, "import", "--log", copy, str(tmp_path / "log.jsonl")], check=True)
 
 
-@pytest.mark.parametrize("path", ["/api/log?session=sess_nobody", "/api/log", "/api/blobs/sess_nobody/" + "0" * 64])
+@pytest.mark.parametrize(
+    "path", ["/api/log?session=sess_nobody", "/api/log", "/api/blobs/sess_nobody/" + "0" * 64]
+)
 def test_what_is_not_there_is_404(server: Server, path: str) -> None:
     status, answer = server.get(path)
     assert (status, list(answer)) == (404, ["error"])

@@ -34,7 +34,9 @@ def say(page: Page, text: str) -> None:
     page.click("button[type=submit]")
 
 
-def test_a_whole_turn_with_a_question_and_the_state(browser: BrowserContext, server: Server, tmp_path: Path) -> None:
+def test_a_whole_turn_with_a_question_and_the_state(
+    browser: BrowserContext, server: Server, tmp_path: Path
+) -> None:
     page = opened(browser, server.link)
     errors = watched(page)
     say(page, "Oslo")
@@ -49,7 +51,9 @@ def test_a_whole_turn_with_a_question_and_the_state(browser: BrowserContext, ser
     page.close()
 
 
-def test_two_tabs_and_a_reload_in_mid_stream_show_the_same_text(browser: BrowserContext, server: Server) -> None:
+def test_two_tabs_and_a_reload_in_mid_stream_show_the_same_text(
+    browser: BrowserContext, server: Server
+) -> None:
     first = opened(browser, server.link)
     say(first, "Rome")
     expect(first.locator("#messages > .agent")).to_contain_text("Let me see", timeout=20_000)
@@ -69,7 +73,9 @@ def test_two_tabs_and_a_reload_in_mid_stream_show_the_same_text(browser: Browser
         page.close()
 
 
-def test_the_page_goes_on_by_itself_when_the_server_was_killed(browser: BrowserContext, tmp_path: Path) -> None:
+def test_the_page_goes_on_by_itself_when_the_server_was_killed(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
     with running("slow", tmp_path) as server:
         page = opened(browser, server.link)
         say(page, "Lima")

@@ -78,7 +78,9 @@ def test_the_executor_lives_through_a_restart_of_the_server(tmp_path: Path) -> N
         with running("remote", folder) as server:
             session, port = server.session(), server.port
             reader = Reader(server, session)
-            executor = asyncio.create_task(RemoteExecutor(server.url, session, [count_words], server.token).run())
+            executor = asyncio.create_task(
+                RemoteExecutor(server.url, session, [count_words], server.token).run()
+            )
             await asyncio.to_thread(server.send, session, "one")
             assert await reader.read(kind("agent.end"))
             server.kill()

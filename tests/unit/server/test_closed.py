@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
+import turnlog
 from tests.unit.app.desk import ADA, desk, make_app, play
 from turnlog.app import LOCAL
 from turnlog.log import open_log
@@ -17,11 +18,15 @@ HEADERS = {"authorization": "Bearer t"}
 
 
 async def fill(url: str) -> list[str]:
-    """Two sessions with some turns, both closed."""
+    """Two closed sessions with some turns; the second begins with much that other dialects do not tell."""
     log, names = await open_log(url), []
     async with desk(log=log) as at:
-        for _ in range(2):
+        for titles in (0, 500):
             seat = await at.sessions.create(ADA)
+            quiet = [
+                turnlog.event("session.title", {"title": "x" * 100}, origin="app") for _ in range(titles)
+            ]
+            await log.append(seat.session_id, quiet)
             for number in range(TURNS):
                 turn = await at.say(seat, f"hello {number}")
                 await at.until(seat, "agent.end", trace_id=turn)
@@ -89,6 +94,13 @@ def test_two_of_them_on_one_stream_too(closed: tuple[TestClient, list[str]], que
     rest = read(client, path, f"{first},-1")
     assert (rest[0], rest[2]) == (200, last_id)
     assert sorted(rest[1]) == sorted(read(client, f"/api/events?session={names[1]}{query}")[1])
+
+
+def test_what_has_no_frame_hides_nothing_that_comes_after(closed: tuple[TestClient, list[str]]) -> None:
+    client, names = closed
+    for query in ("&dialect=blocks", "&dialect=blocks-raw", "&types=agent,ui"):
+        counts = [len(read(client, f"/api/events?session={name}{query}")[1]) for name in names]
+        assert counts[0] == counts[1] > TURNS
 
 
 def test_it_can_be_looked_at_and_takes_nothing(closed: tuple[TestClient, list[str]]) -> None:
