@@ -18,7 +18,7 @@ from typing import cast
 from tests.faults.sample import turn
 from turnlog.events import Event
 from turnlog.log import Head, SqliteStore, Store, open_log
-from turnlog.log.append import write
+from turnlog.log.append import Expected, write
 from turnlog.log.integrity import link, make_row
 from turnlog.log.store import NewRow, Row, SpanMark
 
@@ -86,7 +86,7 @@ def build(path: Path, *, sessions: int, events_each: int, long_events: int) -> N
     store = SqliteStore(path)
     recorder = Recorder(new_head(name_of(0)))
     for events in turns(events_each // TURN_EVENTS):
-        write(cast(Store, recorder), name_of(0), events, None, None, NOW_MS)
+        write(cast(Store, recorder), name_of(0), events, Expected(), None, NOW_MS)
     template = recorder.take()
     at_once = max(1, GROUP // events_each)
     for first in range(0, sessions, at_once):
@@ -98,7 +98,7 @@ def build(path: Path, *, sessions: int, events_each: int, long_events: int) -> N
         store.put_head(new_head(LONG))
     recorder = Recorder(new_head(LONG))
     for number, events in enumerate(turns(long_events // TURN_EVENTS), 1):
-        write(cast(Store, recorder), LONG, events, None, None, NOW_MS)
+        write(cast(Store, recorder), LONG, events, Expected(), None, NOW_MS)
         if number % (GROUP // TURN_EVENTS) == 0 or number == long_events // TURN_EVENTS:
             with store.transaction():
                 store.put(*recorder.take())

@@ -105,7 +105,7 @@ class Driver:
         self._catalog = catalog
         self._vocabulary = vocabulary
         self._loop = Loop(cast, new_id)
-        self._pen = Pen(log, session_id, catalog, ledger)
+        self.pen = Pen(log, session_id, catalog, ledger)
         self._observe = observe
         self._history = History()
         self.views = Views()
@@ -116,11 +116,6 @@ class Driver:
         self._asked: set[str] = set()
         self._follower: asyncio.Task[None] | None = None
         self._moved = Wakeup()
-
-    @property
-    def ledger(self) -> Ledger:
-        """What the application makes of the session."""
-        return self._pen.ledger
 
     @property
     def tree(self) -> Tree:
@@ -144,7 +139,7 @@ class Driver:
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
         await self._append([Item(notice, Scope(), "system") for notice in notices])
         await self._catch_up()
-        await self._pen.conclude([], self._catch_up, "apply")
+        await self.pen.conclude([], self._catch_up, "apply")
         await self._catch_up()
         for invocation in self.tree.open.values():
             for call in invocation.calls.values():
@@ -183,8 +178,7 @@ class Driver:
     async def rested(self, trace: str) -> None:
         """Wait until a turn is over, or everyone in it waits."""
         while not self.tree.rests(trace):
-            await self.reached(self.tree.last)
-            await self._moved.wait()
+            await self.reached(self.tree.last + 1)
 
     async def caught_up(self) -> None:
         """Wait until everything that is in the log now has been taken into account."""
@@ -228,10 +222,11 @@ class Driver:
 
     def _apply(self, row: Row, envelope: Envelope) -> Payload | Unknown:
         payload = self._catalog.payload(envelope)
+        self.pen.rank = row.rank
         self._loop.apply(envelope, payload)
         if not row.live:  # what is only live is in no conversation
             self._history.apply(envelope, payload)
-            self._pen.ledger.apply(envelope, payload)
+            self.pen.ledger.apply(envelope, payload)
             self.views.apply(envelope, payload)
             self._executor.calls.apply(envelope, payload)
         self._moved.wake()
@@ -282,7 +277,7 @@ class Driver:
     async def _listen(self, invocation: Invocation, reply: Reply) -> list[Payload]:
         """What the model says goes to the log as it comes, but for its end, which goes with what follows."""
         ending: list[Payload] = []
-        speaker = Speaker(lambda batch: self._pen.submit(said(batch, invocation.scope)))
+        speaker = Speaker(lambda batch: self.pen.submit(said(batch, invocation.scope)))
         try:
             async with self._stream(invocation, reply) as batches:
                 async for batch in batches:
@@ -329,7 +324,7 @@ class Driver:
         price = cost(reply.model or invocation.start.model or "", reply.usage)
         items = self._loop.finished(invocation, reply, ending, price)
         self._asked.discard(invocation.agent_id)
-        last = await self._pen.conclude(items, self._news)
+        last = await self.pen.conclude(items, self._news)
         if reply.stop_reason == "pause_turn" and not reply.calls:
             await self.reached(last)
             await self._carry_out(self._loop.ask(invocation.agent_id))
@@ -473,7 +468,7 @@ class Driver:
 
     async def _append(self, items: Iterable[Item]) -> int:
         """Append a batch; the seq of its last event."""
-        return await self._pen.append(items, self.tree.last)
+        return await self.pen.append(items, self.tree.last)
 
     def _spawn(self, work: Coroutine[Any, Any, Any], trace: Trace) -> None:
         """Begin work of a turn."""

@@ -56,6 +56,7 @@ class Pen:
         self._session_id = session_id
         self._catalog = catalog
         self.ledger = ledger or NoLedger()
+        self.rank = 0  # how many durable events the ledger knows of
 
     def event(self, item: Item) -> Event:
         """An item as an event."""
@@ -85,8 +86,8 @@ class Pen:
             if not both:
                 return last
             try:
-                expected = None if alone else last
-                seqs = await self._log.submit(self._session_id, both, expected_last=expected)
+                expected = None if alone else self.rank
+                seqs = await self._log.submit(self._session_id, both, expected_rank=expected)
                 return seqs[len(events) - 1] if events else last
             except Conflict as conflict:
                 if conflict.last == last:

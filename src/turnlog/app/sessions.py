@@ -40,7 +40,7 @@ from turnlog.events import (
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, Head, Log, Row, line_of
-from turnlog.log.append import found, known_event, same_body
+from turnlog.log.append import found, known_event
 from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
 
@@ -257,14 +257,14 @@ class Sessions:
     ) -> tuple[list[Event], list[int]]:
         """Append a batch that was made for what is open; when that has changed meanwhile, make it again."""
         while True:
-            last, events = driver.tree.last, await batch()
+            last, rank, events = driver.tree.last, driver.pen.rank, await batch()
             joins, fresh = joining(seat, driver.tree), await self._fresh(seat, events)
-            follows = driver.ledger.follows(fresh, last + len(joins), "apply")
-            bound = driver.ledger.binds(fresh) or any(event.scope.agent_id for event in events)
-            expected = last if follows or bound else None  # what depends on nothing needs no place
+            follows = driver.pen.ledger.follows(fresh, last + len(joins), "apply")
+            bound = driver.pen.ledger.binds(fresh) or any(event.scope.agent_id for event in events)
+            expected = rank if follows or bound else None  # what depends on nothing needs no place
             try:
                 together = [*joins, *events, *follows]
-                seqs = await self.log.append(seat.session_id, together, expected_last=expected)
+                seqs = await self.log.append(seat.session_id, together, expected_rank=expected)
             except Conflict as conflict:
                 if conflict.last == last:
                     raise
@@ -327,7 +327,7 @@ class Sessions:
         if len(rows) < len(ids):
             return None
         for event in events:
-            if event.id in rows and not same_body(event, rows[event.id]):
+            if event.id in rows and not same_words(event, rows[event.id]):
                 raise Conflict(f"{event.id} is the id of another event", rows[event.id].seq)
         return Sent(min(row.seq for row in rows.values()), ids[-1], rows[ids[-1]].trace or "")
 
@@ -359,8 +359,8 @@ class Sessions:
     async def state(self, seat: Seat) -> tuple[int, Any]:
         """The application's state as this member sees it, and the seq it is of."""
         async with self._settled(seat) as driver:
-            assert isinstance(driver.ledger, Ledger)
-            return driver.tree.last, seat.seen(driver.ledger.state)
+            assert isinstance(driver.pen.ledger, Ledger)
+            return driver.tree.last, seat.seen(driver.pen.ledger.state)
 
     async def panels(self, seat: Seat, at: int | None = None) -> Panels:
         """Everything that is shown of a session, as of a seq or now; the state as this member sees it."""
@@ -394,6 +394,12 @@ def made(app: App, item: Item, event_id: str | None = None) -> Event:
 def by(seat: Seat, item: Item) -> Item:
     """An item with the name of who sent it."""
     return item._replace(scope=structs.replace(item.scope, actor=seat.principal.name))
+
+
+def same_words(event: Event, row: Row) -> bool:
+    """Whether a row says what an event says, wherever that would stand now."""
+    stored = decode(line_of(row))
+    return (stored.type, bytes(stored.payload)) == (event.type, event.body)
 
 
 def waiting_scope(tree: Tree, channel: str | None, trace: str) -> Scope:

@@ -6,12 +6,19 @@ the way is recorded as lost, and its id is free again.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound
 from turnlog.events import Event, Payload, SessionMember, SessionTitle, UiMessage, Unknown, decode, frame
 from turnlog.log.integrity import link, make_row
 from turnlog.log.store import Damage, Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
+
+
+class Expected(NamedTuple):
+    """Where an append expects a session to stand: its last seq, or how many durable events it has."""
+
+    last: int | None = None
+    rank: int | None = None
 
 
 def new_session(store: Store, head: Head) -> None:
@@ -57,7 +64,7 @@ def write(
     store: Store,
     session_id: str,
     events: Sequence[Event],
-    expected_last: int | None,
+    expected: Expected,
     fence: int | None,
     ts_ms: int,
 ) -> tuple[list[int], list[Row], str]:
@@ -66,7 +73,7 @@ def write(
     head = known_head(store, session_id)
     fresh = [event for event in events if event.id not in known] if known else events
     if fresh:
-        check_append(head, expected_last, fence)
+        check_append(head, expected, fence)
     rows, marks, last, rank, chain = [], list[SpanMark](), head.last, head.rank, head.chain
     for event in fresh:
         last, rank = last + 1, rank + (not event.live)
@@ -142,14 +149,16 @@ def known_event(store: Store, session_id: str, event_id: str) -> Row | None:
     return found(store, session_id, [event_id]).get(event_id)
 
 
-def check_append(head: Head, expected_last: int | None, fence: int | None) -> None:
+def check_append(head: Head, expected: Expected, fence: int | None) -> None:
     """Whether new events may be appended."""
     if head.closed:
         raise Closed(f"{head.session_id} is closed")
     if fence is not None and fence < head.fence:
         raise Fenced(f"expected fence {head.fence} or higher, got {fence}")
-    if expected_last is not None and expected_last != head.last:
-        raise Conflict(f"expected the last seq to be {expected_last}", head.last)
+    if expected.last not in (None, head.last):
+        raise Conflict(f"expected the last seq to be {expected.last}", head.last)
+    if expected.rank not in (None, head.rank):
+        raise Conflict(f"expected {expected.rank} durable events, got {head.rank}", head.last)
 
 
 def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:

@@ -25,7 +25,7 @@ from turnlog.errors import (
 )
 from turnlog.events import Event, is_session_id
 from turnlog.ids import new_epoch, new_session_id, now_ms
-from turnlog.log.append import change_head, new_session, pruned, quarantine, write
+from turnlog.log.append import Expected, change_head, new_session, pruned, quarantine, write
 from turnlog.log.live import Live, Take
 from turnlog.log.store import (
     AGENT,
@@ -120,10 +120,13 @@ class Log:
         events: Sequence[Event],
         *,
         expected_last: int | None = None,
+        expected_rank: int | None = None,
         fence: int | None = None,
     ) -> list[int]:
         """Append events, all or none; returns their seqs when they are durable."""
-        return await self.submit(session_id, events, expected_last=expected_last, fence=fence)
+        return await self.submit(
+            session_id, events, expected_last=expected_last, expected_rank=expected_rank, fence=fence
+        )
 
     def submit(
         self,
@@ -131,12 +134,16 @@ class Log:
         events: Sequence[Event],
         *,
         expected_last: int | None = None,
+        expected_rank: int | None = None,
         fence: int | None = None,
     ) -> asyncio.Future[list[int]]:
-        """Queue an append; the future resolves when it is durable."""
-        ts_ms = self._clock()
+        """Queue an append; the future resolves when it is durable.
+
+        `expected_rank` is how many durable events there are to be before it: live ones may come in between.
+        """
+        ts_ms, expected = self._clock(), Expected(expected_last, expected_rank)
         return self._submit(
-            lambda store: write(store, session_id, events, expected_last, fence, ts_ms),
+            lambda store: write(store, session_id, events, expected, fence, ts_ms),
             lambda written: self._publish(session_id, *written),
         )
 

@@ -42,6 +42,7 @@ CONTRACTS = numbered(
         appending.id_twice_in_a_batch,
         appending.expected_last,
         appending.expected_last_again,
+        appending.expected_rank,
         appending.fences,
         sessions.closed_refuses,
         sessions.closed_ends_followers,

@@ -158,6 +158,17 @@ async def expected_last_again(make: Make) -> None:
         assert await b.add(*notes("b", "x"), expected_last=2) == [1, 3]
 
 
+async def expected_rank(make: Make) -> None:
+    """An append with the number of durable events it expects is refused at another; live ones are free."""
+    async with bench(make) as b:
+        assert await b.add(note("a"), expected_rank=0) == [0]
+        await b.add(began("x"), delta("x"), delta("x", 1))
+        for wrong in (0, 1, 3, 4):
+            assert (await refused(Conflict, b.add(note("y"), expected_rank=wrong))).last == 3
+        assert await b.add(note("y"), expected_rank=2) == [4]
+        assert await b.add(note("y"), expected_rank=2) == [4]  # again: it is there
+
+
 async def fences(make: Make) -> None:
     """A fence below the highest one seen is refused and writes nothing; an equal or higher one is taken."""
     async with bench(make) as b:

@@ -125,7 +125,7 @@ class Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def submit(self, session_id: str, events: Sequence[Event]) -> "asyncio.Future[list[int]]":
+    def submit(self, session_id: str, events: Sequence[Event], **options: Any) -> "asyncio.Future[list[int]]":
         if not self.reached.is_set() and any(event.type == "agent.end" for event in events):
             self.held = list(events)
             self.reached.set()
@@ -133,7 +133,7 @@ class Held:
         held, self.held = ([], self.held) if events else (self.held, [])
         if held:
             self._log.submit(session_id, held)
-        return self._log.submit(session_id, events)
+        return self._log.submit(session_id, events, **options)
 
 
 @on_clock
