@@ -189,3 +189,60 @@ def test_readers_that_take_nothing_cost_little(tmp_path: Path) -> None:
 def test_control_a_server_that_does_not_wait_for_them_holds_everything(tmp_path: Path) -> None:
     with running("tests.security.apps:plain", tmp_path, program=(sys.executable, "-c", WIDE)) as server:
         assert cost_kb(server) > READERS * 1000
+
+
+# peers that do not say what they want
+
+PATIENT = """
+import sys
+from turnlog.cli import main
+import turnlog.server
+sys.modules["turnlog.server.serve"].REQUEST_S = {seconds}
+main()
+"""
+
+
+def unsaid(server: Server) -> list[bytes]:
+    """What peers send that stop in the middle: of nothing, of a head, of a body, of a second request."""
+    body = f"POST /api/send HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.token}\r\n"
+    body += "Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+    whole = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    return [text.encode() for text in ("", "GET /healthz HTTP/1.1\r\nHost: 127", body, whole + "GET /hea")]
+
+
+def held(server: Server, wait_s: float) -> int:
+    """How many of them still have their connection after a time."""
+    peers = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in unsaid(server)]
+    for connection, text in zip(peers, unsaid(server), strict=True):
+        connection.sendall(text)
+    return sum(still_open(connection, wait_s) for connection in peers)
+
+
+def still_open(connection: socket.socket, wait_s: float) -> bool:
+    """Whether a connection is there after a silence, and not any more after this."""
+    connection.settimeout(wait_s)
+    with connection:
+        try:
+            while connection.recv(4096):
+                pass
+        except TimeoutError:
+            return True
+        except ConnectionError:
+            return False
+    return False
+
+
+def patient(seconds: float) -> tuple[str, str, str]:
+    return sys.executable, "-c", PATIENT.format(seconds=seconds)
+
+
+def test_who_does_not_say_what_it_wants_is_given_up(tmp_path: Path) -> None:
+    with running("tests.security.apps:plain", tmp_path, program=patient(0.5)) as server:
+        assert held(server, 5) == 0
+        connection = peer(server, server.session())  # who has said it may listen for as long as it likes
+        assert still_open(connection, 1)
+
+
+def test_control_a_server_with_all_the_time_holds_them(tmp_path: Path) -> None:
+    with running("tests.security.apps:plain", tmp_path, program=patient(3600)) as server:
+        assert held(server, 0.4) == 4

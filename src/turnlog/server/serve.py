@@ -18,21 +18,43 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
+REQUEST_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
 UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
 PIECE_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
 GRACE_S = 1.0  # what responses have to end by themselves when the server stops
 
 
 class Connection(HttpToolsProtocol):
-    """A connection whose peer sets the pace of whoever sends, and for which a stop does not wait long."""
+    """A connection whose peer sets the pace of whoever sends, but not of what it asks itself, and for which a
+    stop does not wait long."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self.app = self.paced
+        self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # anything the kernel does not take is too much
+        self._late = self.loop.call_later(REQUEST_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_time()
+        self._late = self.loop.call_later(REQUEST_S, self.transport.abort)
+
+    def on_message_complete(self) -> None:
+        self._in_time()
+        super().on_message_complete()
+
+    def _in_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
     async def paced(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The application, whose every send lasts until the kernel has taken all of it."""
