@@ -1,4 +1,4 @@
-"""The example `broker` for the tests over sockets: as it is, slow, and with a model that repeats all words."""
+"""The example `broker` for the tests over sockets: as it is, slow, and with a model that repeats words."""
 
 from turnlog.agents import Scripted
 from turnlog.state.history import Message

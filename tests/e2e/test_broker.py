@@ -1,6 +1,8 @@
 """The example `broker` over sockets: every end of a case, who says and sees what, crashes (document 000)."""
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,10 @@ from tests.e2e.broker_desk import (
     timeless,
     token,
 )
+from tests.e2e.harness import ROOT
 from turnlog.state.fold import fold
 from turnlog_examples.broker import start
+from turnlog_examples.broker.audit import accounted
 from turnlog_examples.broker.case import REDUCERS
 
 GRANTED = ("capture_consent", {"consentType": "credit_search", "granted": True})
@@ -403,3 +407,38 @@ def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path:
         answer = people.customer.chat(step)
         assert [event["type"] for event in answer["events"]] == ["acknowledge_disclosure"]
         assert len([one for one in people.items if one[0].type == "broker.capture_consent"]) == 1
+
+
+def accounting(*arguments: str) -> tuple[int, Any]:
+    """The broker's command, beside the server: its exit code, and what it says."""
+    command = [sys.executable, "-m", "turnlog_examples.broker", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return done.returncode, json.loads(done.stdout) if done.returncode == 0 else done.stderr
+
+
+def test_a_case_is_audited_and_its_disclosures_asked_for_again_beside_the_server(tmp_path: Path) -> None:
+    installer_does, customer_does, _ = JOURNEYS["clean approval"]
+    log = ("--log", f"sqlite:///{tmp_path}/log.db")
+    with office("app", tmp_path) as people:
+        session = people.root.session_id
+        code, said = accounting("replay", session, *log)
+        assert (code, said) == (1, f"Error: no disclosure was presented in {session}\n")
+        for step in installer_does:
+            people.installer.chat(step)
+        for step in customer_does:
+            people.customer.chat(step)
+        code, told = accounting("audit", session, *log)
+        assert (code, told) == (0, json.loads(json.dumps(accounted(people.items))))
+        figures = told["compliance"]
+        assert (told["status"], figures["finalOutcome"]) == ("complete", "completed")
+        assert figures["allDisclosuresAcknowledged"]
+        assert (figures["explicitConsents"], figures["waterfallSteps"]) == (["credit_search"], 1)
+        kinds = [line["kind"] for line in told["timeline"]]
+        assert [kinds.count(kind) for kind in ("case_created", "submission", "completed")] == [1, 1, 1]
+        code, results = accounting("replay", session, *log, "--runs", "2")
+        assert [(one["disclosureId"], one["runs"], one["passRate"]) for one in results] == [
+            ("service_status", 2, 1.0),
+            ("credit_search_consent", 2, 1.0),
+            ("pre_contract_summary", 2, 1.0),
+        ]
+        assert accounting("audit", "sess_none", *log) == (1, "Error: no session sess_none\n")

@@ -5,6 +5,7 @@ counter-offer, the acknowledgement of the credit search) comes from a page or a 
 What closes a case never comes from a page. What the lenders answer comes from the application alone.
 """
 
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
@@ -276,28 +277,25 @@ class WaterfallEnd(Fact, frozen=True, kw_only=True, rename="camel"):
     exhausted: bool
 
 
-TAXONOMY: tuple[type[Payload], ...] = (
-    RecordProjectFacts,
-    RecordCustomerContact,
-    GenerateCustomerLink,
-    InstallerHandoffComplete,
-    RecordEligibility,
-    RecordProvisionalQuote,
-    RecordEmailPreference,
-    RecordPersonalFacts,
-    RecordFinancialFacts,
-    RecordVulnerabilityIndicators,
-    PresentDisclosure,
-    AcknowledgeDisclosure,
-    CaptureConsent,
-    SubmitApplication,
-    AcceptCounterOffer,
-    RefuseCounterOffer,
-    SelectOffer,
-    Withdraw,
-    CaseOutcome,
-    CaseComplete,
-    RequestDecision,
-)
+GROUPS: dict[str, tuple[type[Payload], ...]] = {
+    "Project & contact": (
+        RecordProjectFacts,
+        RecordCustomerContact,
+        GenerateCustomerLink,
+        InstallerHandoffComplete,
+    ),
+    "Customer journey": (
+        RecordEligibility,
+        RecordProvisionalQuote,
+        RecordEmailPreference,
+        RecordPersonalFacts,
+        RecordFinancialFacts,
+        RecordVulnerabilityIndicators,
+    ),
+    "Disclosures and consents": (PresentDisclosure, AcknowledgeDisclosure, CaptureConsent),
+    "Application": (SubmitApplication, AcceptCounterOffer, RefuseCounterOffer, SelectOffer),
+    "Lifecycle": (Withdraw, CaseOutcome, CaseComplete),
+}
+TAXONOMY: tuple[type[Payload], ...] = (*chain(*GROUPS.values()), RequestDecision)
 
 BROKER = Vocabulary("broker", [*TAXONOMY, WaterfallStep, WaterfallEnd])

@@ -41,15 +41,17 @@ def main() -> None:
 
 @main.command()
 @click.argument("type_name", metavar="[TYPE]", required=False)
-def schema(type_name: str | None) -> None:
+@click.option("--app", metavar="MODULE:APP", help="An application, for its own events too.")
+def schema(type_name: str | None, app: str | None) -> None:
     """Print JSON Schema: of the payload of TYPE, or of the envelope and every payload."""
+    catalog = load_app(app).catalog if app else CATALOG
     if type_name is None:
-        payloads = {kind.name: msgspec.json.schema(kind.payload) for kind in CATALOG}
+        payloads = {kind.name: msgspec.json.schema(kind.payload) for kind in catalog}
         document = {"envelope": msgspec.json.schema(Envelope), "payloads": payloads}
-    elif type_name in CATALOG.kinds:
-        document = msgspec.json.schema(CATALOG.kind(type_name).payload)
+    elif type_name in catalog.kinds:
+        document = msgspec.json.schema(catalog.kind(type_name).payload)
     else:
-        known = ", ".join(CATALOG.kinds)
+        known = ", ".join(catalog.kinds)
         raise click.BadParameter(f"no event type {type_name!r}. There are: {known}", param_hint="TYPE")
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 

@@ -1,14 +1,28 @@
 """The broker's audit: timeline, figures and disclosures asked for again, from the log alone."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.unit.examples.broker_desk import Desk
 from tests.unit.examples.test_broker_waterfall import GRANTED, started, submitted
+from turnlog import open_log
 from turnlog.events import AssistantMessage, ProcessStart, UiMessage
 from turnlog.state.history import Message
-from turnlog_examples.broker.audit import compliance, histories, judged, passes, replayed, timeline
+from turnlog_examples.broker import make_agents
+from turnlog_examples.broker.__main__ import main
+from turnlog_examples.broker.audit import (
+    accounted,
+    asking,
+    compliance,
+    histories,
+    judged,
+    passes,
+    replayed,
+    timeline,
+)
 from turnlog_examples.broker.disclosures import DISCLOSURES
 from turnlog_examples.broker.events import (
     AcceptCounterOffer,
@@ -165,3 +179,46 @@ def test_every_presented_disclosure_is_asked_for_so_often(runs: int, asked: int)
     ]
     assert len(lines) == 2 * asked
     assert asyncio.run(replayed(Desk().items, ask)) == []
+
+
+def test_a_case_is_accounted_for_from_its_events_alone() -> None:
+    desk = submitted()
+    told = accounted(desk.items)
+    assert told["status"] == desk.case["status"] == "selected"
+    assert told["timeline"] == timeline(desk.items)
+    assert told["compliance"] == compliance(desk.case, desk.items)
+
+
+def test_the_guide_is_asked_with_what_the_page_did_before() -> None:
+    desk = Desk()
+    desk.take(UiMessage(text="Hello"), channel="customer")
+    shown = AssistantMessage(text="Do you understand how we work?"), PresentDisclosure(id="service_status")
+    desk.take(*shown, origin="model", channel="customer")
+    desk.take(RecordEmailPreference(wants_email_copy=False), channel="customer")
+    desk.take(GRANTED, channel="customer")
+    asked = histories(desk.items)["pre_contract_summary"]
+    lines = [part["text"] for part in asked[-1].content]
+    assert lines[0].startswith('[The user acted: {"type":"record_email_preference"')
+    assert lines[1].startswith('[The user acted: {"type":"capture_consent"')
+    results = asyncio.run(replayed(desk.items, asking(make_agents()["customer"]), 2))
+    assert [(result["disclosureId"], result["passRate"]) for result in results] == [
+        ("service_status", 1.0),
+        ("pre_contract_summary", 0.0),
+    ]
+    assert [failure["runIndex"] for failure in results[1]["failures"]] == [0, 1], "the guide keeps its order"
+
+
+def test_the_command_refuses_what_it_cannot_account_for(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+
+    async def made() -> str:
+        log = await open_log(url)
+        session = await log.create("tour")
+        await log.close()
+        return session
+
+    session = asyncio.run(made())
+    refused = CliRunner().invoke(main, ["audit", session, "--log", url])
+    assert (refused.exit_code, refused.output) == (1, f"Error: {session} is not a session of a broker\n")
+    model = CliRunner().invoke(main, ["replay", session, "--log", url, "--runs", "21"])
+    assert (model.exit_code, "1<=x<=20" in model.output) == (2, True)

@@ -1,0 +1,235 @@
+"""Statements of document 000 (docs/seeds.md) on chats, reconciliation and the taxonomy: the broker."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from tests.logs import place, vector_event
+from tests.statements.room import body, tag, talk
+from tests.unit.examples.test_broker_session import GRANTED, QUOTED, READ, SUBMIT, Facts, opened, play
+from turnlog import Agent, App, Catalog, tool
+from turnlog.agents import Reply, Request, Scripted, ToolUse
+from turnlog.app import Posted
+from turnlog.app.sessions import Chat
+from turnlog.cli import main
+from turnlog.errors import InvalidEvent
+from turnlog.events import CORE, Envelope, Payload, ToolResult, UiMessage, Vocabulary
+from turnlog.ids import new_id
+from turnlog.state.fold import fold
+from turnlog.state.history import Message
+from turnlog.state.rules import Rule
+from turnlog_examples.broker import RULES, make_agents, script, start
+from turnlog_examples.broker.case import REDUCERS, Case
+from turnlog_examples.broker.events import BROKER, GROUPS, RecordEligibility, RecordProvisionalQuote
+from turnlog_examples.broker.quote import exact
+
+ELIGIBLE = {"isOver18": True, "isUkResident": True, "isHomeowner": True, "isEmployed": True}
+
+
+def direct(*events: tuple[str, Facts]) -> list[Posted]:
+    return [Posted(f"broker.{name}", data, new_id("evt_")) for name, data in events]
+
+
+def test_the_taxonomy_has_five_groups() -> None:
+    assert {name: len(group) for name, group in GROUPS.items()} == {
+        "Project & contact": 4,
+        "Customer journey": 6,
+        "Disclosures and consents": 3,
+        "Application": 4,
+        "Lifecycle": 3,
+    }
+
+
+def test_a_reference_lists_the_payload_of_every_event() -> None:
+    printed = CliRunner().invoke(main, ["schema", "--app", "turnlog_examples.broker:app"])
+    payloads = json.loads(printed.output)["payloads"]
+    for kind in BROKER:
+        shape = payloads[kind.name]["$defs"][kind.payload.__name__]
+        assert list(shape["properties"]) == list(kind.payload.__struct_encode_fields__)
+    alone = json.loads(CliRunner().invoke(main, ["schema"]).output)["payloads"]
+    assert not [name for name in alone if name.startswith("broker.")]
+
+
+def test_the_brokers_events_are_tags_and_not_calls() -> None:
+    for agent in make_agents().values():
+        assert (agent.tools, agent.specs) == ((), ())
+
+    async def run() -> None:
+        async with opened(script.customer) as session:
+            await session.say("Hello")
+            assert [one.origin for one in await session.events("present_disclosure")] == ["model"]
+            assert await session.events("tool.call") == []
+
+    play(run)
+
+
+@tool
+def record_eligibility(over_18: bool, resident: bool, homeowner: bool, employed: bool) -> dict[str, bool]:
+    """The customer answered the four questions."""
+    return dict(zip(ELIGIBLE, (over_18, resident, homeowner, employed), strict=True))
+
+
+def by_call(case: Case, result: ToolResult, at: Envelope) -> Any:
+    """What a tool has answered, as the event that says the same."""
+    return REDUCERS[RecordEligibility](case, msgspec.convert(result.result, RecordEligibility), at)
+
+
+def test_the_same_change_could_be_carried_by_a_call() -> None:
+    def calling(messages: list[Message]) -> Sequence[str | ToolUse]:
+        if len(messages) > 1:
+            return ["Done."]
+        return [
+            ToolUse(
+                "record_eligibility", dict.fromkeys(("over_18", "resident", "homeowner", "employed"), True)
+            )
+        ]
+
+    def telling(messages: list[Message]) -> Sequence[str | ToolUse]:
+        return [f"Done. {tag('record_eligibility', ELIGIBLE)}"]
+
+    cases = []
+    for model in (calling, telling):
+        guide = Agent("Guide", "", Scripted(model), tools=[record_eligibility])
+        app = App("broker", guide, vocabulary=BROKER, reducers={**REDUCERS, ToolResult: by_call}, start=start)
+        happened = [(one, app.catalog.payload(one)) for one in talk(app, "Yes, all four")]
+        case = fold(app.reducers, happened, app.start())
+        cases.append((case["status"], {name: case["eligibility"][name] for name in ELIGIBLE}))
+    assert cases == [("quote_ready", ELIGIBLE)] * 2
+
+
+@dataclass
+class Watching:
+    """A model that looks at the state and at what it reads when it is asked."""
+
+    name: str = "watching"
+    session: Any = None
+    seen: list[Any] = field(default_factory=list)
+
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        _, state = await self.session.sessions.state(self.session.seat)
+        last = request.messages[-1]
+        self.seen.append((state["status"], last.role, [part["text"] for part in last.content]))
+        yield [*reply.text("Thank you."), *reply.done("end_turn")]
+
+
+def test_a_chat_applies_its_direct_events_before_the_model_is_asked() -> None:
+    async def run() -> None:
+        model = Watching()
+        async with opened(model=model) as model.session:
+            words = UiMessage(text="That is me", channel="customer")
+            await model.session.sessions.chat(
+                model.session.seat, Chat("customer", direct(("record_eligibility", ELIGIBLE)), words)
+            )
+            told = '[The user acted: {"type":"record_eligibility","data":' + json.dumps(ELIGIBLE).replace(
+                " ", ""
+            )
+            assert model.seen == [("quote_ready", "user", [told + "}]", "That is me"])]
+            assert [one.origin for one in await model.session.events("record_eligibility")] == ["ui"]
+
+    play(run)
+
+
+def test_after_direct_events_the_model_says_in_words_what_happened() -> None:
+    async def run() -> None:
+        async with opened(script.customer) as session:
+            await session.say("Hello")
+            await session.sessions.chat(session.seat, Chat("customer", direct(*QUOTED, GRANTED)))
+            sent = await session.sessions.chat(session.seat, Chat("customer", direct(READ, SUBMIT)))
+            turn = [one for one in await session.events() if one.trace_id == sent.turn]
+            [said] = [body(one)["text"] for one in turn if one.type == "assistant.message"]
+            assert "Your application is with the lenders." in said
+            assert "Northgate Bank: £" in said
+            decided = ("acknowledge_disclosure", "submit_application", "waterfall_step")
+            who = [one.origin for one in turn if one.type.removeprefix("broker.") in decided]
+            assert who == ["ui", "ui", "app"], "what the page did the model does not say again in a tag"
+
+    play(run)
+
+
+def test_reconciliation_runs_after_the_events_and_makes_up_for_a_lost_one() -> None:
+    """The model's tag for the summary is broken; when the customer consents, a rule shows it all the same."""
+
+    async def run() -> None:
+        async with opened() as session:
+            for event in QUOTED:
+                await session.post(event)
+            lost = tag("present_disclosure", {"id": "pre_contract_summary"}).replace("{", "{{")
+            await session.say(f"Your loan in short. {lost}")
+            assert (await session.case())["disclosures"] == []
+            await session.post(GRANTED)
+            made = await session.events("capture_consent", "acknowledge_disclosure", "present_disclosure")
+            assert [(one.origin, one.actor) for one in made] == [
+                ("ui", "local"),
+                ("app", "R1"),
+                ("app", "R2"),
+            ]
+            assert [one.seq - made[0].seq for one in made] == [0, 1, 2]
+            assert [one["id"] for one in (await session.case())["disclosures"]] == [
+                "credit_search_consent",
+                "pre_contract_summary",
+            ]
+            await session.post(READ)
+            assert await session.events("submit_application") == [], "the page has forgotten it"
+            await session.say("Well then.")
+            [submitted] = await session.events("submit_application")
+            assert (submitted.origin, submitted.actor) == ("app", "R3")
+            assert (await session.case())["status"] == "awaiting_counter_decision"
+
+    play(run)
+
+
+def dear(case: Case) -> bool:
+    """A loan that is half of the income or more, over too short a time."""
+    quoted = case.get("provisionalQuote")
+    return bool(quoted and quoted["termMonths"] < 36 and exact(quoted["amount"]) > 10_000)
+
+
+def test_a_follow_on_effect_is_added_as_a_rule() -> None:
+    longer = Rule("longer", "apply", dear, lambda _: [RecordProvisionalQuote(term_months=36)])
+
+    async def run() -> None:
+        async with opened(rules=[longer, *RULES]) as session:
+            for event in QUOTED:
+                await session.post(event)
+            assert (await session.case())["provisionalQuote"]["termMonths"] == 36
+            quotes = await session.events("record_provisional_quote")
+            assert [(one.origin, one.actor) for one in quotes] == [("ui", "local"), ("app", "longer")]
+
+    play(run)
+
+
+class NoteCost(Payload, frozen=True, kw_only=True):
+    """A price in pounds and pence, as it was once written."""
+
+    LEGACY: ClassVar = True
+
+    cost: str
+
+
+class NotePrice(Payload, frozen=True, kw_only=True):
+    """A price in pence: the sibling, with a name of its own."""
+
+    pence: int
+
+
+def test_an_old_type_leads_to_its_sibling() -> None:
+    """The way is the reducer of the old type: it makes the new one of it, so old logs have a new state."""
+
+    def priced(state: list[int], payload: NotePrice, at: Envelope) -> list[int]:
+        return [*state, payload.pence]
+
+    def cost(state: list[int], payload: NoteCost, at: Envelope) -> list[int]:
+        return priced(state, NotePrice(pence=round(float(payload.cost) * 100)), at)
+
+    catalog = Catalog(CORE, Vocabulary("shop", [NoteCost, NotePrice]))
+    new = catalog.event("shop.note_price", {"pence": 1}, id="evt_1")
+    old = vector_event({"type": "shop.note_cost", "payload": {"cost": "12.50"}}, 0)
+    items = [place(old, 0, catalog), place(new, 1, catalog)]
+    assert fold({NotePrice: priced, NoteCost: cost}, items, []) == [1250, 1]
+    with pytest.raises(InvalidEvent):
+        catalog.event("shop.note_cost", {"cost": "12.50"}, id="evt_2")
