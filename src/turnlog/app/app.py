@@ -55,7 +55,7 @@ class App:
         self.rules = tuple(rules)
         self.vocabulary = vocabulary
         self.catalog = Catalog(CORE, TEAM, *([vocabulary] if vocabulary else []))
-        self.reducers = reducers or {}
+        self.reducers = durable(name, reducers or {})
         self.start = start
         self.turn_limit_s = turn_limit_s
         self.roles = roles
@@ -66,3 +66,12 @@ def first_of(name: str, agents: Mapping[str, Agent]) -> Agent:
     if not agents:
         raise CallerError(f"app {name}: expected an agent, got none")
     return next(iter(agents.values()))
+
+
+def durable(name: str, reducers: Reducers) -> Reducers:
+    """Reducers of events that stay: a state must not depend on those that only matter while they happen."""
+    for payload in reducers:
+        if payload.LIVE:
+            problem = f"expected no reducer of {payload.__name__}, which is live"
+            raise CallerError(f"app {name}: {problem}")
+    return reducers

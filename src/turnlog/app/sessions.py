@@ -40,7 +40,7 @@ from turnlog.events import (
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, Head, Log, Row, line_of
-from turnlog.log.append import found, known_event
+from turnlog.log.append import known_event, known_events
 from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
 
@@ -285,7 +285,7 @@ class Sessions:
 
     async def _rows(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         """The rows of those event ids that are in the log."""
-        return await self.log.work(lambda store: found(store, session_id, event_ids))
+        return await self.log.work(lambda store: known_events(store, session_id, event_ids))
 
     async def post(self, seat: Seat, posted: Sequence[Posted]) -> list[int]:
         """Append events of a page: answers to what waits, actions, events of the application."""
