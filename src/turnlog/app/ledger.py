@@ -30,10 +30,13 @@ class Ledger:
         self._reducers = guarded(app.reducers, report)
         self._tried = guarded(app.reducers)  # what is only tried is reported when it happens
         self.state = app.start()
+        self._channel: str | None = None  # of the last event that changed the state
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
-        self.state = fold(self._reducers, [(envelope, payload)], self.state)
+        before, self.state = self.state, fold(self._reducers, [(envelope, payload)], self.state)
+        if self.state is not before:
+            self._channel = envelope.channel
 
     def binds(self, events: Sequence[Event]) -> bool:
         """Whether what follows from a batch depends on where it stands."""
@@ -43,7 +46,8 @@ class Ledger:
         """What the rules say to a batch that would come after a seq; `RuleFault` if they fail."""
         if not self._app.rules:
             return []
-        batch = Batch(self._app, self._session_id, last, scope_of(events))
+        within = scope_of(events) if events else Scope(channel=self._channel)
+        batch = Batch(self._app, self._session_id, last, within)
         state = fold(self._tried, [batch.enter(event) for event in events], self.state)
         try:
             settle(self._app.rules, self._tried, state, phase, batch.emit)

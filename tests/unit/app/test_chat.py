@@ -136,6 +136,24 @@ def test_what_follows_from_a_post_stays_in_its_channel() -> None:
     play(run)
 
 
+def test_what_a_process_did_not_live_to_settle_follows_in_its_channel() -> None:
+    async def run() -> None:
+        app, log = make("front", "back"), Log(MemoryStore())
+        session = await log.create(app.name)
+        for text in "ab":
+            scope = Scope(channel="back", actor="bob")
+            noted = app.catalog.event(Note(text=text), id=new_id("evt_"), origin="ui", scope=scope)
+            await log.append(session, [noted])
+        async with desk(app, log=log) as at:
+            root = await at.sessions.seat(ROOT, session)
+            await at.sessions.touch(root)
+            [count] = await at.told(root, "notes.count")
+            assert (count.channel, count.actor, bodies([count])) == ("back", "counting", [{"notes": 2}])
+        await log.close()
+
+    play(run)
+
+
 def test_a_request_that_comes_again_changes_nothing_and_answers_the_same() -> None:
     async def run() -> None:
         async with desk(make()) as at:
