@@ -1,7 +1,7 @@
 """A server in this process, and people who ask it over ASGI: every byte that each of them gets can be seen.
 
-A defence is switched off by giving the same application without it (`without`, `everybody`), so that a test
-can show that the attack works as soon as the defence is gone.
+A defence is switched off by giving the same application without it (`without`, `bare`, `everybody`), so that
+a test can show that the attack works as soon as the defence is gone.
 """
 
 import asyncio
@@ -15,12 +15,13 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Scope
 
 from turnlog.app import LOCAL, App, Principal
 from turnlog.server import create_app
 from turnlog.server.auth import Auth, Known, Verify, nobody, token_hash
 from turnlog.server.entry import KNOWN, PRINCIPAL, Entry
+from turnlog.server.front import Front
 from turnlog.server.guard import LOOPBACK
 from turnlog.server.limits import Limits
 from turnlog.wire.sse import Decoder
@@ -243,34 +244,39 @@ def kind_of(gate: Middleware) -> object:
     return gate.cls
 
 
+def front_of(application: Starlette) -> dict[str, Any]:
+    """What the front of an application is made with, to be changed."""
+    [front] = [gate.kwargs for gate in application.user_middleware if kind_of(gate) is Front]
+    return front
+
+
 def without(kind: type) -> Change:
-    """The application without one of its gates."""
+    """The application without one of its checks."""
 
     def change(application: Starlette) -> None:
-        before = len(application.user_middleware)
-        application.user_middleware = [
-            gate for gate in application.user_middleware if kind_of(gate) is not kind
-        ]
-        assert len(application.user_middleware) == before - 1
+        front = front_of(application)
+        left = [check for check in front["checks"] if not isinstance(check, kind)]
+        assert len(left) == len(front["checks"]) - 1
+        front["checks"] = left
 
     return change
 
 
-class Open:
+def bare(application: Starlette) -> None:
+    """The application without what every answer says to browsers."""
+    front_of(application)["headers"] = ()
+
+
+def let_in(scope: Scope) -> None:
     """In the place of the entry: everybody is the owner of everything."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        known = Known(LOCAL)
-        await self._app({**scope, KNOWN: known, PRINCIPAL: known.principal}, receive, send)
+    known = Known(LOCAL)
+    scope.update({KNOWN: known, PRINCIPAL: known.principal})
 
 
 def everybody(application: Starlette) -> None:
     """The application without its entry."""
-    gates = application.user_middleware
-    application.user_middleware = [Middleware(Open) if kind_of(gate) is Entry else gate for gate in gates]
+    without(Entry)(application)
+    front_of(application)["checks"].append(let_in)
 
 
 def run(scenario: Coroutine[Any, Any, None], limit_s: float = 40.0) -> None:

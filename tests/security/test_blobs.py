@@ -13,11 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.security.apps import plain
-from tests.security.desk import Answer, Desk, desk, run, without
+from tests.security.desk import Answer, Desk, bare, desk, run
 from tests.security.watch import watched
 from turnlog.log import Log
 from turnlog.server import routes
-from turnlog.server.guard import Guard
 
 PARTS = (
     "..",
@@ -180,12 +179,12 @@ def test_html_is_never_a_page_of_this_server(kept: list[Log]) -> None:
     run(scenario())
 
 
-def test_control_without_guard_and_headers_it_is(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_without_its_headers_it_is(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "BLOB_HEADERS", {})
     monkeypatch.setattr(routes, "PICTURES", frozenset(MEDIA))
 
     async def scenario() -> None:
-        async with desk(plain, change=without(Guard)) as at:
+        async with desk(plain, change=bare) as at:
             assert (await served(at, kept[-1]))[0] == ["shown", "sniffed", "scripts", "embedded", "a page"]
 
     run(scenario())

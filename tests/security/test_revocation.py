@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from starlette.types import Send
 
 from tests.security.apps import endless, plain
 from tests.security.desk import Call, Desk, desk, expiring, run
@@ -11,8 +10,8 @@ from turnlog.app import Seat, Sessions
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.server import agent, routes
 from turnlog.server.entry import known_of
-from turnlog.server.response import Frames
-from turnlog.server.stream import EventStream, Open, pump_frames
+from turnlog.server.readers import Readers
+from turnlog.server.stream import EventStream
 
 QUERIES = ("", "&dialect=blocks", "&types=ui,assistant", "&dialect=blocks-raw&depth=1", "&after=0")
 SECRET = "said after bob had to go"
@@ -165,11 +164,11 @@ def test_who_is_sent_away_while_a_stream_begins_gets_nothing(monkeypatch: pytest
 
 
 def test_control_a_stream_that_looks_only_before_it_begins_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def trusting(stream: EventStream, frames: Frames, _: Open, send: Send) -> None:
-        await pump_frames(frames, send, stream._metrics)
+    async def trusting(*_: object) -> bool:
+        return True
 
     async def scenario() -> None:
-        monkeypatch.setattr(EventStream, "_tell", trusting)
+        monkeypatch.setattr(Readers, "hold", trusting)
         async with desk(plain) as at:
             call = await late(at, monkeypatch)
             await call.word(SECRET)

@@ -18,10 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.e2e.harness import TURNLOG, Server, running
 from tests.security.apps import plain
-from tests.security.desk import KEY, Answer, Desk, desk, kind_of, run, token, tokens, without
+from tests.security.desk import KEY, Answer, Desk, bare, desk, kind_of, run, token, tokens
 from tests.security.routes import every_route
 from turnlog.server.auth import COOKIE_S, Auth, Known, token_hash
-from turnlog.server.guard import Guard
 from turnlog.server.journal import Journal, Lines
 
 
@@ -173,9 +172,9 @@ def test_no_answer_holds_a_secret_and_no_page_hands_its_address_on() -> None:
     run(scenario())
 
 
-def test_control_without_the_guard_browsers_would_hand_addresses_on() -> None:
+def test_control_without_the_headers_browsers_would_hand_addresses_on() -> None:
     async def scenario() -> None:
-        async with desk(plain, change=without(Guard)) as at:
+        async with desk(plain, change=bare) as at:
             held, referred = await leaks(at)
             assert held == []
             assert len(referred) > 15

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
 
 from turnlog.app import Posted, Seat
 from turnlog.errors import BadInput, Conflict
@@ -16,10 +15,11 @@ from turnlog.events import UiMessage
 from turnlog.events.base import Name, Record
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
-from turnlog.server.entry import maker_of
+from turnlog.server.entry import known_of, maker_of
+from turnlog.server.readers import HEADERS, Pages, Reader
 from turnlog.server.response import Turn
 from turnlog.server.routes import Routes
-from turnlog.server.stream import HEADERS, EventStream
+from turnlog.server.stream import EventStream
 from turnlog.server.wanted import wanted_dialect
 from turnlog.wire.cursor import Cursor
 
@@ -48,23 +48,23 @@ class AgentRoutes:
         self._stream = stream
         self._routes = routes
 
-    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def run(self, request: Request) -> Reader:
         """A prompt, and the turn it opens."""
-        request, sessions = Request(scope, receive), self._stream.sessions()
+        sessions = self._stream.sessions()
         asked = await body(request, RunBody)
         prompt = asked.user_prompt
         text = prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()
         message = UiMessage(text=checked_text(text, "$.user_prompt"), target=asked.agent_type)
         if asked.agent_uuid is None:
-            seat = await sessions.create(maker_of(scope))
+            seat = await sessions.create(maker_of(request.scope))
         else:
             seat = await self._routes.seat(request, asked.agent_uuid)
         sent = await sessions.send(seat, message)
-        await self._respond(request, send, seat, sent.turn, sent.seq)
+        return await self._respond(request, seat, sent.turn, sent.seq)
 
-    async def tool_results(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def tool_results(self, request: Request) -> Reader:
         """The answers to everything that waits for the page, and how the turn goes on."""
-        request, sessions = Request(scope, receive), self._stream.sessions()
+        sessions = self._stream.sessions()
         given = await body(request, ResultsBody)
         seat = await self._routes.seat(request, given.agent_uuid)
         waiting = await sessions.awaited(seat)
@@ -79,9 +79,9 @@ class AgentRoutes:
         if not posted:
             raise BadInput("expected at least one result", "$.tool_results")
         seqs = await sessions.post(seat, posted)
-        await self._respond(request, send, seat, waiting[names[0]][1], seqs[0])
+        return await self._respond(request, seat, waiting[names[0]][1], seqs[0])
 
-    async def _respond(self, request: Request, send: Send, seat: Seat, turn: str, begun: int) -> None:
+    async def _respond(self, request: Request, seat: Seat, turn: str, begun: int) -> Reader:
         """The turn's events from the one that was just appended."""
         sessions = self._stream.sessions()
         wanted = wanted_dialect(request.query_params, default="blocks")
@@ -91,7 +91,8 @@ class AgentRoutes:
         start = await sessions.log.turn_start(session_id, begun - 1)
         frames = await Turn(sessions, seat, head, turn, start).response(wanted, Cursor(begun - 1), begun)
         named = [(b"turnlog-session", session_id.encode()), (b"turnlog-turn", turn.encode())]
-        await self._stream.serve(frames, [seat], [*HEADERS, *named], request, send)
+        known = known_of(request.scope)
+        return self._stream.readers.response(Pages(frames), known, [seat], [*HEADERS, *named])
 
 
 def result_of(given: CallResult, tool: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The routes, as one ASGI application (protocol section 8).
 
 Bodies are JSON of a declared shape and pass the gate. Every refusal is JSON with an `error` that a person can
-read; which status it has is a table, like the routes themselves. The event stream is raw ASGI; a plain page
-is served at `/`. Mounted into another application it needs that application to run its lifespan:
+read. The routes are a table; what each request passes before them is the front's. A plain page is served at
+`/`. Mounted into another application it needs that application to run its lifespan:
 `FastAPI(lifespan=turnlog_app.router.lifespan_context)`, or from the host's own lifespan.
 """
 
@@ -11,72 +11,35 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnlog
 from turnlog.app import App, Sessions
-from turnlog.app.posting import InvalidAction
 from turnlog.app.sessions import by_name
-from turnlog.errors import (
-    BadInput,
-    CallerError,
-    Closed,
-    Conflict,
-    InvalidEvent,
-    NotFound,
-    RuleFault,
-    StoreError,
-    TurnlogError,
-    UnknownType,
-)
+from turnlog.errors import TurnlogError
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import open_log
 from turnlog.server import agent, chat, routes, signin
 from turnlog.server.agent import AgentRoutes
-from turnlog.server.auth import Auth, Authenticator, Forbidden
-from turnlog.server.body import OversizedBody, UnsupportedBody
+from turnlog.server.auth import Auth, Authenticator
 from turnlog.server.chat import ChatRoutes
 from turnlog.server.entry import Entry
+from turnlog.server.front import Check, Front
 from turnlog.server.guard import LOOPBACK, Guard
 from turnlog.server.journal import Journal
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
 from turnlog.server.operations import Operation, openapi
+from turnlog.server.refusal import NotStarted, refuse
 from turnlog.server.routes import Routes
 from turnlog.server.signin import SignIn
-from turnlog.server.stream import EventStream, TooManyStreams
-from turnlog.server.wanted import Gone
+from turnlog.server.stream import EventStream
 
-
-class NotStarted(TurnlogError):
-    """A request before the lifespan has begun, or after it has ended."""
-
-
-STATUS = {
-    UnsupportedBody: 415,
-    OversizedBody: 413,
-    BadInput: 400,
-    InvalidEvent: 400,
-    UnknownType: 400,
-    Forbidden: 403,
-    NotFound: 404,
-    Conflict: 409,
-    Closed: 409,
-    Gone: 410,
-    TooManyStreams: 429,
-    NotStarted: 503,
-    CallerError: 400,
-    RuleFault: 500,
-    StoreError: 507,
-}
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -149,7 +112,14 @@ class Server:
         """Every route but the page's."""
         make, answers = Operation, routes
         return [
-            make("GET", "/api/events", self.stream, "Follow a log.", query=EVENTS_QUERY, media_type=STREAM),
+            make(
+                "GET",
+                "/api/events",
+                self.stream.events,
+                "Follow a log.",
+                query=EVENTS_QUERY,
+                media_type=STREAM,
+            ),
             make(
                 "POST",
                 "/api/events",
@@ -244,7 +214,6 @@ class Server:
                 "A prompt, and its turn as a response.",
                 agent.RunBody,
                 media_type=STREAM,
-                raw=True,
             ),
             make(
                 "POST",
@@ -253,7 +222,6 @@ class Server:
                 "Results, and how the turn goes on.",
                 agent.ResultsBody,
                 media_type=STREAM,
-                raw=True,
             ),
             make("GET", "/metrics", self.measured, "Counters for Prometheus.", media_type="text/plain"),
             make(
@@ -308,25 +276,6 @@ class Server:
         ]
 
 
-async def refuse(_: Request, error: Exception) -> Response:
-    """A refusal as JSON; the table says which status."""
-    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    said: dict[str, Any] = {"error": str(error)}
-    if isinstance(error, InvalidAction):
-        said["fault"] = error.fault
-    return Response(msgspec.json.encode(said), status, media_type="application/json")
-
-
-class Raw:
-    """A method as an ASGI endpoint: Starlette takes functions for something else."""
-
-    def __init__(self, endpoint: ASGIApp) -> None:
-        self._endpoint = endpoint
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._endpoint(scope, receive, send)
-
-
 def page_file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     """A route for a file of the page."""
 
@@ -363,19 +312,19 @@ def create_app(
     server = Server([apps] if isinstance(apps, App) else apps, log_url, auth, limits)
     operations = server.operations()
     public = [one.path for one in operations if one.public]
+    told = [Route(one.path, one.endpoint, methods=[one.method]) for one in operations]
+    checks: list[Check] = [Guard(hosts), Entry(auth, server.budgets, [*public, *PAGE])]
     application = Starlette(
         routes=[
-            *[
-                Route(one.path, Raw(one.endpoint) if one.raw else one.endpoint, methods=[one.method])
-                for one in operations
-            ],
+            *told,
             Route("/openapi.json", described(operations)),
             *[Route(path, page_file(*named)) for path, named in PAGE.items()],
         ],
         middleware=[
             Middleware(Journal),
-            Middleware(Guard, hosts=hosts),
-            Middleware(Entry, auth=auth, budgets=server.budgets, public=[*public, *PAGE]),
+            Middleware(
+                Front, checks=checks, direct=[one for one in told if one.endpoint == server.stream.events]
+            ),
         ],
         exception_handlers={TurnlogError: refuse},
         lifespan=server.lifespan,

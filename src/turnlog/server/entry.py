@@ -1,4 +1,4 @@
-"""Before every route but the public ones: who is asking, and whether they ask too often. ASGI middleware.
+"""Before every route but the public ones: who is asking, and whether they ask too often.
 
 The routes find the principal in the scope. Refusals are 401 and 429, as JSON.
 """
@@ -9,10 +9,11 @@ from collections.abc import Collection
 
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from turnlog.app import Principal
 from turnlog.server.auth import GUEST, Auth, Authenticator, Forbidden, Known
+from turnlog.server.front import inner_path
 from turnlog.server.limits import Budgets
 
 KNOWN = "turnlog.known"
@@ -22,26 +23,19 @@ HOW = ": open the link the server printed, or send the header Authorization: Bea
 
 
 class Entry:
-    """Lets in who is known and within their limits."""
+    """Lets in who is known and within their limits. One of the checks of the front."""
 
-    def __init__(self, app: ASGIApp, auth: Authenticator, budgets: Budgets, public: Collection[str]) -> None:
-        self._app = app
+    def __init__(self, auth: Authenticator, budgets: Budgets, public: Collection[str]) -> None:
         self._auth = auth
         self._budgets = budgets
         self._public = frozenset(public)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := self._enter(scope)):
-            await refusal(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-    def _enter(self, scope: Scope) -> Response | None:
+    def __call__(self, scope: Scope) -> Response | None:
         """Put who is asking into the scope; what to answer instead, if they may not."""
         known = self._auth.who(HTTPConnection(scope), time.time())
         if known is not None:
             scope[KNOWN], scope[PRINCIPAL] = known, known.principal
-        if scope["path"].removeprefix(scope.get("root_path", "")) in self._public:
+        if inner_path(scope) in self._public:
             return None
         if known is None:
             headers = {"www-authenticate": "Bearer"}

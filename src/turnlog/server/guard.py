@@ -2,37 +2,27 @@
 
 A name that was rebound to loopback shows in `Host`, a foreign page in `Origin` or, where browsers send none,
 in `Sec-Fetch-Site`; only a link from elsewhere may lead here. Absent headers are fine (not a page); `null` is
-not. Refusals say which header and which names are allowed. Every answer says how browsers must treat it.
+not. Refusals say which header and which names are allowed.
 """
 
 from collections.abc import Iterable
 
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HOME = (b"", b"same-origin", b"none")  # where a request may come from: this server's page, or a person
-HEADERS = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-]
 
 
 class Guard:
-    """ASGI middleware that refuses foreign hosts and origins."""
+    """Refuses foreign hosts and origins. One of the checks of the front."""
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
-        self._app = app
+    def __init__(self, hosts: Iterable[str]) -> None:
         self._hosts = frozenset(hosts)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (refusal := self._refusal(scope)):
-            await JSONResponse({"error": refusal}, 421)(scope, receive, send)
-        elif scope["type"] == "http":
-            await self._app(scope, receive, with_headers(send))
-        else:
-            await self._app(scope, receive, send)
+    def __call__(self, scope: Scope) -> Response | None:
+        refusal = self._refusal(scope)
+        return JSONResponse({"error": refusal}, 421) if refusal else None
 
     def _refusal(self, scope: Scope) -> str | None:
         headers = dict(scope["headers"])
@@ -47,19 +37,6 @@ class Guard:
         if headers.get(b"sec-fetch-site", b"") not in HOME and not link:
             return "this server does not answer pages of other sites"
         return None
-
-
-def with_headers(send: Send) -> Send:
-    """The same, with what every answer says to browsers."""
-
-    async def wrapped(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            said = {name for name, _ in message["headers"]}
-            more = [header for header in HEADERS if header[0] not in said]
-            message = {**message, "headers": [*message["headers"], *more]}
-        await send(message)
-
-    return wrapped
 
 
 def host_name(host: str) -> str:

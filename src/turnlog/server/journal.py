@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote_plus
@@ -24,6 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 log = logging.getLogger("turnlog.server")
 
 FIELDS = ("method", "route", "status", "ms", "bytes", "principal", "session", "turn", "exception")
+Header = tuple[bytes, bytes]
+
 STRUCK = "[struck out]"
 SECRET_CHARS = 8  # what is shorter is no secret, and stands in the middle of other words
 QUOTED_CHARS = 80  # of a name that a caller may have chosen
@@ -38,9 +40,14 @@ LOOKS_SECRET = re.compile(
 
 @dataclass(slots=True)
 class Exchange:
-    """What the journal knows of a request and its response: what must not be told, and what was sent."""
+    """What the journal knows of a request and its response: what must not be told, and what was sent.
 
-    secrets: set[str] = field(default_factory=set)
+    Tasks that a request leaves behind keep it, so it holds on to nothing of the connection.
+    """
+
+    carriers: list[Header]
+    query: bytes
+    began_s: float
     status: int | None = None
     sent_bytes: int = 0
     ended_s: float | None = None
@@ -50,11 +57,15 @@ class Exchange:
         """One message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self.secrets.update(carried(message.get("headers", ())))
+            self.carriers += carriers(message.get("headers", ()))
         elif message["type"] == "http.response.body":
             self.sent_bytes += len(message.get("body", b""))
             if not message.get("more_body", False):
                 self.ended_s = time.monotonic()
+
+    def secrets(self) -> list[str]:
+        """What must not be told, the longest first; made when it is asked for, because few ask."""
+        return sorted({*carried(self.carriers), *asked(self.query)}, key=len, reverse=True)
 
 
 CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)  # of this task
@@ -92,19 +103,23 @@ def struck(value: Any) -> Any:
     if not isinstance(value, str):
         return f"<{type(value).__name__}>"
     exchange = CURRENT.get()
-    for secret in sorted(exchange.secrets, key=len, reverse=True) if exchange else ():
+    for secret in exchange.secrets() if exchange else ():
         value = value.replace(secret, STRUCK)
     return LOOKS_SECRET.sub(lambda found: f"{found[1] or found[2]}{STRUCK}", value)
 
 
-def carried(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
-    """The secrets in headers: each value whole and in its parts, also as Python would quote it."""
+def carriers(headers: Iterable[Header]) -> list[Header]:
+    """The headers with secrets."""
+    return [header for header in headers if header[0].lower() in CARRIERS]
+
+
+def carried(headers: Iterable[Header]) -> Iterator[str]:
+    """The secrets in such headers: each value whole and in its parts, also as Python would quote it."""
     for name, raw in headers:
-        if name.lower() in CARRIERS:
-            value = raw.decode("latin-1")
-            parts = re.split(r"[;\s]+", value)[: 1 if name.lower() == b"set-cookie" else None]
-            for part in (value, *parts, *(part.partition("=")[2].strip('"') for part in parts)):
-                yield from spellings(part)
+        value = raw.decode("latin-1")
+        parts = re.split(r"[;\s]+", value)[: 1 if name.lower() == b"set-cookie" else None]
+        for part in (value, *parts, *(part.partition("=")[2].strip('"') for part in parts)):
+            yield from spellings(part)
 
 
 def asked(query: bytes) -> Iterator[str]:
@@ -132,32 +147,41 @@ class Journal:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange({*carried(scope["headers"]), *asked(scope.get("query_string", b""))})
+        exchange = Exchange(carriers(scope["headers"]), scope.get("query_string", b""), time.monotonic())
         CURRENT.set(exchange)  # not reset: the server logs what goes wrong after this, in the same task
-
-        async def counted(message: Message) -> None:
-            exchange.take(message)
-            await send(message)
-
-        began_s = time.monotonic()
         try:
-            await self._app(scope, receive, counted)
+            await self._app(scope, receive, Counted(exchange, send))
         except Exception as error:
             exchange.error = error
             exchange.status = exchange.status or 500  # what the server answers now
             raise
         finally:
-            write(scope, exchange, (exchange.ended_s or time.monotonic()) - began_s)
+            write(scope, exchange)
 
 
-def write(scope: Scope, exchange: Exchange, took_s: float) -> None:
-    """The line of a request; an error in it is told by where it was."""
+class Counted:
+    """A `send` that tells an exchange."""
+
+    __slots__ = ("_exchange", "_send")
+
+    def __init__(self, exchange: Exchange, send: Send) -> None:
+        self._exchange = exchange
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        self._exchange.take(message)
+        await self._send(message)
+
+
+def write(scope: Scope, exchange: Exchange) -> None:
+    """The line of a request; an error in it is told by where it was. A stream has counted its own bytes."""
+    took_s = (exchange.ended_s or time.monotonic()) - exchange.began_s
     fields = {
         "method": named(scope["method"]),
         "route": getattr(scope.get("route"), "path", None),
         "status": exchange.status,
         "ms": round(took_s * 1000, 1),
-        "bytes": exchange.sent_bytes,
+        "bytes": scope.get("turnlog.bytes", exchange.sent_bytes),
         "principal": named(getattr(scope.get("turnlog.principal"), "name", None)),
         "session": named(scope.get("turnlog.session")),
         "turn": named(scope.get("turnlog.turn")),

@@ -5,7 +5,13 @@ The limits keep one that runs wild from taking everything; they are far above wh
 
 from typing import NamedTuple
 
+from turnlog.errors import TurnlogError
+
 PRINCIPALS = 10_000  # so many budgets are kept; a principal that was forgotten begins with a full one
+
+
+class TooManyStreams(TurnlogError):
+    """A principal has as many streams open as it may."""
 
 
 class Limits(NamedTuple):

@@ -20,7 +20,6 @@ class Operation(NamedTuple):
     answers: Mapping[int, Any] = {200: None}
     media_type: str = "application/json"
     public: bool = False
-    raw: bool = False
 
 
 class Refusal(msgspec.Struct):

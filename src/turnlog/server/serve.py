@@ -9,13 +9,19 @@ an error of ours, not a stack trace of the server's.
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from turnlog.log.live import Rest
+from turnlog.server.readers import CONNECTION
 
 STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
 REQUEST_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
@@ -32,6 +38,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **given)
         self.app = self.paced
         self._late: asyncio.TimerHandle | None = None
+        self._lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -41,6 +48,8 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
         super().connection_lost(exc)
+        if self._lost is not None:
+            self._lost()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -56,26 +65,66 @@ class Connection(HttpToolsProtocol):
             self._late.cancel()
             self._late = None
 
-    async def paced(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application, whose every send lasts until the kernel has taken all of it."""
+    def write(self, body: bytes) -> Rest | None:
+        """Write a part of a response that has begun past its `send`; how to wait if that is not all out."""
+        done = self._put(body, 0)
+        return partial(self._finish, body, done) if self.flow.write_paused else None
 
-        async def give(message: Message) -> None:
-            await send(message)
+    def _put(self, body: bytes, start: int) -> int:
+        """Write pieces for as long as the kernel takes them; where it stopped."""
+        while start < len(body) and not self.transport.is_closing():
+            piece = body[start : start + PIECE_BYTES]
+            self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            start += PIECE_BYTES
             if self.flow.write_paused:
-                await self.flow.drain()
+                break
+        return start
 
-        async def sending(message: Message) -> None:
-            body = message.get("body", b"")
-            last = max(0, len(body) - 1) // PIECE_BYTES * PIECE_BYTES
-            for start in range(0, last, PIECE_BYTES):
-                await give({**message, "body": body[start : start + PIECE_BYTES], "more_body": True})
-            await give({**message, "body": body[last:]} if last else message)
+    async def _finish(self, body: bytes, start: int) -> None:
+        """The rest, at the peer's pace."""
+        await self.flow.drain()
+        while start < len(body) and not self.transport.is_closing():
+            start = self._put(body, start)
+            await self.flow.drain()
 
-        await self.config.loaded_app(scope, receive, sending)
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call a function when the peer is gone; only that of the response that was begun last."""
+        self._lost = call
+        if self.transport.is_closing():
+            self.loop.call_soon(call)
+
+    def paced(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """The application, whose every send lasts until the kernel has taken all of it."""
+        if scope["type"] == "http" and scope["method"] != "HEAD":
+            scope[CONNECTION] = self
+        application: ASGIApp = self.config.loaded_app
+        return application(scope, receive, Paced(self.flow, send))
 
     def shutdown(self) -> None:
         super().shutdown()
         self.loop.call_later(GRACE_S, self.transport.abort)
+
+
+class Paced:
+    """A `send` that lasts until the kernel has taken everything."""
+
+    __slots__ = ("_flow", "_send")
+
+    def __init__(self, flow: FlowControl, send: Send) -> None:
+        self._flow = flow
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        body = message.get("body", b"")
+        last = max(0, len(body) - 1) // PIECE_BYTES * PIECE_BYTES
+        for start in range(0, last, PIECE_BYTES):
+            await self._give({**message, "body": body[start : start + PIECE_BYTES], "more_body": True})
+        await self._give({**message, "body": body[last:]} if last else message)
+
+    async def _give(self, message: Message) -> None:
+        await self._send(message)
+        if self._flow.write_paused:
+            await self._flow.drain()
 
 
 class StoppingServer(uvicorn.Server):

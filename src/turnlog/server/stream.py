@@ -1,35 +1,30 @@
-"""`GET /api/events`: a session's log as Server-Sent Events, resumable (protocol section 7). Raw ASGI.
+"""`GET /api/events`: a session's log as Server-Sent Events, resumable (protocol section 7).
 
-A subscriber is a cursor: it pulls pages from the log and sends each page with one write. The stream ends when
-the client leaves or the server stops; neither touches the session. Heartbeats and `reset` are named events
-without an id, so they reach pages and move no cursor.
+What a request asks for becomes the frames of one session or of several, after a cursor; `server/readers.py`
+sends them. Heartbeats and `reset` are named events without an id, so they reach pages and move no cursor.
 """
 
 import asyncio
-import math
-import random
-import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, NamedTuple
 
 from msgspec import json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from turnlog.app import Seat, Sessions
-from turnlog.errors import BadInput, Damaged, NotFound, TurnlogError
+from turnlog.errors import BadInput, NotFound
 from turnlog.events import Envelope, Payload, SessionMember, Unknown
-from turnlog.log import Head, Page
+from turnlog.log import Head, Log, Page
 from turnlog.log.choice import EVERYTHING, Choice
-from turnlog.server.auth import Known
+from turnlog.log.live import Take
 from turnlog.server.entry import known_of
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.merge import Merged
 from turnlog.server.metrics import Metrics
 from turnlog.server.projection import Projection
+from turnlog.server.readers import HEARTBEAT, Pages, Reader, Readers
 from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, make_dialect
 from turnlog.server.wanted import (
     reset_reason,
@@ -43,39 +38,15 @@ from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.telling import Wanted
 
-HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
-RETRY = b"retry: 1000\n\n"
-HEADERS: "Headers" = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
-
-Headers = list[tuple[bytes, bytes]]
-
-
-class TooManyStreams(TurnlogError):
-    """A principal has as many streams open as it may."""
-
-
-class Open(NamedTuple):
-    """A stream that is open, and the seats it is read from."""
-
-    known: Known
-    seats: Sequence[Seat]
-
 
 class EventStream:
-    """The ASGI endpoint, and the streams that are open on it."""
+    """What is asked for, and what projects it. The streams themselves are `readers`."""
 
     def __init__(
         self, sessions: Callable[[], Sessions], metrics: Metrics, budgets: Budgets, limits: Limits
     ) -> None:
         self.sessions = sessions
-        self._metrics = metrics
-        self._budgets = budgets
-        self._life_s = limits.life_s
-        self._open: dict[asyncio.Task[None], Open] = {}
+        self.readers = Readers(sessions, metrics, budgets, limits)
         self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
 
     def lags(self) -> list[int]:
@@ -84,71 +55,24 @@ class EventStream:
 
     def stop(self) -> None:
         """End every open stream; readers come back with their cursor."""
-        for task in self._open:
-            task.cancel()
+        self.readers.stop()
 
     def observe(self, envelope: Envelope, payload: Payload | Unknown) -> None:
-        """When somebody's roles change, their streams end; they come back if they still may."""
+        """When somebody's roles change, their streams end."""
         if isinstance(payload, SessionMember):
-            for task, (_, seats) in self._open.items():
-                if any(changes(seat, envelope.session_id, payload) for seat in seats):
-                    task.cancel()
+            self.readers.change(envelope.session_id, payload)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        principal, query = known_of(scope).principal, request.query_params
-        scope["turnlog.session"] = query.get("session", "")[:80]
-        seats = [await self.sessions().seat(principal, name) for name in wanted_sessions(query)]
+    async def events(self, request: Request) -> Response | Reader:
+        """The route."""
+        known, query = known_of(request.scope), request.query_params
+        request.scope["turnlog.session"] = query.get("session", "")[:80]
+        seats = [await self.sessions().seat(known.principal, name) for name in wanted_sessions(query)]
         frames = await self._frames(request, seats)
         if frames is None:
-            await Response(status_code=204)(scope, receive, send)
-        else:
-            await self.serve(frames, seats, HEADERS, request, send)
+            return Response(status_code=204)
+        return self.readers.response(frames if isinstance(frames, Whole) else Pages(frames), known, seats)
 
-    async def serve(
-        self, frames: Frames, seats: Sequence[Seat], headers: Headers, request: Request, send: Send
-    ) -> None:
-        """Send frames until they end, the client leaves, its time is over or the server stops."""
-        known = known_of(request.scope)
-        if not self._budgets.open_stream(known.principal.name):
-            raise TooManyStreams("too many open streams, close some")
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._pump(frames, Open(known, seats), request.receive, send)
-        finally:
-            self._budgets.close_stream(known.principal.name)
-        await send({"type": "http.response.body", "body": b""})
-
-    async def _pump(self, frames: Frames, opened: Open, receive: Receive, send: Send) -> None:
-        pump = asyncio.create_task(self._tell(frames, opened, send))
-        self._open[pump] = opened
-        self._metrics.subscribers += 1
-        gone = asyncio.create_task(left(receive))
-        gone.add_done_callback(lambda _: pump.cancel())
-        end = asyncio.get_running_loop().call_later(self._remaining_s(opened.known), pump.cancel)
-        try:
-            await asyncio.wait({pump})
-        finally:
-            pump.cancel()
-            del self._open[pump]
-            self._metrics.subscribers -= 1
-            end.cancel()
-            gone.cancel()
-
-    async def _tell(self, frames: Frames, opened: Open, send: Send) -> None:
-        """Send, unless roles changed since they were looked up; from here on `observe` hears of changes."""
-        for seat in opened.seats:
-            members = (await self.sessions().log.info(seat.session_id)).members
-            if seat.principal.roles | frozenset(members.get(seat.principal.name, ())) != seat.roles:
-                return
-        await pump_frames(frames, send, self._metrics)
-
-    def _remaining_s(self, known: Known) -> float:
-        """How long a stream lives: until its reader has to show again that it may read."""
-        left_s = math.inf if known.until is None else max(0.0, known.until - time.time())
-        return min(self._life_s * random.uniform(0.9, 1.0), left_s)  # not all come back at once
-
-    async def _frames(self, request: Request, seats: Sequence[Seat]) -> Frames | None:
+    async def _frames(self, request: Request, seats: Sequence[Seat]) -> "Frames | Whole | None":
         """The frames a request asks for; None when there is nothing more to come."""
         query = request.query_params
         wanted, choice = wanted_dialect(query), wanted_events(query)
@@ -158,15 +82,18 @@ class EventStream:
             return await self._session_frames(seats[0], wanted, choice, cursors[0])
         if choice.turn is not None:
             raise BadInput("expected one session with a turn", "turn")
-        sources = [
+        found = [
             await self._session_frames(seat, wanted, choice, at)
             for seat, at in zip(seats, cursors, strict=True)
         ]
-        if all(source is None for source in sources):
+        if not any(found):
             return None
+        sources = [aiter(frames) if frames else None for frames in found]
         return Merged(sources, cursors).frames(HEARTBEAT, HEARTBEAT_S)
 
-    async def _session_frames(self, seat: Seat, wanted: Wanted, choice: Choice, at: Cursor) -> Frames | None:
+    async def _session_frames(
+        self, seat: Seat, wanted: Wanted, choice: Choice, at: Cursor
+    ) -> "Frames | Whole | None":
         """The frames of one session after a cursor."""
         sessions, choice = self.sessions(), choice._replace(channels=seat.sees)
         await sessions.touch(seat)
@@ -207,14 +134,16 @@ class EventStream:
         rows = await self.sessions().log.read(seat.session_id, place[0] - 1, max_bytes=1)
         return not rows or seat.may_see(rows[0].channel)
 
-    def _dialect_frames(self, seat: Seat, wanted: Wanted, choice: Choice, head: Head, at: Cursor) -> Frames:
-        sessions = self.sessions()
+    def _dialect_frames(
+        self, seat: Seat, wanted: Wanted, choice: Choice, head: Head, at: Cursor
+    ) -> "Frames | Whole":
         if wanted.name == "turnlog":
+            name, epoch, log = head.session_id, head.epoch, self.sessions().log
             after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again
-            asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": head.epoch}
             if choice == EVERYTHING:
-                return sessions.log.frames(head.session_id, after, **asked)
-            return chosen(sessions.log.follow(head.session_id, after, **asked), head.epoch, choice)
+                return Whole(log, name, after, epoch)
+            pages = log.follow(name, after, origin=after, idle_s=HEARTBEAT_S, epoch=epoch)
+            return chosen(pages, epoch, choice)
         return self._projection(seat, wanted, choice, head).frames(at, HEARTBEAT_S)
 
     def _projection(self, seat: Seat, wanted: Wanted, choice: Choice, head: Head) -> Projection:
@@ -229,31 +158,28 @@ class EventStream:
         return self._projections[key]
 
 
-async def pump_frames(frames: Frames, send: Send, metrics: Metrics) -> None:
-    """Send page after page; each is one write."""
-    await send({"type": "http.response.body", "body": RETRY, "more_body": True})
-    try:
-        async for page in frames:
-            await send({"type": "http.response.body", "body": page or HEARTBEAT, "more_body": True})
-            metrics.delivered(len(page))
-    except Damaged:
-        return  # the session has a new epoch now: the reader comes back and is told
+class Whole:
+    """A session whole, in its own dialect, after a cursor: handed on as it is appended, or page by page."""
+
+    __slots__ = ("_after", "_epoch", "_log", "_session_id")
+
+    def __init__(self, log: Log, session_id: str, after: int, epoch: str) -> None:
+        self._log = log
+        self._session_id = session_id
+        self._after = after
+        self._epoch = epoch
+
+    def deliver(self, take: Take) -> Awaitable[None]:
+        """What there is, and what comes."""
+        at, log = self._after, self._log
+        return log.deliver(self._session_id, take, at, origin=at, idle_s=HEARTBEAT_S, epoch=self._epoch)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        at, log = self._after, self._log
+        return log.frames(self._session_id, at, origin=at, idle_s=HEARTBEAT_S, epoch=self._epoch)
 
 
-async def left(receive: Receive) -> None:
-    """Return when the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def changes(seat: Seat, session_id: str, payload: SessionMember) -> bool:
-    """Whether somebody's roles in a session are others now."""
-    if (seat.session_id, seat.principal.name) != (session_id, payload.principal):
-        return False
-    return seat.principal.roles | frozenset(payload.roles) != seat.roles
-
-
-async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
+async def after_reset(reason: str, head: Head, frames: AsyncIterable[bytes]) -> Frames:
     """Say that the cursor cannot be continued, then what there is."""
     reset = {
         "type": "reset",

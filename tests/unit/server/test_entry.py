@@ -12,6 +12,7 @@ from turnlog.app import Principal
 from turnlog.server import entry
 from turnlog.server.auth import Auth, Known, token_hash
 from turnlog.server.entry import PRINCIPAL, Entry, known_of
+from turnlog.server.front import Front
 from turnlog.server.limits import Budgets, Limits
 
 ADA, BOB = Principal("ada"), Principal("bob", frozenset({"owner"}))
@@ -23,7 +24,8 @@ class Asked:
 
     def __init__(self, limits: Limits = Limits(), auth: Any = None) -> None:  # noqa: B008
         self.scopes: list[Scope] = []
-        self.entry = Entry(self, auth or Auth(b"k" * 32, TOKENS), Budgets(limits), ["/", "/healthz"])
+        check = Entry(auth or Auth(b"k" * 32, TOKENS), Budgets(limits), ["/", "/healthz"])
+        self.entry = Front(self, [check])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scopes.append(scope)

@@ -8,6 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turnlog.server.front import Front
 from turnlog.server.guard import LOOPBACK, Guard, host_name, same_host
 
 Headers = list[tuple[str, str]]
@@ -42,7 +43,7 @@ def host(name: str, origin: str | None = None) -> Headers:
     return [("host", name), *([("origin", origin)] if origin is not None else [])]
 
 
-GUARDED = Guard(hello, LOOPBACK)
+GUARDED = Front(hello, [Guard(LOOPBACK)])
 
 WELCOME = [
     host("127.0.0.1"),
@@ -140,7 +141,7 @@ def test_bytes_that_are_no_name_are_refused_in_plain_words() -> None:
 
 
 def test_other_names_are_let_in_where_the_server_answers_for_them() -> None:
-    guarded = Guard(hello, ["log.example"])
+    guarded = Front(hello, [Guard(["log.example"])])
     assert ask(guarded, host("log.example:443", "https://log.example:443"))[0] == 200
     assert ask(guarded, host("localhost"))[0] == 421
 
@@ -153,7 +154,7 @@ def test_what_is_not_http_passes(kind: str) -> None:
         seen.append(scope)
 
     scope: dict[str, Any] = {"type": kind, "headers": [(b"host", b"evil.example")]}
-    assert asyncio.run(exchange(Guard(listener, LOOPBACK), scope)) == []
+    assert asyncio.run(exchange(Front(listener, [Guard(LOOPBACK)]), scope)) == []
     assert seen == [scope]
 
 

@@ -13,6 +13,7 @@ from turnlog.events import Scope
 from turnlog.log import Log, MemoryStore
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.server import stream
+from turnlog.server.readers import HEARTBEAT
 from turnlog.server.stream import chosen
 from turnlog.server.wanted import wanted_dialect, wanted_events
 from turnlog.testing.samples import agent, began, called, delta, note, over, started
@@ -102,7 +103,7 @@ def test_what_is_passed_over_moves_the_cursor_with_a_heartbeat() -> None:
         decoder = Decoder()
         assert [message.event for message in decoder.feed(first)] == ["heartbeat"]
         assert decoder.last_id == f"{epoch}:3"
-        assert second == stream.HEARTBEAT
+        assert second == HEARTBEAT
 
     logged(run)
 
@@ -115,7 +116,7 @@ def test_a_stream_of_events_that_are_not_wanted_beats_all_the_same(monkeypatch: 
         pages = log.follow(SESSION, epoch=head.epoch)  # it is never silent
         frames = chosen(pages, head.epoch, Choice(("tool",)))
         async for data in frames:
-            assert data == stream.HEARTBEAT + f"id: {head.epoch}:0\n\n".encode()
+            assert data == HEARTBEAT + f"id: {head.epoch}:0\n\n".encode()
             break
         await frames.aclose()  # type: ignore[attr-defined]
 

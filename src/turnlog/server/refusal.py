@@ -1,0 +1,60 @@
+"""What is refused, as JSON that a person can read; which status an error has is a table."""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnlog.app.posting import InvalidAction
+from turnlog.errors import (
+    BadInput,
+    CallerError,
+    Closed,
+    Conflict,
+    InvalidEvent,
+    NotFound,
+    StoreError,
+    TurnlogError,
+    UnknownType,
+)
+from turnlog.server.auth import Forbidden
+from turnlog.server.body import OversizedBody, UnsupportedBody
+from turnlog.server.limits import TooManyStreams
+from turnlog.server.wanted import Gone
+
+
+class NotStarted(TurnlogError):
+    """A request before the lifespan has begun, or after it has ended."""
+
+
+STATUS = {
+    UnsupportedBody: 415,
+    OversizedBody: 413,
+    BadInput: 400,
+    InvalidEvent: 400,
+    UnknownType: 400,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    Closed: 409,
+    Gone: 410,
+    TooManyStreams: 429,
+    NotStarted: 503,
+    CallerError: 400,
+    StoreError: 507,
+}
+
+
+def refusal(error: Exception) -> Response:
+    """What is answered for an error."""
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    said: dict[str, Any] = {"error": str(error)}
+    if isinstance(error, InvalidAction):
+        said["fault"] = error.fault
+    return Response(msgspec.json.encode(said), status, media_type="application/json")
+
+
+async def refuse(_: Request, error: Exception) -> Response:
+    """The same, as Starlette asks for it."""
+    return refusal(error)
