@@ -1,4 +1,4 @@
-"""What the three block dialects share: options, small words, and what an agent said that can be retracted.
+"""What the dialects share: options, small words, and what an agent said that can be retracted.
 
 A dialect converts the events of one session in order. `convert` gives the messages of one event and never
 fails on what the log has taken. `close` ends a response: it closes what the format opens and closes in pairs
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from turnlog.events import Envelope, Payload, ToolCall, Unknown, Usage
-from turnlog.state.history import Message
+from turnlog.events import Envelope, Payload, ToolCall, ToolResult, Unknown, Usage
+from turnlog.state.history import Message, result_text
 
 Conversation = Callable[[str], list[Message]]  # an agent's messages as of the event at hand
 
@@ -100,6 +100,12 @@ def call_kind(payload: ToolCall) -> str:
 def call_args(payload: ToolCall) -> Any:
     """The arguments; what never became JSON is a text."""
     return payload.args if payload.incomplete is None else payload.incomplete
+
+
+def with_images(payload: ToolResult) -> str:
+    """The result of a call, or what went wrong, in one text after the addresses of its images."""
+    text = payload.error.message if payload.error and not payload.ok else result_text(payload)
+    return "\n".join([*(image.src for image in payload.images), text])
 
 
 def usage_json(usage: Usage | None) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """The dialects by name, and a dialect together with the history it tells.
 
-`turnlog` is the envelope itself: stored bytes are replayed, so it needs no converter. The others tell
+`turnlog` is the envelope itself: stored bytes are replayed, so it needs no converter. The block dialects tell
 histories in `meta_init` and `meta_final` when they are asked to; `Told` folds them beside the conversion.
+A dialect whose heartbeats say where the reader is has a row in `HEARTBEATS`.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from typing import NamedTuple
 
 from turnlog.events import AgentStart, Envelope, Payload, Unknown
 from turnlog.state.history import History, Message
-from turnlog.wire import sse
+from turnlog.wire import office, sse
+from turnlog.wire.agentic import Agentic
 from turnlog.wire.blocks import Blocks
 from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.blocks_xml import BlocksXml
@@ -21,7 +23,15 @@ BLOCKS: dict[str, Callable[[BlocksOptions, Conversation], Dialect]] = {
     "blocks-xml": BlocksXml,
     "blocks-raw": BlocksRaw,
 }
-DIALECTS = ("turnlog", *BLOCKS)
+CONVERTED: dict[str, Callable[[BlocksOptions, Conversation], Dialect]] = {
+    **BLOCKS,
+    "office": lambda _, __: office.Office(),
+    "agentic": lambda _, __: Agentic(),
+}
+DIALECTS = ("turnlog", *CONVERTED)
+HEARTBEATS: dict[str, Callable[[int, int, str], bytes]] = {  # of a seq, a time in ms and a session
+    "office": office.heartbeat,
+}
 
 
 class Wanted(NamedTuple):
@@ -37,7 +47,7 @@ class Told:
     def __init__(self, wanted: Wanted) -> None:
         self.history = History()
         self._channel: str | None = None
-        self._dialect = BLOCKS[wanted.name](wanted.options, self._conversation)
+        self._dialect = CONVERTED[wanted.name](wanted.options, self._conversation)
 
     def _conversation(self, agent_id: str) -> list[Message]:
         return self.history.messages(agent_id, self._channel)

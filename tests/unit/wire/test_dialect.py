@@ -164,7 +164,7 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     assert told.history.root[0] == Message("user", [{"type": "text", "text": "one"}])
     assert told.idle
     assert told.close() == [DONE]
-    assert DIALECTS == ("turnlog", "blocks", "blocks-xml", "blocks-raw")
+    assert DIALECTS == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")
 
 
 def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:

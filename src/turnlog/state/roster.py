@@ -1,0 +1,189 @@
+"""The team on its 3 x 3 grid: who is hatching, alive or asleep (vocabulary `team`).
+
+An agent is known by its seat, 0 to 8; names are not unique. `roster.join` makes it alive, and so does being
+listed as alive or idle in a `roster.status`; who is listed as shut down, or not at all, sleeps. The end of a
+process puts everybody to sleep, whatever ended it, so nobody is left over from a crash or a restart.
+
+A summon names nobody and makes no agent: the team as a whole is `hatching`. A wake names seats, which hatch
+until they join or are listed. Both are over when a status tells who is there, when the turn is over (that of
+the command, or else the next one to begin) or when a process ends; who never joined is forgotten then. What
+is for one channel is a team of its own.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    Envelope,
+    Payload,
+    ProcessEnd,
+    RosterJoin,
+    RosterStatus,
+    UiCommand,
+    Unknown,
+)
+from turnlog.events.team import Face
+from turnlog.events.ui import Summon, Wake, WakeAgent
+from turnlog.state.narration import channel_of
+
+State = Literal["hatching", "alive", "sleeping"]
+
+SEATS = 9
+EVERYBODY = ""  # the team of those events that have no channel
+
+
+class Member(Struct, kw_only=True, omit_defaults=True):
+    """An agent of the team. `born` is when it joined first; one that only hatches has not been born."""
+
+    name: str
+    seat: int
+    state: State
+    color: str = ""
+    color_name: str = ""
+    gender: Literal["man", "woman"] = "man"
+    face: Face = Face()
+    soul: str = ""
+    born: str | None = None
+    last_alive: str | None = None
+
+
+class Team(Struct, kw_only=True, omit_defaults=True):
+    """The agents of one channel by seat. `hatching` is since when somebody is expected, `turn` is the turn
+    that makes them come."""
+
+    seats: dict[int, Member] = field(default_factory=dict)
+    hatching: str | None = None
+    turn: str | None = None
+
+    def grid(self) -> list[Member | None]:
+        """All nine places, from the first row to the last."""
+        return [self.seats.get(seat) for seat in range(SEATS)]
+
+    def named(self, name: str) -> list[Member]:
+        """Everybody of that name."""
+        return [member for _, member in sorted(self.seats.items()) if member.name == name]
+
+    def settle(self) -> None:
+        """Nobody hatches any more; who never joined is gone."""
+        self.hatching = self.turn = None
+        self.seats = {seat: member for seat, member in self.seats.items() if member.born is not None}
+        for member in self.seats.values():
+            if member.state == "hatching":
+                member.state = "sleeping"
+
+    def rest(self, awake: Collection[int] = ()) -> None:
+        """Everybody else sleeps."""
+        self.settle()
+        for seat, member in self.seats.items():
+            if seat not in awake:
+                member.state = "sleeping"
+
+
+class Roster(Struct):
+    """The teams of a session by channel."""
+
+    teams: dict[str, Team] = field(default_factory=dict)
+
+    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        """Take one event into account."""
+        step = STEPS.get(type(payload))
+        if step is not None:
+            step(self, envelope, payload)
+
+    def seen_in(self, channels: Collection[str]) -> dict[str, Team]:
+        """The teams that somebody sees who is in these channels."""
+        return {name: team for name, team in self.teams.items() if name in (EVERYBODY, *channels)}
+
+    def team(self, envelope: Envelope, payload: Payload) -> Team:
+        """The team that an event is about."""
+        return self.teams.setdefault(channel_of(envelope, payload) or EVERYBODY, Team())
+
+
+def _command(roster: Roster, envelope: Envelope, payload: UiCommand) -> None:
+    command = payload.command
+    if not isinstance(command, Summon | Wake):
+        return
+    team = roster.team(envelope, payload)
+    team.hatching, team.turn = envelope.ts, envelope.trace_id
+    for agent in command.agents if isinstance(command, Wake) else ():
+        wake(team, agent)
+
+
+def wake(team: Team, agent: WakeAgent) -> None:
+    """Somebody is woken: by its seat, with its looks if nobody sat there."""
+    member = team.seats.setdefault(
+        agent.seat,
+        Member(
+            name=agent.name,
+            seat=agent.seat,
+            state="hatching",
+            color=agent.color,
+            color_name=agent.color_name,
+        ),
+    )
+    if member.state == "sleeping":
+        member.state = "hatching"
+
+
+def _join(roster: Roster, envelope: Envelope, payload: RosterJoin) -> None:
+    """Somebody is here; who joins again keeps its birth, another one on the seat begins anew."""
+    team = roster.team(envelope, payload)
+    before = team.seats.get(payload.seat)
+    born = before.born if before is not None and before.name == payload.name else None
+    team.seats[payload.seat] = Member(
+        name=payload.name,
+        seat=payload.seat,
+        state="alive",
+        color=payload.color,
+        color_name=payload.color_name,
+        gender=payload.gender,
+        face=payload.face,
+        soul=payload.soul,
+        born=born or payload.created_at or envelope.ts,
+        last_alive=envelope.ts,
+    )
+
+
+def _status(roster: Roster, envelope: Envelope, payload: RosterStatus) -> None:
+    """Who is there. Somebody who is alive and unknown is known from now on; one who is not is no ghost."""
+    team = roster.team(envelope, payload)
+    last = {listed.seat: listed for listed in payload.agents}
+    awake = {seat: listed.name for seat, listed in last.items() if listed.status != "shutdown"}
+    for seat, name in awake.items():
+        member = team.seats.setdefault(seat, Member(name=name, seat=seat, state="alive"))
+        member.state, member.born, member.last_alive = "alive", member.born or envelope.ts, envelope.ts
+    team.rest(awake)
+
+
+def _agent_start(roster: Roster, envelope: Envelope, payload: AgentStart) -> None:
+    """A command that opened no turn of its own is carried out by the next one."""
+    team = roster.teams.get(channel_of(envelope, payload) or EVERYBODY)
+    if team and team.hatching and team.turn is None:
+        team.turn = envelope.trace_id
+
+
+def _agent_end(roster: Roster, envelope: Envelope, payload: AgentEnd) -> None:
+    """The turn of a summon or a wake is over."""
+    team = roster.teams.get(channel_of(envelope, payload) or EVERYBODY)
+    over = not envelope.depth and payload.stop_reason != "handoff"
+    if team and over and team.turn is not None and team.turn == envelope.trace_id:
+        team.settle()
+
+
+def _process_end(roster: Roster, _: Envelope, __: ProcessEnd) -> None:
+    for team in roster.teams.values():
+        team.rest()
+
+
+STEPS: dict[type, Callable[[Roster, Envelope, Any], None]] = {
+    UiCommand: _command,
+    RosterJoin: _join,
+    RosterStatus: _status,
+    AgentStart: _agent_start,
+    AgentEnd: _agent_end,
+    ProcessEnd: _process_end,
+}

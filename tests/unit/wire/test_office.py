@@ -1,0 +1,143 @@
+"""The dialect `office`: which events become which of the 22 types of document 004, and with which fields."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from tests.logs import entry, log, scope, vector_log
+from tests.test_seed_fields import interface_name
+from tests.test_seed_names import NAMES
+from tests.typescript import Shape, interfaces
+from turnlog import events as ev
+from turnlog.events import CATALOG
+from turnlog.events.agent import StopReason
+from turnlog.wire.dialect import DONE
+from turnlog.wire.office import CONTENT_CHARACTERS, SAY, Office, heartbeat
+
+ROOT = Path(__file__).parents[3]
+FILE: dict[str, Any] = json.loads((ROOT / "tests" / "vectors" / "office" / "messages.json").read_text())
+CASES: list[dict[str, Any]] = FILE["cases"]
+BEATS: list[dict[str, Any]] = FILE["heartbeats"]
+SHOWN = [message for case in CASES for message in case["messages"]] + [beat["message"] for beat in BEATS]
+EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+AGENT = scope("agt_1")
+
+
+@pytest.fixture(scope="module")
+def shapes() -> dict[str, Shape]:
+    """The interfaces as the document itself has them, where it is at hand."""
+    found = sorted((ROOT.parent / "shared" / "seeds").glob("004*.txt"))
+    if not found:
+        pytest.skip("the document is not here")
+    return interfaces(found[0].read_text(), "ServerEvent")
+
+
+def said(*payloads: ev.Payload) -> list[dict[str, Any]]:
+    office = Office()
+    items = log(*((payload, AGENT) for payload in payloads))
+    return [json.loads(message) for item in items for message in office.convert(*item)]
+
+
+@EACH
+def test_vector(case: dict[str, Any]) -> None:
+    office = Office()
+    messages = [message for item in vector_log(case["events"]) for message in office.convert(*item)]
+    assert [json.loads(message) for message in messages] == case["messages"]
+    assert b"\n" not in b"".join(messages)
+    assert office.idle, "the next turn begins like the first"
+    assert office.close() == [DONE]
+
+
+@pytest.mark.parametrize("beat", BEATS, ids=lambda beat: beat["session_id"])
+def test_heartbeat(beat: dict[str, Any]) -> None:
+    assert json.loads(heartbeat(beat["seq"], beat["ts_ms"], beat["session_id"])) == beat["message"]
+
+
+def test_all_22_types_are_said_and_no_other() -> None:
+    assert {message["type"] for message in SHOWN} == set(NAMES["004"])
+
+
+def test_the_common_fields_stand_first() -> None:
+    assert {tuple(message)[:4] for message in SHOWN} == {("id", "ts", "sessionId", "type")}
+
+
+@pytest.mark.parametrize("name", NAMES["004"])
+def test_a_message_has_exactly_the_fields_of_its_interface(name: str, shapes: dict[str, Shape]) -> None:
+    assert set(shapes) == {interface_name(one) for one in NAMES["004"]}
+    shape, found = shapes[interface_name(name)], [message for message in SHOWN if message["type"] == name]
+    assert found
+    for message in found:
+        assert shape.matches(message), message
+    whole = max(found, key=len)
+    assert set(whole) == set(shape.fields), "the optional fields are shown too"
+    for field in whole:
+        less = {key: value for key, value in whole.items() if key != field}
+        assert shape.matches(less) == shape.fields[field].optional, f"without {field}"
+    assert not shape.matches(whole | {"depth": 0})
+    assert not shape.matches(whole | {"id": "0"})
+
+
+def test_whatever_an_event_holds_its_message_has_the_fields(shapes: dict[str, Shape]) -> None:
+    for kind in CATALOG:
+        example = vector_log([{"type": kind.name, "agent_id": "agt_1", "payload": kind.payload.EXAMPLE}])
+        for message in map(json.loads, Office().convert(*example[0])):
+            assert shapes[interface_name(message["type"])].matches(message), message
+
+
+def test_an_event_is_one_message_or_none_with_its_seq() -> None:
+    for case in CASES:
+        office = Office()
+        for envelope, payload in vector_log(case["events"]):
+            messages = [json.loads(message) for message in office.convert(envelope, payload)]
+            assert [message["id"] for message in messages] in ([], [envelope.seq])
+
+
+def test_what_has_no_counterpart() -> None:
+    silent = {kind.name for kind in CATALOG if kind.payload not in SAY}
+    assert silent == {
+        "agent.handoff", "agent.usage", "approval.decision", "approval.request", "assistant.block",
+        "assistant.files", "assistant.view", "block.delta", "block.end", "block.retract", "block.start",
+        "parse.reject", "session.member", "session.title", "tool.await", "tool.progress", "ui.action",
+    }  # fmt: skip
+    for name in silent:
+        example = vector_log([{"type": name, "payload": CATALOG.kind(name).payload.EXAMPLE}])
+        assert Office().convert(*example[0]) == []
+
+
+def test_the_content_of_a_tool_is_cut() -> None:
+    def content(text: str, images: int = 0) -> str:
+        image = ev.Image(src="api/blobs/sess_1/ab", media_type="image/png")
+        result = ev.ToolResult(call_id="c", tool="Read", ok=True, result=text, images=(image,) * images)
+        return str(said(result)[0]["content"])
+
+    assert CONTENT_CHARACTERS == 10_000
+    assert content("x" * 10_000) == "x" * 10_000
+    assert content("x" * 10_001) == "x" * 10_000
+    assert content("€" * 20_000) == "€" * 10_000
+    assert content("x" * 20_000, 2) == "api/blobs/sess_1/ab\n" * 2 + "x" * (10_000 - 40)
+
+
+def test_every_reason_is_one_of_the_three_results(shapes: dict[str, Shape]) -> None:
+    found: dict[str, list[str]] = {}
+    for reason in sorted(set(get_args(StopReason)) - {"handoff"}):
+        [message] = said(ev.AgentEnd(stop_reason=reason))
+        assert shapes["ClaudeResultEvent"].matches(message)
+        found.setdefault(message["subtype"], []).append(reason)
+    assert found == {
+        "success": ["end_turn", "max_tokens", "refusal", "stop_sequence"],
+        "error": ["cancelled", "context_window", "error", "max_steps"],
+        "timeout": ["timeout"],
+    }
+
+
+def test_the_sums_of_a_turn_that_is_being_handed_over_are_the_state() -> None:
+    office, handed = Office(), ev.AgentEnd(stop_reason="handoff", steps=1)
+    assert office.convert(*entry(handed, AGENT)) == []
+    assert not office.idle
+    other = office.convert(*entry(ev.AgentEnd(stop_reason="end_turn", steps=1), scope("agt_2", 0, "tr_2")))
+    assert json.loads(other[0])["numTurns"] == 1, "another turn is not concerned"
+    last = office.convert(*entry(ev.AgentEnd(stop_reason="error"), scope("agt_3")))
+    assert json.loads(last[0])["numTurns"] == 1
+    assert office.idle
