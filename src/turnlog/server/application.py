@@ -54,7 +54,7 @@ STREAM = "text/event-stream"
 EVENTS_QUERY = {
     "session": "the session, or several with commas between them",
     "after": "the cursor; the header Last-Event-ID wins",
-    "dialect": "turnlog (default), blocks, blocks-xml, blocks-raw",
+    "dialect": "turnlog (default), blocks, blocks-xml, blocks-raw, office, agentic",
     "types": "only these types, or first words of types, with commas between them",
     "depth": "only events of this depth and less",
     "turn": "only this turn, as a response that ends",

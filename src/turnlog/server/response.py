@@ -5,21 +5,24 @@ message is `[DONE]`, without an id. Cutting it stops nothing. It reads from the 
 because a dialect has to know what is open in it, and sends what comes after the cursor.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from turnlog.app import Seat, Sessions
 from turnlog.events import decode
+from turnlog.ids import now_ms
 from turnlog.log import Head, Log, Page, Row, line_of
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
-from turnlog.wire.cursor import Cursor
+from turnlog.wire.cursor import Cursor, parse
 from turnlog.wire.dialect import DONE, Dialect, untold
-from turnlog.wire.telling import BLOCKS, Told, Wanted
+from turnlog.wire.telling import CONVERTED, HEARTBEATS, Told, Wanted
 from turnlog.wire.telling import frames as told_frames
 
 HEARTBEAT_S = 15.0
 ENDING = sse.encode(DONE)
+_ID = re.compile(rb"^id: ([^\n]*)$", re.MULTILINE)  # data is one line, and begins otherwise
 
 Frames = AsyncIterator[bytes]
 Place = tuple[int, float]  # a seq, and the number of a message within its event
@@ -41,7 +44,8 @@ class Turn:
         """The frames of the turn after a cursor, until it rests at or after the seq `begun`."""
         if wanted.name != "turnlog":
             self._dialect = await make_dialect(self._sessions.log, self._seat, wanted, self._start)
-        return self._frames((at.seq, float("inf") if at.chunk is None else float(at.chunk)), begun)
+        frames = self._frames((at.seq, float("inf") if at.chunk is None else float(at.chunk)), begun)
+        return beating(frames, wanted, self._head.session_id, at)
 
     async def _frames(self, seen: Place, begun: int) -> Frames:
         follow = self._sessions.log.follow
@@ -77,10 +81,23 @@ class Turn:
         return b"".join([sse.encode(message) for message in messages])
 
 
+def beating(frames: Frames, wanted: Wanted, session_id: str, at: Cursor) -> Frames:
+    """The frames of a dialect, with heartbeats of its own if it has them."""
+    return own_beats(frames, wanted.name, session_id, at.seq) if wanted.name in HEARTBEATS else frames
+
+
+async def own_beats(frames: Frames, name: str, session_id: str, seq: int) -> Frames:
+    """Frames whose silences say the seq that the reader is at."""
+    async for page in frames:
+        if cursors := _ID.findall(page):
+            seq = parse(cursors[-1].decode()).seq
+        yield page or sse.encode(HEARTBEATS[name](seq, now_ms(), session_id))
+
+
 async def make_dialect(log: Log, seat: Seat, wanted: Wanted, start: int) -> Dialect:
     """A dialect that begins at a seq; the histories it tells are of what this member sees before it."""
     if not wanted.options.stream_meta_history_and_tool_results:
-        return BLOCKS[wanted.name](wanted.options, untold)
+        return CONVERTED[wanted.name](wanted.options, untold)
     told = Told(wanted)
     after = -1
     while after < start - 1 and (rows := await log.read(seat.session_id, after, origin=-1)):

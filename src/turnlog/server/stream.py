@@ -25,7 +25,7 @@ from turnlog.server.merge import Merged
 from turnlog.server.metrics import Metrics
 from turnlog.server.projection import Projection
 from turnlog.server.readers import HEARTBEAT, Pages, Reader, Readers
-from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, make_dialect
+from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, beating, make_dialect
 from turnlog.server.wanted import (
     reset_reason,
     wanted_cursors,
@@ -144,7 +144,8 @@ class EventStream:
                 return Whole(log, name, after, epoch)
             pages = log.follow(name, after, origin=after, idle_s=HEARTBEAT_S, epoch=epoch)
             return chosen(pages, epoch, choice)
-        return self._projection(seat, wanted, choice, head).frames(at, HEARTBEAT_S)
+        frames = self._projection(seat, wanted, choice, head).frames(at, HEARTBEAT_S)
+        return beating(frames, wanted, head.session_id, at)
 
     def _projection(self, seat: Seat, wanted: Wanted, choice: Choice, head: Head) -> Projection:
         """The shared projection; one without readers is made anew."""

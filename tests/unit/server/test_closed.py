@@ -68,6 +68,8 @@ def read(client: TestClient, path: str, last_id: str = "") -> tuple[int, list[st
         ("&dialect=blocks", None),
         ("&dialect=blocks-raw", None),
         ("&dialect=blocks-xml", None),
+        ("&dialect=office", None),
+        ("&dialect=agentic", None),
         ("&dialect=blocks&types=ui", 0),
     ],
 )
@@ -81,7 +83,7 @@ def test_it_is_read_whole_and_then_there_is_nothing(
     assert read(client, f"/api/events?session={name}{query}", last_id) == (204, [], last_id)
 
 
-@pytest.mark.parametrize("query", ["", "&types=ui", "&dialect=blocks"])
+@pytest.mark.parametrize("query", ["", "&types=ui", "&dialect=blocks", "&dialect=office"])
 def test_two_of_them_on_one_stream_too(closed: tuple[TestClient, list[str]], query: str) -> None:
     client, names = closed
     path = f"/api/events?session={','.join(names)}{query}"
