@@ -15,9 +15,9 @@ from turnlog.agents.answers import answered, call_of, waiting_call
 from turnlog.agents.driver import Driver
 from turnlog.app.members import EXECUTOR, OWNER, Seat
 from turnlog.errors import Conflict, InvalidEvent, NotFound
-from turnlog.events import Event, Fault, Payload, Scope, UiAction, UiMessage, Unknown, decode
+from turnlog.events import Event, Fault, Payload, Scope, ToolResult, UiAction, UiMessage, Unknown, decode
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, line_of
+from turnlog.log import Log, Row, line_of
 from turnlog.log.append import known_event
 from turnlog.state.views import check, fault
 
@@ -132,9 +132,28 @@ class Poster:
     async def _given(self, answer: Payload, call_id: str) -> int:
         """The seq of the same answer, given before; another one is a conflict."""
         row = await self._log.ended(self._seat.session_id, call_id)
+        if not isinstance(answer, ToolResult):  # a decision, or an input: the call may still run
+            row = await self._decided(answer, call_id, row) or row
         if row is None or not self._seat.may_see(row.channel):
             raise NotFound(f"no call {call_id} waits for an answer")
-        given = self._seat.app.catalog.payload(decode(line_of(row)))
+        given = self._payload(row)
         if given != answer:
             raise Conflict(f"{call_id} has another answer already", row.seq)
         return row.seq
+
+    async def _decided(self, answer: Payload, call_id: str, ended: Row | None) -> Row | None:
+        """The first answer of its kind to a call, in the turn of the call."""
+        agents = self._driver.tree.open.values()
+        open_in = [agent.scope.trace_id for agent in agents if call_id in agent.calls]
+        trace = ended.trace if ended else next(iter(open_in), None)
+        place = await self._log.turn(self._seat.session_id, trace) if trace else None
+        after, kind = (place[0] - 1 if place else -1), self._seat.app.catalog.name(type(answer))
+        while place and (page := await self._log.read(self._seat.session_id, after, origin=-1)):
+            for row in page:
+                if (row.type, row.trace) == (kind, trace) and call_of(self._payload(row)) == call_id:
+                    return row
+            after = page.last
+        return None
+
+    def _payload(self, row: Row) -> Payload | Unknown:
+        return self._seat.app.catalog.payload(decode(line_of(row)))
