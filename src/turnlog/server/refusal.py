@@ -14,6 +14,7 @@ from turnlog.errors import (
     Conflict,
     InvalidEvent,
     NotFound,
+    RuleFault,
     StoreError,
     TurnlogError,
     UnknownType,
@@ -42,6 +43,7 @@ STATUS = {
     TooManyStreams: 429,
     NotStarted: 503,
     CallerError: 400,
+    RuleFault: 500,
     StoreError: 507,
 }
 
