@@ -9,6 +9,19 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.broker_cases import (
+    ACCEPT,
+    BROUGHT,
+    ELIGIBLE,
+    GRANTED,
+    JOURNEYS,
+    READ,
+    REFUSE,
+    SUBMIT,
+    End,
+    Event,
+    tag,
+)
 from tests.e2e.broker_desk import (
     Office,
     Step,
@@ -27,79 +40,8 @@ from turnlog_examples.broker import start
 from turnlog_examples.broker.audit import accounted
 from turnlog_examples.broker.case import REDUCERS
 
-GRANTED = ("capture_consent", {"consentType": "credit_search", "granted": True})
-REFUSED = ("capture_consent", {"consentType": "credit_search", "granted": False})
-READ = ("acknowledge_disclosure", {"id": "pre_contract_summary"})
-SUBMIT: tuple[str, dict[str, Any]] = ("submit_application", {})
-ACCEPT: tuple[str, dict[str, Any]] = ("accept_counter_offer", {})
-REFUSE: tuple[str, dict[str, Any]] = ("refuse_counter_offer", {})
-ELIGIBLE = {"isOver18": True, "isUkResident": True, "isHomeowner": True, "isEmployed": True}
 
-CHEAP = "£12,500, no deposit, panels with a battery, 4 kWp"
-SARAH = "Sarah O'Neil, employed, £41,000 a year, £900 a month"
-OPENED = ["Hello", "Yes, I understand"]
-
-
-def project(price: str = CHEAP) -> list[Step]:
-    """The installer's part."""
-    return [Step(words=words) for words in ("Hello", price, "Sarah O'Neil, 07700 900 123")]
-
-
-def asked(months: str = "10 years", details: str = SARAH) -> list[Step]:
-    """The customer's part up to the consent, which is a button."""
-    words = [*OPENED, "Yes, all of it", months, "sarah@example.com", details, "No, nothing"]
-    return [*[Step(words=one) for one in words], Step([GRANTED])]
-
-
-# What the installer and the customer do; then status, outcome, offer and how many lenders were asked.
-JOURNEYS: dict[str, tuple[list[Step], list[Step], tuple[str, str | None, str | None, int]]] = {
-    "clean approval": (
-        project(),
-        [*asked(), Step([READ, SUBMIT]), Step(words="No, thank you")],
-        ("complete", "completed", "offer_1", 1),
-    ),
-    "counter accepted": (
-        project("30,000 pounds"),
-        [
-            *asked(details="Sarah, employed, 60000, 900"),
-            Step([READ, SUBMIT]),
-            Step([ACCEPT]),
-            Step(words="No, thank you"),
-        ],
-        ("complete", "completed", "offer_2", 2),
-    ),
-    "all counters refused": (
-        project(),
-        [*asked(months="24 months"), Step([READ, SUBMIT]), *[Step([REFUSE])] * 3],
-        ("declined", "declined", None, 3),
-    ),
-    "declined, submitted by the model's own turn": (
-        project(),
-        [*asked(details="Sarah, self-employed, 10900, 900"), Step([READ])],
-        ("declined", "declined", None, 3),
-    ),
-    "ineligible": (
-        project(),
-        [
-            *[Step(words=one) for one in OPENED],
-            Step(words="I am over 18 and a resident, but I rent and I work"),
-        ],
-        ("ineligible", "ineligible", None, 0),
-    ),
-    "ineligible by the form": (
-        project(),
-        [Step(words="Hello"), Step([("record_eligibility", ELIGIBLE | {"isEmployed": False})])],
-        ("ineligible", "ineligible", None, 0),
-    ),
-    "withdrawn": (
-        project(),
-        [*asked()[:-1], Step([REFUSED]), Step(words="I withdraw")],
-        ("withdrawn", "withdrawn", None, 0),
-    ),
-}
-
-
-def ended(case: Any) -> tuple[str, str | None, str | None, int]:
+def ended(case: Any) -> End:
     fall = case.get("waterfall", {"steps": []})
     return (
         case["status"],
@@ -126,9 +68,16 @@ def test_every_end_is_reached_by_chat_and_by_the_stream_with_the_same_case(tmp_p
     assert timeless(cases[0]) == timeless(cases[1])
 
 
-def tag(name: str, data: object) -> str:
-    """An event as a model says it."""
-    return f"<agent-event type=\"{name}\" data='{json.dumps(data)}' />"
+@pytest.mark.parametrize("way", ["chat", "follow"])
+def test_every_end_is_reached_with_a_model_whose_words_the_test_brings(tmp_path: Path, way: str) -> None:
+    with serving("echo", tmp_path) as server:
+        for name, ((project_told, facts_told), customer_does, end) in BROUGHT.items():
+            people = open_case(server)
+            getattr(people.installer, way)(project_told)
+            for step in (facts_told, *customer_does):
+                getattr(people.customer, way)(step)
+            assert ended(people.customer.case) == end, name
+            assert not [envelope for envelope, _ in people.items if envelope.type == "parse.reject"]
 
 
 def said(answer: Any) -> list[tuple[str, str]]:
@@ -139,7 +88,7 @@ def said(answer: Any) -> list[tuple[str, str]]:
 def quoted(people: Office) -> None:
     """A case up to the consent, by direct events alone."""
     assert people.installer.act(("record_project_facts", {"projectValue": 12_500}))[0] == 202
-    facts: list[tuple[str, dict[str, Any]]] = [
+    facts: list[Event] = [
         ("record_eligibility", ELIGIBLE),
         ("record_provisional_quote", {"termMonths": 24}),
         ("record_personal_facts", {"fullName": "Sarah O'Neil"}),
