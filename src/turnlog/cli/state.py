@@ -11,7 +11,8 @@ from turnlog.app.derived import Derived
 from turnlog.cli.log import LAST_SEQ, log_option
 from turnlog.cli.opening import opened, run
 from turnlog.cli.serve import load_app
-from turnlog.cli.terminal import counted, write_json
+from turnlog.cli.terminal import counted, escape, write_json
+from turnlog.errors import CallerError, Damaged
 from turnlog.events import CATALOG, Catalog
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import pending
@@ -42,6 +43,9 @@ def state_command(session: str, log_url: str, at: int | None, app: str | None) -
 async def shown(log_url: str, session: str, at: int | None, app: Any) -> bytes:
     """Everything that is shown of a session."""
     async with opened(log_url) as log:
+        made_for = (await log.info(session)).app
+        if app.name not in ("", made_for):
+            raise CallerError(f"{session} is a session of {made_for}, not of {app.name}")
         panels = await Derived(log).panels(app, session, at)
         told = {
             "seq": panels.seq,
@@ -50,7 +54,10 @@ async def shown(log_url: str, session: str, at: int | None, app: Any) -> bytes:
             "meters": panels.meters.report(),
             "open": pending(panels.tree),
         }
-        return msgspec.json.format(msgspec.json.encode(told), indent=2)
+        try:
+            return msgspec.json.format(msgspec.json.encode(told), indent=2)
+        except TypeError as error:
+            raise CallerError(f"the state of {app.name} is not JSON: {error}") from None
 
 
 @click.command()
@@ -62,13 +69,24 @@ def rebuild(log_url: str) -> None:
 
 async def rebuilt(log_url: str) -> str:
     """Make again what is kept beside the events."""
+    async with opened(log_url):
+        pass  # a log that is not there must not be made
     async with opened(log_url, writable=True) as log:
         await log.forget_derived()
         derived, heads = Derived(log), await log.sessions()
         for head in heads:
-            await derived.write_documents(head.session_id)
+            await written(derived, head.session_id)
         documents = await log.documents()
         return f"{counted(len(documents), 'document')} of {counted(len(heads), 'session')}"
+
+
+async def written(derived: Derived, session_id: str) -> None:
+    """Make the documents of a session from what is left of it: a loss that is met is recorded."""
+    while True:
+        try:
+            return await derived.write_documents(session_id)
+        except Damaged as damage:
+            click.echo(escape(str(damage)), err=True)
 
 
 COMMANDS = (state_command, rebuild)
