@@ -26,7 +26,6 @@ from turnlog.events import (
     UiCommand,
     Unknown,
 )
-from turnlog.events.team import Face
 from turnlog.events.ui import Summon, Wake, WakeAgent
 from turnlog.state.narration import channel_of
 
@@ -36,8 +35,8 @@ SEATS = 9
 EVERYBODY = ""  # the team of those events that have no channel
 
 
-class Member(Struct, kw_only=True, omit_defaults=True):
-    """An agent of the team. `born` is when it joined first; one that only hatches has not been born."""
+class Member(Struct, kw_only=True):
+    """An agent of the team. `born` is when it was first there; who has only been woken was not yet."""
 
     name: str
     seat: int
@@ -45,13 +44,14 @@ class Member(Struct, kw_only=True, omit_defaults=True):
     color: str = ""
     color_name: str = ""
     gender: Literal["man", "woman"] = "man"
-    face: Face = Face()
+    eyes: str = "default"
+    mouth: str = "default"
     soul: str = ""
     born: str | None = None
     last_alive: str | None = None
 
 
-class Team(Struct, kw_only=True, omit_defaults=True):
+class Team(Struct, kw_only=True):
     """The agents of one channel by seat. `hatching` is since when somebody is expected, `turn` is the turn
     that makes them come."""
 
@@ -141,7 +141,8 @@ def _join(roster: Roster, envelope: Envelope, payload: RosterJoin) -> None:
         color=payload.color,
         color_name=payload.color_name,
         gender=payload.gender,
-        face=payload.face,
+        eyes=payload.face.eyes,
+        mouth=payload.face.mouth,
         soul=payload.soul,
         born=born or payload.created_at or envelope.ts,
         last_alive=envelope.ts,

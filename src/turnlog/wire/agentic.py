@@ -6,9 +6,9 @@ told as they speak. Texts come in pieces (`chat_output`), from the durable twin 
 thinking comes whole. Events of applications, and of the team, are `set_state` under their full name.
 
 `completion_start` comes with the first of a completion, `completion_end` with its usage. A completion without
-usage (aborted, retracted, cut) is ended with zeros, so the two are always a pair. With `metadata.retracted`
-what it said is void, or what the one before it said if it is empty: 001 has no other word for that. The state
-is what the running agents have open.
+usage (aborted, retracted, cut) is ended with zeros, so the two are always a pair. 001 has no word for what is
+retracted: `metadata.retracted` says how many of the agent's last `chat_output` are void, and why. The state
+is what the running agents have open or can retract.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ from turnlog.events import (
     UiMessage,
     Unknown,
 )
-from turnlog.wire.dialect import DONE, call_args, compact, with_images
+from turnlog.wire.dialect import DONE, Shown, call_args, compact, with_images
 
 OWN = frozenset(kind.name.partition(".")[0] for kind in CORE)  # an unknown type of these is a newer one
 
@@ -54,6 +54,10 @@ class Completion:
     said: list[str] = field(default_factory=list)
     thought: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def drop(self, count: int) -> None:
+        """The last pieces of text are void; there may be more before this completion."""
+        del self.said[max(0, len(self.said) - count) :]
 
     def message(self) -> dict[str, Any]:
         """The reply, as a chat completion has it."""
@@ -75,6 +79,7 @@ class Agent:
     completion: Completion | None = None
     blocks: dict[str, bool] = field(default_factory=dict)  # its texts: whether something of them was told
     tools: dict[str, str] = field(default_factory=dict)  # the names, by open call
+    shown: Shown = field(default_factory=Shown)  # its `chat_output`s
 
     def line(self, type: str, payload: object, **fields: object) -> bytes:
         return msgspec.json.encode(
@@ -88,11 +93,12 @@ class Agent:
         self.completion = Completion()
         return [self.line("completion_start", {})]
 
-    def end(self, usage: AgentUsage | None = None, **metadata: object) -> list[bytes]:
-        """End the completion, if there is one."""
+    def end(self, usage: AgentUsage | None = None, void: int = 0, **metadata: object) -> list[bytes]:
+        """End the completion, if there is one; its last pieces of text may be void."""
         completion, self.completion = self.completion, None
         if completion is None:
             return []
+        completion.drop(void)
         payload = {
             "usage": usage_of(usage),
             "metadata": completion.metadata() | metadata,
@@ -100,8 +106,9 @@ class Agent:
         }
         return [self.line("completion_end", payload)]
 
-    def say(self, text: str) -> list[bytes]:
+    def say(self, text: str, block_id: str | None) -> list[bytes]:
         """A piece of text."""
+        self.shown.add(block_id)
         if self.completion is not None:
             self.completion.said.append(text)
         return [self.line("chat_output", {"content": text, "role": "assistant"})]
@@ -192,20 +199,20 @@ class Agentic:
         if payload.block_id not in agent.blocks or not payload.text:
             return []
         agent.blocks[payload.block_id] = True
-        return agent.say(payload.text)
+        return agent.say(payload.text, payload.block_id)
 
     def _block_end(self, agent: Agent, _: Envelope, payload: BlockEnd) -> list[bytes]:
         """A complete block waits for its twin, an aborted one has none."""
         if payload.status == "complete" or agent.blocks.pop(payload.block_id, True) or not payload.text:
             return []
-        return agent.say(payload.text)
+        return agent.say(payload.text, payload.block_id)
 
     def _said(self, agent: Agent, _: Envelope, payload: AssistantMessage) -> list[bytes]:
         """A text, unless its deltas said it."""
         messages = begun(agent, payload)
         if agent.blocks.pop(payload.block_id or "", False) or not payload.text:
             return messages
-        return messages + agent.say(payload.text)
+        return messages + agent.say(payload.text, payload.block_id)
 
     def _thought(self, agent: Agent, _: Envelope, payload: AssistantThinking) -> list[bytes]:
         messages = begun(agent, payload)
@@ -219,11 +226,14 @@ class Agentic:
         return begun(agent, payload)
 
     def _retract(self, agent: Agent, _: Envelope, payload: BlockRetract) -> list[bytes]:
+        """End the completion; the retry is another one."""
         for block_id in payload.block_ids:
             agent.blocks.pop(block_id, None)
-        if not payload.block_ids:
+        count = agent.shown.retract(payload.block_ids)
+        if count == 0 and agent.completion is None:
             return []
-        return [*agent.begin(), *agent.end(retracted=payload.reason)]
+        retracted = {"chat_outputs": count, "reason": payload.reason}
+        return agent.begin() + agent.end(void=count, retracted=retracted)
 
     def _tool_call(self, agent: Agent, _: Envelope, payload: ToolCall) -> list[bytes]:
         messages, args = begun(agent, payload), call_args(payload)

@@ -1,0 +1,136 @@
+"""The team on its grid: hatching, alive, sleeping; and what the log does to document 004's state machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.logs import vector_log
+from turnlog.state.documents import documents
+from turnlog.state.fold import folded
+from turnlog.state.roster import SEATS, STEPS, Roster, Team
+from turnlog.state.snapshot import dump, load
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "roster" / "cases.json"
+CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
+EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+TURN = {"trace_id": "tr_1", "agent_id": "agt_1", "depth": 0}
+
+
+def joined(name: str, seat: int) -> dict[str, Any]:
+    return {"type": "roster.join", "payload": {"name": name, "seat": seat}}
+
+
+def listed(**seats: int) -> dict[str, Any]:
+    agents = [{"name": name, "status": "alive", "seat": seat} for name, seat in seats.items()]
+    return {"type": "roster.status", "payload": {"agents": agents}}
+
+
+def ended(process: str, reason: str) -> dict[str, Any]:
+    return {"type": "process.end", "payload": {"process": process, "reason": reason}}
+
+
+SUMMON: dict[str, Any] = {"type": "ui.command", "payload": {"command": {"kind": "summon"}}}
+BEGIN: dict[str, Any] = {"type": "agent.start", **TURN, "payload": {"name": "Julian", "via": "prompt"}}
+OVER: dict[str, Any] = {"type": "agent.end", **TURN, "payload": {"stop_reason": "end_turn"}}
+DAY = [SUMMON, BEGIN, joined("Lyra", 0), joined("Mira", 1), OVER, listed(Lyra=0), joined("Nils", 8)]
+
+
+def states(roster: Roster) -> dict[int, str]:
+    """What everybody's team does."""
+    return {seat: member.state for seat, member in roster.teams.get("", Team()).seats.items()}
+
+
+def after(events: list[dict[str, Any]]) -> Roster:
+    return folded(Roster(), vector_log(events))
+
+
+@EACH
+def test_vector(case: dict[str, Any]) -> None:
+    assert json.loads(dump(after(case["events"])))["teams"] == case["teams"]
+
+
+@EACH
+def test_a_snapshot_at_any_event_goes_on_like_the_whole(case: dict[str, Any]) -> None:
+    items = vector_log(case["events"])
+    whole = dump(folded(Roster(), items))
+    for cut in range(len(items) + 1):
+        kept = load(Roster, dump(folded(Roster(), items[:cut])))
+        assert dump(folded(kept, items[cut:])) == whole
+
+
+@EACH
+def test_who_is_alive_in_the_documents_is_alive_here(case: dict[str, Any]) -> None:
+    items = vector_log(case["events"])
+    teams = folded(Roster(), items).teams
+    for document in documents(items).values():
+        if document.type == "agent-identity":
+            body = json.loads(document.body)
+            member = teams[body.get("channel", "")].seats[body["gridPosition"]]
+            assert member.name == body["name"]
+            assert (member.state == "alive") == (body["status"] == "alive")
+
+
+def test_a_grid_has_nine_places() -> None:
+    team = after([joined("Lyra", 0), joined("Lyra", 8), joined("Mira", 4)]).teams[""]
+    assert SEATS == 9
+    assert [member and member.name for member in team.grid()] == [
+        "Lyra", None, None,
+        None, "Mira", None,
+        None, None, "Lyra",
+    ]  # fmt: skip
+    assert [member.seat for member in team.named("Lyra")] == [0, 8]
+    assert team.named("Nobody") == []
+
+
+def test_a_team_is_seen_by_those_in_its_channel() -> None:
+    roster = after([joined("Lyra", 0), {**joined("Mira", 0), "channel": "staff"}])
+    assert set(roster.seen_in([])) == {""}
+    assert set(roster.seen_in(["staff", "other"])) == {"", "staff"}
+
+
+def test_consequence_1_a_reader_that_was_away_misses_no_registration() -> None:
+    items = vector_log(DAY)
+    for cut in range(len(items) + 1):
+        reader = folded(Roster(), items[:cut])
+        assert states(folded(reader, items[cut:])) == {0: "alive", 1: "sleeping", 8: "alive"}
+
+
+@pytest.mark.parametrize("end", [[BEGIN, OVER], [ended("model", "process_crash")], [listed()]])
+def test_consequence_2_a_summon_makes_no_placeholder_and_leaves_no_ghost(end: list[dict[str, Any]]) -> None:
+    summoned = after([SUMMON]).teams[""]
+    assert (summoned.hatching is not None, summoned.seats) == (True, {})
+    quiet = after([SUMMON, *end]).teams[""]
+    assert (quiet.hatching, quiet.turn, quiet.seats) == (None, None, {})
+    assert documents(vector_log([SUMMON, BEGIN, OVER])) == {}
+
+
+def test_consequence_3_the_latest_status_tells_who_is_alive_whatever_was_known_before() -> None:
+    known = [[], [joined("Lyra", 0)], [joined("Mira", 1)], DAY]
+    for before in known:
+        roster = after([*before, listed(Lyra=0, Otto=5)])
+        assert {seat for seat, state in states(roster).items() if state == "alive"} == {0, 5}
+
+
+@pytest.mark.parametrize("process", ["model", "server"])
+@pytest.mark.parametrize("reason", ["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"])
+def test_consequence_4_the_end_of_a_session_puts_everybody_to_sleep(process: str, reason: str) -> None:
+    assert set(states(after([*DAY, ended(process, reason)])).values()) == {"sleeping"}
+    again = [ended(process, reason), {"type": "process.start", "payload": {"process": process, "pid": 2}}]
+    assert set(states(after([*DAY, SUMMON, *again])).values()) == {"sleeping"}, "no ghosts after a restart"
+
+
+def test_consequence_5_one_tab_does_not_change_another() -> None:
+    items = vector_log([*DAY, ended("model", "user_ended")])
+    first, second = Roster(), folded(Roster(), items[:3])
+    before = dump(second)
+    assert set(states(folded(first, items)).values()) == {"sleeping"}
+    assert dump(second) == before
+    assert dump(folded(second, items[3:])) == dump(first), "both are where the log is"
+
+
+def test_only_these_events_change_it() -> None:
+    assert {kind.__name__ for kind in STEPS} == {
+        "AgentEnd", "AgentStart", "ProcessEnd", "RosterJoin", "RosterStatus", "UiCommand",
+    }  # fmt: skip
