@@ -1,0 +1,102 @@
+// The folds of the client on the vectors they share with Python.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Documents, documents, toDocument } from "../../web/client/documents.js";
+import { Meters } from "../../web/client/meters.js";
+import { rounded } from "../../web/client/sums.js";
+import { Transcript } from "../../web/client/transcript.js";
+import { Tree } from "../../web/client/tree.js";
+import { folded, logOf, vectors } from "./vectors.mjs";
+
+const seqs = (bubbles) => bubbles.map(({ seq }) => seq);
+
+for (const vector of vectors("state/transcript").cases) {
+  test(`transcript: ${vector.name}`, () => {
+    const transcript = folded(new Transcript(), logOf(vector.events));
+    assert.deepEqual(transcript.bubbles, vector.bubbles);
+    assert.deepEqual(seqs(transcript.seenIn(["customer"])), vector.customer);
+    assert.deepEqual(seqs(transcript.seenIn([])), vector.everybody);
+  });
+}
+
+for (const [origin, texts] of [
+  ["ui", ['[The user acted: {"type":"agree","data":{"granted":true}}]']],
+  ["model", []],
+  ["app", []],
+]) {
+  test(`an event of the application from ${origin} is noted if a page sent it`, () => {
+    const [event] = logOf([{ type: "broker.agree", origin, trace_id: "tr_1", payload: { granted: true } }]);
+    const mine = (type) => type.startsWith("broker.");
+    assert.deepEqual(folded(new Transcript(mine), [event]).bubbles.map(({ text }) => text), texts);
+    assert.deepEqual(folded(new Transcript(), [event]).bubbles, []);
+    assert.deepEqual([...folded(new Tree(mine), [event]).queue.keys()], origin === "ui" ? ["tr_1"] : []);
+  });
+}
+
+for (const { name, events, session, turns, agents } of vectors("state/meters").cases) {
+  test(`meters: ${name}`, () => {
+    assert.deepEqual(folded(new Meters(), logOf(events)).report(), { session, turns, agents });
+  });
+}
+
+for (const [value, expected] of [
+  [0.1 + 0.2, 0.3], [0.0078125, 0.007812], [0.0234375, 0.023438], [5e-7, 0], [1.5e-6, 2e-06], [2.5e-6, 3e-06], [7, 7],
+]) {
+  test(`${value} is rounded as in Python`, () => assert.equal(rounded(value), expected));
+}
+
+for (const vector of vectors("state/tree").cases) {
+  test(`tree: ${vector.name}`, () => {
+    const tree = folded(new Tree(), logOf(vector.events));
+    assert.equal(tree.last, vector.events.length - 1);
+    assert.deepEqual([...tree.open.keys()], vector.open);
+    assert.deepEqual([...tree.queue.keys()], vector.queue);
+    assert.deepEqual([...tree.open.keys()].filter((agentId) => tree.waits(agentId)), vector.waits);
+    assert.deepEqual(tree.waiting(), vector.waiting);
+  });
+}
+
+const DOCUMENTS = vectors("state/documents");
+const byId = (one, other) => (one.id < other.id ? -1 : 1);
+
+/** The documents that the event of a row changes, when somebody has joined. */
+function afterJoin({ event, payload }) {
+  const joined = { type: "roster.join", payload: { name: "Lyra", seat: 0 } };
+  const [first, second] = logOf([joined, { type: event, agent_id: "agt_1", payload }]);
+  const kept = new Documents();
+  kept.apply(first);
+  return { changed: kept.apply(second), alone: toDocument(second) };
+}
+
+for (const row of DOCUMENTS.table) {
+  test(`document: ${row.seed} as ${row.event}`, () => {
+    const { changed: [made], alone } = afterJoin(row);
+    assert.deepEqual([made.type, made.category], [row.type, row.category]);
+    for (const [name, value] of Object.entries(row.body)) assert.deepEqual(made.body[name], value);
+    if (row.event !== "roster.status") assert.equal(alone.id, made.id);
+  });
+}
+
+for (const row of DOCUMENTS.none) {
+  test(`no document: ${row.seed}`, () => assert.deepEqual(afterJoin(row), { changed: [], alone: null }));
+}
+
+for (const vector of DOCUMENTS.cases) {
+  test(`documents: ${vector.name}`, () => {
+    const expected = vector.documents.map((made) => ({ ...made, body: JSON.parse(made.body) }));
+    assert.deepEqual([...documents(logOf(vector.events)).values()].sort(byId), expected.sort(byId));
+  });
+}
+
+test("a document does not change after it was handed out", () => {
+  const events = logOf([
+    { type: "roster.join", payload: { name: "Lyra", seat: 0 } },
+    { type: "process.end", payload: { process: "model", reason: "user_ended" } },
+  ]);
+  const kept = new Documents();
+  const [joined] = kept.apply(events[0]);
+  kept.apply(events[1]);
+  assert.equal(joined.body.status, "alive");
+});

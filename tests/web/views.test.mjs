@@ -1,0 +1,75 @@
+// Views and actions on them, on the vectors shared with Python: the same problems, the same paths.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { flaw } from "../../web/client/nodes.js";
+import { quote } from "../../web/client/text.js";
+import { Views, faultOf } from "../../web/client/views.js";
+import { folded, logOf, vectors } from "./vectors.mjs";
+
+const ACTIONS = vectors("views/actions");
+const TREES = { show: ACTIONS.view, "take away": {} };
+
+const shows = (tree, view_id = "view_1") => ({
+  type: "assistant.view", payload: { view: { kind: "a2ui.v1", view_id, tree } },
+});
+const happened = (what) => (typeof what === "string" ? shows(TREES[what]) : { type: "ui.action", payload: what });
+const viewsAfter = (...events) => folded(new Views(), logOf(events));
+const click = (view_id = "view_1") => ({ view_id, action: { kind: "button.click", button_id: "go" } });
+const GO = { type: "button", id: "go", label: "Go" };
+
+for (const { name, before, action, problems } of ACTIONS.cases) {
+  test(`action: ${name}`, () => {
+    assert.deepEqual(viewsAfter(happened("show"), ...before.map(happened)).check(action), problems);
+  });
+}
+
+for (const { name, tree, flaw: expected } of vectors("views/trees").cases) {
+  test(`tree: ${name}`, () => assert.equal(flaw(tree)?.path, expected?.path));
+}
+
+function nested(levels) {
+  let tree = { type: "text", text: "deep" };
+  for (let level = 1; level < levels; level += 1) tree = { type: "section", children: [tree] };
+  return tree;
+}
+
+const many = (count) => ({ type: "section", children: Array(count - 1).fill({ type: "text", text: "" }) });
+
+test("twenty levels and two thousand parts are enough", () => {
+  assert.equal(flaw(nested(20)), null);
+  assert.equal(flaw(nested(21)).path, `$${".children[0]".repeat(20)}`);
+  assert.equal(flaw(nested(100_000)).path, "$");
+  assert.equal(flaw(many(2000)), null);
+  assert.equal(flaw(many(2001)).path, "$.children[1999]");
+});
+
+test("the oldest views close when there are too many parts", () => {
+  const full = [0, 1, 2, 3, 4].map((number) => shows(many(2000), `view_${number}`));
+  const views = viewsAfter(...full, shows(GO, "view_0"), shows(many(2000), "view_9"));
+  assert.deepEqual([...views.open.keys()], ["view_2", "view_3", "view_4", "view_0", "view_9"]);
+  assert.equal(views.check(click("view_1"))[0].message, "view view_1 is not open in this session");
+});
+
+test("a view that cannot be understood changes nothing", () => {
+  assert.deepEqual(viewsAfter(shows(GO), shows({ type: "html", html: "<b>" })).check(click()), []);
+});
+
+test("an answer tells a bounded number of problems, each with a short path", () => {
+  const values = Object.fromEntries(Array.from({ length: 101 }, (_, at) => [`a${at}${"x".repeat(1000)}`, 1]));
+  const views = viewsAfter(shows({ type: "form", id: "f", fields: [] }));
+  const problems = views.check({ view_id: "view_1", action: { kind: "form.submit", form_id: "f", values } });
+  assert.equal(problems.length, 100);
+  assert(problems.every(({ path, message }) => path[1].length <= 128 && message.length < 120));
+  const fault = faultOf(problems);
+  assert.deepEqual([fault.code, fault.message], ["VALIDATION_ERROR", problems[0].message]);
+  assert.equal(fault.details.problems.length, 100);
+});
+
+for (const [text, shown] of [
+  ["it's", `"it's"`], [`it's "so"`, `'it\\'s "so"'`], ["a\n\\ \u2028\x07é💡", "'a\\n\\\\ \\u2028\\x07é💡'"],
+  ["x".repeat(79), `'${"x".repeat(78)}…`],
+]) {
+  test(`${JSON.stringify(text).slice(0, 20)} is quoted as in Python`, () => assert.equal(quote(text), shown));
+}

@@ -1,0 +1,29 @@
+/** Texts as Python sees them, so that both sides say the same: white space, length, quotation. */
+
+const WHITE = "\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const BLANK = new RegExp(`^[${WHITE}]*$`);
+const HIDDEN = /[\p{C}\p{Z}\\]/gu; // what `repr` does not print as it is, and the backslash
+const ESCAPES = new Map([["\\", "\\\\"], ["\n", "\\n"], ["\r", "\\r"], ["\t", "\\t"], [" ", " "]]);
+const QUOTE_CHARS = 80; // enough to recognise the input, too little to fill a log
+
+/** Whether there is nothing to read: `String.trim` knows other spaces than Python. */
+export const isBlank = (text) => BLANK.test(text);
+
+/** How many characters (code points) a text has. */
+export const lengthOf = (text) => Array.from(text).length;
+
+/** The input as it may appear in a message: one line, at most 80 characters. */
+export function quote(text) {
+  const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const inside = text.replace(HIDDEN, escaped).replaceAll(mark, mark === "'" ? "\\'" : mark);
+  const shown = Array.from(mark + inside + mark);
+  return shown.length <= QUOTE_CHARS ? shown.join("") : `${shown.slice(0, QUOTE_CHARS - 1).join("")}…`;
+}
+
+function escaped(character) {
+  const known = ESCAPES.get(character);
+  if (known !== undefined) return known;
+  const code = character.codePointAt(0);
+  const [letter, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.toString(16).padStart(digits, "0")}`;
+}
