@@ -362,3 +362,18 @@ def test_questions_about_the_state_that_have_no_answer(
     with desk(tmp_path) as (server, session):
         got, answer = server.get(f"/api/state?session={session}&{query}")
         assert (got, words in answer["error"]) == (status, True), answer
+
+
+def test_the_state_as_of_an_event_that_was_pruned_is_gone(tmp_path: Path) -> None:
+    with desk(tmp_path) as (server, session):
+        talk(server, session, "Hello")
+        lines = [json.loads(line) for line in raw(server, f"/api/log?session={session}").splitlines()]
+        [first, *_] = [line["seq"] for line in lines if line.get("type") == "block.delta"]
+        path = f"/api/state?session={session}&at="
+        before = raw(server, f"{path}{first - 1}&{INCLUDE}")
+        server.stop()
+    prune = [TURNLOG, "prune", "--older-than", "0s", "--log", f"sqlite:///{tmp_path}/log.db"]
+    subprocess.run(prune, capture_output=True, check=True)
+    with running(APP, tmp_path) as server:
+        assert server.get(f"{path}{first}")[0] == 410
+        assert raw(server, f"{path}{first - 1}&{INCLUDE}") == before

@@ -27,7 +27,7 @@ from turnlog.log.choice import Choice
 from turnlog.log.transfer import export_session
 from turnlog.server.body import body, checked_text
 from turnlog.server.entry import known_of, maker_of
-from turnlog.server.wanted import continued
+from turnlog.server.wanted import Gone, continued
 from turnlog.state.meters import Meters
 from turnlog.state.pending import pending
 from turnlog.state.transcript import Bubble, Transcript
@@ -220,6 +220,8 @@ class Routes:
         seat = await self.seat(request, query.get("session", ""))
         wanted = wanted_panels(query)
         at = wanted_seq(query, seat.head)
+        if at is not None and at >= 0 and not await self.sessions().log.holds(seat.session_id, at):
+            raise Gone(f"seq {at} is not kept any more")
         if at is None and not wanted:
             return answer(StateAnswer(*await self.sessions().state(seat)))
         panels = await self.sessions().panels(seat, at)
