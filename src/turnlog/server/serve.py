@@ -17,7 +17,6 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from turnlog.log.live import Rest
@@ -27,6 +26,7 @@ STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
 REQUEST_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
 UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
 PIECE_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
+FRAMED = {b"content-length", b"content-encoding", b"transfer-encoding"}  # whose body is not sent as it is
 GRACE_S = 1.0  # what responses have to end by themselves when the server stops
 
 
@@ -95,10 +95,8 @@ class Connection(HttpToolsProtocol):
 
     def paced(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """The application, whose every send lasts until the kernel has taken all of it."""
-        if scope["type"] == "http" and scope["method"] != "HEAD":
-            scope[CONNECTION] = self
         application: ASGIApp = self.config.loaded_app
-        return application(scope, receive, Paced(self.flow, send))
+        return application(scope, receive, Paced(self, scope, send))
 
     def shutdown(self) -> None:
         super().shutdown()
@@ -106,12 +104,17 @@ class Connection(HttpToolsProtocol):
 
 
 class Paced:
-    """A `send` that lasts until the kernel has taken everything."""
+    """A `send` that lasts until the kernel has taken everything.
 
-    __slots__ = ("_flow", "_send")
+    Once a response has begun whose body is sent as it is, the scope offers the connection to write it to. Who
+    changes bodies on the way says so in the headers, or begins late, and is not passed by.
+    """
 
-    def __init__(self, flow: FlowControl, send: Send) -> None:
-        self._flow = flow
+    __slots__ = ("_connection", "_scope", "_send")
+
+    def __init__(self, connection: Connection, scope: Scope, send: Send) -> None:
+        self._connection = connection
+        self._scope = scope
         self._send = send
 
     async def __call__(self, message: Message) -> None:
@@ -120,11 +123,19 @@ class Paced:
         for start in range(0, last, PIECE_BYTES):
             await self._give({**message, "body": body[start : start + PIECE_BYTES], "more_body": True})
         await self._give({**message, "body": body[last:]} if last else message)
+        if message["type"] == "http.response.start" and self._is_plain(message):
+            self._scope[CONNECTION] = self._connection
+
+    def _is_plain(self, start: Message) -> bool:
+        """Whether what is written is what the peer gets."""
+        names = {name.lower() for name, _ in start.get("headers", ())}
+        return self._scope["method"] != "HEAD" and names.isdisjoint(FRAMED)
 
     async def _give(self, message: Message) -> None:
         await self._send(message)
-        if self._flow.write_paused:
-            await self._flow.drain()
+        flow = self._connection.flow
+        if flow.write_paused:
+            await flow.drain()
 
 
 class StoppingServer(uvicorn.Server):

@@ -1,0 +1,272 @@
+"""Streams: how they are written, what ends them, and that nothing of them is left."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from tests.unit.log.delegates import scenario, soon, until
+from turnlog import App
+from turnlog.agents import Agent
+from turnlog.agents.models.scripted import Scripted
+from turnlog.app import LOCAL, Principal, Seat, Sessions
+from turnlog.errors import Damaged
+from turnlog.events import SessionMember
+from turnlog.log import Log, MemoryStore
+from turnlog.log.live import Rest
+from turnlog.server.auth import Known
+from turnlog.server.limits import Budgets, Limits
+from turnlog.server.metrics import Metrics
+from turnlog.server.readers import CONNECTION, HEARTBEAT, RETRY, SENT_BYTES, Pages, Readers
+
+APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
+EVE = Principal("eve", frozenset({"owner"}))
+
+
+class Line:
+    """A connection: what was written to it, and its peer, which may be slow and may go."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.room = asyncio.Event()
+        self.room.set()
+        self.lost: Callable[[], None] = self.room.set
+
+    def write(self, body: bytes) -> Rest | None:
+        self.written.append(body)
+        return None if self.room.is_set() else self._wait
+
+    async def _wait(self) -> None:
+        await self.room.wait()
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        self.lost = call
+
+
+class Stream:
+    """A response that is read, over a connection or not."""
+
+    def __init__(self, readers: Readers, seat: Seat, known: Known, line: Line | None = None) -> None:
+        self.pages: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        self.sent: list[Message] = []
+        self.gone = asyncio.Event()
+        self.scope: dict[str, Any] = {"type": "http"} | ({CONNECTION: line} if line else {})
+        self.response = readers.response(Pages(self._made()), known, [seat])
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> str:
+        await self.response(self.scope, self._receive, self._send)
+        await asyncio.sleep(0)  # a server has more to do in this task
+        return "ended"
+
+    async def _made(self) -> AsyncIterator[bytes]:
+        while True:
+            page = await self.pages.get()
+            if isinstance(page, Exception):
+                raise page
+            yield page
+
+    async def _receive(self) -> Message:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message["body"] for message in self.sent[1:]]
+
+
+class Room:
+    """A session, and who reads it."""
+
+    def __init__(self, sessions: Sessions, seat: Seat, limits: Limits) -> None:
+        self.metrics = Metrics()
+        self.budgets = Budgets(limits)
+        self.readers = Readers(lambda: sessions, self.metrics, self.budgets, limits)
+        self._seat = seat
+
+    async def stream(self, known: Known = Known(LOCAL), line: Line | None = None) -> Stream:  # noqa: B008
+        """A stream that has begun."""
+        before = self.metrics.subscribers
+        stream = Stream(self.readers, self._seat, known, line)
+        await until(lambda: self.metrics.subscribers > before or stream.task.done())
+        return stream
+
+    @property
+    def left(self) -> tuple[int, dict[str, int], object, object]:
+        """What is there when nobody reads."""
+        return self.metrics.subscribers, self.budgets._streams, self.readers._open, self.readers._timer
+
+
+NOTHING: tuple[int, dict[str, int], object, object] = (0, {}, {}, None)
+
+
+@asynccontextmanager
+async def room(**limits: Any) -> AsyncIterator[Room]:
+    log = Log(MemoryStore())
+    sessions = Sessions(log, [APP], 1, lambda *_: None)
+    try:
+        yield Room(sessions, await sessions.create(LOCAL), Limits(**limits))
+    finally:
+        await sessions.close()
+        await log.close()
+
+
+@scenario
+async def test_pages_are_written_to_the_connection_and_counted() -> None:
+    async with room() as at:
+        line = Line()
+        stream = await at.stream(line=line)
+        for page in (b"one", b"", b"three"):
+            stream.pages.put_nowait(page)
+        await until(lambda: len(line.written) == 4)
+        line.lost()
+        assert await soon(stream.task) == "ended"
+        assert line.written == [RETRY, b"one", HEARTBEAT, b"three"]
+        assert [message["type"] for message in stream.sent] == ["http.response.start", "http.response.body"]
+        assert stream.bodies == [b""]
+        assert stream.scope[SENT_BYTES] == len(b"".join(line.written))
+        assert (at.metrics.deliveries, at.metrics.delivered_bytes) == (3, len(b"onethree"))
+        assert at.left == NOTHING
+
+
+@scenario
+async def test_where_no_connection_is_offered_every_page_is_sent() -> None:
+    async with room() as at:
+        stream = await at.stream()
+        for page in (b"one", b"", b"three"):
+            stream.pages.put_nowait(page)
+        await until(lambda: len(stream.sent) == 5)
+        assert [message["more_body"] for message in stream.sent[1:]] == [True] * 4
+        stream.gone.set()
+        assert await soon(stream.task) == "ended"
+        assert stream.bodies == [RETRY, b"one", HEARTBEAT, b"three", b""]
+        assert stream.scope[SENT_BYTES] == len(b"".join(stream.bodies))
+        assert at.left == NOTHING
+
+
+@scenario
+async def test_a_slow_peer_is_waited_for_and_can_be_ended() -> None:
+    async with room() as at:
+        line = Line()
+        stream = await at.stream(line=line)
+        await until(lambda: line.written == [RETRY])
+        line.room.clear()
+        for page in (b"one", b"two"):
+            stream.pages.put_nowait(page)
+        await until(lambda: b"one" in line.written)
+        assert stream.pages.qsize() == 1
+        at.readers.stop()
+        assert await soon(stream.task) == "ended"
+        assert b"two" not in line.written
+
+
+@pytest.mark.parametrize("make", [lambda: None, Line], ids=["send", "connection"])
+def test_a_stream_that_has_ended_cancels_nobody(make: Callable[[], Line | None]) -> None:
+    @scenario
+    async def run() -> None:
+        async with room() as at:
+            stream = await at.stream(line=make())
+            stream.pages.put_nowait(Damaged("sess_1", 0, 0, "it cannot be told"))
+            await until(lambda: stream.bodies[-1:] == [b""])
+            stream.response.end()
+            assert await soon(stream.task) == "ended"
+            assert at.left == NOTHING
+
+    run()
+
+
+@scenario
+async def test_whoever_else_cancels_the_task_is_not_ignored() -> None:
+    async with room() as at:
+        first, second = await at.stream(line=Line()), await at.stream(line=Line())
+        second.response.end()
+        for stream in (first, second):
+            stream.task.cancel()
+        await asyncio.wait({first.task, second.task})
+        assert first.task.cancelled()
+        assert second.task.cancelled()
+        assert at.left == NOTHING
+
+
+@scenario
+async def test_an_error_of_the_source_is_not_hidden() -> None:
+    async with room() as at:
+        stream = await at.stream(line=Line())
+        stream.pages.put_nowait(ValueError("a bug"))
+        with pytest.raises(ValueError, match="a bug"):
+            await soon(stream.task)
+        assert at.left == NOTHING
+
+
+@scenario
+async def test_one_too_many_is_refused_and_the_others_stay() -> None:
+    async with room(streams=1) as at:
+        first = await at.stream(line=Line())
+        second = await at.stream(line=Line())
+        assert await soon(second.task) == "ended"
+        assert second.sent[0]["status"] == 429
+        assert not first.task.done()
+        first.gone.set()
+        first.response.end()
+        await soon(first.task)
+        third = await at.stream()
+        assert third.sent[0]["status"] == 200
+        third.gone.set()
+        await soon(third.task)
+
+
+@scenario
+async def test_each_ends_in_its_time_and_one_timer_is_enough() -> None:
+    async with room(life_s=60.0) as at:
+        now = time.time()
+        long = await at.stream()
+        soon_over = [await at.stream(Known(LOCAL, now + 0.1 + number / 100)) for number in range(5)]
+        over = await at.stream(Known(LOCAL, now - 1))
+        for stream in (over, *soon_over):
+            assert await soon(stream.task) == "ended"
+        assert time.time() - now < 3
+        assert not long.task.done()
+        assert at.readers._timer is not None
+        at.readers.stop()
+        await soon(long.task)
+        assert at.left == NOTHING
+
+
+@scenario
+async def test_streams_do_not_all_end_at_once() -> None:
+    async with room(life_s=600.0) as at:
+        streams = [await at.stream() for _ in range(20)]
+        ends = [stream.response.until_s - asyncio.get_running_loop().time() for stream in streams]
+        assert 530 < min(ends) < max(ends) <= 600
+        assert max(ends) - min(ends) > 1
+        at.readers.stop()
+        for stream in streams:
+            await soon(stream.task)
+
+
+@pytest.mark.parametrize(
+    ("name", "roles", "ends"),
+    [("local", ("guest",), True), ("local", ("owner",), False), ("eve", ("guest",), False)],
+)
+def test_roles_that_change_end_the_streams_of_whose_they_are(
+    name: str, roles: tuple[str, ...], ends: bool
+) -> None:
+    @scenario
+    async def run() -> None:
+        async with room() as at:
+            stream = await at.stream(line=Line())
+            session_id = stream.response.standings[0].session_id
+            for session, told in (("sess_other", False), (session_id, ends)):
+                at.readers.change(session, SessionMember(principal=name, roles=roles))
+                assert stream.response._ended == told
+            stream.response.end()
+            await soon(stream.task)
+
+    run()
