@@ -101,11 +101,21 @@ def listed(item: Matches) -> Matches:
     return lambda value: isinstance(value, list) and all(map(item, value))
 
 
+HEAD = re.compile(r"^interface (\w+)(?: extends (\w+))? (?=\{)", re.MULTILINE)
+
+
 def interfaces(text: str, base: str) -> dict[str, Shape]:
     """The interfaces of a document that extend a base, by name, with the fields of the base."""
-    found: dict[str, Shape] = {}
-    for head, name in re.findall(r"^(interface (\w+)(?: extends \w+)? )\{", text, re.MULTILINE):
-        own = Reader(text[text.index(head) + len(head) :]).shape().fields
-        found[name] = Shape((found[base].fields if base in found else {}) | own)
-    del found[base]
+    own = {head[1]: (head[2], Reader(text[head.end() :]).shape().fields) for head in HEAD.finditer(text)}
+    return {name: Shape(own[base][1] | fields) for name, (over, fields) in own.items() if over == base}
+
+
+def declared(text: str) -> dict[str, list[str]]:
+    """The interfaces of a document, each as its tokens."""
+    found: dict[str, list[str]] = {}
+    for head in HEAD.finditer(text):
+        reader = Reader(text[head.end() :])
+        tokens = list(reader.tokens)
+        reader.shape()
+        found[head[1]] = [head[2] or "", *tokens[: len(tokens) - len(reader.tokens)]]
     return found

@@ -35,6 +35,7 @@ def test_a_heartbeat_of_the_office_has_the_last_seq_and_moves_no_cursor() -> Non
             data += await anext(frames)
         data += await anext(frames)
         await frames.aclose()  # type: ignore[attr-defined]
+        assert (await log.info(session)).last == 1, "the log does not hold them"
         await log.close()
         return session, Decoder().feed(data)
 

@@ -1,5 +1,6 @@
 """A closed session over HTTP: read whole, in every dialect and with every filter; then there is no more."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -103,6 +104,18 @@ def test_what_has_no_frame_hides_nothing_that_comes_after(closed: tuple[TestClie
     for query in ("&dialect=blocks", "&dialect=blocks-raw", "&types=agent,ui"):
         counts = [len(read(client, f"/api/events?session={name}{query}")[1]) for name in names]
         assert counts[0] == counts[1] > TURNS
+
+
+def test_the_id_of_an_office_event_rises_and_is_a_cursor(closed: tuple[TestClient, list[str]]) -> None:
+    client, [name, _] = closed
+    path = f"/api/events?session={name}&dialect=office"
+    events = [json.loads(text) for text in read(client, path)[1]]
+    ids = [event["id"] for event in events]
+    assert ids == sorted(set(ids))
+    said = [event["text"] for event in events if event["type"] == "user_message"]
+    assert said == [f"hello {number}" for number in range(TURNS)]
+    for place, after in enumerate(ids[:-1]):
+        assert [json.loads(text) for text in read(client, f"{path}&after={after}")[1]] == events[place + 1 :]
 
 
 def test_it_can_be_looked_at_and_takes_nothing(closed: tuple[TestClient, list[str]]) -> None:

@@ -9,15 +9,18 @@ import pytest
 from tests.logs import entry, log, scope, vector_log
 from tests.test_seed_fields import interface_name
 from tests.test_seed_names import NAMES
-from tests.typescript import Shape, interfaces
+from tests.typescript import declared, interfaces
 from turnlog import events as ev
+from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG
 from turnlog.events.agent import StopReason
 from turnlog.wire.dialect import DONE
-from turnlog.wire.office import CONTENT_CHARACTERS, SAY, Office, heartbeat
+from turnlog.wire.office import CODES, CONTENT_CHARACTERS, SAY, Office, heartbeat
 
 ROOT = Path(__file__).parents[3]
-FILE: dict[str, Any] = json.loads((ROOT / "tests" / "vectors" / "office" / "messages.json").read_text())
+VECTORS = ROOT / "tests" / "vectors" / "office"
+FILE: dict[str, Any] = json.loads((VECTORS / "messages.json").read_text())
+INTERFACES = (VECTORS / "interfaces.ts").read_text()
 CASES: list[dict[str, Any]] = FILE["cases"]
 BEATS: list[dict[str, Any]] = FILE["heartbeats"]
 SHOWN = [message for case in CASES for message in case["messages"]] + [beat["message"] for beat in BEATS]
@@ -25,13 +28,15 @@ EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 AGENT = scope("agt_1")
 
 
-@pytest.fixture(scope="module")
-def shapes() -> dict[str, Shape]:
-    """The interfaces as the document itself has them, where it is at hand."""
+SHAPES = interfaces(INTERFACES, "ServerEvent")
+
+
+def test_the_interfaces_are_those_of_the_document() -> None:
     found = sorted((ROOT.parent / "shared" / "seeds").glob("004*.txt"))
     if not found:
         pytest.skip("the document is not here")
-    return interfaces(found[0].read_text(), "ServerEvent")
+    assert declared(INTERFACES) == declared(found[0].read_text())
+    assert len(declared(INTERFACES)) == 23
 
 
 def said(*payloads: ev.Payload) -> list[dict[str, Any]]:
@@ -64,9 +69,9 @@ def test_the_common_fields_stand_first() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES["004"])
-def test_a_message_has_exactly_the_fields_of_its_interface(name: str, shapes: dict[str, Shape]) -> None:
-    assert set(shapes) == {interface_name(one) for one in NAMES["004"]}
-    shape, found = shapes[interface_name(name)], [message for message in SHOWN if message["type"] == name]
+def test_a_message_has_exactly_the_fields_of_its_interface(name: str) -> None:
+    assert set(SHAPES) == {interface_name(one) for one in NAMES["004"]}
+    shape, found = SHAPES[interface_name(name)], [message for message in SHOWN if message["type"] == name]
     assert found
     for message in found:
         assert shape.matches(message), message
@@ -79,11 +84,11 @@ def test_a_message_has_exactly_the_fields_of_its_interface(name: str, shapes: di
     assert not shape.matches(whole | {"id": "0"})
 
 
-def test_whatever_an_event_holds_its_message_has_the_fields(shapes: dict[str, Shape]) -> None:
+def test_whatever_an_event_holds_its_message_has_the_fields() -> None:
     for kind in CATALOG:
         example = vector_log([{"type": kind.name, "agent_id": "agt_1", "payload": kind.payload.EXAMPLE}])
         for message in map(json.loads, Office().convert(*example[0])):
-            assert shapes[interface_name(message["type"])].matches(message), message
+            assert SHAPES[interface_name(message["type"])].matches(message), message
 
 
 def test_an_event_is_one_message_or_none_with_its_seq() -> None:
@@ -119,11 +124,69 @@ def test_the_content_of_a_tool_is_cut() -> None:
     assert content("x" * 20_000, 2) == "api/blobs/sess_1/ab\n" * 2 + "x" * (10_000 - 40)
 
 
-def test_every_reason_is_one_of_the_three_results(shapes: dict[str, Shape]) -> None:
+def one_of(event: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """The only message of an event."""
+    [message] = Office().convert(*vector_log([{"type": event, "payload": payload}])[0])
+    return dict(json.loads(message))
+
+
+@pytest.mark.parametrize("reason", ["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"])
+def test_a_session_ends_for_one_of_four_reasons(reason: str) -> None:
+    message = one_of("process.end", {"process": "model", "reason": reason, "exit_code": 1})
+    assert (message["reason"], SHAPES["SessionEndEvent"].matches(message)) == (reason, True)
+
+
+@pytest.mark.parametrize("method", ["oauth", "setup_token", "none"])
+def test_a_sign_in_is_by_one_of_three_methods(method: str) -> None:
+    message = one_of("process.auth", {"method": method, "needs_setup": True, "expires_in_minutes": 5})
+    assert (message["authMethod"], SHAPES["AuthStateEvent"].matches(message)) == (method, True)
+
+
+@pytest.mark.parametrize("seat", range(9))
+@pytest.mark.parametrize("gender", ["man", "woman"])
+def test_an_agent_is_a_man_or_a_woman_on_one_of_nine_seats(seat: int, gender: str) -> None:
+    message = one_of("roster.join", {"name": "Lyra", "seat": seat, "gender": gender})
+    agent = message["agent"]
+    assert (agent["gridPosition"], agent["gender"]) == (seat, gender)
+    assert SHAPES["AgentRegisteredEvent"].matches(message)
+
+
+@pytest.mark.parametrize(
+    ("event", "payload"),
+    [
+        ("roster.join", {"name": "Lyra", "seat": 9}),
+        ("roster.join", {"name": "Lyra", "seat": -1}),
+        ("roster.join", {"name": "Lyra", "seat": 0, "gender": "cat"}),
+        ("roster.status", {"agents": [{"name": "Lyra", "status": "asleep", "seat": 0}]}),
+        ("process.end", {"process": "model", "reason": "boredom"}),
+        ("process.auth", {"method": "magic", "needs_setup": True}),
+    ],
+)
+def test_another_value_is_not_taken(event: str, payload: dict[str, Any]) -> None:
+    with pytest.raises(InvalidEvent):
+        CATALOG.event(event, payload, id="evt_1", origin="system")
+
+
+@pytest.mark.parametrize("status", ["alive", "idle", "shutdown"])
+def test_an_agent_of_the_team_has_one_of_three_statuses(status: str) -> None:
+    message = one_of("roster.status", {"agents": [{"name": "Lyra", "status": status, "seat": 0}]})
+    assert message["agents"] == [{"name": "Lyra", "status": status, "gridPosition": 0}]
+    assert SHAPES["AgentStatusEvent"].matches(message)
+
+
+@pytest.mark.parametrize("code", sorted(CODES | {"unknown"}))
+def test_an_error_has_one_of_eight_codes(code: str) -> None:
+    assert len(CODES) == 7
+    message = one_of("session.error", {"code": code, "message": "It failed."})
+    assert (message["code"], SHAPES["ServerErrorEvent"].matches(message)) == (code, True)
+    assert not SHAPES["ServerErrorEvent"].matches(message | {"code": "overloaded_error"})
+
+
+def test_every_reason_is_one_of_the_three_results() -> None:
     found: dict[str, list[str]] = {}
     for reason in sorted(set(get_args(StopReason)) - {"handoff"}):
         [message] = said(ev.AgentEnd(stop_reason=reason))
-        assert shapes["ClaudeResultEvent"].matches(message)
+        assert SHAPES["ClaudeResultEvent"].matches(message)
         found.setdefault(message["subtype"], []).append(reason)
     assert found == {
         "success": ["end_turn", "max_tokens", "refusal", "stop_sequence"],
