@@ -4,10 +4,11 @@ All of it can be thrown away and made again with the same bytes. A snapshot hold
 one seq, with the code they were made by: other code makes it worthless, and then it is not used. A state that
 does not come back from its bytes as it was is not kept. Documents are brought up to date when they are asked
 for; how far they are stands beside them. All snapshots together take at most about as much as the events.
+Of a ring that lets go of its oldest events, what is shown is kept as of there.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -15,8 +16,8 @@ from msgspec import Raw
 
 from turnlog.app.code import code_of
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import CATALOG, Catalog, Envelope, Payload, Unknown
-from turnlog.log import Document, Head, Log, Row, Store
+from turnlog.events import CATALOG, Catalog, Envelope, Payload, Unknown, decode
+from turnlog.log import Document, Head, Log, Row, Store, line_of
 from turnlog.state.documents import Documents
 from turnlog.state.fold import Reducers, fold, guarded
 from turnlog.state.meters import Meters
@@ -96,11 +97,18 @@ class Written(msgspec.Struct):
     fold: Raw
 
 
+Snapshot = tuple[int, bytes]
+
+
 class Derived:
     """What is made of the sessions of a log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, apps: Mapping[str, Reduced] = {}) -> None:
         self._log = log
+        self._apps = apps
+        self._cuts: dict[str, Panels] = {}
+        if apps:
+            log.show_last(self._cut)
         self._codes: dict[str, str] = {}
         self._document_code = code_of(Documents)
         self._locks: dict[str, asyncio.Lock] = {}
@@ -109,30 +117,45 @@ class Derived:
 
     async def panels(self, app: Reduced, session_id: str, at: int | None = None) -> Panels:
         """What is shown of a session as of a seq, or now."""
-        head = await self._log.info(session_id)
-        at = head.last if at is None else at
-        if not -1 <= at <= head.last:
-            raise BadInput(f"expected a seq up to {head.last}, got {at}", "at")
-        panels, kept_bytes = await self._nearest(app, head, at) or (Panels(app), 0)
-        if panels.seq < head.first - 1:
-            raise NotFound(f"what happened before seq {head.first} is not kept any more")
-        events = read_bytes = 0
-        async for row, envelope in self._tail(session_id, panels.seq, at):
-            panels.apply(envelope, app.catalog.payload(envelope))
-            events, read_bytes = events + 1, read_bytes + len(row.frame)
-            if events >= EVERY and read_bytes >= kept_bytes:
-                kept_bytes = await self._keep(app, head, panels)
-                events = read_bytes = 0
+        panels = None
+        while panels is None:
+            head = await self._log.info(session_id)
+            wanted = head.last if at is None else at
+            if not -1 <= wanted <= head.last:
+                raise BadInput(f"expected a seq up to {head.last}, got {at}", "at")
+            found, kept_bytes = await self._nearest(app, head, wanted) or (self._from_cut(app, head), 0)
+            if found.seq <= wanted:
+                panels = await self._continued(app, head, found, wanted, kept_bytes)
+            elif at is not None:
+                raise NotFound(f"what happened before seq {found.seq} is not kept any more")
         return panels
 
-    async def _tail(self, session_id: str, after: int, to: int) -> AsyncIterator[tuple[Row, Envelope]]:
-        """The events after a seq, up to another."""
-        while after < to and (page := await self._log.read(session_id, after, max_bytes=TAIL_BYTES)):
+    async def _continued(
+        self, app: Reduced, head: Head, panels: Panels, at: int, kept_bytes: int
+    ) -> Panels | None:
+        """Panels with the events up to a seq, kept now and then; None if some went before they were read."""
+        events = read_bytes = 0
+        while panels.seq < at:
+            page = await self._log.read(head.session_id, panels.seq, max_bytes=TAIL_BYTES)
+            if (not page or page.first > panels.seq + 1) and await self._gone(head, panels.seq + 1):
+                return None
             for row, envelope in zip(page, page.envelopes(), strict=True):
-                if row.seq > to:
-                    break
-                yield row, envelope
-            after = page.last
+                if row.seq > at:
+                    return panels
+                panels.apply(envelope, app.catalog.payload(envelope))
+                events, read_bytes = events + 1, read_bytes + len(row.frame)
+                if events >= EVERY and read_bytes >= kept_bytes:
+                    kept_bytes = await self._keep(app, head, panels)
+                    events = read_bytes = 0
+            if not page:
+                break
+        return panels
+
+    async def _gone(self, head: Head, seq: int) -> bool:
+        """Whether a ring has let go of a seq; if it had when the question came, nobody has an answer."""
+        if seq < head.first:
+            raise NotFound(f"what happened before seq {head.first} is not kept any more")
+        return seq < (await self._log.info(head.session_id)).first
 
     async def _nearest(self, app: Reduced, head: Head, at: int) -> tuple[Panels, int] | None:
         """The newest panels that were kept by this code, and their size."""
@@ -162,6 +185,32 @@ class Derived:
         await self._log.put_snapshot(head.session_id, PANELS, panels.seq, body)
         return len(body)
 
+    def _from_cut(self, app: Reduced, head: Head) -> Panels:
+        """Panels as of the oldest event that is there; anew where nothing is gone."""
+        panels, cut = Panels(app), self._cuts.get(head.session_id)
+        if cut is not None:
+            panels.state = cut.state  # which reducers do not change
+            panels.transcript = load(Transcript, dump(cut.transcript))
+            panels.meters = load(Meters, dump(cut.meters))
+            panels.tree = load(Tree, dump(cut.tree))
+        return panels
+
+    def _cut(self, store: Store, head: Head, rows: Sequence[Row]) -> None:
+        """Take events into account that are about to go, for all that is shown and for the documents."""
+        app = self._apps.get(head.app)
+        if app is None:
+            return
+        panels = self._cuts.setdefault(head.session_id, Panels(app))
+        for row in rows:
+            envelope = decode(line_of(row))
+            panels.apply(envelope, app.catalog.payload(envelope))
+        found = store.snapshot(head.session_id, DOCUMENTS, 0)
+        seq, kept = self._documented(head, found) or (-1, Documents())
+        news = Changes(head.session_id, kept, seq)
+        news.apply(rows)
+        if news.seq > seq:
+            write(store, news, self._written(head, news), found)
+
     def _code(self, app: Reduced) -> str:
         if app.name not in self._codes:
             made = (app.start, *app.reducers, *app.reducers.values(), Transcript, Meters, Tree)
@@ -178,42 +227,70 @@ class Derived:
         return await self._log.documents(session_id, type=type, category=category)
 
     async def write_documents(self, session_id: str) -> None:
-        """Bring the documents of a session up to date."""
+        """Bring the documents of a session up to date; those of other code, or another history, go first."""
         async with self._locks.setdefault(session_id, asyncio.Lock()):  # who is behind must not write last
-            head = await self._log.info(session_id)
-            seq, kept = await self._documented(head)
-            if seq >= head.last:
-                return
-            changed: dict[str, Document] = {}
-            while page := await self._log.read(session_id, seq, origin=-1):
-                for envelope in page.envelopes():
-                    for document in kept.apply(envelope, CATALOG.payload(envelope)):
-                        changed[document.id] = Document(session_id, *document)
-                seq = page.last
-            written = Written(self._document_code, head.epoch, max(seq, head.last), Raw(dump(kept)))
-            body = msgspec.json.encode(written)
-            await self._log.work(lambda store: write(store, session_id, changed.values(), body))
+            while not await self._write_documents(session_id):
+                pass
 
-    async def _documented(self, head: Head) -> tuple[int, Documents]:
-        """How far the documents of a session are; those of other code, or another history, are forgotten."""
-        found = await self._log.snapshot(head.session_id, DOCUMENTS, 0)
-        if found is None:
-            return -1, Documents()
+    async def _write_documents(self, session_id: str) -> bool:
+        """Whether it is done: it is not if somebody else wrote meanwhile."""
+        head = await self._log.info(session_id)
+        found = await self._log.snapshot(session_id, DOCUMENTS, 0)
+        known = self._documented(head, found)
+        if found is not None and known is None:
+            await self._log.forget_derived(session_id)
+            return False
+        seq, kept = known or (-1, Documents())
+        if seq >= head.last:
+            return True
+        news = Changes(session_id, kept, seq)
+        while page := await self._log.read(session_id, news.seq, origin=-1):
+            news.apply(page)
+        news.seq = max(news.seq, head.last)
+        body = self._written(head, news)
+        return await self._log.work(lambda store: write(store, news, body, found))
+
+    def _documented(self, head: Head, found: Snapshot | None) -> tuple[int, Documents] | None:
+        """How far this code has brought the documents of this history."""
         try:
-            written = msgspec.json.decode(found[1], type=Written)
-            if (written.code, written.epoch) == (self._document_code, head.epoch):
+            written = msgspec.json.decode(found[1], type=Written) if found else None
+            if written and (written.code, written.epoch) == (self._document_code, head.epoch):
                 return written.seq, load(Documents, bytes(written.fold))
         except (msgspec.ValidationError, BadInput):
             pass  # of another version
-        await self._log.forget_derived(head.session_id)
-        return -1, Documents()
+        return None
+
+    def _written(self, head: Head, news: "Changes") -> bytes:
+        return msgspec.json.encode(Written(self._document_code, head.epoch, news.seq, Raw(dump(news.kept))))
 
 
-def write(store: Store, session_id: str, documents: Iterable[Document], body: bytes) -> None:
-    """Documents, and how far they are, in one transaction."""
-    for document in documents:
+class Changes:
+    """The documents of a session that events after a seq change."""
+
+    def __init__(self, session_id: str, kept: Documents, seq: int) -> None:
+        self.session_id = session_id
+        self.kept = kept
+        self.seq = seq
+        self.documents: dict[str, Document] = {}
+
+    def apply(self, rows: Iterable[Row]) -> None:
+        """Take events into account that have not been."""
+        for row in rows:
+            if row.seq > self.seq:
+                envelope = decode(line_of(row))
+                for document in self.kept.apply(envelope, CATALOG.payload(envelope)):
+                    self.documents[document.id] = Document(self.session_id, *document)
+                self.seq = row.seq
+
+
+def write(store: Store, news: Changes, body: bytes, found: Snapshot | None) -> bool:
+    """Documents, and how far they are, in one transaction, if they are where they were found."""
+    if store.snapshot(news.session_id, DOCUMENTS, 0) != found:
+        return False
+    for document in news.documents.values():
         store.put_document(document)
-    store.put_snapshot(session_id, DOCUMENTS, 0, body)
+    store.put_snapshot(news.session_id, DOCUMENTS, 0, body)
+    return True
 
 
 def kept_state(state: Any) -> bytes | None:

@@ -79,7 +79,7 @@ class Sessions:
         self.apps = by_name(apps)
         self._pid = pid
         self._observe = observe
-        self.derived = Derived(log)
+        self.derived = Derived(log, self.apps)
         self._drivers: dict[str, asyncio.Task[Driver]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()

@@ -38,6 +38,7 @@ from turnlog.log.store import (
     Page,
     Ready,
     Row,
+    Sight,
     Store,
 )
 from turnlog.log.tail import Tail
@@ -368,6 +369,10 @@ class Log:
     async def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
         """The newest state of a name as of a seq or earlier."""
         return await self._read(self._store.snapshot, session_id, name, at)
+
+    def show_last(self, sight: Sight) -> None:
+        """Have what a store lets go of shown first, in the transaction."""
+        self._store.last_sight = sight
 
     async def forget_derived(self, session_id: str | None = None) -> None:
         """Remove every document and snapshot, or a session's; they can be made again from the events."""

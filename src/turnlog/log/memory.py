@@ -2,7 +2,7 @@
 
 A ring keeps a bounded number of durable events and bytes. It lets go of the oldest part of a session, but
 only at a place no turn crosses: finished turns go whole, an open one and a message that waits for its turn
-never go.
+never go. What goes is shown to `last_sight` first, so that what is made of it can be kept.
 """
 
 import threading
@@ -22,9 +22,11 @@ from turnlog.log.store import (
     Page,
     Ready,
     Row,
+    Sight,
     SpanMark,
     extent,
     oldest_open,
+    unseen,
 )
 
 RING_EVENTS = 2000
@@ -122,7 +124,7 @@ class Ring:
         place = bisect_right(self.seqs, seq - 1)
         return self.rows[place] if place < len(self.seqs) and self.seqs[place] == seq else None
 
-    def let_go(self, events: int, size_bytes: int) -> None:
+    def let_go(self, events: int, size_bytes: int) -> list[Row]:
         """Let go of the oldest rows until the ring is within its bounds, as far as no open turn is cut."""
         allowed, reach = 0, -inf
         durable, size = self.durable, self.size_bytes
@@ -139,7 +141,8 @@ class Ring:
             size -= len(row.frame)
             if reach <= row.seq:
                 allowed = place + 1
-        if allowed:
+        gone = self.rows[:allowed]
+        if gone:
             self._forget(range(allowed))
             for column in (self.rows, self.seqs, self.ends, self.names):
                 del column[:allowed]
@@ -147,6 +150,7 @@ class Ring:
             self.head = self.head.moved(first=first)
             self.spans = {key: span for key, span in self.spans.items() if span.first >= first}
             self.turns = {key: turn for key, turn in self.turns.items() if turn.last >= first}
+        return gone
 
     def prune(self, before_ms: int) -> list[int]:
         """Drop the live rows of finished spans older than a time; their seqs."""
@@ -186,6 +190,7 @@ class MemoryStore:
     def __init__(self, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
         self._ring_events = ring_events
         self._ring_bytes = ring_bytes
+        self.last_sight: Sight = unseen
         self._lock = threading.RLock()
         self._rings: dict[str, Ring] = {}
         self._blobs: dict[str, Blob] = {}
@@ -220,8 +225,9 @@ class MemoryStore:
         for mark in marks:
             ring.mark(mark)
         ring.head = head
-        if ring.durable > self._ring_events or ring.size_bytes > self._ring_bytes:
-            ring.let_go(self._ring_events, self._ring_bytes)
+        full = ring.durable > self._ring_events or ring.size_bytes > self._ring_bytes
+        if full and (gone := ring.let_go(self._ring_events, self._ring_bytes)):
+            self.last_sight(self, ring.head, gone)
 
     def put_blob(self, name: str, blob: Blob) -> None:
         self._blobs.setdefault(name, blob)

@@ -32,9 +32,11 @@ from turnlog.log.store import (
     Page,
     Ready,
     Row,
+    Sight,
     SpanMark,
     extent,
     oldest_open,
+    unseen,
 )
 from turnlog.log.tables import (
     COLUMNS,
@@ -72,6 +74,7 @@ class SqliteStore:
     readers = 2
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
+        self.last_sight: Sight = unseen
         self._path = path
         self._writable = writable
         self._lock: IO[str] | None = None

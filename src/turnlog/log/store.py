@@ -232,7 +232,13 @@ class Blob(NamedTuple):
 
 
 class StoreWriter(Protocol):
-    """What the one writer does, inside a transaction."""
+    """What the one writer does, inside a transaction.
+
+    A store that lets go of old events tells `last_sight` what goes: itself, the session, and the rows. It is
+    called in the transaction, and by a store that keeps everything never.
+    """
+
+    last_sight: "Sight"
 
     @property
     def group(self) -> int:
@@ -282,6 +288,13 @@ class StoreWriter(Protocol):
     def quarantine(self, damage: Damage) -> None:
         """Take a damaged part out of reading for good."""
         ...
+
+
+Sight = Callable[["Store", Head, Sequence[Row]], None]
+
+
+def unseen(store: "Store", head: Head, rows: Sequence[Row]) -> None:
+    """Nobody wants to see what goes."""
 
 
 class StoreReader(Protocol):

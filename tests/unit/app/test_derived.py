@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from tests.unit.log.delegates import Counting, scenario
+from tests.unit.log.delegates import Counting, Gated, scenario
 from turnlog.app import derived
 from turnlog.app.code import code_of
 from turnlog.app.derived import DOCUMENTS, EVERY, PANELS, Derived, Panels
@@ -300,6 +300,70 @@ class TestWhatIsGone:
         with pytest.raises(NotFound, match="no session sess_2"):
             await Derived(log).documents("sess_2")
         await log.close()
+
+
+class TestTheRing:
+    """What is shown outlives the events that a ring lets go of."""
+
+    @scenario
+    async def test_it_is_kept_as_of_the_cut(self) -> None:
+        log = Log(MemoryStore(ring_events=50))
+        made, whole = Derived(log, {"counter": APP}), Panels(APP)
+        await log.create("counter", NAME)
+        for number in range(200):
+            await log.append(NAME, [said(number)])
+            [envelope] = (await log.read(NAME, number - 1)).envelopes()
+            whole.apply(envelope, CATALOG.payload(envelope))
+            if number in (3, 70, 71, 150):
+                assert len(await made.documents(NAME)) == number + 1
+                assert (await made.panels(APP, NAME)).transcript == whole.transcript
+        head = await log.info(NAME)
+        assert head.first == 150
+        for at in range(head.first - 1, 200):
+            assert (await made.panels(APP, NAME, at)).state["said"] == at + 1
+        with pytest.raises(NotFound, match="what happened before seq 149 is not kept any more"):
+            await made.panels(APP, NAME, head.first - 2)
+        panels = await made.panels(APP, NAME)
+        assert panels.transcript == whole.transcript
+        assert panels.meters == whole.meters
+        assert panels.tree == whole.tree
+        assert len(await made.documents(NAME)) == 200
+        await log.close()
+
+    @scenario
+    async def test_of_an_application_that_is_not_served_it_is_not(self) -> None:
+        log = Log(MemoryStore(ring_events=50))
+        made = Derived(log, {"other": APP})
+        await filled(log, 60)
+        with pytest.raises(NotFound, match="is not kept any more"):
+            await made.panels(APP, NAME)
+        await log.close()
+
+    @scenario
+    async def test_what_goes_while_it_is_read_is_not_missed(self) -> None:
+        store = Gated(MemoryStore(ring_events=50))
+        log = Log(store.store)
+        made = Derived(log, {"counter": APP})
+        store.inner.last_sight = store.last_sight
+        await filled(log, 50)
+        for name in ("info", "snapshot", "read"):
+            for ask in (made.panels(APP, NAME), made.documents(NAME)):
+                gate = store.gate(name)
+                asking = asyncio.create_task(ask)
+                await gate.reached()
+                last = (await log.info(NAME)).last
+                await log.append(NAME, [said(number) for number in range(last + 1, last + 71)])
+                gate.open()
+                assert last + 1 <= len(shown_texts(await asking)) <= last + 71
+        total = (await log.info(NAME)).last + 1
+        assert total > 400
+        assert len(await made.documents(NAME)) == total
+        assert (await made.panels(APP, NAME)).state["said"] == total
+        await log.close()
+
+
+def shown_texts(answer: Any) -> Any:
+    return answer.transcript.bubbles if isinstance(answer, Panels) else answer
 
 
 @scenario
