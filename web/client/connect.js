@@ -1,0 +1,100 @@
+/**
+ * `connect`: follow one session or several, from any cursor, for as long as the page lives.
+ *
+ * Every event comes once and in order, whatever happens to the network, the server or other tabs; or `onReset`
+ * says that everything comes again. A silent line is noticed after 2.5 heartbeats. Tabs of a browser share one
+ * connection where they can (`tabs.js`).
+ */
+
+import { addressOf, headersOf, rootOf } from "./address.js";
+import { Connection } from "./connection.js";
+import { Cursors, textOf } from "./cursor.js";
+import { refusal } from "./errors.js";
+import { Reader } from "./reader.js";
+import { overEventSource, overFetch } from "./source.js";
+import { Tab } from "./tabs.js";
+
+const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
+const SLACK = 1.1; // a tab waits a little longer for the leader than the leader for the server
+
+/** What `connect` gives: where it is, how it is, and the way to end it. */
+class Feed {
+  #reader;
+  #lines; // who reads: a connection of its own, or a tab among others
+  #hurry;
+
+  constructor(reader, lines) {
+    this.#reader = reader;
+    this.#lines = lines;
+    this.#hurry = () => lines.hurry();
+    globalThis.addEventListener?.("online", this.#hurry);
+  }
+
+  /** connecting, catching-up, live, reconnecting, closed or refused. */
+  get state() {
+    return this.#reader.state;
+  }
+
+  /** The cursor to go on from: `after` of another `connect`. */
+  get cursor() {
+    return this.#reader.cursors.text;
+  }
+
+  close() {
+    globalThis.removeEventListener?.("online", this.#hurry);
+    this.#lines.close();
+    this.#reader.say("closed");
+  }
+}
+
+/** Follow sessions. */
+export function connect(options) {
+  const { sessions = [options.session], dialect = "turnlog", after, onEvent, onReset, onState, onError } = options;
+  const timing = { ...TIMING, ...options.timing };
+  const read = dialect === "turnlog" ? JSON.parse : String;
+  const reader = new Reader({ sessions, after, read, hooks: { onEvent, onReset, onState } });
+  const onRefused = (status) => {
+    reader.say("refused");
+    onError?.(refusal(status));
+  };
+  const makeConnection = connecting(options, dialect, timing);
+  const name = sharedName(options, dialect);
+  if (name === null) return new Feed(reader, alone(reader, makeConnection, onRefused));
+  const patienceMs = 2.5 * timing.heartbeatMs * SLACK;
+  return new Feed(reader, new Tab({ name, reader, connect: makeConnection, patienceMs, onRefused }));
+}
+
+/** How a stream of some sessions is made: (session -> place, hooks) => Connection. */
+function connecting(options, dialect, timing) {
+  const { token, types, depth, turn, transport = token ? "fetch" : "eventsource" } = options;
+  const open = TRANSPORTS[transport](headersOf(token));
+  const root = rootOf(options.url);
+  const filters = { dialect, types: types?.join(","), depth, turn, ...options.parameters };
+  const urlOf = (cursors) =>
+    addressOf(root, "api/events", { session: cursors.sessions.join(","), ...filters, after: cursors.text });
+  return (places, hooks) => {
+    const cursors = new Cursors([...places.keys()], [...places.values()].map(textOf).join(","));
+    return new Connection({ open, urlOf, cursors, timing, hooks });
+  };
+}
+
+const TRANSPORTS = { fetch: overFetch, eventsource: overEventSource };
+
+/** A reader with a connection of its own. */
+function alone(reader, makeConnection, onRefused) {
+  const { cursors } = reader;
+  return makeConnection(new Map(cursors.sessions.map((session) => [session, cursors.at(session)])), {
+    onRecords: (records) => records.forEach((record) => reader.take(record)),
+    onState: (state) => reader.say(state),
+    onRefused,
+  });
+}
+
+/** The name under which tabs find each other: the same server, the same person, the same way of reading. */
+function sharedName(options, dialect) {
+  const { token, share = !token, types = [], depth, turn } = options;
+  const able = globalThis.document && globalThis.navigator?.locks && globalThis.BroadcastChannel;
+  if (!share || !able || turn !== undefined) return null;
+  const way = JSON.stringify([dialect, types, depth ?? null, options.parameters ?? {}]);
+  return `turnlog 1 ${rootOf(options.url)} ${share === true ? "" : share} ${way}`;
+}

@@ -1,0 +1,138 @@
+/**
+ * A stream of some sessions that does not end: it comes back after every cut, from where it was.
+ *
+ * What comes is told as records, each of one session, none of them twice:
+ *
+ *     {session, before, at, data}   a message; who is at `before` has missed nothing
+ *     {session, before, at}         events that are not for this reader were passed over
+ *     {session, reset}              the cursor could not be continued: everything comes again (protocol 7.3)
+ *
+ * States: connecting, catching-up, live, reconnecting; and closed when there will be no more. A refusal ends it.
+ */
+
+import { Watchdog } from "./watchdog.js";
+
+const WINDOW_MS = 100;
+const HISTORY = 32; // more records in a window are history: a fast model makes 25
+
+const isRefusal = (status) => status >= 400 && status < 500 && status !== 408 && status !== 429;
+
+export class Connection {
+  #open; // (url, hooks) => close
+  #urlOf; // (cursors) => url
+  #timing;
+  #hooks;
+  #close = null;
+  #timer = null;
+  #settling = null;
+  #watchdog;
+  #attempts = 0;
+  #openedMs = null;
+  #count = 0;
+  state = "connecting";
+
+  /** `hooks`: onRecords(records), onState(state), onRefused(status). An empty list of records is a sign of life. */
+  constructor({ open, urlOf, cursors, timing, hooks }) {
+    this.#open = open;
+    this.#urlOf = urlOf;
+    this.#timing = timing;
+    this.#hooks = hooks;
+    this.cursors = cursors;
+    this.#watchdog = new Watchdog(2.5 * timing.heartbeatMs, () => this.#ended({ status: 0, retryAfterMs: 0 }));
+    this.#connect();
+  }
+
+  close() {
+    this.#stop();
+    clearTimeout(this.#timer);
+  }
+
+  /** Do not wait any longer to come back. */
+  hurry() {
+    if (this.state === "reconnecting" && this.#close === null) this.#connect();
+  }
+
+  #connect() {
+    clearTimeout(this.#timer);
+    this.#openedMs = null;
+    this.#watchdog.start();
+    this.#close = this.#open(this.#urlOf(this.cursors), {
+      onOpen: () => this.#opened(),
+      onAlive: () => this.#watchdog.alive(),
+      onItems: (items) => this.#take(items),
+      onEnd: (end) => this.#ended(end),
+    });
+  }
+
+  #stop() {
+    this.#watchdog.stop();
+    clearInterval(this.#settling);
+    this.#close?.();
+    this.#close = null;
+  }
+
+  #opened() {
+    this.#openedMs = performance.now();
+    this.#count = 0;
+    this.#say("catching-up");
+    this.#settling = setInterval(() => this.#settle(), WINDOW_MS);
+  }
+
+  /** History comes as fast as it can; what comes slowly is happening now. */
+  #settle() {
+    if (this.#count < HISTORY) {
+      clearInterval(this.#settling);
+      this.#say("live");
+    }
+    this.#count = 0;
+  }
+
+  #ended({ status, retryAfterMs }) {
+    this.#stop();
+    if (status === 204) return this.#say("closed");
+    if (isRefusal(status)) return this.#hooks.onRefused(status);
+    this.#say("reconnecting");
+    this.#timer = setTimeout(() => this.#connect(), Math.max(retryAfterMs, this.#delayMs()));
+  }
+
+  /** Longer each time, never the same for two; a stream that lasted begins anew. */
+  #delayMs() {
+    const { retryMs, maxRetryMs } = this.#timing;
+    if (this.#openedMs !== null && performance.now() - this.#openedMs > retryMs) this.#attempts = 0;
+    const most = Math.min(maxRetryMs, retryMs * 2 ** this.#attempts);
+    this.#attempts += 1;
+    return most * (0.5 + Math.random() / 2);
+  }
+
+  #say(state) {
+    if (this.state === state) return;
+    this.state = state;
+    this.#hooks.onState(state);
+  }
+
+  #take(items) {
+    const records = items.flatMap((item) => this.#records(item));
+    this.#count += records.length;
+    this.#hooks.onRecords(records);
+  }
+
+  #records({ event, data, id }) {
+    if (event === "reset") return [this.#reset(JSON.parse(data))];
+    const moved = this.cursors.move(id);
+    if (event !== "message" || moved.length === 0) return moved;
+    const { session, ...last } = this.#said(moved, data);
+    return [...moved.filter((other) => other.session !== session), { session, ...last, data }];
+  }
+
+  /** Which move a message belongs to. When ids without data came before it there are several. */
+  #said(moved, data) {
+    const named = moved.length > 1 && moved.find(({ session }) => data.includes(`"session_id":"${session}"`));
+    return named || moved.at(-1);
+  }
+
+  #reset(reset) {
+    const session = reset.session_id ?? this.cursors.sessions[0];
+    this.cursors.set(session, { epoch: reset.epoch, seq: -1, chunk: Infinity });
+    return { session, reset };
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Where a reader is (docs/protocol.md, section 7): `<epoch>:<seq>`, or `<epoch>:<seq>.<chunk>` inside an event.
+ *
+ * A `Place` is such a cursor taken apart; the plain form is behind all chunks of its event. `Cursors` are the
+ * places in some sessions, in the order of the URL: their `text` is what a stream is asked to begin after.
+ */
+
+const FORM = /^(?:([a-z0-9]{1,32}):)?(-1|[0-9]{1,16})(?:\.([0-9]{1,9}))?$/;
+
+/** The place of a cursor; an empty text is the start. Null if it is none. */
+export function placeOf(text) {
+  const match = FORM.exec(text === "" ? "-1" : text);
+  if (match === null) return null;
+  const [, epoch = null, seq, chunk] = match;
+  return { epoch, seq: Number(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
+}
+
+/** A place as it stands in a URL. */
+export const textOf = ({ epoch, seq, chunk }) =>
+  `${epoch === null ? "" : `${epoch}:`}${seq}${chunk === Infinity ? "" : `.${chunk}`}`;
+
+const isAhead = (place, other) =>
+  place.seq > other.seq || (place.seq === other.seq && place.chunk > other.chunk);
+
+/** Whether what stands at a place is news for who is at another one; another epoch is. */
+export const isNews = (place, reader) =>
+  (reader.epoch !== null && place.epoch !== reader.epoch) || isAhead(place, reader);
+
+/** Whether who is at a place has everything up to another one. */
+export const covers = (reader, place) =>
+  place.seq < 0 && place.epoch === null ? true : reader.epoch === place.epoch && !isAhead(place, reader);
+
+/** The places of a reader in its sessions. */
+export class Cursors {
+  #places;
+
+  /** `after` is a cursor for each session with commas between them, or empty. */
+  constructor(sessions, after = "") {
+    const texts = after === "" ? sessions.map(() => "") : String(after).split(",");
+    const places = texts.map(placeOf);
+    if (places.length !== sessions.length || places.includes(null)) {
+      throw new TypeError(`expected ${sessions.length} cursors like k3x9:41, got ${after}`);
+    }
+    this.#places = new Map(sessions.map((session, at) => [session, places[at]]));
+  }
+
+  get sessions() {
+    return [...this.#places.keys()];
+  }
+
+  get text() {
+    return [...this.#places.values()].map(textOf).join(",");
+  }
+
+  /** The place in a session; undefined if it is none of these. */
+  at(session) {
+    return this.#places.get(session);
+  }
+
+  set(session, place) {
+    this.#places.set(session, place);
+  }
+
+  /** Go on to the places of an SSE id; what moved: [{session, before, at}]. */
+  move(id) {
+    const places = id.split(",").map(placeOf);
+    if (places.length !== this.#places.size) return [];
+    const moved = [];
+    for (const [at, [session, before]] of [...this.#places].entries()) {
+      if (places[at] === null || !isNews(places[at], before)) continue;
+      this.#places.set(session, places[at]);
+      moved.push({ session, before, at: places[at] });
+    }
+    return moved;
+  }
+}

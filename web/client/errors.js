@@ -1,0 +1,49 @@
+/**
+ * What goes wrong, by who is at fault.
+ *
+ *     TurnlogError
+ *     ├── Unreachable      no answer: the network, or the server is away
+ *     └── Refused          the server said no; `status`, and `fault` if it told more
+ *         ├── Invalid      400: what was sent is wrong; an action's `fault.details.problems` has the paths
+ *         ├── NotSignedIn  401
+ *         ├── Forbidden    403
+ *         ├── NotFound     404: not there, or not yours
+ *         ├── Conflict     409: it comes too late, or is taken
+ *         ├── Gone         410: a cursor that cannot be continued
+ *         └── TooMany      429: `retryAfterMs` says when to come back
+ */
+
+export class TurnlogError extends Error {
+  get name() {
+    return this.constructor.name;
+  }
+}
+
+export class Unreachable extends TurnlogError {}
+
+export class Refused extends TurnlogError {
+  constructor(message, status, { fault = null, retryAfterMs = 0 } = {}) {
+    super(message);
+    this.status = status;
+    this.fault = fault;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+export class Invalid extends Refused {}
+export class NotSignedIn extends Refused {}
+export class Forbidden extends Refused {}
+export class NotFound extends Refused {}
+export class Conflict extends Refused {}
+export class Gone extends Refused {}
+export class TooMany extends Refused {}
+
+const KINDS = new Map([
+  [400, Invalid], [401, NotSignedIn], [403, Forbidden], [404, NotFound], [409, Conflict], [410, Gone], [429, TooMany],
+]);
+
+/** The error of a status. */
+export function refusal(status, message = `the server answered ${status}`, more = {}) {
+  const Kind = KINDS.get(status) ?? Refused;
+  return new Kind(message, status, more);
+}
