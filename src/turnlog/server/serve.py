@@ -60,6 +60,10 @@ class Connection(HttpToolsProtocol):
         self._in_time()
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        self._lost = None  # it is over, and nothing of it is to be kept for as long as the peer stays
+        super().on_response_complete()
+
     def _in_time(self) -> None:
         if self._late is not None:
             self._late.cancel()

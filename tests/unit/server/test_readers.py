@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from starlette.types import Message
+from starlette.types import ASGIApp, Message
 
 from tests.unit.log.delegates import scenario, soon, until
 from turnlog import App
@@ -19,12 +19,18 @@ from turnlog.events import SessionMember
 from turnlog.log import Log, MemoryStore
 from turnlog.log.live import Rest
 from turnlog.server.auth import Known
+from turnlog.server.journal import Journal
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
 from turnlog.server.readers import CONNECTION, HEARTBEAT, RETRY, SENT_BYTES, Pages, Readers
 
 APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
 EVE = Principal("eve", frozenset({"owner"}))
+
+
+def as_it_is(application: ASGIApp) -> ASGIApp:
+    """Nothing around it."""
+    return application
 
 
 class Line:
@@ -50,16 +56,24 @@ class Line:
 class Stream:
     """A response that is read, over a connection or not."""
 
-    def __init__(self, readers: Readers, seat: Seat, known: Known, line: Line | None = None) -> None:
+    def __init__(
+        self,
+        readers: Readers,
+        seat: Seat,
+        known: Known,
+        line: Line | None,
+        around: Callable[[ASGIApp], ASGIApp],
+    ) -> None:
         self.pages: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         self.sent: list[Message] = []
         self.gone = asyncio.Event()
-        self.scope: dict[str, Any] = {"type": "http"} | ({CONNECTION: line} if line else {})
+        self.scope: dict[str, Any] = {"type": "http", "method": "GET", "headers": []}
+        self.scope |= {CONNECTION: line} if line else {}
         self.response = readers.response(Pages(self._made()), known, [seat])
-        self.task = asyncio.create_task(self._run())
+        self.task = asyncio.create_task(self._run(around(self.response)))
 
-    async def _run(self) -> str:
-        await self.response(self.scope, self._receive, self._send)
+    async def _run(self, application: ASGIApp) -> str:
+        await application(self.scope, self._receive, self._send)
         await asyncio.sleep(0)  # a server has more to do in this task
         return "ended"
 
@@ -91,10 +105,15 @@ class Room:
         self.readers = Readers(lambda: sessions, self.metrics, self.budgets, limits)
         self._seat = seat
 
-    async def stream(self, known: Known = Known(LOCAL), line: Line | None = None) -> Stream:  # noqa: B008
+    async def stream(
+        self,
+        known: Known = Known(LOCAL),  # noqa: B008
+        line: Line | None = None,
+        around: Callable[[ASGIApp], ASGIApp] = as_it_is,
+    ) -> Stream:
         """A stream that has begun."""
         before = self.metrics.subscribers
-        stream = Stream(self.readers, self._seat, known, line)
+        stream = Stream(self.readers, self._seat, known, line, around)
         await until(lambda: self.metrics.subscribers > before or stream.task.done())
         return stream
 
@@ -149,6 +168,25 @@ async def test_where_no_connection_is_offered_every_page_is_sent() -> None:
         assert stream.bodies == [RETRY, b"one", HEARTBEAT, b"three", b""]
         assert stream.scope[SENT_BYTES] == len(b"".join(stream.bodies))
         assert at.left == NOTHING
+
+
+@pytest.mark.parametrize("make", [lambda: None, Line], ids=["send", "connection"])
+def test_the_journal_knows_what_was_sent(
+    make: Callable[[], Line | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    @scenario
+    async def run() -> None:
+        async with room() as at:
+            stream = await at.stream(line=make(), around=Journal)
+            stream.pages.put_nowait(b"one")
+            await until(lambda: at.metrics.deliveries == 1)
+            stream.response.end()
+            await soon(stream.task)
+
+    caplog.set_level("INFO", "turnlog.server")
+    run()
+    [line] = [vars(record) for record in caplog.records if record.message == "request"]
+    assert (line["status"], line["bytes"]) == (200, len(RETRY + b"one"))
 
 
 @scenario

@@ -139,3 +139,16 @@ async def test_it_says_when_the_peer_is_gone_also_to_who_asks_late() -> None:
             await reader.readuntil(b"\r\n\r\n")
             assert told == []
         await until(lambda: told == ["in time", "late"])
+
+
+@scenario
+async def test_a_response_that_is_over_hears_nothing_of_its_peer() -> None:
+    told: list[str] = []
+
+    async def listen_only(connection: Connection | None) -> None:
+        assert connection is not None
+        connection.when_lost(lambda: told.append("gone"))
+
+    async with served(Speaker(listen_only)) as port, asked(port) as reader:
+        assert (await reader.read()).endswith(b"0123456789\r\n0\r\n\r\n")
+    assert told == []
