@@ -1,45 +1,65 @@
 // The package says what it holds: every export has its file, and the types name what the modules export.
 
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 
 const CLIENT = new URL("../../web/client/", import.meta.url);
 const read = (name) => readFileSync(new URL(name, CLIENT), "utf-8");
 const PACKAGE = JSON.parse(read("package.json"));
-const MODULES = Object.values(PACKAGE.exports).filter((target) => typeof target === "object");
+const FILES = readdirSync(CLIENT).filter((name) => name.endsWith(".js"));
+const TYPED = FILES.filter((name) => existsSync(new URL(name.replace(".js", ".d.ts"), CLIENT)));
 
-const MEMBER = /^ {2}(?:readonly )?(?!constructor\b)(\w+)[(:]/gm;
+const MEMBER = /^ {2}(?:readonly )?(?!constructor\b)(\w+)[<(:]/gm;
+const DECLARED = /^export declare (?:class|const|function) (\w+)/gm;
+const PASSED_ON = /^export \* from "([^"]+)"/gm;
+const ARGUMENTS = { Refused: ["no", 400], Client: [{ url: "http://127.0.0.1/" }] };
 
 const names = (text, pattern) => new Set(Array.from(text.matchAll(pattern), (match) => match[1]));
 
-test("every export and every file exists", () => {
-  const files = [...PACKAGE.files, ...MODULES.flatMap(Object.values)];
-  for (const name of files) assert(existsSync(new URL(name, CLIENT)), name);
+/** The names that a file of types declares, or passes on. */
+function declared(name) {
+  const text = read(name);
+  const others = [...names(text, PASSED_ON)].map((other) => other.replace("./", "").replace(/\.js$/, ".d.ts"));
+  return new Set([...names(text, DECLARED), ...others.flatMap((other) => [...declared(other)])]);
+}
+
+test("every export has its code and its types", () => {
+  for (const target of Object.values(PACKAGE.exports).filter((one) => typeof one === "object")) {
+    assert(TYPED.includes(target.default.replace("./", "")), target.default);
+    assert.equal(target.types, target.default.replace(/\.js$/, ".d.ts"));
+  }
+  assert.deepEqual(PACKAGE.files, ["*.js", "*.d.ts"]);
 });
 
 test("nothing is needed beside it", () => {
   assert.equal(PACKAGE.dependencies ?? PACKAGE.devDependencies ?? PACKAGE.peerDependencies, undefined);
-  for (const name of PACKAGE.files.filter((file) => file.endsWith(".js"))) {
+  for (const name of FILES) {
     assert.doesNotMatch(read(name), /\bimport\(|\brequire\(/);
     for (const other of names(read(name), / from "([^"]+)"/g)) {
-      assert(PACKAGE.files.includes(other.replace("./", "")), `${name} needs ${other}`);
+      assert(FILES.includes(other.replace("./", "")), `${name} needs ${other}`);
     }
   }
 });
 
-for (const target of MODULES) {
-  test(`the types of ${target.default} name its exports`, async () => {
-    const exported = Object.keys(await import(new URL(target.default, CLIENT)));
-    const declared = names(read(target.types), /^export declare (?:class|const|function) (\w+)/gm);
-    assert.deepEqual(new Set(exported), declared);
+test("no file is long", () => {
+  for (const name of FILES) assert(read(name).split("\n").length < 500, name);
+});
+
+for (const name of TYPED) {
+  const types = name.replace(".js", ".d.ts");
+
+  test(`the types of ${name} name its exports`, async () => {
+    const exported = Object.keys(await import(new URL(name, CLIENT)));
+    assert.deepEqual(new Set(exported), declared(types));
   });
 
-  test(`the members that the types of ${target.default} declare are there`, async () => {
-    const module = await import(new URL(target.default, CLIENT));
-    for (const [, name, body] of read(target.types).matchAll(/^export declare class (\w+)[^{]*\{(.*?)^\}/gms)) {
-      const made = new module[name]();
-      for (const member of names(body, MEMBER)) assert(member in made, `${name}.${member}`);
+  test(`the members that the types of ${name} declare are there`, async () => {
+    const module = await import(new URL(name, CLIENT));
+    const classes = /^export declare class (\w+)[^{\n]*\{\n(.*?)^\}/gms;
+    for (const [, kind, body] of read(types).matchAll(classes)) {
+      const made = new module[kind](...(ARGUMENTS[kind] ?? []));
+      for (const member of names(body, MEMBER)) assert(member in made, `${kind}.${member}`);
     }
   });
 }

@@ -1,0 +1,88 @@
+import type { Action } from "./views.js";
+import type { ApprovalRequest, Event, EventType, Fault, Json, Payloads } from "./events.js";
+import type { Bubble } from "./transcript.js";
+import type { MetersReport } from "./meters.js";
+import type { Document } from "./documents.js";
+import type { Pending } from "./pending.js";
+
+/** An event that a page posts. With an `id` of its own it can be posted again, and happens once. */
+export type Posted = { [Type in EventType]: { type: Type; payload: Payloads[Type]; id?: string } }[EventType];
+
+/** Where a message is; `session` is said to who did not name one. */
+export interface Sent {
+  eventId: number;
+  id: string;
+  turn: string;
+  session?: string;
+}
+
+export interface SessionInfo {
+  session_id: string;
+  app: string;
+  title: string;
+  state: "idle" | "running" | "waiting" | "closed";
+  roles: string[];
+  members: number;
+  created: string;
+  last_activity: string;
+  last: number;
+}
+
+export interface StateAnswer<State = Json> {
+  seq: number;
+  state: State;
+  transcript?: Bubble[];
+  meters?: MetersReport;
+  open?: Pending;
+}
+
+/** What a call is known by: an item of `tool.await`, of `tool.call`, or of what is open. */
+export interface CallName {
+  call_id: string;
+  tool: string;
+}
+
+/** What a page asks of a server. Everything that changes something happens once, however often it is sent. */
+export declare class Client {
+  constructor(options?: { url?: string; token?: string; retryMs?: number });
+  /** Send a message; without a session to the caller's own one of the application. */
+  send(
+    message: string,
+    options?: { session?: string; app?: string; channel?: string; target?: string; key?: string },
+  ): Promise<Sent>;
+  /** Post events, all or none; their seqs. */
+  dispatch(session: string, events: Posted[]): Promise<number[]>;
+  /** Stop what runs in a session, or one turn or agent of it. */
+  stop(session: string, options?: { turn?: string; agent?: string }): Promise<number>;
+  /** Answer a call that waits for the page. */
+  answer(session: string, call: CallName, result: Json): Promise<number>;
+  /** Say that a call cannot be answered. */
+  fail(session: string, call: CallName, fault: Fault): Promise<number>;
+  decide(
+    session: string,
+    request: Pick<ApprovalRequest, "call_id" | "args_hash">,
+    decision: "approve" | "deny",
+    notes?: string,
+  ): Promise<number>;
+  /** Act on a view; `shown` is the id of the `assistant.view` that the person saw. */
+  submitView(session: string, viewId: string, action: Action, options?: { shown?: string }): Promise<number>;
+  /** Give the input that a call asked for. */
+  submitInput(session: string, call: { call_id: string }, values: { [name: string]: Json }): Promise<number>;
+  createSession(options?: { app?: string; title?: string }): Promise<string>;
+  listSessions(): Promise<SessionInfo[]>;
+  /** The state now, or as of a seq. */
+  state<State = Json>(
+    session: string,
+    options?: { at?: number | string; include?: Array<"transcript" | "meters" | "open"> },
+  ): Promise<StateAnswer<State>>;
+  documents(options?: {
+    session?: string;
+    type?: string;
+    category?: string;
+  }): Promise<Array<Document & { session_id: string }>>;
+  /** The log as lines of JSON; the first describes the session, each other one is an event. */
+  log(session: string, options?: { after?: number | string }): Promise<string>;
+  me(): Promise<{ name: string; apps: string[] }>;
+}
+
+export type { Event };
