@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from turnlog.errors import BadInput
 from turnlog.events import Scope, UiAction, UiMessage
 from turnlog.events.gate import short
-from turnlog.state.history import History, Message
+from turnlog.state.history import History, Message, Part
 from turnlog.state.tree import Opening, Tree
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ class Told(Struct):
     roots: dict[str, int]
     called: dict[str, int]
     traces: list[str]
+    coming: dict[str, list[Part]]
     shown: dict[str, dict[str, tuple[int, int, int]]]
     answers: list[tuple[str, str, str]]
 
@@ -84,6 +85,7 @@ def told(history: History) -> Told:
         roots={channel: numbers[id(one)] for channel, one in roots.items()},
         called={agent_id: numbers[id(one)] for agent_id, one in history.called.items()},
         traces=sorted(history._traces),
+        coming=history._coming,
         shown={
             agent_id: {block_id: places[id(part)] for block_id, part in parts.items()}
             for agent_id, parts in history._shown.items()
@@ -100,6 +102,7 @@ def load_history(data: bytes) -> History:
         roots={channel: every[number] for channel, number in kept.roots.items()},
         called={agent_id: every[number] for agent_id, number in kept.called.items()},
         _traces=set(kept.traces),
+        _coming=kept.coming,
         _shown={
             agent_id: {
                 block_id: every[number][place].content[index]

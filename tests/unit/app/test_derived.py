@@ -278,6 +278,9 @@ class TestWhatIsGone:
         assert (await Derived(log).panels(APP, NAME, 2)).state["said"] == 1
         await log.forget_derived()
         assert await Derived(log).documents(NAME) == kept
+        await log.work(lambda store: store.quarantine(Damage(NAME, 4, 4, "for a test")))
+        assert (await Derived(log).panels(APP, NAME, 4)).seq == 3
+        assert len(await Derived(log).documents(NAME)) == 2
         await log.close()
 
     @scenario
@@ -340,7 +343,8 @@ class TestTheRing:
         await log.close()
 
     @scenario
-    async def test_what_goes_while_it_is_read_is_not_missed(self) -> None:
+    async def test_what_goes_while_it_is_read_is_not_missed(self, monkeypatch: Any) -> None:
+        monkeypatch.setattr(derived, "TAIL_BYTES", 1)  # one event at a time
         store = Gated(MemoryStore(ring_events=50))
         log = Log(store.store)
         made = Derived(log, {"counter": APP})

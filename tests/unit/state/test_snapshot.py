@@ -44,6 +44,16 @@ def test_a_turn_that_an_event_of_the_application_opened_waits_again() -> None:
     assert load(Tree, dump(tree)) == tree
 
 
+def test_what_opens_a_turn_that_has_not_begun_is_still_read_when_it_begins() -> None:
+    history = History(_coming={"tr_1": [{"type": "text", "text": "[The user acted.]"}]})
+    again = load(History, dump(history))
+    assert again == history
+    [start] = log((AgentStart(name="Guide", via="prompt"), scope("agt_1")))
+    again.apply(*start)
+    [message] = again.messages("agt_1")
+    assert message.content == [{"type": "text", "text": "[The user acted.]"}]
+
+
 def test_who_only_looks_leaves_no_trace() -> None:
     history = History()
     assert history.messages("agt_1") == []
