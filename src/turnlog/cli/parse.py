@@ -1,10 +1,11 @@
 """`turnlog parse`: what a model sent, as a log. A filter: each event is written as soon as it is decided.
 
-Input is text with inline tags, or the stream of the Messages API: its SSE body, or one raw event per line.
-Out come the lines that `turnlog import` takes. A message that calls tools or pauses is a step, and the next
-one goes on with the same agent; any other ends its agent, and the next one begins a turn. Ids follow from the
-session's, so the same input in the same session gives the same events, but for the time. Input that breaks
-off or is wrong is closed with what there was, then the command fails.
+Input is text with inline tags, the stream of the Messages API (its SSE body, or one raw event per line), or
+the stdout of a Claude CLI process, whose texts may have markers too. Out come the lines that `turnlog import`
+takes. A message that calls tools or pauses is a step, and the next one goes on with the same agent; any other
+ends its agent, and the next one begins a turn; a CLI process says itself which agents and turns there are.
+Ids follow from the session's, so the same input in the same session gives the same events, but for the time.
+Input that breaks off or is wrong is closed with what there was, then the command fails.
 """
 
 import codecs
@@ -23,10 +24,12 @@ from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import escape, write_json
 from turnlog.errors import BadInput
 from turnlog.events import (
-    CATALOG,
+    CORE,
+    TEAM,
     AgentEnd,
     AgentStart,
     AgentUsage,
+    Catalog,
     Event,
     Origin,
     ParseReject,
@@ -44,10 +47,12 @@ from turnlog.events.base import SessionId
 from turnlog.events.gate import decode
 from turnlog.ids import new_id, now_ms
 from turnlog.log.transfer import SessionLine
-from turnlog.parse import AgentStreamParser, MessagesParser, Reply
+from turnlog.parse import AgentStreamParser, CliParser, MessagesParser, Reply, Said
 from turnlog.parse.blocks import Found
+from turnlog.parse.cli_lines import CLI
+from turnlog.parse.markers import Both
 from turnlog.parse.messages_api import CUT
-from turnlog.parse.reply import backend, tags_of
+from turnlog.parse.reply import Tags, backend, tags_of
 from turnlog.state.tree import cancelled
 from turnlog.wire.dialect import DONE
 from turnlog.wire.sse import LIMIT_BYTES, Decoder
@@ -63,7 +68,8 @@ class Writer:
 
     def __init__(self, output: BinaryIO, session_id: str, app: "turnlog.App | None") -> None:
         self._output, self._session_id = output, session_id
-        self._app, self._catalog = app.name if app else "", app.catalog if app else CATALOG
+        own = [app.vocabulary] if app and app.vocabulary else []
+        self._app, self._catalog = app.name if app else "", Catalog(CORE, TEAM, *own, CLI)
         self._numbers, self._seq = count(), 0
 
     def new_id(self, prefix: str) -> str:
@@ -73,11 +79,18 @@ class Writer:
 
     def write(self, payloads: Iterable[Payload], scope: Scope) -> None:
         """Append a batch."""
+        self.append(self._event(payload, scope) for payload in payloads)
+
+    def tell(self, saids: Iterable[Said]) -> None:
+        """Append what a process said."""
+        self.append(self._built(said.payload, said.scope, said.origin) for said in saids)
+
+    def append(self, events: Iterable[Event]) -> None:
+        """Write events as lines, after that of their session."""
         if self._seq == 0:
             session = SessionLine(self._session_id, self._app, created_ms=now_ms())
             write_json(self._output, msgspec.json.encode(session))
-        for payload in payloads:
-            event = self._event(payload, scope)
+        for event in events:
             write_json(
                 self._output,
                 stamp(event, session_id=self._session_id, seq=self._seq, ts_ms=now_ms()),
@@ -86,22 +99,24 @@ class Writer:
         self._output.flush()
 
     def _event(self, payload: Payload, scope: Scope) -> Event:
+        own = type(payload) in SYSTEM or (isinstance(payload, ToolResult) and payload.kind is None)
+        return self._built(payload, scope, "system" if own else "model")
+
+    def _built(self, payload: Payload, scope: Scope, origin: Origin) -> Event:
         event_id = self.new_id("evt_")
         if isinstance(payload, Found):  # under a name that no declared event has
             body = msgspec.json.encode(payload.data)
             unknown = Unknown(msgspec.Raw(body))
             kind = f"app.{payload.type}"
             return Event(type=kind, id=event_id, payload=unknown, body=body, origin="model", scope=scope)
-        own = type(payload) in SYSTEM or (isinstance(payload, ToolResult) and payload.kind is None)
-        origin: Origin = "system" if own else "model"
         return self._catalog.event(payload, id=event_id, origin=origin, scope=scope)
 
 
 class Telling:
     """The agents and turns of an input, in the order of its messages."""
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    def __init__(self, writer: Writer, tags: Tags) -> None:
+        self._writer, self.tags = writer, tags
         self._scope: Scope | None = None  # of the agent that is open
         self._calls: dict[str, ToolCall] = {}
         self._steps = 0
@@ -127,6 +142,17 @@ class Telling:
                 self._calls.pop(payload.call_id, None)
         if payloads:
             self._writer.write(payloads, self._scope or Scope())
+
+    def process(self) -> CliParser:
+        """A parser of what a process prints; it begins and ends agents itself."""
+        return CliParser(self._writer.new_id, tags=lambda: Both(self.tags()))
+
+    def told(self, saids: list[Said]) -> None:
+        """What a process said; errors that it ended with are problems."""
+        errors = [said.payload for said in saids if isinstance(said.payload, SessionError)]
+        self.problems += [error.message for error in errors]
+        if saids:
+            self._writer.tell(saids)
 
     def finish(self, reply: Reply) -> None:
         """A message is over: its agent goes on, or ends as the message did."""
@@ -214,6 +240,16 @@ def close(parser: MessagesParser, telling: Telling) -> None:
         telling.finish(parser.reply)
 
 
+def tell_process(pieces: Iterator[bytes], telling: Telling, _: Callable[[], Reply]) -> None:
+    """The stdout of a Claude CLI process: it says itself who speaks."""
+    parser = telling.process()
+    try:
+        for piece in pieces:
+            telling.told(parser.feed(piece))
+    finally:
+        telling.told(parser.flush())
+
+
 def raw_events(pieces: Iterator[bytes]) -> Iterator[Any]:
     """The events of an SSE body, or of lines of JSON: the first character says which."""
     head = b""
@@ -262,6 +298,7 @@ def json_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 SOURCES: dict[str, Callable[[Iterator[bytes], Telling, Callable[[], Reply]], None]] = {
     "tags": tell_tags,
     "anthropic": tell_messages,
+    "claude-cli": tell_process,
 }
 
 
@@ -286,9 +323,9 @@ def parse(file: BinaryIO, source: str, app_name: str | None, session: str) -> No
     if file.isatty():
         raise click.UsageError("expected a FILE, or input on stdin")
     app = load_app(app_name) if app_name else None
-    tags = tags_of(app.vocabulary) if app else AgentStreamParser
+    tags: Tags = tags_of(app.vocabulary) if app else AgentStreamParser
     writer = Writer(sys.stdout.buffer, session, app)
-    telling = Telling(writer)
+    telling = Telling(writer, tags)
     reply = partial(Reply, writer.new_id, tags, app.agent.executor if app else backend)
     SOURCES[source](iter(partial(read_some, file), b""), telling, reply)
     if telling.problems:

@@ -5,15 +5,23 @@ input gives the same result. What was refused leaves a `ParseReject`. Parsers of
 they read to a `Reply`, the one machine that makes blocks, twins and calls of it.
 """
 
+from turnlog.parse.claude_cli import CliParser
+from turnlog.parse.cli_agents import Said
+from turnlog.parse.cli_turns import Asked
+from turnlog.parse.markers import MarkerParser
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import Reply
 from turnlog.parse.tags import AgentStreamParser, Parsed, Stripped, TagEvent, strip_event_tags
 
 __all__ = [
     "AgentStreamParser",
+    "Asked",
+    "CliParser",
+    "MarkerParser",
     "MessagesParser",
     "Parsed",
     "Reply",
+    "Said",
     "Stripped",
     "TagEvent",
     "strip_event_tags",

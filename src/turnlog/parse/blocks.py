@@ -26,7 +26,7 @@ from turnlog.events import (
     Payload,
     ToolCall,
 )
-from turnlog.parse.tags import AgentStreamParser, Parsed
+from turnlog.parse.tags import Parsed
 from turnlog.parse.values import mended, read, refused
 
 LIMIT_CHARS = 2 << 20  # four times what a model says at most; 12 MiB when every character is escaped
@@ -85,6 +85,18 @@ class Excess:
         """The trace of it."""
         sha256 = self._hash.hexdigest()
         return ParseReject(reason="too_long", length=self.length, sha256=sha256, block_id=block_id)
+
+
+class TextParser(Protocol):
+    """What finds events in a text: tags, markers or both."""
+
+    def feed(self, chunk: str) -> Parsed:
+        """The next piece of text."""
+        ...
+
+    def flush(self) -> Parsed:
+        """The text is over."""
+        ...
 
 
 class Block(Protocol):
@@ -161,7 +173,7 @@ class TextBlock:
 
     waits = False
 
-    def __init__(self, draft: Draft, tags: AgentStreamParser) -> None:
+    def __init__(self, draft: Draft, tags: TextParser) -> None:
         self._draft = draft
         self._kept = Streamed(draft)
         self._tags = tags

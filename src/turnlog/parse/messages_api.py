@@ -268,6 +268,15 @@ class MessagesParser:
             return [refused("no_block", event)]
         return self.reply.close(self._shut(index))
 
+    @property
+    def open_blocks(self) -> list[int]:
+        """The blocks that have not ended, by their index."""
+        return list(self._blocks)
+
+    def drop(self, index: int) -> list[Payload]:
+        """A block will not be completed, although the message goes on."""
+        return self.reply.drop(self._shut(index)) if index in self._blocks else []
+
     def _shut(self, index: int) -> Block:
         for kind in DELTAS:
             self._takes.pop((index, kind), None)

@@ -24,12 +24,21 @@ from turnlog.events import (
 )
 from turnlog.events.agent import StopReason
 from turnlog.events.tool import Executor
-from turnlog.parse.blocks import Block, CallBlock, Draft, OtherBlock, TextBlock, ThinkingBlock, Whole
+from turnlog.parse.blocks import (
+    Block,
+    CallBlock,
+    Draft,
+    OtherBlock,
+    TextBlock,
+    TextParser,
+    ThinkingBlock,
+    Whole,
+)
 from turnlog.parse.tags import AgentStreamParser
 from turnlog.parse.values import refused
 
 Stop = StopReason | Literal["tool_use", "pause_turn"]  # why a message ended; the last two: its agent goes on
-Tags = Callable[[], AgentStreamParser]
+Tags = Callable[[], TextParser]
 B = TypeVar("B", bound=Block)
 
 NO_VOCABULARY = Vocabulary("none", [])  # an application without events: every tag is refused, none vanishes
@@ -164,6 +173,10 @@ class Reply:
         self.usage = usage or self.usage
         self.stop_reason, self.complete = stop_reason, True
         return batch
+
+    def release(self) -> list[Payload]:
+        """What waits for the end of the message, now: its source has begun to run the calls."""
+        return [payload for block in self._release() for payload in block.end()]
 
     def abort(self, error: Fault | None = None) -> list[Payload]:
         """The message will not be completed: what is open is closed with what there was, calls are void."""

@@ -51,7 +51,7 @@ def json_of(tree: Any, fields: Callable[[Any], Any] | None) -> bytes:
     except UnicodeEncodeError:
         import json  # such input only: `import turnlog` does not pay for it
 
-        return json.dumps(tree, ensure_ascii=False, default=fields).encode(errors="replace")
+        return mended(json.dumps(tree, ensure_ascii=False, default=fields)).encode()
 
 
 def read(body: bytes) -> Any:

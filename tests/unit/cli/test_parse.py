@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from tests.cli_process import VECTORS as CLI_VECTORS
+from tests.cli_process import bytes_of
 from tests.unit.cli.harness import Place, error
 from turnlog.cli.parse import PIECE_BYTES, json_lines
 from turnlog.errors import BadInput
@@ -199,6 +201,37 @@ def test_a_long_run_of_blank_input_is_passed_over(place: Place) -> None:
     assert place.run("parse", "--source", "anthropic", input=text).exit_code == 0
 
 
+@pytest.mark.parametrize("vector", CLI_VECTORS, ids=lambda vector: vector["id"])
+def test_the_stdout_of_a_process_becomes_a_log_that_is_closed_and_can_be_imported(
+    place: Place, vector: dict[str, Any]
+) -> None:
+    result = place.run("parse", "--source", "claude-cli", input=bytes_of(vector["lines"]))
+    events = told(result)
+    failed = any(event["type"] == "session.error" for event in events)
+    assert result.exit_code == int(failed)
+    assert_closed(result)
+    if failed:
+        assert error(result)
+    assert place.run("import", input=result.stdout_bytes).exit_code == 0
+    assert place.run("verify").exit_code == 0
+
+
+def test_texts_of_a_process_have_markers_and_tags(place: Place) -> None:
+    text = f'{TEXT}[AGENT_STATUS] {{"agents": []}}'
+    message = {"id": "msg_1", "content": [{"type": "text", "text": text}]}
+    line = json.dumps({"type": "assistant", "message": message}).encode()
+    result = place.run("parse", "--source", "claude-cli", input=line)
+    assert types(told(result))[2:5] == ["assistant.message", "app.note_trip", "roster.status"]
+    arguments = ("--source", "claude-cli", "--app", "turnlog_examples.tour:app")
+    result = place.run("parse", *arguments, input=line)
+    assert types(told(result))[2:5] == ["assistant.message", "tour.note_trip", "roster.status"]
+
+
+def test_a_process_that_printed_nothing_leaves_nothing(place: Place) -> None:
+    result = place.run("parse", "--source", "claude-cli", input=b"")
+    assert (result.exit_code, result.stdout_bytes) == (0, b"")
+
+
 def test_the_same_input_in_the_same_session_gives_the_same_events(place: Place) -> None:
     outputs = [
         told(place.run("parse", "--source", "tags", "--session", "sess_1", input=TEXT.encode()))
@@ -216,7 +249,7 @@ def test_the_same_input_in_the_same_session_gives_the_same_events(place: Place) 
     ("arguments", "said"),
     [
         (["--source", "tags", "--session", "x y"], "sess_"),
-        (["--source", "morse"], "'tags', 'anthropic'"),
+        (["--source", "morse"], "'tags', 'anthropic', 'claude-cli'"),
         ([], "--source"),
         (["--source", "tags", "--app", "nowhere:app"], "nowhere"),
         (["--source", "tags", "no-such-file"], "no-such-file"),

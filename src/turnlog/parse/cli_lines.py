@@ -1,0 +1,147 @@
+"""The lines between a Claude CLI process and its host: bytes of stdout in, objects out; lines for stdin back.
+
+A line is one JSON object. What is none leaves a `ParseReject`, never an exception; lone surrogates and bytes
+that are no UTF-8 are mended. Limits: a line of 15 MiB, 32 levels; a longer line is refused and skipped to its
+end without being kept. Any cutting of the bytes gives the same lines.
+"""
+
+import hashlib
+from typing import Any, ClassVar
+
+import msgspec
+
+from turnlog.errors import BadInput
+from turnlog.events import ParseReject, Payload, Vocabulary
+from turnlog.events.base import Name, Origins
+from turnlog.events.gate import LIMIT_DEPTH
+from turnlog.parse.values import name_of, nests, plain
+
+Data = dict[str, Any]
+
+LINE_BYTES = (
+    15 << 20
+)  # an image comes as base64, and twice; an event still fits into an SSE message of 16 MiB
+_CONTINUED = bytes(range(0x80, 0xC0))  # bytes that begin no character
+
+
+class Line(Payload, frozen=True, kw_only=True):
+    """A line of the process that has no event of its own, as it came: nothing is lost, no fold minds it."""
+
+    ORIGINS: ClassVar[Origins] = frozenset({"system"})
+    EXAMPLE: ClassVar = {"kind": "system.notification", "data": {"type": "system"}}
+
+    kind: Name
+    data: Data
+
+
+CLI = Vocabulary("claude_cli", [Line])
+
+
+def kept(line: Data) -> Line:
+    """A line as an event of its own."""
+    names = (name_of(line.get(field)) for field in ("type", "subtype"))
+    return Line(kind=".".join(name for name in names if name) or "unknown", data=line)
+
+
+class Lines:
+    """Cuts bytes into lines and reads them."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._held: list[bytes] = []
+        self._size = 0
+        self._chars = 0
+        self._hash = hashlib.sha256()
+
+    def feed(self, data: bytes) -> list[Data | ParseReject]:
+        """The lines that are whole by now."""
+        *ended, rest = data.split(b"\n")
+        found: list[Data | ParseReject] = []
+        for piece in ended:
+            self._take(piece)
+            found += self._end("bad_line")
+        self._take(rest)
+        return found
+
+    def flush(self) -> list[Data | ParseReject]:
+        """The bytes are over; a last line without its end counts if it is whole."""
+        return self._end("cut_line")
+
+    def _take(self, piece: bytes) -> None:
+        self._size += len(piece)
+        self._chars += len(piece.translate(None, _CONTINUED))
+        self._hash.update(piece)
+        if self._size <= LINE_BYTES:
+            self._held.append(piece)
+        else:
+            self._held = []
+
+    def _end(self, problem: str) -> list[Data | ParseReject]:
+        whole = self._size <= LINE_BYTES
+        line = b"".join(self._held).strip()
+        value = read_line(line) if whole else None
+        sha256 = self._hash.hexdigest()
+        reject = ParseReject(reason=problem if whole else "too_long", length=self._chars, sha256=sha256)
+        self._reset()
+        if whole and not line:
+            return []
+        return [reject if value is None else value]
+
+
+def read_line(line: bytes) -> Data | None:
+    """The object of a line; None if it is none that the log can hold."""
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = mended_line(line)
+    return value if type(value) is dict and not nests(value, LIMIT_DEPTH) else None
+
+
+def mended_line(line: bytes) -> Any:
+    """The value of a line that holds what is no Unicode: a program that cuts texts cuts characters too."""
+    import json  # such lines only: `import turnlog` does not pay for it
+
+    try:
+        return plain(json.loads(line.decode(errors="replace")))
+    except (ValueError, RecursionError, BadInput):
+        return None
+
+
+def encode(line: Data) -> bytes:
+    """A line for stdin."""
+    return msgspec.json.encode(line) + b"\n"
+
+
+def message_line(text: str, uuid: str) -> bytes:
+    """What a person said; the answer comes back with this UUID (`CliParser.expect`)."""
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    return encode({"type": "user", "message": message, "uuid": uuid})
+
+
+def interrupt_line(request_id: str) -> bytes:
+    """Stop the turn that runs; its `result` follows."""
+    request = {"subtype": "interrupt"}
+    return encode({"type": "control_request", "request_id": request_id, "request": request})
+
+
+def allow_line(request_id: str, args: Data) -> bytes:
+    """A tool may run, with these arguments; answers to questions stand in them as `answers`."""
+    return _answer(request_id, {"behavior": "allow", "updatedInput": args})
+
+
+def deny_line(request_id: str, message: str) -> bytes:
+    """A tool may not run; the model reads why."""
+    return _answer(request_id, {"behavior": "deny", "message": message})
+
+
+def _answer(request_id: str, response: Data) -> bytes:
+    body = {"subtype": "success", "request_id": request_id, "response": response}
+    return encode({"type": "control_response", "response": body})
+
+
+def unable_line(request_id: str) -> bytes:
+    """The host does not know this request: without an answer the process would wait for ever."""
+    body = {"subtype": "error", "request_id": request_id, "error": "not supported"}
+    return encode({"type": "control_response", "response": body})

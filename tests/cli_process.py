@@ -1,0 +1,86 @@
+"""Lines of a Claude CLI process from vectors, what a parser makes of them, and the laws it keeps."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from turnlog.events import CORE, TEAM, Catalog, ParseReject, decode, stamp
+from turnlog.parse.claude_cli import CliParser
+from turnlog.parse.cli_agents import Said
+from turnlog.parse.cli_lines import CLI, Line
+from turnlog.parse.cli_turns import Asked
+from turnlog.state.tree import Tree
+
+FOLDER = Path(__file__).parent / "vectors" / "claude_cli"
+VECTORS: list[dict[str, Any]] = [
+    vector for path in sorted(FOLDER.glob("*.json")) for vector in json.loads(path.read_text())["vectors"]
+]
+CATALOG = Catalog(CORE, TEAM, CLI)
+
+
+def counting() -> Callable[[str], str]:
+    counts: Counter[str] = Counter()
+
+    def new_id(prefix: str) -> str:
+        counts[prefix] += 1
+        return f"{prefix}{counts[prefix]}"
+
+    return new_id
+
+
+def parser_of(vector: dict[str, Any]) -> CliParser:
+    parser = CliParser(counting())
+    for uuid, asked in vector.get("asked", {}).items():
+        parser.expect(uuid, Asked(**asked))
+    return parser
+
+
+def bytes_of(lines: Iterable[Any]) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def run(vector: dict[str, Any], pieces: Iterable[bytes]) -> list[Said]:
+    parser = parser_of(vector)
+    return [said for piece in pieces for said in parser.feed(piece)] + parser.flush()
+
+
+def shown(said: Said) -> dict[str, Any]:
+    """An event as it stands in a vector."""
+    payload, scope = said.payload, said.scope
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
+    if isinstance(payload, ParseReject):
+        fields = {name: fields[name] for name in ("reason", "name") if name in fields}
+    if isinstance(payload, Line):
+        fields = {"kind": payload.kind}
+    parts = (scope.trace_id, scope.agent_id, scope.agent_name, scope.depth, scope.channel)
+    who = "/".join(str(part) for part in parts if part is not None) or "nobody"
+    return {"who": who, "from": said.origin, "type": CATALOG.name(type(payload)), **fields}
+
+
+def types(saids: Iterable[Said]) -> list[str]:
+    return [CATALOG.name(type(said.payload)) for said in saids]
+
+
+def assert_lawful(saids: list[Said]) -> None:
+    """Everything can be stored, starts before it ends, and nothing is open at the end."""
+    tree, begun, ended = Tree(), Counter[str](), Counter[str]()
+    for seq, said in enumerate(saids):
+        event = CATALOG.event(said.payload, id=f"evt_{seq}", origin=said.origin, scope=said.scope)
+        envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=0))
+        agent_id = said.scope.agent_id or ""
+        if event.type == "agent.start":
+            begun[agent_id] += 1
+        elif agent_id and event.type not in ("block.retract", "claude_cli.line"):
+            assert begun[agent_id] == 1 + ended[agent_id], (seq, event)
+        if event.type == "agent.end":
+            invocation = tree.open[agent_id]
+            assert (invocation.blocks, invocation.calls) == ({}, {}), (seq, event)
+            ended[agent_id] += 1
+        tree.apply(envelope, event.payload)
+    assert begun == ended
+    assert set(begun.values()) <= {1}
+    assert tree.open == {}

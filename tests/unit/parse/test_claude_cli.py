@@ -1,0 +1,283 @@
+"""The stdout of a Claude CLI process: every vector whole, cut, broken off after each line."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli_process import (
+    VECTORS,
+    assert_lawful,
+    bytes_of,
+    counting,
+    parser_of,
+    run,
+    shown,
+    types,
+)
+from turnlog.agents.calls import args_hash
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    ApprovalDecision,
+    ApprovalRequest,
+    ArtifactWrite,
+    BlockDelta,
+    Fault,
+    ParseReject,
+    ScreenCommand,
+    SessionError,
+    ToolResult,
+)
+from turnlog.parse import Asked, CliParser
+from turnlog.parse.cli_agents import AGENTS, CALLERS, CALLS, Said
+from turnlog.parse.cli_lines import Line
+from turnlog.parse.cli_result import MODELS
+from turnlog.parse.deeds import Deeds
+from turnlog.parse.markers import MarkerParser
+
+by_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
+
+Data = dict[str, Any]
+
+
+def init() -> Data:
+    return {"type": "system", "subtype": "init", "session_id": "s-1", "tools": [], "model": "m"}
+
+
+def assistant(*blocks: Data, key: str | None = "msg_1", parent: str | None = None, **more: Any) -> Data:
+    message = {"id": key, "model": "m", "content": list(blocks)}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": parent, **more}
+
+
+def text(words: str) -> Data:
+    return {"type": "text", "text": words}
+
+
+def use(call_id: str, tool: str = "Bash", **args: Any) -> Data:
+    return {"type": "tool_use", "id": call_id, "name": tool, "input": args}
+
+
+def answer(call_id: str, content: Any = "ok", **more: Any) -> Data:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    return {"type": "user", "message": {"role": "user", "content": [block]}, **more}
+
+
+def permission(call_id: str, **args: Any) -> Data:
+    request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": args, "tool_use_id": call_id}
+    return {"type": "control_request", "request_id": f"r-{call_id}", "request": request}
+
+
+def fed(parser: CliParser, *lines: Data) -> list[Said]:
+    return parser.feed(bytes_of(lines))
+
+
+@by_vector
+def test_whole(vector: Data) -> None:
+    parser = parser_of(vector)
+    said = parser.feed(bytes_of(vector["lines"]))
+    replies = [json.loads(line)["response"] for line in parser.take_replies()]
+    said += parser.flush()
+    assert [shown(item) for item in said] == vector["expected"]
+    assert [reply["request_id"] for reply in replies] == vector.get("replies", [])
+    assert {reply["subtype"] for reply in replies} <= {"error"}
+    assert (parser.take_replies(), parser.busy) == ([], False)
+
+
+@by_vector
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_any_cutting_gives_the_same(vector: Data, size: int) -> None:
+    stream = bytes_of(vector["lines"])
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert run(vector, pieces) == run(vector, [stream]) == run(vector, [stream[:-1]])
+    assert run(vector, [stream.replace(b"\n", b"\r\n\n")]) == run(vector, [stream])
+
+
+@by_vector
+def test_whatever_line_is_the_last_everything_is_closed(vector: Data) -> None:
+    for end in range(len(vector["lines"]) + 1):
+        assert_lawful(run(vector, [bytes_of(vector["lines"][:end])]))
+
+
+@by_vector
+def test_half_a_line_at_the_end_is_refused_and_everything_is_closed(vector: Data) -> None:
+    said = run(vector, [bytes_of(vector["lines"])[:-3]])
+    assert [item.payload.reason for item in said if isinstance(item.payload, ParseReject)][-1] == "cut_line"
+    assert_lawful(said)
+
+
+@by_vector
+def test_what_one_feed_returns_holds_an_end_with_its_twin(vector: Data) -> None:
+    parser = parser_of(vector)
+    for line in vector["lines"]:
+        batch = [shown(item) for item in fed(parser, line)]
+        complete = {item["block_id"] for item in batch if item.get("status") == "complete"}
+        twins = {
+            item["block_id"]
+            for item in batch
+            if item["type"].startswith(("assistant.", "tool.call")) and "block_id" in item
+        }
+        assert complete == twins
+
+
+def test_a_line_that_is_no_json_leaves_a_trace_and_nothing_else() -> None:
+    parser = CliParser(counting())
+    said = parser.feed(b"Debugger attached.\n[]\n7\n\n  \n") + fed(parser, init()) + parser.feed(b"{oops\n")
+    assert types(said) == ["parse.reject", "parse.reject", "parse.reject", "agent.start", "parse.reject"]
+    assert said[-1].scope == said[-2].scope
+
+
+def test_a_process_that_was_stopped_was_cancelled() -> None:
+    parser = CliParser(counting(), "Julian")
+    fed(parser, init(), assistant(use("toolu_1")))
+    assert (parser.busy, parser.source_session) == (True, "s-1")
+    said = parser.flush(reason="cancelled")
+    assert types(said) == ["tool.result", "agent.end"]
+    assert said[-1].payload == AgentEnd(stop_reason="cancelled", steps=1)
+    assert said[-1].scope.agent_name == "Julian"
+    assert parser.flush() == []
+
+
+def test_a_process_that_is_gone_says_why() -> None:
+    parser = CliParser(counting())
+    fed(parser, init())
+    error, end = parser.flush(Fault(code="inactivity_timeout", message="15 minutes"))
+    assert error.payload == SessionError(code="inactivity_timeout", message="15 minutes")
+    assert end.payload == AgentEnd(stop_reason="error")
+
+
+def test_a_message_that_no_turn_took_up_stays_pending() -> None:
+    parser = CliParser(counting())
+    parser.expect("u-1", Asked("tr_a"))
+    assert parser.flush() == []
+
+
+def approved(parser: CliParser, decision: Any, args: Data, **more: Any) -> Data | None:
+    decided = ApprovalDecision(call_id="toolu_1", args_hash=args_hash(args), decision=decision)
+    line = parser.decide(decided, **more)
+    return json.loads(line)["response"] if line else None
+
+
+def test_a_permission_is_bound_to_its_call_and_arguments_and_counts_once() -> None:
+    parser = CliParser(counting())
+    said = fed(parser, init(), assistant(use("toolu_1", command="ls")), permission("toolu_1", command="ls"))
+    request = said[-1].payload
+    assert isinstance(request, ApprovalRequest)
+    assert request.args_hash == args_hash({"command": "ls"})
+    assert approved(parser, "approve", {"command": "rm"}) is None
+    wanted = {"behavior": "allow", "updatedInput": {"command": "ls"}}
+    assert approved(parser, "approve", {"command": "ls"}) == {
+        "subtype": "success", "request_id": "r-toolu_1", "response": wanted,
+    }  # fmt: skip
+    assert approved(parser, "approve", {"command": "ls"}) is None
+
+
+def test_answers_to_a_question_go_back_in_its_arguments() -> None:
+    parser = CliParser(counting())
+    fed(parser, init(), permission("toolu_1", questions=[]))
+    answers = {"questions": [], "answers": {"Which?": "This."}}
+    response = approved(parser, "approve", {"questions": []}, updated=answers)
+    assert response
+    assert response["response"]["updatedInput"] == answers
+
+
+def test_a_call_that_a_person_denied_is_denied() -> None:
+    parser = CliParser(counting())
+    fed(parser, init(), assistant(use("toolu_1")), permission("toolu_1"))
+    response = approved(parser, "expired", {})
+    assert response
+    assert response["response"] == {"behavior": "deny", "message": "The answer is: expired."}
+    refusal = answer("toolu_1")
+    refusal["message"]["content"][0]["is_error"] = True
+    (result,) = fed(parser, refusal)
+    assert isinstance(result.payload, ToolResult)
+    assert result.payload.error == Fault(code="DENIED", message="ok")
+
+
+def test_a_permission_of_a_call_that_is_over_is_forgotten() -> None:
+    parser = CliParser(counting())
+    fed(parser, init(), assistant(use("toolu_1")), permission("toolu_1"), answer("toolu_1"))
+    assert approved(parser, "deny", {}) is None
+    fed(parser, assistant(use("toolu_2")), permission("toolu_2"))
+    assert parser.decide(ApprovalDecision(call_id="toolu_1", args_hash="x", decision="deny")) is None
+
+
+def test_the_answer_to_a_routed_message_has_its_speaker_and_a_sub_agent_has_not() -> None:
+    parser = CliParser(counting())
+    parser.expect("u-1", Asked("tr_a", speaker="Lyra"))
+    said = fed(
+        parser, init(), assistant(text("Hi."), use("toolu_1")), assistant(text("Yo."), parent="toolu_1")
+    )
+    speakers = [shown(item).get("speaker") for item in said if "assistant.message" in types([item])]
+    assert speakers == ["Lyra", None]
+
+
+def test_markers_in_a_text_become_events_with_its_end() -> None:
+    parser = CliParser(counting(), tags=MarkerParser)
+    words = 'Here:\n[AGENT_STATUS] {"agents": []}\nDone.'
+    said = fed(parser, init(), assistant(text(words)))
+    assert types(said)[-3:] == ["block.end", "assistant.message", "roster.status"]
+    assert shown(said[-2])["text"] == "Here:\nDone."
+
+
+def test_an_artifact_is_written_when_the_result_says_so_and_a_screen_commanded_with_the_call() -> None:
+    parser = CliParser(counting(), deeds=Deeds("/opt/julian/memory", "localhost:3848/cmd"))
+    write = use("toolu_1", "Write", file_path="/opt/julian/memory/foo.html", content="<html>hello</html>")
+    command = "curl -s -X POST localhost:3848/cmd -d 'FACE talking'"
+    said = fed(parser, init(), assistant(write, use("toolu_2", command=command)))
+    assert said[-1].payload == ScreenCommand(command="FACE talking", expression="talking")
+    said = fed(parser, answer("toolu_1", tool_use_result={"type": "update"}), answer("toolu_2"))
+    assert types(said) == ["tool.result", "artifact.write", "tool.result"]
+    wanted = ArtifactWrite(filename="foo.html", path="memory/foo.html", is_new=False, size_bytes=18)
+    assert (said[1].payload, said[1].origin) == (wanted, "tool")
+
+
+def test_the_number_of_agents_is_bounded() -> None:
+    parser = CliParser(counting())
+    said = fed(parser, init(), *(assistant(text("x"), parent=f"toolu_{n}") for n in range(AGENTS)))
+    assert sum(isinstance(item.payload, AgentStart) for item in said) == AGENTS
+    lines = [
+        {"type": "stream_event", "event": {"type": "ping"}, "parent_tool_use_id": "toolu_x"},
+        assistant(text("y"), parent="toolu_x"),
+        {"type": "system", "subtype": "task_started", "tool_use_id": "toolu_x", "subagent_type": "a"},
+        {"type": "user", "message": {"content": "Look"}, "parent_tool_use_id": "toolu_x"},
+    ]
+    beyond = fed(parser, *lines)
+    assert [type(item.payload) for item in beyond] == [Line] * 4
+    assert_lawful(said + beyond + parser.flush())
+
+
+def test_the_number_of_open_calls_is_bounded() -> None:
+    parser = CliParser(counting())
+    said = fed(parser, init(), assistant(*(use(f"toolu_{n}") for n in range(CALLS + 2))))
+    answers = [item.payload.call_id for item in said if isinstance(item.payload, ToolResult)]
+    assert answers == ["toolu_0", "toolu_1"]
+    lines = [line for n in range(CALLERS) for line in (assistant(use(f"t_{n}")), answer(f"t_{n}"))]
+    said += fed(parser, *lines)
+    assert types(fed(parser, answer("toolu_9"))) == ["claude_cli.line"], "nobody knows whose call it was"
+    assert_lawful(said + parser.flush())
+
+
+def test_the_number_of_models_is_bounded() -> None:
+    parser = CliParser(counting())
+    models = {f"m{n}": {"inputTokens": 1} for n in range(MODELS + 1)}
+    said = fed(parser, init(), {"type": "result", "modelUsage": models})
+    assert types(said).count("agent.usage") == MODELS
+
+
+def test_deltas_are_handed_on_at_once() -> None:
+    parser = CliParser(counting())
+    start = {"type": "content_block_start", "index": 0, "content_block": text("")}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
+    events = [{"type": "message_start", "message": {"id": "msg_1"}}, start, delta]
+    said = fed(parser, init(), *({"type": "stream_event", "event": event} for event in events))
+    assert isinstance(said[-1].payload, BlockDelta)
+
+
+def test_a_text_that_is_void_is_no_result() -> None:
+    parser = CliParser(counting())
+    fed(parser, init(), assistant(text("Kept."), uuid="l-1"), assistant(text("Void."), uuid="l-2"))
+    void = {"type": "system", "subtype": "model_refusal_no_fallback", "retracted_message_uuids": ["l-2"]}
+    fed(parser, void)
+    (end,) = fed(parser, {"type": "result"})
+    assert end.payload == AgentEnd(stop_reason="end_turn", steps=1)

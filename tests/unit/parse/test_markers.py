@@ -1,0 +1,240 @@
+"""Markers: every vector whole, cut at every position, by letters; what goes out at once; bounds; deeds."""
+
+import json
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from turnlog.events import CATALOG, Fault, ToolCall, ToolResult, Vocabulary
+from turnlog.parse.deeds import HEAD_CHARS, Deeds, artifact_meta
+from turnlog.parse.json_walk import LEVELS
+from turnlog.parse.markers import MARKERS, Both, MarkerParser, route
+from turnlog.parse.tags import AgentStreamParser, Parsed
+from turnlog.parse.walk import LIMIT_CHARS
+
+FOLDER = Path(__file__).parents[2] / "vectors" / "markers"
+FILE = json.loads((FOLDER / "markers.json").read_text())
+DEEDS = json.loads((FOLDER / "deeds.json").read_text())["vectors"]
+STATUS = '[AGENT_STATUS] {"agents":[]}'
+TAG = "<agent-event type='x' data='{}' />"
+
+by_vector = pytest.mark.parametrize("vector", FILE["vectors"], ids=lambda vector: vector["id"])
+
+
+def joined(parts: list[Parsed]) -> Parsed:
+    return Parsed(
+        "".join(part.display_text for part in parts),
+        [event for part in parts for event in part.events],
+        [reject for part in parts for reject in part.rejects],
+    )
+
+
+def parse(*pieces: str) -> Parsed:
+    parser = MarkerParser()
+    return joined([*(parser.feed(piece) for piece in pieces), parser.flush()])
+
+
+def shown(payload: Any) -> dict[str, Any]:
+    """A payload as it stands in a vector."""
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
+    return {"type": CATALOG.name(type(payload)), **fields}
+
+
+@by_vector
+def test_whole(vector: dict[str, Any]) -> None:
+    parsed = parse(vector["text"])
+    assert parsed.display_text == vector["display"]
+    assert [shown(event.payload) for event in parsed.events] == vector.get("events", [])
+    assert [reject.reason for reject in parsed.rejects] == vector.get("rejects", [])
+    assert {reject.name for reject in parsed.rejects} <= {marker.strip("[]") for marker in MARKERS}
+    assert {event.type for event in parsed.events} == {item["type"] for item in vector.get("events", [])}
+
+
+@by_vector
+def test_cut_at_every_position_and_by_letters(vector: dict[str, Any]) -> None:
+    text = vector["text"]
+    whole = parse(text)
+    for at in range(len(text)):
+        assert parse(text[:at], text[at:]) == whole
+    assert parse(*text) == whole
+
+
+@by_vector
+def test_a_parser_is_ready_for_the_next_text(vector: dict[str, Any]) -> None:
+    parser = MarkerParser()
+    for _ in range(2):
+        assert joined([parser.feed(vector["text"]), parser.flush()]) == parse(vector["text"])
+
+
+def test_text_before_a_marker_goes_out_at_once_and_a_marker_never_does() -> None:
+    parser = MarkerParser()
+    said = [parser.feed(letter).display_text for letter in f"Hello, you! {STATUS} Bye."]
+    assert "".join(said[: len("Hello, you!")]) == "Hello, you!"
+    assert set(said[len("Hello, you!") : -len(" Bye.")]) == {""}
+    assert "".join(said[-len(" Bye.") :]) == " Bye."
+
+
+def test_what_cannot_become_a_marker_goes_out_at_once() -> None:
+    parser = MarkerParser()
+    assert parser.feed("see [AGE").display_text == "see"
+    assert parser.feed("S]").display_text == " [AGES]"
+
+
+@pytest.mark.parametrize("count", [64, 65, 200])
+def test_white_space_between_a_marker_and_its_json_is_bounded(count: int) -> None:
+    text = "a [AGENT_STATUS]" + " " * count + '{"agents":[]}'
+    parsed = parse(text)
+    assert (len(parsed.events), len(parsed.rejects)) == ((1, 0) if count <= 64 else (0, 1))
+    assert parsed.display_text == "a" if count <= 64 else parsed.display_text.endswith('{"agents":[]}')
+    for cut in (1, 7, 20, 81, 82, 83):
+        pieces = [text[at : at + cut] for at in range(0, len(text), cut)]
+        assert parse(*pieces).display_text == parsed.display_text
+
+
+@pytest.mark.parametrize("cut", [1 << 20, 4096, 1000])
+@pytest.mark.parametrize("end", ['"}} b', '"}\nb', ""])
+def test_json_that_is_too_long_is_refused_and_skipped(cut: int, end: str) -> None:
+    text = 'a [JOB_HELP] {"suggestions": {"a": "' + "x" * LIMIT_CHARS + end
+    parsed = parse(*(text[at : at + cut] for at in range(0, len(text), cut)))
+    assert [(reject.reason, reject.length) for reject in parsed.rejects] == [("too_long", LIMIT_CHARS)]
+    assert parsed == parse(text)
+    assert parsed.display_text == {'"}} b': "a b", '"}\nb': "a"}.get(end, "a")
+
+
+def test_a_line_that_is_no_json_may_be_long() -> None:
+    parsed = parse("[JOB_HELP] {x" + "x" * LIMIT_CHARS, "xx\nb")
+    assert ([reject.reason for reject in parsed.rejects], parsed.display_text) == (["too_long"], "b")
+
+
+def test_json_may_not_nest_without_end() -> None:
+    deep = '[JOB_HELP] {"suggestions":' + "[" * LEVELS
+    assert [reject.reason for reject in parse(deep).rejects] == ["bad_json"]
+
+
+HOSTILE = {
+    "markers": STATUS,
+    "mentions": "[JOB_HELP] ",
+    "brackets": "[",
+    "beginnings": "[AGENT_STATU",
+    "white space": " \n",
+    "code": "`[JOB_HELP]` ",
+    "an open string": '"',
+    "backslashes": "\\",
+    "digits": "1",
+    "deep": "[",
+    "a broken line": "x",
+}
+STARTS = {
+    "an open string": '[JOB_HELP] {"a": ',
+    "backslashes": '[JOB_HELP] {"a": "',
+    "digits": '[JOB_HELP] {"a": ',
+    "deep": '[JOB_HELP] {"a": ',
+    "a broken line": "[JOB_HELP] {",
+}
+FILES = ("/parse/markers.py", "/parse/json_walk.py")
+
+
+class Rescanning(MarkerParser):
+    """The obvious way: everything again with each chunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def feed(self, chunk: str) -> Parsed:
+        self.text += chunk
+        return MarkerParser().feed(self.text)
+
+
+def work(parser: MarkerParser, text: str, chunk: int) -> int:
+    """The characters that the functions of the parser hand to each other, or walk over."""
+    count = 0
+    starts: list[int | None] = []
+
+    def watch(frame: FrameType, event: str, result: object) -> None:
+        nonlocal count
+        if event not in ("call", "return") or not frame.f_code.co_filename.endswith(FILES):
+            return
+        values = frame.f_locals
+        if event == "call":
+            starts.append(values.get("at"))
+            count += len(values["text"]) if "text" in values and "at" not in values else 1
+        elif (start := starts.pop()) is not None and isinstance(result, int):
+            count += max(result - start, 0)
+
+    chunks = [text[at : at + chunk] for at in range(0, len(text), chunk)]
+    sys.setprofile(watch)
+    try:
+        for piece in chunks:
+            parser.feed(piece)
+        parser.flush()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def hostile(name: str, size: int) -> str:
+    return (STARTS.get(name, "") + HOSTILE[name] * size)[:size]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("chunk", [1, 7, 500])
+def test_twice_the_text_is_twice_the_work(name: str, chunk: int) -> None:
+    once, twice = (work(MarkerParser(), hostile(name, size), chunk) for size in (4000, 8000))
+    assert twice <= 2.2 * once
+
+
+def test_the_count_sees_what_is_not_linear() -> None:
+    once, twice = (work(Rescanning(), hostile("brackets", size), 7) for size in (4000, 8000))
+    assert twice > 3.5 * once
+
+
+def test_text_that_is_no_unicode_is_refused() -> None:
+    assert [reject.reason for reject in parse('[JOB_HELP] {"suggestions": {"a": "\ud800"}}').rejects] == [
+        "bad_json"
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_tags_and_markers_of_one_text(size: int) -> None:
+    text = f"a {STATUS} b {TAG} c <agent-event type='y' /> [JOB_HELP] d `{STATUS}` {TAG} [AGENT"
+    parser = Both(AgentStreamParser())
+    fed = [parser.feed(text[at : at + size]) for at in range(0, len(text), size)]
+    assert not any(part.events or part.rejects for part in fed)
+    whole = joined([*fed, parser.flush()])
+    assert whole.display_text == f"a b c d `{STATUS}` [AGENT"
+    assert [event.type for event in whole.events] == ["x", "y", "x", "roster.status"]
+    assert [reject.reason for reject in whole.rejects] == ["no_json"]
+    assert parser.flush() == Parsed("", [], [])
+
+
+def test_tags_that_are_refused_come_first() -> None:
+    parser = Both(AgentStreamParser(Vocabulary("none", [])))
+    parser.feed(f"[JOB_HELP] {TAG}")
+    assert [reject.reason for reject in parser.flush().rejects] == ["unknown_type", "no_json"]
+
+
+@pytest.mark.parametrize("case", FILE["routes"], ids=lambda case: case["text"][:40])
+def test_whom_a_message_is_for(case: dict[str, Any]) -> None:
+    assert route(case["text"]) == (case["target"], case["rest"])
+
+
+@pytest.mark.parametrize("vector", DEEDS, ids=lambda vector: vector["id"])
+def test_what_calls_do(vector: dict[str, Any]) -> None:
+    call = ToolCall(call_id="toolu_1", tool=vector["tool"], args=vector["args"])
+    fault = Fault(code="EXECUTION_ERROR", message="no") if vector.get("failed") else None
+    result = ToolResult(call_id="toolu_1", tool=call.tool, ok=fault is None, error=fault)
+    deeds = Deeds("/opt/julian/memory/", "localhost:3848/cmd")
+    found = deeds.called(call) + deeds.answered(call, result, vector.get("account"))
+    assert [shown(item) for item in found] == ([vector["event"]] if "event" in vector else [])
+    assert Deeds().called(call) == Deeds().answered(call, result, None) == []
+
+
+def test_meta_tags_stand_in_the_head() -> None:
+    tag = '<meta name="artifact-chapter" content="1">'
+    assert artifact_meta(" " * HEAD_CHARS + tag) is None
+    assert artifact_meta("<meta " * 20_000 + tag) is None
