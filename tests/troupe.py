@@ -231,10 +231,10 @@ class Stage:
     async def crash(self) -> None:
         """The process is gone: its tasks with it, and nothing was tidied up."""
         assert self.driver is not None
-        assert self.driver._follower is not None
+        assert self.driver._follower.task is not None
         await self._look()
         waiting = set() if self.tree.stopped else set(filter(self.tree.waits, self.tree.open))
-        tasks = [self.driver._follower, *self.driver._tasks]
+        tasks = [self.driver._follower.task, *self.driver._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,7 +12,6 @@ import math
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Coroutine,
@@ -28,6 +27,7 @@ from turnlog.agents.agent import Cast
 from turnlog.agents.approvals import request
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.executor import Executor
+from turnlog.agents.follower import Follower, report
 from turnlog.agents.limit import Clocks, Trace, running, timed_out
 from turnlog.agents.loop import (
     LIMIT_REACHED,
@@ -48,7 +48,7 @@ from turnlog.agents.pen import Ledger, Pen
 from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import failed
-from turnlog.errors import CallerError, Closed, Conflict, InvalidEvent, StoreError
+from turnlog.errors import CallerError, Closed, InvalidEvent, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -71,10 +71,9 @@ from turnlog.events.agent import StopReason
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Page, Row
 from turnlog.log.transfer import milliseconds
-from turnlog.log.wakeup import Wakeup
 from turnlog.parse.reply import Reply, tags_of
 from turnlog.state.history import History, Message, text_part
-from turnlog.state.tree import Closing, Invocation, Tree, closing
+from turnlog.state.tree import Invocation, Tree, closing
 from turnlog.state.views import Views
 
 log = logging.getLogger("turnlog.agents")
@@ -114,8 +113,9 @@ class Driver:
         self._clocks = Clocks(turn_limit_s, self._ring)
         self._deciding = asyncio.Lock()
         self._asked: set[str] = set()
-        self._follower: asyncio.Task[None] | None = None
-        self._moved = Wakeup()
+        self._follower = Follower(log, session_id, catalog, self.tree, self._apply)
+        self.reached, self.rested = self._follower.reached, self._follower.rested
+        self.caught_up, self._catch_up = self._follower.caught_up, self._follower.catch_up
 
     @property
     def tree(self) -> Tree:
@@ -145,20 +145,11 @@ class Driver:
             for call in invocation.calls.values():
                 if call.asked is not None:  # what a process before this one asked expires all the same
                     self._spawn(self._expire(invocation.scope, call.asked), invocation.scope.trace_id)
-        self._follower = asyncio.create_task(self._follow())
-        self._follower.add_done_callback(self._left)
-
-    def _left(self, follower: asyncio.Task[None]) -> None:
-        """Nobody follows any more; who waits to see something is told, unless this is a `close`."""
-        report(follower)
-        if not follower.cancelled():
-            self._moved.wake()
+        self._follower.start(self._follow())
 
     async def close(self) -> None:
         """Stop working; what waits for the page stays open for the next process."""
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.gather(self._follower, return_exceptions=True)
+        await self._follower.stop()
         self._clocks.watch(set())
         await self._halt()
         with suppress(Closed):  # what was open when the session was closed stays so
@@ -166,23 +157,7 @@ class Driver:
             if self.tree.server is not None:
                 end = ProcessEnd(process="server", reason="server_shutdown")
                 await self._append([Item(end, Scope(), "system")])
-        self._moved.wake()
-
-    async def reached(self, seq: int) -> None:
-        """Wait until everything up to a seq has been taken into account."""
-        while self.tree.last < seq:
-            if self._follower is not None and self._follower.done():
-                raise StoreError("nobody follows this session any more")
-            await self._moved.wait()
-
-    async def rested(self, trace: str) -> None:
-        """Wait until a turn is over, or everyone in it waits."""
-        while not self.tree.rests(trace):
-            await self.reached(self.tree.last + 1)
-
-    async def caught_up(self) -> None:
-        """Wait until everything that is in the log now has been taken into account."""
-        await self.reached((await self._log.info(self._session_id)).last)
+        self._follower.moved()
 
     async def _follow(self) -> None:
         await self._carry_out(self._loop.start_next())
@@ -209,17 +184,6 @@ class Driver:
         while page := await self._log.read(self._session_id, self.tree.last):
             await self._see(page, ending)
 
-    async def _catch_up(self) -> int:
-        while page := await self._log.read(self._session_id, self.tree.last):
-            for row, envelope in zip(page, page.envelopes(), strict=True):
-                self._apply(row, envelope)
-        return self.tree.last
-
-    async def _news(self) -> int:
-        """The last seq, when everything up to it has been taken into account."""
-        await self.caught_up()
-        return self.tree.last
-
     def _apply(self, row: Row, envelope: Envelope) -> Payload | Unknown:
         payload = self._catalog.payload(envelope)
         self.pen.rank = row.rank
@@ -229,7 +193,7 @@ class Driver:
             self.pen.ledger.apply(envelope, payload)
             self.views.apply(envelope, payload)
             self._executor.calls.apply(envelope, payload)
-        self._moved.wake()
+        self._follower.moved()
         return payload
 
     async def _carry_out(self, effects: Iterable[Effect]) -> None:
@@ -324,7 +288,7 @@ class Driver:
         price = cost(reply.model or invocation.start.model or "", reply.usage)
         items = self._loop.finished(invocation, reply, ending, price)
         self._asked.discard(invocation.agent_id)
-        last = await self.pen.conclude(items, self._news)
+        last = await self.pen.conclude(items, self.caught_up)
         if reply.stop_reason == "pause_turn" and not reply.calls:
             await self.reached(last)
             await self._carry_out(self._loop.ask(invocation.agent_id))
@@ -436,33 +400,16 @@ class Driver:
                 return
             await self._cancel([task for task, turn in self._tasks.items() if turn == trace])
             self._asked -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id == trace}
-            await self._close(
+            await self._follower.close(
                 lambda: timed_out(self.tree, trace, self._clocks.limit_s), lambda: self._look({trace})
             )
             await self._carry_out(self._loop.start_next())
 
     async def _close_open(self, reason: StopReason, message: str, *, keep_waiting: bool = False) -> None:
         """Close what is open, unless somebody answers it at the same moment: then look again."""
-        await self._close(
+        await self._follower.close(
             lambda: closing(self.tree, reason, message, keep_waiting=keep_waiting), self._catch_up
         )
-
-    async def _close(
-        self, closings: Callable[[], list[Closing]], look: Callable[[], Awaitable[object]]
-    ) -> None:
-        while items := closings():
-            events = [
-                self._catalog.event(item.payload, id=item.id, origin="system", scope=item.scope)
-                for item in items
-            ]
-            seen = self.tree.last
-            try:
-                await self._log.append(self._session_id, events, expected_last=seen)
-                return
-            except Conflict:
-                await look()
-                if self.tree.last == seen:
-                    raise
 
     # appending
 
@@ -485,9 +432,3 @@ EFFECTS: Mapping[type, Callable[[Driver, Any], Coroutine[Any, Any, None]]] = {
     Say: Driver.say,
     Halt: Driver.halt,
 }
-
-
-def report(task: asyncio.Task[None]) -> None:
-    """A task that could not do its work is not silent: the log itself may be what failed."""
-    if not task.cancelled() and (error := task.exception()):
-        log.error("a session's work failed: %s", error, exc_info=error)

@@ -119,7 +119,7 @@ def test_an_answer_at_the_last_moment_is_not_answered_twice() -> None:
 
         assert stage.driver is not None
         late: Any = Late(log, once)
-        stage.driver._log = late
+        stage.driver._follower._log = late
         await stage.move({"stop": True})
         await stage.close()
         events = await stage.events()
