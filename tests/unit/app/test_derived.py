@@ -1,12 +1,9 @@
 """What is kept beside the log: how much is read for a question, what is trusted, and what is made again."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from time import process_time
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,10 +11,19 @@ import pytest
 
 from tests.unit.log.delegates import Counting, Gated, scenario
 from turnlog.app import derived
-from turnlog.app.code import code_of
 from turnlog.app.derived import DOCUMENTS, EVERY, PANELS, Derived, Panels
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import CATALOG, Catalog, Envelope, Event, Payload, Scope, UiMessage
+from turnlog.events import (
+    CATALOG,
+    Catalog,
+    Envelope,
+    Event,
+    Payload,
+    RosterJoin,
+    RosterStatus,
+    Scope,
+    UiMessage,
+)
 from turnlog.log import Damage, Log, MemoryStore, SqliteStore, open_log
 from turnlog.state.fold import Reducer
 
@@ -365,6 +371,29 @@ class TestTheRing:
         assert (await made.panels(APP, NAME)).state["said"] == total
         await log.close()
 
+    @scenario
+    async def test_who_writes_documents_meanwhile_is_not_overwritten(self) -> None:
+        """The ring lets go of who joined, while somebody reads who does not know of it."""
+        store = Gated(MemoryStore(ring_events=50))
+        log = Log(store.store)
+        made = Derived(log, {"counter": APP})
+        store.inner.last_sight = store.last_sight
+        await filled(log, 10)
+        await made.documents(NAME)
+        join = RosterJoin(name="Lyra", seat=1, soul="s")
+        await log.append(NAME, [CATALOG.event(join, id="evt_join", origin="model")])
+        gate = store.gate("snapshot")
+        asking = asyncio.create_task(made.documents(NAME))
+        await gate.reached()
+        await log.append(NAME, [said(number) for number in range(20, 120)])
+        gate.open()
+        await asking
+        everybody = RosterStatus(agents=())
+        await log.append(NAME, [CATALOG.event(everybody, id="evt_status", origin="model")])
+        [lyra] = await made.documents(NAME, type="agent-identity")
+        assert msgspec.json.decode(lyra.body)["status"] == "sleeping"
+        await log.close()
+
 
 def shown_texts(answer: Any) -> Any:
     return answer.transcript.bubbles if isinstance(answer, Panels) else answer
@@ -399,71 +428,3 @@ async def test_a_reducer_that_raises_leaves_the_state_as_it_was() -> None:
     assert (await Derived(log).panels(app, NAME)).state == {"a": 1, "b": 2, "Hi 0": 1.0}
     assert (await Derived(log).panels(app._replace(start=lambda: {"a": 1}), NAME)).state == {"a": 1}
     await log.close()
-
-
-class TestTheCode:
-    """Modules of an application, as files that change."""
-
-    @pytest.fixture
-    def modules(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
-        def load(name: str, source: str) -> ModuleType:
-            file = tmp_path / f"{name.rpartition('.')[2]}.py"
-            file.write_text(source)
-            module = ModuleType(name)
-            module.__file__ = str(file)
-            monkeypatch.setitem(sys.modules, name, module)
-            exec(compile(source, str(file), "exec"), vars(module))
-            return module
-
-        return load
-
-    def test_it_is_the_same_for_the_same_code(self) -> None:
-        assert code_of(count, Panels) == code_of(Panels, count) == code_of(partial(count), Panels, dict)
-
-    def test_another_reducer_is_other_code(self, modules: Any) -> None:
-        first = code_of(modules("made", "def reduce(state, *_): return state").reduce)
-        assert first != code_of(modules("made", "def reduce(state, *_): return 1").reduce)
-
-    @pytest.mark.parametrize("how", ["import {0}", "from {0} import rate", "from {0} import Rate as R"])
-    def test_so_is_what_it_takes_from_other_modules(self, modules: Any, how: str) -> None:
-        rates = "def rate(): return {0}\nclass Rate: value = {0}"
-        modules("made_rates", rates.format(1))
-        user = how.format("made_rates") + "\ndef reduce(state, *_): return state"
-        first = code_of(modules("made", user).reduce)
-        assert first == code_of(modules("made", user).reduce)
-        modules("made_rates", rates.format(2))
-        assert first != code_of(modules("made", user).reduce)
-
-    def test_what_others_have_installed_is_not_part_of_it(self, modules: Any) -> None:
-        user = "import made_rates\nfrom os import path\ndef reduce(state, *_): return state"
-        installed = modules("made_rates", "rate = 1")
-        installed.__file__ = "/usr/lib/site-packages/made_rates.py"
-        first = code_of(modules("made", user).reduce)
-        modules("made_rates", "rate = 2").__file__ = installed.__file__
-        assert first == code_of(modules("made", user).reduce)
-
-    def test_an_application_that_is_installed_itself_is(self, modules: Any, tmp_path: Path) -> None:
-        made = modules("made", "def reduce(state, *_): return state")
-        file = tmp_path / "site-packages" / "made.py"
-        file.parent.mkdir()
-        file.write_text("def reduce(state, *_): return state")
-        made.__file__ = str(file)
-        first = code_of(made.reduce)
-        assert first == code_of(made.reduce)
-        file.write_text("def reduce(state, *_): return 1")
-        assert first != code_of(made.reduce)
-        file.unlink()
-        assert code_of(made.reduce) != code_of(made.reduce)
-
-    def test_where_there_is_no_source_nothing_is_trusted(self, modules: Any) -> None:
-        made = modules("made", "def reduce(state, *_): return state")
-        made.__file__ = None
-        assert code_of(made.reduce) != code_of(made.reduce)
-
-    def test_it_includes_the_package(self, monkeypatch: Any, tmp_path: Path) -> None:
-        first = code_of(count, Panels)
-        fold = sys.modules["turnlog.state.fold"]
-        file = tmp_path / "fold.py"
-        file.write_bytes(Path(str(fold.__file__)).read_bytes() + b"\n")
-        monkeypatch.setattr(fold, "__file__", str(file))
-        assert first != code_of(count, Panels)
