@@ -1,0 +1,228 @@
+"""Tabs of one browser share one connection, and none of them misses anything or is told it twice."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, TimeoutError, expect
+
+from tests.e2e.browser import browsing, watched
+from tests.e2e.harness import Reader, Server, kind, running
+from tests.e2e.line import line_to
+from tests.e2e.streams import add_notes, metric, until
+from tests.e2e.web_client import check, reading, signed_in
+
+APP = "tests.e2e.stream_apps:slow_duo"
+TABS = 8
+LIMIT_MS = 20_000
+QUICK = {"retryMs": 50, "maxRetryMs": 200}
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def chrome(chromium: str) -> Iterator[Browser]:
+    with browsing(chromium) as browser:
+        yield browser
+
+
+@pytest.fixture
+def context(chrome: Browser) -> Iterator[BrowserContext]:
+    context = chrome.new_context()
+    yield context
+    context.close()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Await something where Playwright's own loop is running."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+def streams(server: Server, count: int) -> None:
+    """Wait until so many streams are open."""
+    run(until(lambda: metric(server, "turnlog_subscribers") == count, 10))
+
+
+def all_have(pages: list[Page], seq: int) -> None:
+    for page in pages:
+        expect(page.locator("#last")).to_have_text(str(seq), timeout=LIMIT_MS)
+
+
+def turn_over(server: Server, session: str, after: int) -> None:
+    assert run(Reader(server, session, f"&after={after}").read(kind("agent.end", "Lead")))
+
+
+@pytest.mark.parametrize("transport", ["eventsource", "fetch"])
+def test_eight_tabs_are_live_with_one_connection(
+    context: BrowserContext, tmp_path: Path, transport: str
+) -> None:
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        session = server.session()
+        add_notes(server, session, 30, 100)
+        pages = [reading(context, server.url, session, transport=transport) for _ in range(TABS)]
+        errors = [error for page in pages for error in watched(page)]
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        streams(server, 1)
+        sent = server.send(session, "Go and look")["eventId"]
+        turn_over(server, session, sent)
+        all_have(pages, add_notes(server, session, 3, 100))
+        assert metric(server, "turnlog_subscribers") == 1
+        for page in pages:
+            check(page, server, session)
+        assert errors == []
+
+
+def test_without_sharing_the_seventh_tab_waits(context: BrowserContext, tmp_path: Path) -> None:
+    """The control: HTTP/1.1 has six connections for a server."""
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        session = server.session()
+        pages = [reading(context, server.url, session, share=False) for _ in range(6)]
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        assert metric(server, "turnlog_subscribers") == 6
+        seventh = context.new_page()
+        with pytest.raises(TimeoutError):
+            seventh.goto(f"{server.url}/healthz", timeout=1000)
+
+
+def test_eight_tabs_of_eight_sessions_have_one_connection_too(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        sessions = [server.session() for _ in range(TABS)]
+        for session in sessions:
+            add_notes(server, session, 5, 100)
+        pages = [reading(context, server.url, session) for session in sessions]
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        streams(server, 1)
+        for session in sessions:
+            add_notes(server, session, 5, 100)
+        for page, session in zip(pages, sessions, strict=True):
+            all_have([page], add_notes(server, session, 1, 100))
+            check(page, server, session)
+        assert metric(server, "turnlog_subscribers") == 1
+
+
+def test_a_page_of_two_sessions_and_a_page_of_one_of_them(context: BrowserContext, tmp_path: Path) -> None:
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        one, other = server.session(), server.session()
+        add_notes(server, one, 5, 100)
+        single = reading(context, server.url, one)
+        expect(single.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        both = reading(context, server.url, one, other)
+        expect(both.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        streams(server, 1)
+        all_have([single, both], add_notes(server, one, 5, 100))
+        all_have([both], add_notes(server, other, 7, 100))
+        for page, session in ((single, one), (both, one), (both, other)):
+            check(page, server, session)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_tabs_go_on_when_the_server_was_away(context: BrowserContext, tmp_path: Path, end: str) -> None:
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        session = server.session()
+        pages = [reading(context, server.url, session, timing=QUICK) for _ in range(TABS)]
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        server.send(session, "Go and look")
+        expect(pages[-1].locator("#last")).not_to_have_text("-1", timeout=LIMIT_MS)
+        getattr(server, end)()
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("reconnecting", timeout=LIMIT_MS)
+    with running(APP, tmp_path, server.port) as again:
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        all_have(pages, add_notes(again, session, 3, 100))
+        for page in pages:
+            check(page, again, session)
+            assert page.evaluate("reader.resets") == []
+        streams(again, 1)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_reload_in_mid_stream(context: BrowserContext, tmp_path: Path, leads: bool) -> None:
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        session = server.session()
+        pages = [reading(context, server.url, session) for _ in range(3)]
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        streams(server, 1)
+        before = page_last(pages[1])
+        sent = server.send(session, "Go and look")["eventId"]
+        expect(pages[1].locator("#last")).not_to_have_text(before, timeout=LIMIT_MS)
+        pages[0 if leads else 2].reload()
+        turn_over(server, session, sent)
+        all_have(pages, add_notes(server, session, 1, 100))
+        for page in pages:
+            check(page, server, session)
+        streams(server, 1)
+
+
+def test_the_tab_that_leads_is_closed_in_mid_stream(context: BrowserContext, tmp_path: Path) -> None:
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        session = server.session()
+        pages = [reading(context, server.url, session) for _ in range(5)]
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        streams(server, 1)
+        while len(pages) > 1:
+            before = page_last(pages[0])
+            sent = server.send(session, "Go and look")["eventId"]
+            expect(pages[-1].locator("#last")).not_to_have_text(before, timeout=LIMIT_MS)
+            pages.pop(0).close()
+            turn_over(server, session, sent)
+            all_have(pages, add_notes(server, session, 1, 100))
+            for page in pages:
+                check(page, server, session)
+        streams(server, 1)
+
+
+def test_a_tab_that_may_not_read_disturbs_nobody(context: BrowserContext, tmp_path: Path) -> None:
+    with running(APP, tmp_path) as server:
+        signed_in(context, server)
+        session = server.session()
+        page = reading(context, server.url, session)
+        expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        stranger = reading(context, server.url, "sess_unknown")
+        expect(stranger.locator("#state")).to_have_text("refused", timeout=LIMIT_MS)
+        assert stranger.evaluate("reader.errors") == [["NotFound", 404]]
+        all_have([page], add_notes(server, session, 3, 100))
+        assert page.evaluate("reader.states") == ["catching-up", "live"]
+
+
+@pytest.mark.parametrize("transport", ["eventsource", "fetch"])
+def test_a_line_that_goes_silent_is_noticed(
+    context: BrowserContext, tmp_path: Path, transport: str
+) -> None:
+    with running(APP, tmp_path) as server, line_to(server.port) as line:
+        signed_in(context, server)
+        session = server.session()
+        patient = reading(context, line.url, session, transport=transport, share="patient")
+        page = reading(context, line.url, session, transport=transport, timing={**QUICK, "heartbeatMs": 400})
+        other = reading(context, line.url, session, transport=transport, timing={**QUICK, "heartbeatMs": 400})
+        for each in (patient, page, other):
+            expect(each.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        line.silence()
+        before = page_last(patient)
+        last = add_notes(server, session, 3, 100)
+        all_have([page, other], last)
+        assert page_last(patient) == before, "the control: who does not watch the line waits on"
+        for each in (page, other):
+            check(each, server, session)
+
+
+def page_last(page: Page) -> str:
+    return page.inner_text("#last")

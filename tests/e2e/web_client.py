@@ -1,0 +1,55 @@
+"""Pages in real Chromium that read with the client library, from the server's own origin and under its CSP."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.sync_api import BrowserContext, Page, Route
+
+from tests.e2e.harness import ROOT, Server
+from tests.e2e.streams import Wish, log_lines, place
+from turnlog.server.application import PAGE_HEADERS
+
+FOLDERS = (ROOT / "tests/web/page", ROOT / "web/client")
+KINDS = {".html": "text/html", ".js": "text/javascript"}
+
+
+def found(name: str) -> Path:
+    """A file of the page, or of the client."""
+    return next(folder / name for folder in FOLDERS if (folder / name).is_file())
+
+
+def fulfil(route: Route) -> None:
+    """A file, with the headers of the server's own page."""
+    name = route.request.url.partition("?")[0].rpartition("/")[2] or "index.html"
+    path = found(name)
+    route.fulfill(body=path.read_text(), content_type=KINDS[path.suffix], headers=PAGE_HEADERS)
+
+
+def signed_in(context: BrowserContext, server: Server) -> None:
+    """Let every page of this browser read as the owner, and find the files of the reader."""
+    page = context.new_page()
+    page.goto(server.link)
+    page.close()
+    context.route("**/reader/**", fulfil)
+
+
+def reading(context: BrowserContext, url: str, *sessions: str, **options: Any) -> Page:
+    """A page that follows some sessions."""
+    page = context.new_page()
+    query = urlencode({"sessions": ",".join(sessions), "options": json.dumps(options)})
+    page.goto(f"{url}/reader/?{query}")
+    return page
+
+
+def check(page: Page, server: Server, session: str) -> None:
+    """The page was told everything once and in order."""
+    told = page.evaluate("session => reader.seen[session]", session)
+    expected = Wish().expected(log_lines(server, session))
+    Wish().check(alike([(place(cursor), data) for cursor, data in told]), alike(expected))
+
+
+def alike(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Data as every language writes it."""
+    return [(at, json.dumps(json.loads(data), sort_keys=True)) for at, data in told]
