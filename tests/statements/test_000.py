@@ -151,7 +151,13 @@ def test_direct_events_and_the_start_of_an_agent_are_there_before_its_model_is_a
     model = Watching()
     eligible = {"isOver18": True, "isUkResident": True, "isHomeowner": True, "isEmployed": True}
     asyncio.run(play())
-    assert model.seen == ["session.member", "process.start", "broker.record_eligibility", "ui.message", "agent.start"]
+    assert model.seen == [
+        "session.member",
+        "process.start",
+        "broker.record_eligibility",
+        "ui.message",
+        "agent.start",
+    ]
 
 
 def test_request_decision_is_a_legacy_type_that_is_still_read() -> None:
