@@ -17,7 +17,7 @@ from tests.e2e.harness import TURNLOG, Server, running
 from turnlog.log import open_log
 
 APP = "tests.e2e.state_apps:app"
-INCLUDE = "include=transcript,meters,open"
+INCLUDE = "include=transcript,meters,open,roster"
 
 
 def chat(server: Server, session: str, role: str = "front", **body: Any) -> tuple[int, Any]:
@@ -353,7 +353,7 @@ def cookie(server: Server, path: str) -> str:
         ("at=nine", 400, "cursor"),
         ("at=999", 410, "ahead"),
         ("at=zzz:3", 410, "epoch"),
-        ("include=transcript,everything", 400, "expected some of transcript, meters, open"),
+        ("include=transcript,everything", 400, "expected some of transcript, meters, open, roster"),
     ],
 )
 def test_questions_about_the_state_that_have_no_answer(

@@ -22,6 +22,7 @@ from turnlog.log import Document, Log, MemoryStore, SqliteStore, Store
 from turnlog.state.documents import documents
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import pending
+from turnlog.state.roster import report
 from turnlog.state.tree import scope_of
 
 NAME = "sess_1"
@@ -66,6 +67,7 @@ def shown(panels: Panels) -> bytes:
         "state": panels.state,
         "transcript": list(panels.transcript.bubbles.values()),
         "meters": panels.meters.report(),
+        "roster": report(panels.roster.teams),
         "open": pending(panels.tree),
     }
     return msgspec.json.encode(told)

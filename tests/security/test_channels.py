@@ -16,7 +16,25 @@ from turnlog.server.entry import known_of
 from turnlog.state.history import History
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
-WORDS = ("cyd-0f3c", "answer-0f3c", "args-0f3c", "form-0f3c")
+WORDS = ("cyd-0f3c", "answer-0f3c", "args-0f3c", "form-0f3c", "name-0f3c")
+WAKE = {
+    "type": "ui.command",
+    "payload": {
+        "command": {
+            "kind": "wake",
+            "agents": [
+                {
+                    "name": WORDS[4],
+                    "color": "",
+                    "color_name": "",
+                    "seat": 0,
+                    "has_soul": True,
+                    "has_transcript": True,
+                }
+            ],
+        }
+    },
+}
 HISTORY = "stream_meta_history_and_tool_results=true"
 
 
@@ -31,7 +49,7 @@ async def market() -> AsyncIterator[tuple[Desk, str]]:
 
 
 async def talk(at: Desk, session: str) -> dict[str, str]:
-    """What cyd does in the seller's channel: words, a note, a picture, a form, a call that waits."""
+    """What cyd does in the seller's channel: words, a note, a form, a call that waits, somebody to wake."""
     await at.send("cyd", session, f"say {WORDS[0]} and {WORDS[1]}")
     await at.told("ada", session, "agent.end", 1)
     note = {"type": "case.note", "payload": {"text": WORDS[3]}}
@@ -40,6 +58,7 @@ async def talk(at: Desk, session: str) -> dict[str, str]:
     await at.told("ada", session, "agent.end", 2)
     turn = (await at.send("cyd", session, f"confirm {WORDS[2]}"))["turn"]
     [waiting] = await at.told("ada", session, "tool.await")
+    assert (await at.post("cyd", "/api/events", {"session": session, "events": [WAKE]})).status == 202
     return {"turn": turn, "call": waiting["payload"]["calls"][0]["call_id"]}
 
 
@@ -70,7 +89,7 @@ async def heard(at: Desk, session: str, who: str) -> dict[str, bytes]:
         for query, call in calls.items():
             await call.word("the-end")
             told[f"{when} {query}"] = (await call.leave()).body
-    state = f"/api/state?session={session}&include=transcript,meters,open"
+    state = f"/api/state?session={session}&include=transcript,meters,open,roster"
     paths = [f"/api/log?session={session}", f"/api/log?session={session}&after=3", state, f"{state}&at=20"]
     paths += ["/api/documents", f"/api/documents?session={session}", "/api/sessions", "/metrics"]
     for path in paths:
@@ -100,6 +119,18 @@ def test_a_buyer_never_hears_a_seller_by_any_route() -> None:
             told = await heard(at, session, "bob")
             assert leaking(told) == []
             assert not [path for path, body in told.items() if b'"channel":"seller"' in body]
+
+    run(scenario())
+
+
+def test_a_team_is_told_to_its_channel_and_the_owner_alone() -> None:
+    async def scenario() -> None:
+        async with market() as (at, session):
+            wake = {"session": session, "events": [WAKE]}
+            assert (await at.post("cyd", "/api/events", wake)).status == 202
+            path = f"/api/state?session={session}&include=roster"
+            told = {who: (await at.get(who, path)).body.decode() for who in ("ada", "bob", "cyd")}
+            assert [WORDS[4] in told[who] for who in ("ada", "bob", "cyd")] == [True, False, True]
 
     run(scenario())
 

@@ -21,6 +21,7 @@ from turnlog.log import Document, Head, Log, Row, Store, line_of
 from turnlog.state.documents import Documents
 from turnlog.state.fold import Reducers, fold, guarded
 from turnlog.state.meters import Meters
+from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
@@ -63,6 +64,7 @@ class Panels:
         self.transcript = Transcript()
         self.meters = Meters()
         self.tree = Tree()
+        self.roster = Roster()
 
     @property
     def seq(self) -> int:
@@ -72,7 +74,7 @@ class Panels:
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
         self.state = fold(self._reducers, [(envelope, payload)], self.state)
-        for kept in (self.transcript, self.meters, self.tree):
+        for kept in (self.transcript, self.meters, self.tree, self.roster):
             kept.apply(envelope, payload)
 
 
@@ -86,6 +88,7 @@ class Kept(msgspec.Struct):
     transcript: Raw
     meters: Raw
     tree: Raw
+    roster: Raw
 
 
 class Written(msgspec.Struct):
@@ -171,6 +174,7 @@ class Derived:
             panels.transcript = load(Transcript, bytes(kept.transcript))
             panels.meters = load(Meters, bytes(kept.meters))
             panels.tree = load(Tree, bytes(kept.tree))
+            panels.roster = load(Roster, bytes(kept.roster))
         except (msgspec.ValidationError, BadInput):  # of another version
             return None
         return panels, len(found[1])
@@ -179,8 +183,9 @@ class Derived:
         """Keep panels, if that can be done; their size."""
         if not self._log.writable or (state := kept_state(panels.state)) is None:
             return 0
-        parts = [Raw(dump(part)) for part in (panels.transcript, panels.meters, panels.tree)]
-        kept = Kept(self._code(app), head.epoch, head.pruned, Raw(state), *parts)
+        parts = (panels.transcript, panels.meters, panels.tree, panels.roster)
+        made = [Raw(dump(part)) for part in parts]
+        kept = Kept(self._code(app), head.epoch, head.pruned, Raw(state), *made)
         body = msgspec.json.encode(kept)
         await self._log.put_snapshot(head.session_id, PANELS, panels.seq, body)
         return len(body)
@@ -193,6 +198,7 @@ class Derived:
             panels.transcript = load(Transcript, dump(cut.transcript))
             panels.meters = load(Meters, dump(cut.meters))
             panels.tree = load(Tree, dump(cut.tree))
+            panels.roster = load(Roster, dump(cut.roster))
         return panels
 
     def _cut(self, store: Store, head: Head, rows: Sequence[Row]) -> None:
@@ -213,7 +219,7 @@ class Derived:
 
     def _code(self, app: Reduced) -> str:
         if app.name not in self._codes:
-            made = (app.start, *app.reducers, *app.reducers.values(), Transcript, Meters, Tree)
+            made = (app.start, *app.reducers, *app.reducers.values(), Transcript, Meters, Tree, Roster)
             self._codes[app.name] = code_of(*made)
         return self._codes[app.name]
 

@@ -16,6 +16,7 @@ from turnlog.errors import CallerError, Damaged
 from turnlog.events import CATALOG, Catalog
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import pending
+from turnlog.state.roster import report
 
 
 class NoApp(NamedTuple):
@@ -33,7 +34,7 @@ class NoApp(NamedTuple):
 @click.option("--at", type=click.IntRange(-1, LAST_SEQ), help="As of this seq; now without it.")
 @click.option("--app", metavar="MODULE:APP", help="The application, for the state it makes of its events.")
 def state_command(session: str, log_url: str, at: int | None, app: str | None) -> None:
-    """Print what the events of SESSION make, as JSON: state, transcript, meters, what is open."""
+    """Print what the events of SESSION make, as JSON: state, transcript, meters, what is open, the roster."""
     reduced = load_app(app) if app else NoApp()
     told = run(shown(log_url, session, at, reduced))
     for line in told.split(b"\n"):  # the breaks between lines are the command's own
@@ -53,6 +54,7 @@ async def shown(log_url: str, session: str, at: int | None, app: Any) -> bytes:
             "transcript": list(panels.transcript.bubbles.values()),
             "meters": panels.meters.report(),
             "open": pending(panels.tree),
+            "roster": report(panels.roster.teams),
         }
         try:
             return msgspec.json.format(msgspec.json.encode(told), indent=2)

@@ -30,6 +30,7 @@ from turnlog.server.entry import known_of, maker_of
 from turnlog.server.wanted import Gone, continued
 from turnlog.state.meters import Meters
 from turnlog.state.pending import pending
+from turnlog.state.roster import Roster, Team, report
 from turnlog.state.transcript import Bubble, Transcript
 from turnlog.state.tree import Tree
 from turnlog.wire import cursor
@@ -135,6 +136,7 @@ class StateAnswer(msgspec.Struct, omit_defaults=True):
     transcript: list[Bubble] | None = None
     meters: dict[str, Any] | None = None
     open: dict[str, Any] | None = None
+    roster: list[dict[str, Any]] | None = None
 
 
 class DocumentInfo(msgspec.Struct):
@@ -272,6 +274,7 @@ PANELS: dict[str, Callable[[Panels, Seat], Any]] = {
     "transcript": lambda panels, seat: seen_bubbles(panels.transcript, seat),
     "meters": lambda panels, seat: seen_meters(panels.meters, seat).report(),
     "open": lambda panels, seat: pending(seen_tree(panels.tree, seat)),
+    "roster": lambda panels, seat: report(seen_teams(panels.roster, seat)),
 }
 
 
@@ -285,6 +288,11 @@ def seen_tree(tree: Tree, seat: Seat) -> Tree:
 def seen_meters(meters: Meters, seat: Seat) -> Meters:
     """What a member sees of what a session took."""
     return meters if seat.sees is None else meters.seen_in(seat.sees)
+
+
+def seen_teams(roster: Roster, seat: Seat) -> dict[str, Team]:
+    """What a member sees of the teams."""
+    return roster.teams if seat.sees is None else roster.seen_in(seat.sees)
 
 
 def seen_bubbles(transcript: Transcript, seat: Seat) -> list[Bubble]:

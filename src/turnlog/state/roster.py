@@ -10,7 +10,7 @@ the command, or else the next one to begin) or when a process ends; who never jo
 is for one channel is a team of its own.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -101,6 +101,14 @@ class Roster(Struct):
     def team(self, envelope: Envelope, payload: Payload) -> Team:
         """The team that an event is about."""
         return self.teams.setdefault(channel_of(envelope, payload) or EVERYBODY, Team())
+
+
+def report(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
+    """Teams as JSON values: their channel, since when somebody is expected, and the nine places."""
+    return [
+        {"channel": name or None, "hatching": team.hatching, "grid": team.grid()}
+        for name, team in sorted(teams.items())
+    ]
 
 
 def _command(roster: Roster, envelope: Envelope, payload: UiCommand) -> None:

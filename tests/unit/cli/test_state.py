@@ -47,7 +47,7 @@ def state(place: Place, *arguments: str) -> Any:
 class TestState:
     def test_it_is_everything_that_is_shown(self, filled: Place) -> None:
         shown = state(filled, "sess_1")
-        assert list(shown) == ["seq", "state", "transcript", "meters", "open"]
+        assert list(shown) == ["seq", "state", "transcript", "meters", "open", "roster"]
         assert (shown["seq"], shown["state"]) == (12, {})
         assert [bubble["text"] for bubble in shown["transcript"]] == ["Rome", "Let me see."]
         assert shown["meters"]["session"]["agents"] == 2

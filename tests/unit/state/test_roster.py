@@ -9,7 +9,7 @@ import pytest
 from tests.logs import vector_log
 from turnlog.state.documents import documents
 from turnlog.state.fold import folded
-from turnlog.state.roster import SEATS, STEPS, Roster, Team
+from turnlog.state.roster import SEATS, STEPS, Roster, Team, report
 from turnlog.state.snapshot import dump, load
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "roster" / "cases.json"
@@ -70,6 +70,16 @@ def test_who_is_alive_in_the_documents_is_alive_here(case: dict[str, Any]) -> No
             member = teams[body.get("channel", "")].seats[body["gridPosition"]]
             assert member.name == body["name"]
             assert (member.state == "alive") == (body["status"] == "alive")
+
+
+def test_teams_are_told_with_their_channel_and_nine_places() -> None:
+    ours, theirs = joined("Lyra", 0), {**SUMMON, "channel": "b"}
+    told = report(after([theirs, ours]).teams)
+    assert [(team["channel"], len(team["grid"]), team["hatching"] is None) for team in told] == [
+        (None, 9, True),
+        ("b", 9, False),
+    ]
+    assert (told[0]["grid"][0].name, told[1]["grid"]) == ("Lyra", [None] * 9)
 
 
 def test_a_grid_has_nine_places() -> None:
