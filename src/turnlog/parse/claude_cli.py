@@ -356,10 +356,10 @@ class CliParser:
 
     def _request(self, line: Data) -> list[Said]:
         """The process asks for something: a permission, or what nobody here can do."""
-        request, request_id = line.get("request"), as_key(line.get("request_id"))
-        permission = isinstance(request, dict) and request.get("subtype") == "can_use_tool"
-        wanted = asked_for(request) if isinstance(request, dict) and permission else None
-        if wanted is None or request_id is None or not isinstance(request, dict):
+        asked, request_id = line.get("request"), as_key(line.get("request_id"))
+        request: Data = asked if isinstance(asked, dict) else {}
+        wanted = asked_for(request) if request.get("subtype") == "can_use_tool" else None
+        if wanted is None or request_id is None:
             self._replies += [unable_line(request_id)] if request_id else []
             return self._keep(line)
         agent, said = self._caller(wanted.call_id)

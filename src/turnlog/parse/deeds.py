@@ -6,7 +6,6 @@ file is new, the tool's own account says. A `Bash` command that names the screen
 counts. Meta tags are looked for in the first 64 Ki characters.
 """
 
-import html
 import posixpath
 import re
 from typing import Any
@@ -61,6 +60,8 @@ def artifact_write(call: ToolCall, result: ToolResult, account: Any, memory: str
 
 def artifact_meta(page: str) -> ArtifactMeta | None:
     """What the `artifact-*` meta tags of a page say; the first of a name counts."""
+    import html  # who writes no artifacts does not pay for it
+
     found: dict[str, str] = {}
     for tag in _META.finditer(page, 0, HEAD_CHARS):
         pairs = {name.lower(): html.unescape(one or other) for name, one, other in _PAIR.findall(tag[1])}
