@@ -1,0 +1,425 @@
+"""The stand-in of the example `office`: it speaks stream-json as the reference of the original has it."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.examples.office_host import STREAMED, Host, hosting, of, typed, words
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    ApprovalRequest,
+    ArtifactWrite,
+    AssistantMessage,
+    AssistantThinking,
+    BlockDelta,
+    BlockRetract,
+    ContextCompact,
+    JobSuggest,
+    ParseReject,
+    ProcessAuth,
+    RosterJoin,
+    RosterOffer,
+    RosterStatus,
+    ScreenCommand,
+    SessionError,
+    ToolResult,
+)
+from turnlog.parse.cli_lines import Line
+
+SOUL = '<agent name="Lyra" position="0" color="#c9b1ff" colorName="lavender"><soul>Old.</soul></agent>'
+BARE = '<agent name="Ghost" position="7" color="" colorName=""></agent>'
+
+
+def heard(folder: Path, *texts: str) -> Host:
+    """A whole conversation."""
+    with hosting(folder) as host:
+        for text in texts:
+            host.turn(text)
+        assert host.end() == 0
+        return host
+
+
+def decide(host: Host, answer: dict[str, Any]) -> None:
+    [asked] = of(host.until(typed("control_request")), "control_request")
+    body = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
+    host.tell(type="control_response", response=body)
+
+
+class TestLines:
+    def test_a_block_comes_in_pieces_and_whole_before_it_stops(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            lines = host.turn("Hello")
+        events = [line["event"] for line in of(lines, "stream_event")]
+        kinds = [event["type"] for event in events]
+        assert (kinds[0], kinds[-2:]) == ("message_start", ["message_delta", "message_stop"])
+        pieces = [event["delta"]["text"] for event in events if "text" in event.get("delta", {})]
+        assert len(pieces) > 1
+        assert "".join(pieces) == words(lines)
+        stops = [number for number, line in enumerate(lines) if "content_block_stop" in json.dumps(line)]
+        assert [lines[number - 1]["type"] for number in stops] == ["assistant"] * 2
+        ids = {line["message"]["id"] for line in of(lines, "assistant")} | {events[0]["message"]["id"]}
+        assert len(ids) == 1
+        assert all(line["session_id"] and line["uuid"] for line in lines)
+
+    def test_without_partial_messages_blocks_come_whole_only(self, tmp_path: Path) -> None:
+        with hosting(tmp_path, "--verbose") as host:
+            lines = host.turn("Hello")
+            assert host.end() == 0
+        assert of(lines, "stream_event") == []
+        assert [said.text for said in host.payloads(AssistantMessage)] == [words(lines)]
+        assert len(host.payloads(AssistantThinking)) == 1
+
+    def test_every_turn_has_an_init_and_a_result_which_name_the_message(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            turns = [host.turn("One"), host.turn("Two")]
+        for number, lines in enumerate(turns):
+            [init], [result] = of(lines, "system", "init"), of(lines, "result")
+            assert {"Write", "Bash", "Task"} <= set(init["tools"])
+            assert (result["is_error"], result["result_index"], result["num_turns"]) == (False, number, 1)
+            assert result["user_message_uuid"] == f"u-{number}"
+            assert of(lines, "assistant")[0]["user_message_uuid"] == f"u-{number}"
+        costs = [of(lines, "result")[0]["total_cost_usd"] for lines in turns]
+        assert 0 < costs[0] < costs[1], "costs are sums of the process"
+
+    def test_the_same_messages_give_the_same_lines(self, tmp_path: Path) -> None:
+        told = []
+        for name in ("a", "b"):
+            folder = tmp_path / name
+            folder.mkdir()
+            with hosting(folder, *STREAMED, "--session-id", "s-1") as host:
+                host.turn("[SUMMON AGENTS]")
+                assert host.end() == 0
+            told.append(host.raw.replace(str(folder).encode(), b""))
+        assert told[0] == told[1]
+
+    def test_what_the_host_asks_is_answered(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            for number, subtype in enumerate(["initialize", "set_model", "fly"]):
+                host.tell(type="control_request", request_id=f"r-{number}", request={"subtype": subtype})
+                answer = host.until(typed("control_response"))[-1]["response"]
+                expected = "error" if subtype == "fly" else "success"
+                assert (answer["request_id"], answer["subtype"]) == (f"r-{number}", expected)
+            host.tell(type="nonsense")
+            host.process.stdin.write(b"no line\n") if host.process.stdin else None
+            assert words(host.turn("Hello"))
+
+    def test_a_message_during_a_turn_waits_for_its_own(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            host.say("One")
+            host.say("Two")
+            lines = host.until(typed("result")) + host.until(typed("result"))
+        states = [(line["command_uuid"], line["state"]) for line in of(lines, "command_lifecycle")]
+        assert states[0] == ("u-0", "started")
+        assert states.index(("u-1", "queued")) < states.index(("u-1", "started"))
+        assert [line["user_message_uuid"] for line in of(lines, "result")] == ["u-0", "u-1"]
+
+    def test_messages_are_repeated_if_that_is_wanted(self, tmp_path: Path) -> None:
+        with hosting(tmp_path, "--replay-user-messages") as host:
+            [again] = [line for line in of(host.turn("Hello"), "user") if line.get("isReplay")]
+        assert again["message"]["content"] == "Hello"
+
+
+class TestTeam:
+    def test_a_summon_brings_helpers_who_write_down_who_they_are_and_join(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "[SUMMON AGENTS]")
+        joined = host.payloads(RosterJoin)
+        assert [(one.name, one.seat) for one in joined] == [("Lyra", 0), ("Orin", 1), ("Wren", 2)]
+        assert all(one.soul and one.color and one.face.eyes for one in joined)
+        starts = [said for said in host.events() if isinstance(said.payload, AgentStart)]
+        assert [said.scope.depth for said in starts] == [0, 1, 1, 1]
+        files = {path.name for path in (tmp_path / "memory" / "souls").iterdir()}
+        assert files == {"0-lyra.html", "1-orin.html", "2-wren.html"}
+        assert len(host.payloads(ArtifactWrite)) == 3
+        assert "[AGENT_" not in "".join(said.text for said in host.payloads(AssistantMessage))
+
+    def test_how_many_come_is_as_was_said_before_and_two_have_one_name(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "I want a team of eight", "[SUMMON AGENTS]", "[SUMMON AGENTS]")
+        joined = host.payloads(RosterJoin)
+        assert [one.seat for one in joined] == [0, 1, 2, 3, 5, 6, 7, 8], "4 is Julian's own"
+        assert [one.seat for one in joined if one.name == "Lyra"] == [0, 5]
+        assert "Every seat is taken." in host.payloads(AssistantMessage)[-1].text
+        assert len(heard(tmp_path, "a team of 1", "[SUMMON AGENTS]").payloads(RosterJoin)) == 1
+
+    def test_who_has_a_soul_wakes_up_and_who_has_nothing_does_not(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, f"[WAKE AGENTS]\n<agent-payloads>{SOUL}{BARE}</agent-payloads>")
+        [joined], [status] = host.payloads(RosterJoin), host.payloads(RosterStatus)
+        assert (joined.name, joined.seat, joined.soul) == ("Lyra", 0, "Old.")
+        assert [(one.name, one.status) for one in status.agents] == [("Lyra", "alive")]
+        assert host.payloads(ScreenCommand)[0].expression == "happy"
+        assert "Ghost did not answer" in host.payloads(AssistantMessage)[-1].text
+
+    @pytest.mark.parametrize(
+        "text", ["[WAKE AGENTS] <agent-payloads>", '[WAKE AGENTS] <a><agent name="L" position="x"/></a>']
+    )
+    def test_a_wake_that_cannot_be_read_wakes_nobody(self, tmp_path: Path, text: str) -> None:
+        host = heard(tmp_path, text)
+        assert (host.payloads(RosterJoin), host.payloads(RosterStatus)) == ([], [])
+
+    def test_a_wake_of_nobody_says_who_is_there(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "[WAKE AGENTS]")
+        assert [status.agents for status in host.payloads(RosterStatus)] == [()]
+        assert host.payloads(ScreenCommand)[0].expression == "sad"
+
+    def test_who_is_there_and_who_may_go(self, tmp_path: Path) -> None:
+        host = heard(
+            tmp_path, "Who is here?", "[SUMMON AGENTS]", "Orin may go", "status", "All may go", "status"
+        )
+        listed = [[(one.name, one.status) for one in said.agents] for said in host.payloads(RosterStatus)]
+        assert listed[0] == listed[4] == []
+        assert ("Orin", "shutdown") in listed[1]
+        assert listed[2] == [("Lyra", "alive"), ("Wren", "alive")]
+        assert {status for _, status in listed[3]} == {"shutdown"}
+
+    def test_somebody_who_is_spoken_to_answers_if_it_is_here(self, tmp_path: Path) -> None:
+        route = "[ROUTE TO AGENT: Lyra] How are you?"
+        said = heard(tmp_path, route, "[SUMMON AGENTS]", route).payloads(AssistantMessage)
+        assert said[0].text == "Lyra is not here."
+        assert said[-1].text == "Lyra here. You said: How are you?"
+
+    def test_work_is_offered_to_somebody_who_is_here(self, tmp_path: Path) -> None:
+        offer = "[OFFER WORK TO AGENT: Orin]\n- librarian\n- gardener"
+        host = heard(tmp_path, offer, "[SUMMON AGENTS]", offer, "[OFFER WORK TO AGENT: Orin]")
+        assert [(one.agent, one.jobs) for one in host.payloads(RosterOffer)] == [
+            ("Orin", ("librarian", "gardener"))
+        ]
+
+    @pytest.mark.parametrize(
+        ("form", "missing"),
+        [
+            ('{"name": "Librarian"}', {"description", "skills"}),
+            ('{"name": "", "description": "Sorts books. All of them."}', {"name", "skills"}),
+            ('{"name": "a", "description": "b", "skills": ["c"]}', set()),
+            ("no form", None),
+        ],
+    )
+    def test_help_with_a_job_is_what_is_missing(
+        self, tmp_path: Path, form: str, missing: set[str] | None
+    ) -> None:
+        suggested = heard(tmp_path, f"[JOB HELP] {form}").payloads(JobSuggest)
+        assert [set(one.suggestions) for one in suggested] == ([] if missing is None else [missing])
+
+    def test_a_session_begins_with_who_is_there(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "[SESSION START]")
+        assert [status.agents for status in host.payloads(RosterStatus)] == [()]
+        assert host.payloads(AssistantMessage)[0].text == "Good morning. I am Julian."
+
+
+class TestTools:
+    def test_a_page_is_written_then_updated_and_a_draft_is_no_artifact(self, tmp_path: Path) -> None:
+        host = heard(
+            tmp_path, "Write about ships", "Write about ships", "Draft something about ships", "read it"
+        )
+        made = host.payloads(ArtifactWrite)
+        assert [(one.path, one.is_new) for one in made] == [
+            ("memory/notes/ships.html", True),
+            ("memory/notes/ships.html", False),
+        ]
+        page = (tmp_path / "memory" / "notes" / "ships.html").read_bytes()
+        assert made[0].size_bytes == len(page)
+        assert made[0].meta.description == "Notes about ships"
+        assert (tmp_path / "drafts" / "ships.html").exists()
+
+    def test_a_page_that_cannot_be_written_is_no_artifact(self, tmp_path: Path) -> None:
+        (tmp_path / "memory").write_text("a file, and no folder")
+        host = heard(tmp_path, "Write about ships", "read it")
+        assert host.payloads(ArtifactWrite) == []
+        assert [result.ok for result in host.payloads(ToolResult)] == [False, False]
+
+    def test_the_screen_shows_faces_and_backgrounds_and_nothing_else(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "Please look happy", "A background of stars", "Look at this")
+        commands = [(one.command, one.expression) for one in host.payloads(ScreenCommand)]
+        assert commands == [("FACE happy", "happy"), ("BG of stars", None), ("FACE at", "at")]
+        assert [result.ok for result in host.payloads(ToolResult)] == [True, True, True]
+
+    @pytest.mark.parametrize(("behavior", "gone"), [("allow", True), ("deny", False)])
+    def test_deleting_needs_a_yes(self, tmp_path: Path, behavior: str, gone: bool) -> None:
+        with hosting(tmp_path) as host:
+            host.turn("Write about ships")
+            host.say("Delete it")
+            decide(host, {"behavior": behavior, "message": "Keep it."})
+            lines = host.until(typed("result"))
+            assert host.end() == 0
+        assert (tmp_path / "memory" / "notes" / "ships.html").exists() is not gone
+        assert len(host.payloads(ApprovalRequest)) == 1
+        [*_, result] = host.payloads(ToolResult)
+        assert (result.ok, result.error and result.error.code) == (
+            (True, None) if gone else (False, "DENIED")
+        )
+        assert len(of(lines, "result")[0]["permission_denials"]) == (not gone)
+
+    def test_where_nobody_can_be_asked_the_answer_is_no(self, tmp_path: Path) -> None:
+        with hosting(tmp_path, "--verbose") as host:
+            lines = host.turn("Delete it")
+            assert host.end() == 0
+        assert len(of(lines, "system", "permission_denied")) == 1
+        assert host.payloads(ToolResult)[0].error.code == "DENIED"
+
+    def test_other_arguments_than_asked_for_are_taken(self, tmp_path: Path) -> None:
+        (tmp_path / "other.html").write_text("x")
+        with hosting(tmp_path) as host:
+            host.say("Delete it")
+            decide(host, {"behavior": "allow", "updatedInput": {"command": "rm other.html"}})
+            host.until(typed("result"))
+        assert not (tmp_path / "other.html").exists()
+
+    @pytest.mark.parametrize("command", ["rm ../secret", "rm a b", "ls", "rm none.html"])
+    def test_nothing_outside_of_its_folder_and_no_other_command(self, tmp_path: Path, command: str) -> None:
+        inner = tmp_path / "inner"
+        inner.mkdir()
+        (tmp_path / "secret").write_text("x")
+        with hosting(inner) as host:
+            host.say("Delete it")
+            decide(host, {"behavior": "allow", "updatedInput": {"command": command}})
+            host.until(typed("result"))
+            assert host.end() == 0
+        assert (tmp_path / "secret").exists()
+        assert [result.ok for result in host.payloads(ToolResult)] == [False]
+
+
+class TestMishaps:
+    @pytest.mark.parametrize(
+        ("text", "code"), [("/crash", 1), ("/crash 7", 7), ("/crash -9", -9), ("/leave", 0)]
+    )
+    def test_it_dies_in_mid_sentence(self, tmp_path: Path, text: str, code: int) -> None:
+        with hosting(tmp_path) as host:
+            host.say(text)
+            assert host.end() == code
+        assert of([json.loads(line) for line in host.raw.split(b"\n") if line], "result") == []
+        assert host.payloads(BlockDelta)[-1].text
+        assert [end.stop_reason for end in host.payloads(AgentEnd)] == ["error"]
+
+    @pytest.mark.parametrize("lines", [1, 4, 9])
+    def test_it_is_killed_after_so_many_lines(self, tmp_path: Path, lines: int) -> None:
+        with hosting(tmp_path) as host:
+            host.turn(f"/die {lines}")
+            host.until(typed("command_lifecycle"))
+            known = host.raw.count(b"\n")
+            host.say("[SUMMON AGENTS]")
+            assert host.end() == -signal.SIGKILL
+            assert host.raw.count(b"\n") - known == lines
+        host.events()
+
+    def test_a_failed_sign_in_fails_the_turn_and_not_the_process(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "/auth", "Hello")
+        assert [error.code for error in host.payloads(SessionError)] == ["auth_failed"]
+        assert [(one.method, one.needs_setup) for one in host.payloads(ProcessAuth)] == [("none", True)]
+        assert [end.stop_reason for end in host.payloads(AgentEnd)] == ["error", "end_turn"]
+
+    def test_a_sign_in(self, tmp_path: Path) -> None:
+        states = [(one.method, one.needs_setup) for one in heard(tmp_path, "/login").payloads(ProcessAuth)]
+        assert states == [("none", True), ("oauth", False)]
+
+    def test_a_provider_that_cannot_may_be_asked_again(self, tmp_path: Path) -> None:
+        [error] = heard(tmp_path, "/overloaded").payloads(SessionError)
+        assert (error.code, error.retriable) == ("overloaded", True)
+
+    def test_what_was_said_in_vain_is_taken_back(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "/stumble")
+        [retracted], [said] = host.payloads(BlockRetract), host.payloads(AssistantMessage)
+        assert (retracted.reason, said.block_id in retracted.block_ids) == ("abandoned", False)
+        assert said.text.endswith("waiting.")
+
+    def test_lines_that_are_none_break_nothing(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "/garbage", "Hello")
+        assert [one.reason for one in host.payloads(ParseReject)] == ["bad_line"] * 4
+        assert "weather_report" in [line.kind for line in host.payloads(Line)]
+        assert len(host.payloads(AssistantMessage)) == 2
+
+    def test_a_conversation_is_made_shorter(self, tmp_path: Path) -> None:
+        [compact] = heard(tmp_path, "/compact").payloads(ContextCompact)
+        assert (compact.tokens_before, compact.tokens_after) == (900, 90)
+
+    def test_long_texts_and_long_results(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "/long 30000", "/dump 20000")
+        assert [len(said.text) for said in host.payloads(AssistantMessage)] == [30_000, 14]
+        assert len(host.payloads(ToolResult)[-1].result) == 20_000
+
+
+class TestEnding:
+    def interrupt(self, host: Host) -> list[Any]:
+        host.tell(type="control_request", request_id="stop", request={"subtype": "interrupt"})
+        return host.until(typed("result"))
+
+    def test_a_turn_that_hangs_can_be_interrupted_and_another_works(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            host.say("/wait")
+            host.until(typed("assistant"))
+            lines = self.interrupt(host)
+            assert of(lines, "control_response")[0]["response"]["subtype"] == "success"
+            assert (lines[-1]["is_error"], lines[-1]["terminal_reason"]) == (True, "aborted_streaming")
+            assert words(host.turn("Hello"))
+            assert host.end() == 0
+        assert [end.stop_reason for end in host.payloads(AgentEnd)] == ["cancelled", "end_turn"]
+
+    def test_a_text_is_interrupted_in_mid_sentence(self, tmp_path: Path) -> None:
+        with hosting(tmp_path, *STREAMED, "--pace-s", "0.02") as host:
+            host.say("/long 3000")
+            host.until(lambda line: "text_delta" in json.dumps(line))
+            [aborted] = [line for line in self.interrupt(host) if line.get("aborted")]
+            assert host.end() == 0
+        assert 0 < len(aborted["message"]["content"][0]["text"]) < 3000
+        assert host.payloads(AssistantMessage) == []
+
+    def test_a_question_is_withdrawn(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            host.say("Delete it")
+            [asked] = of(host.until(typed("control_request")), "control_request")
+            lines = self.interrupt(host)
+            assert host.end() == 0
+        assert of(lines, "control_cancel_request")[0]["request_id"] == asked["request_id"]
+        assert [result.ok for result in host.payloads(ToolResult)] == [False]
+
+    def test_without_a_host_nobody_waits_for_ever(self, tmp_path: Path) -> None:
+        for text, wanted in (("/wait", "assistant"), ("Delete it", "control_request")):
+            with hosting(tmp_path) as host:
+                host.say(text)
+                host.until(typed(wanted))
+                assert host.end() == 0
+
+    def test_an_interrupt_of_nothing_is_harmless(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            host.tell(type="control_request", request_id="stop", request={"subtype": "interrupt"})
+            host.until(typed("control_response"))
+            assert words(host.turn("Hello"))
+
+
+class TestResume:
+    def test_another_process_knows_the_team_and_counts_on(self, tmp_path: Path) -> None:
+        with hosting(tmp_path) as host:
+            session = host.turn("[SUMMON AGENTS]")[-1]["session_id"]
+            host.process.kill()
+        with hosting(tmp_path, *STREAMED, "--resume", session) as other:
+            lines = other.turn("[SESSION START]")
+            assert lines[-1]["session_id"] == session
+            assert "I am back." in words(lines)
+            assert other.end() == 0
+        [status] = other.payloads(RosterStatus)
+        assert [one.name for one in status.agents] == ["Lyra", "Orin", "Wren"]
+
+    def test_ids_of_a_turn_that_died_do_not_come_again(self, tmp_path: Path) -> None:
+        calls = []
+        options = ["--session-id", "s-1"]
+        for _ in range(2):
+            with hosting(tmp_path, *STREAMED, *options) as host:
+                host.say("Delete it")
+                asked = host.until(typed("control_request"))[-1]
+                calls.append(asked["request"]["tool_use_id"])
+                host.process.kill()
+            options = ["--resume", "s-1"]
+        assert calls[0] != calls[1]
+
+    @pytest.mark.parametrize(
+        "options", [("--resume", "nobody"), ("--resume", "../x"), ("--session-id", "s-1")]
+    )
+    def test_a_session_that_is_not_there_or_in_use_is_refused(
+        self, tmp_path: Path, options: tuple[str, ...]
+    ) -> None:
+        with hosting(tmp_path, "--session-id", "s-1") as host:
+            host.turn("Hello")
+        with hosting(tmp_path, *options) as host:
+            assert host.end() == 1
+            assert b"session" in host.stderr.read()
