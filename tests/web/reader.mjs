@@ -1,10 +1,15 @@
 // The JavaScript readers as a process for tests in Python: one JSON request per line, one JSON answer per line.
 //   {"messages": [[data, id], ...]}                what was changed by each, and everything at the end
 //   {"pieces": [hex, ...], "limitBytes": n}        the messages of a stream
+//   {"log": [event, ...], "vocabulary": word}      after every event all that is folded of the log so far
+//   {"tree": tree}                                 where a tree of a view is wrong, or null
+//   {"views": [event, ...], "action": payload}     what is wrong with an action after these events
 
 import { createInterface } from "node:readline";
 
 import { Assembler } from "../../web/client/assembler.js";
+import { Documents, Meters, Transcript, Tree, Views, pending } from "../../web/client/index.js";
+import { flaw } from "../../web/client/nodes.js";
 import { BadInput, Decoder } from "../../web/client/sse.js";
 
 const shown = (blocks) => blocks.map(({ type, agent, id, void: gone, text }) => [type, agent, id, gone, text]);
@@ -31,8 +36,29 @@ function decode({ pieces, limitBytes }) {
   return { messages, lastId: decoder.lastId, retryMs: decoder.retryMs, refused };
 }
 
+function fold({ log, vocabulary }) {
+  const mine = (type) => type.startsWith(`${vocabulary}.`);
+  const [transcript, meters, tree, documents] = [new Transcript(mine), new Meters(), new Tree(mine), new Documents()];
+  return log.map((event) => {
+    for (const folded of [transcript, meters, tree]) folded.apply(event);
+    const changed = documents.apply(event);
+    const seen = { bubbles: transcript.seenIn(["customer"]), meters: meters.seenIn(["customer"]).report() };
+    return { bubbles: transcript.bubbles, meters: meters.report(), open: pending(tree), documents: changed, seen };
+  });
+}
+
+function checkAction({ views, action }) {
+  const folded = new Views();
+  for (const event of views) folded.apply(event);
+  return folded.check(action);
+}
+
+const ANSWERS = {
+  messages: assemble, pieces: decode, log: fold, views: checkAction, tree: ({ tree }) => flaw(tree)?.path ?? null,
+};
+
 for await (const line of createInterface({ input: process.stdin })) {
   const request = JSON.parse(line);
-  const answer = "messages" in request ? assemble(request) : decode(request);
-  process.stdout.write(`${JSON.stringify(answer)}\n`);
+  const [question] = Object.keys(ANSWERS).filter((name) => name in request);
+  process.stdout.write(`${JSON.stringify(ANSWERS[question](request))}\n`);
 }

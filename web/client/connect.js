@@ -66,7 +66,7 @@ export function connect(options) {
 
 /** How a stream of some sessions is made: (session -> place, hooks) => Connection. */
 function connecting(options, dialect, timing) {
-  const { token, types, depth, turn, transport = token ? "fetch" : "eventsource" } = options;
+  const { token, types, depth, turn, transport = "fetch" } = options;
   const open = TRANSPORTS[transport](headersOf(token));
   const root = rootOf(options.url);
   const filters = { dialect, types: types?.join(","), depth, turn, ...options.parameters };

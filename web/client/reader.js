@@ -2,6 +2,9 @@
 
 import { Cursors, covers, isNews, textOf } from "./cursor.js";
 
+/** Say it as if nobody had caught it. */
+const report = (error) => (globalThis.reportError ?? console.error)(error);
+
 const isMessage = ({ data }) => data !== undefined;
 
 export class Reader {
@@ -48,9 +51,7 @@ export class Reader {
     try {
       hook();
     } catch (error) {
-      queueMicrotask(() => {
-        throw error;
-      });
+      report(error);
     }
   }
 }

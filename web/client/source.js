@@ -1,5 +1,5 @@
 /**
- * One open stream: over `EventSource`, which has the page's cookie, or over `fetch`, which may carry a token.
+ * One open stream: over `fetch`, which may carry a token, or over `EventSource`, which has the page's cookie only.
  *
  * `open(url)` gives a function that closes it. A source says `onOpen`, then `onItems` with what came together:
  * `{event, data, id}`, where no data is an id alone; `onAlive` with every byte it sees; and at last `onEnd` with

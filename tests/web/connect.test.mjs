@@ -1,0 +1,166 @@
+// `connect` against small servers that say what a case wants: refusals, cuts, silence, repetitions.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { test } from "node:test";
+
+import { connect } from "../../web/client/connect.js";
+import { NotFound, NotSignedIn } from "../../web/client/errors.js";
+
+const TIMING = { retryMs: 2, maxRetryMs: 10 };
+
+const event = (seq, session = "sess_1") => JSON.stringify({ type: "duo.note", seq, session_id: session });
+const frame = (id, data) => `id: ${id}\ndata: ${data}\n\n`;
+const frames = (...seqs) => seqs.map((seq) => frame(`k1:${seq}`, event(seq))).join("");
+const reset = (epoch) =>
+  `event: reset\ndata: ${JSON.stringify({ type: "reset", reason: "epoch", session_id: "sess_1", epoch })}\n\n`;
+
+/** What a server does with a request: an answer with a status, a stream that ends, breaks or stays silent. */
+const refuses = (status, headers = {}) => (response) => response.writeHead(status, headers).end("{}");
+const ends = (body) => (response) => response.writeHead(200).end(body);
+const breaks = (body) => (response) => response.writeHead(200).write(body, () => response.destroy());
+const stays = (body) => (response) => response.writeHead(200).write(body);
+
+/** Follow a server that answers its requests one after the other, until `until` holds. */
+async function follow(t, answers, until, options = {}, onEvent = () => {}) {
+  const requests = [];
+  const server = createServer((request, response) => {
+    requests.push({ at: performance.now(), query: new URL(request.url, "http://x").searchParams, headers: request.headers });
+    answers[Math.min(requests.length, answers.length) - 1](response);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const told = { events: [], states: [], resets: [], errors: [], requests };
+  told.feed = await new Promise((resolve) => {
+    const look = (list) => (item, place) => {
+      told[list].push(item);
+      if (list === "events") onEvent(item, place);
+      if (until(told)) setTimeout(() => resolve(feed));
+    };
+    const feed = connect({
+      url: `http://127.0.0.1:${server.address().port}/`, session: "sess_1", timing: TIMING,
+      onState: look("states"), onReset: look("resets"), onError: look("errors"), ...options, onEvent: look("events"),
+    });
+    t.after(() => {
+      feed.close();
+      server.closeAllConnections();
+      server.close();
+    });
+  });
+  return told;
+}
+
+const seqs = ({ events }) => events.map(({ seq }) => seq);
+const afters = ({ requests }) => requests.map(({ query }) => query.get("after"));
+const has = (count) => ({ events }) => events.length === count;
+
+test("a stream that ends is continued from its last id", async (t) => {
+  const told = await follow(t, [ends(frames(0, 1)), ends(frames(2)), stays(frames(3))], has(4));
+  assert.deepEqual(seqs(told), [0, 1, 2, 3]);
+  assert.deepEqual(afters(told), ["-1", "k1:1", "k1:2"]);
+  assert.equal(told.feed.cursor, "k1:3");
+});
+
+test("what comes again is left out, also in pieces of an event", async (t) => {
+  const again = frame("k1:1.0", "a") + frame("k1:1.1", "b") + frame("k1:1", "c");
+  const told = await follow(
+    t, [breaks(again), breaks(frame("k1:1.1", "b") + again + frame("k1:2", "d")), stays(frame("k1:3", "e"))], has(5),
+    { dialect: "blocks" },
+  );
+  assert.deepEqual(told.events, ["a", "b", "c", "d", "e"]);
+});
+
+test("a reset is told, and everything comes again", async (t) => {
+  const anew = reset("k2") + frame("k2:0", event(0)) + frame("k2:1", event(1));
+  const told = await follow(t, [breaks(frames(0, 1, 2)), breaks(anew), stays(frame("k2:2", event(2)))], has(6));
+  assert.deepEqual(seqs(told), [0, 1, 2, 0, 1, 2]);
+  assert.deepEqual(told.resets.map(({ epoch }) => epoch), ["k2"]);
+  assert.deepEqual(afters(told), ["-1", "k1:2", "k2:1"]);
+});
+
+test("a reset that nothing follows is continued in the new epoch", async (t) => {
+  const told = await follow(t, [breaks(frames(0)), breaks(reset("k2")), stays(frame("k2:0", event(0)))], has(2));
+  assert.deepEqual(afters(told), ["-1", "k1:0", "k2:-1"]);
+});
+
+test("ids without data move the cursor", async (t) => {
+  const beat = 'event: heartbeat\ndata: {"type":"heartbeat"}\n\nid: k1:9\n\n';
+  const told = await follow(t, [ends(frames(0) + beat), stays(frames(10))], has(2));
+  assert.deepEqual(afters(told), ["-1", "k1:9"]);
+});
+
+test("several sessions have a list of cursors, each its own", async (t) => {
+  const both = [
+    frame("k1:0,-1", event(0, "sess_1")), frame("k1:0,q7:4", event(4, "sess_2")),
+    "id: k1:7,q7:4\n\n", frame("k1:7,q7:5", event(5, "sess_2")),
+  ];
+  const places = [];
+  const told = await follow(
+    t, [ends(both.join("")), stays(frame("k1:8,q7:5", event(8)))], ({ events }) => events.length === 4,
+    { session: undefined, sessions: ["sess_1", "sess_2"] },
+    (_, { session, cursor }) => places.push(`${session} ${cursor}`),
+  );
+  assert.deepEqual(places, ["sess_1 k1:0", "sess_2 q7:4", "sess_2 q7:5", "sess_1 k1:8"]);
+  assert.deepEqual(afters(told), ["-1,-1", "k1:7,q7:5"]);
+});
+
+for (const [status, kind] of [[401, NotSignedIn], [404, NotFound]]) {
+  test(`${status} ends it`, async (t) => {
+    const told = await follow(t, [refuses(status)], ({ errors }) => errors.length > 0);
+    assert(told.errors[0] instanceof kind);
+    assert.deepEqual([told.errors[0].status, told.feed.state, told.requests.length], [status, "refused", 1]);
+  });
+}
+
+test("204 says that there will be no more", async (t) => {
+  const told = await follow(t, [ends(frames(0)), refuses(204)], ({ states }) => states.includes("closed"));
+  assert.deepEqual([told.feed.state, told.requests.length], ["closed", 2]);
+});
+
+test("what passes is tried again, later each time, and as late as the server asks", async (t) => {
+  const answers = [refuses(503), refuses(500), refuses(502), refuses(429, { "retry-after": "1" }), stays(frames(0))];
+  const told = await follow(t, answers, has(1), { timing: { retryMs: 20, maxRetryMs: 60 } });
+  const waits = told.requests.slice(1).map(({ at }, number) => at - told.requests[number].at);
+  assert(waits[0] >= 9 && waits[1] >= 19 && waits[2] >= 29 && waits[3] >= 999, String(waits));
+  assert(waits[2] < 500, String(waits));
+});
+
+test("a line on which nothing comes is given up after 2.5 heartbeats", async (t) => {
+  const timing = { ...TIMING, heartbeatMs: 40 };
+  const told = await follow(t, [stays(frames(0)), () => {}, stays(frames(1))], has(2), { timing });
+  const [first, second, third] = told.requests.map(({ at }) => at);
+  assert(second - first >= 95 && third - second >= 95, `${second - first} ${third - second}`);
+  assert(told.states.includes("reconnecting"));
+});
+
+test("an error of the page is reported and stops nothing", async (t) => {
+  const { mock } = t.mock.method(console, "error", () => {});
+  const closed = ({ states }) => states.includes("closed");
+  const told = await follow(t, [ends(frames(0, 1)), refuses(204)], closed, {}, ({ seq }) => {
+    throw new Error(`page ${seq}`);
+  });
+  assert.deepEqual(seqs(told), [0, 1]);
+  assert.deepEqual(mock.calls.map((call) => call.arguments[0].message), ["page 0", "page 1"]);
+});
+
+test("what is asked for stands in the address, the token does not", async (t) => {
+  const told = await follow(t, [stays(frames(6))], has(1), {
+    token: "secret", types: ["tool", "block"], depth: 0, after: "k1:5", parameters: { stream_tool_results: false },
+  });
+  const [{ query, headers }] = told.requests;
+  assert.equal(headers.authorization, "Bearer secret");
+  assert.deepEqual(Object.fromEntries(query), {
+    session: "sess_1", dialect: "turnlog", types: "tool,block", depth: "0", after: "k1:5", stream_tool_results: "false",
+  });
+});
+
+test("a cursor that is none is refused at once", () => {
+  for (const after of ["x:y:z", "k1:1,k1:2", "1.5.2"]) {
+    assert.throws(() => connect({ url: "http://127.0.0.1:1/", session: "sess_1", after }), TypeError);
+  }
+});
+
+test("history is caught up with before it is live", async (t) => {
+  const many = frames(...Array.from({ length: 500 }, (_, seq) => seq));
+  const told = await follow(t, [stays(many)], ({ states }) => states.includes("live"));
+  assert.deepEqual([told.states, told.events.length], [["catching-up", "live"], 500]);
+});
