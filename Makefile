@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
+BESIDE := -n 2 --dist loadfile -m "not alone"
 
 .PHONY: demo test check bench docs format clean
 .DEFAULT_GOAL := test
@@ -13,11 +14,12 @@ demo: .venv/demo.stamp
 test: check
 	@$(BIN)/python -m tests.tools
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m coverage run -m pytest --ignore=tests/property --ignore=tests/faults
+	$(BIN)/python -m coverage run -m pytest $(BESIDE) --ignore=tests/property --ignore=tests/faults
+	$(BIN)/python -m pytest -m alone tests/e2e
 	@$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"
-	$(BIN)/python -m pytest tests/property tests/faults
+	$(BIN)/python -m pytest $(BESIDE) tests/property tests/faults
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check

@@ -35,6 +35,8 @@ from tests.e2e.streams import (
     until,
 )
 
+pytestmark = pytest.mark.alone
+
 STALLED = 200
 COST_BYTES = 128 * 1024
 STALL_S = 2.0

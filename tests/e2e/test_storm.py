@@ -33,6 +33,8 @@ from tests.e2e.streams import (
 )
 from turnlog.wire.sse import Decoder
 
+pytestmark = pytest.mark.alone
+
 READERS = 1000
 BACKLOG = 100
 CAUGHT_UP_S = 2.0
