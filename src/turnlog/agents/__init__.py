@@ -1,6 +1,7 @@
 """Agents: a small runtime whose every move is in the log."""
 
 from turnlog.agents.agent import Agent, Patience
+from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.agents.context import Context, ToolFault, WaitForInput
 from turnlog.agents.models import AnthropicModel, Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
 from turnlog.agents.run import all_ended
@@ -10,6 +11,7 @@ from turnlog.parse.reply import Reply
 __all__ = [
     "Agent",
     "AnthropicModel",
+    "ClaudeCli",
     "Context",
     "Model",
     "ModelFault",

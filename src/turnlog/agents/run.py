@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
-from turnlog.agents.agent import Agent, Cast
+from turnlog.agents.agent import Cast
 from turnlog.agents.answers import answer_items, message_batch
-from turnlog.agents.driver import Driver
+from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.agents.drivers import Who, driver_of
 from turnlog.agents.loop import Item
 from turnlog.agents.models import ModelFault
 from turnlog.errors import CallerError, Conflict, TurnlogError
@@ -32,6 +33,7 @@ from turnlog.events import (
 )
 from turnlog.ids import new_id
 from turnlog.log import Log, line_of, open_log
+from turnlog.parse.cli_lines import CLI
 from turnlog.state.tree import Tree
 
 FAILED = ("error", "cancelled", "timeout")
@@ -42,14 +44,16 @@ class Desk:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Who,
         log: Log,
         session_id: str,
         vocabulary: Vocabulary | None,
         roles: Collection[str],
     ) -> None:
-        self.catalog = Catalog(CORE, TEAM, *([vocabulary] if vocabulary else []))
-        self.driver = Driver(log, session_id, Cast(agent, roles=roles), self.catalog, vocabulary)
+        own = [CLI] if isinstance(agent, ClaudeCli) else []
+        self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
+        who = agent if isinstance(agent, ClaudeCli) else Cast(agent, roles=roles)
+        self.driver = driver_of(who, log, session_id, self.catalog, vocabulary)
         self.log = log
         self.session_id = session_id
         self.followers = 0
@@ -85,7 +89,7 @@ class Desk:
 
 
 async def run(
-    agent: Agent,
+    agent: Who,
     prompt: str | None = None,
     *,
     answers: Mapping[str, Any] | None = None,
@@ -124,7 +128,7 @@ async def run(
 
 
 async def desk_of(
-    agent: Agent,
+    agent: Who,
     log: Log,
     session_id: str,
     vocabulary: Vocabulary | None,
@@ -186,7 +190,7 @@ async def seen(desk: Desk) -> Tree:
     return tree
 
 
-async def wind_down(agent: Agent, desk: Desk, *, own_log: bool) -> None:
+async def wind_down(agent: Who, desk: Desk, *, own_log: bool) -> None:
     """When nobody follows and nothing runs any more, let go of the session."""
     if desk.followed():
         return  # the last one does it
@@ -197,7 +201,7 @@ async def wind_down(agent: Agent, desk: Desk, *, own_log: bool) -> None:
         await clear(agent, desk, own_log=own_log)
 
 
-async def clear(agent: Agent, desk: Desk, *, own_log: bool) -> None:
+async def clear(agent: Who, desk: Desk, *, own_log: bool) -> None:
     """Let go of a session; whoever wants it meanwhile waits until that is done."""
     desk.clearing = asyncio.Event()
     try:
@@ -209,7 +213,7 @@ async def clear(agent: Agent, desk: Desk, *, own_log: bool) -> None:
         desk.clearing.set()
 
 
-async def ask(agent: Agent, prompt: str, **options: Any) -> str:
+async def ask(agent: Who, prompt: str, **options: Any) -> str:
     """The answer to a prompt; a turn that fails or waits for somebody raises."""
     problem = ""
     end: AgentEnd | None = None

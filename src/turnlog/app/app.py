@@ -4,8 +4,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from turnlog.agents import Agent
+from turnlog.agents.agent import Cast
+from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.errors import CallerError
 from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
+from turnlog.parse.cli_lines import CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Rule
 
@@ -29,15 +32,15 @@ class Roles(NamedTuple):
 class App:
     """Everything that is particular to one application.
 
-    Its agent answers everybody; or there is one for each channel: it talks to the members of that role, and
-    nobody else listens but the owner. A turn that runs, not counting the time in which it waits, longer than
-    `turn_limit_s` is ended with `turn_timeout`.
+    Its agent answers everybody, or a process does; or there is an agent for each channel: it talks to the
+    members of that role, and nobody else listens but the owner. A turn that runs, not counting the time in
+    which it waits, longer than `turn_limit_s` is ended with `turn_timeout`.
     """
 
     def __init__(
         self,
         name: str,
-        agent: Agent | Mapping[str, Agent],
+        agent: Agent | Mapping[str, Agent] | ClaudeCli,
         *,
         vocabulary: Vocabulary | None = None,
         reducers: Reducers | None = None,
@@ -49,16 +52,30 @@ class App:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
         self.name = name
-        self.agents = {} if isinstance(agent, Agent) else dict(agent)
-        self.agent = agent if isinstance(agent, Agent) else first_of(name, self.agents)
+        self.cli = agent if isinstance(agent, ClaudeCli) else None
+        self.agents = {} if isinstance(agent, Agent | ClaudeCli) else dict(agent)
+        self._agent = agent if isinstance(agent, Agent | ClaudeCli) else first_of(name, self.agents)
         self.channels = tuple(self.agents)
         self.rules = tuple(rules)
         self.vocabulary = vocabulary
-        self.catalog = Catalog(CORE, TEAM, *([vocabulary] if vocabulary else []))
+        own = [CLI] if self.cli else []
+        self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
         self.reducers = durable(name, reducers or {})
         self.start = start
         self.turn_limit_s = turn_limit_s
         self.roles = roles
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that answers, in the first channel if there are some; a process is none."""
+        if not isinstance(self._agent, Agent):
+            raise CallerError(f"app {self.name}: {self._agent.name} is a process, and no agent")
+        return self._agent
+
+    @property
+    def who(self) -> Cast | ClaudeCli:
+        """Who plays in a session."""
+        return self.cli or Cast(self.agent, self.agents)
 
 
 def first_of(name: str, agents: Mapping[str, Agent]) -> Agent:

@@ -12,10 +12,22 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from turnlog.agents.answers import answered, call_of, waiting_call
-from turnlog.agents.driver import Driver
+from turnlog.agents.cli_outbox import speaks
+from turnlog.agents.drivers import SessionDriver
 from turnlog.app.members import EXECUTOR, OWNER, Seat
 from turnlog.errors import Conflict, InvalidEvent, NotFound
-from turnlog.events import Event, Fault, Payload, Scope, ToolResult, UiAction, UiMessage, Unknown, decode
+from turnlog.events import (
+    Event,
+    Fault,
+    Payload,
+    Scope,
+    ToolResult,
+    UiAction,
+    UiCommand,
+    UiMessage,
+    Unknown,
+    decode,
+)
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
 from turnlog.log.append import known_event
@@ -43,7 +55,7 @@ class Posted(NamedTuple):
 class Poster:
     """One post of a member in a channel, while its session is held still."""
 
-    def __init__(self, log: Log, seat: Seat, driver: Driver, channel: str | None) -> None:
+    def __init__(self, log: Log, seat: Seat, driver: SessionDriver, channel: str | None) -> None:
         self._log = log
         self._seat = seat
         self._channel = channel
@@ -124,8 +136,9 @@ class Poster:
         return executor != "remote" or not self._seat.roles.isdisjoint({EXECUTOR, OWNER})
 
     def _opening(self, event: Event) -> Event:
-        """An action that answers nothing opens a turn."""
-        if not isinstance(event.payload, UiAction):
+        """An action that answers nothing opens a turn; so does a command that a process is to carry out."""
+        told = isinstance(event.payload, UiCommand) and speaks(event.payload.command)
+        if not isinstance(event.payload, UiAction) and not (told and self._seat.app.cli):
             return event
         return structs.replace(event, scope=structs.replace(event.scope, trace_id=new_id("tr_")))
 

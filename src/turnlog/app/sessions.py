@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from turnlog.agents.agent import Cast
 from turnlog.agents.answers import message_batch
-from turnlog.agents.driver import Driver, unobserved
+from turnlog.agents.driver import unobserved
+from turnlog.agents.drivers import SessionDriver, driver_of
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
 from turnlog.app.derived import Derived, Panels
@@ -80,7 +80,7 @@ class Sessions:
         self._pid = pid
         self._observe = observe
         self.derived = Derived(log, self.apps)
-        self._drivers: dict[str, asyncio.Task[Driver]] = {}
+        self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
 
@@ -94,7 +94,7 @@ class Sessions:
     async def close(self) -> None:
         """Stop every driver; what waits stays open."""
         opened = await asyncio.gather(*self._drivers.values(), return_exceptions=True)
-        closing = [driver.close() for driver in opened if isinstance(driver, Driver)]
+        closing = [driver.close() for driver in opened if not isinstance(driver, BaseException)]
         for fault in await asyncio.gather(*closing, return_exceptions=True):  # at once: a stop is short
             if fault is not None:
                 raise fault
@@ -195,7 +195,7 @@ class Sessions:
         """Open a session in this process, if it is not."""
         await self._driver(seat.head)
 
-    async def _driver(self, head: Head) -> Driver:
+    async def _driver(self, head: Head) -> SessionDriver:
         """The driver of a session; the first touch opens it."""
         session_id = head.session_id
         if session_id not in self._drivers:
@@ -208,11 +208,11 @@ class Sessions:
                 del self._drivers[session_id]  # the next touch tries again
             raise
 
-    async def _open(self, session_id: str, app: App) -> Driver:
-        driver = Driver(
+    async def _open(self, session_id: str, app: App) -> SessionDriver:
+        driver = driver_of(
+            app.who,
             self.log,
             session_id,
-            Cast(app.agent, app.agents),
             app.catalog,
             app.vocabulary,
             observe=self._observe,
@@ -223,7 +223,7 @@ class Sessions:
         return driver
 
     @asynccontextmanager
-    async def _settled(self, seat: Seat) -> AsyncIterator[Driver]:
+    async def _settled(self, seat: Seat) -> AsyncIterator[SessionDriver]:
         """The driver when it has seen everything in the log; who decides by what is open decides alone."""
         driver = await self._driver(seat.head)
         async with self._locks.setdefault(seat.session_id, asyncio.Lock()):
@@ -253,7 +253,7 @@ class Sessions:
             return Sent(seqs[-1], event_id, events[-1].scope.trace_id or "")
 
     async def _append(
-        self, driver: Driver, seat: Seat, batch: Callable[[], Awaitable[list[Event]]]
+        self, driver: SessionDriver, seat: Seat, batch: Callable[[], Awaitable[list[Event]]]
     ) -> tuple[list[Event], list[int]]:
         """Append a batch that was made for what is open; when that has changed meanwhile, make it again."""
         while True:

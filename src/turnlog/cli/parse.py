@@ -326,7 +326,7 @@ def parse(file: BinaryIO, source: str, app_name: str | None, session: str) -> No
     tags: Tags = tags_of(app.vocabulary) if app else AgentStreamParser
     writer = Writer(sys.stdout.buffer, session, app)
     telling = Telling(writer, tags)
-    reply = partial(Reply, writer.new_id, tags, app.agent.executor if app else backend)
+    reply = partial(Reply, writer.new_id, tags, app.agent.executor if app and not app.cli else backend)
     SOURCES[source](iter(partial(read_some, file), b""), telling, reply)
     if telling.problems:
         raise click.ClickException(escape(telling.problems[-1]))

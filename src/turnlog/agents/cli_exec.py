@@ -1,0 +1,36 @@
+"""Becomes another program, which dies with its parent: `python cli_exec.py <pid of parent> <command> ...`.
+
+Run as a script, before everything else in a new process: it needs nothing of this package. Linux kills the
+program when the thread that started it is gone, however that ended; elsewhere only the end of stdin tells it.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+NOT_FOUND = 127  # as a shell says it
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the parent is gone; it may be gone already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def become(command: list[str]) -> None:
+    """Be that program from now on."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays ignored
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        sys.exit(NOT_FOUND)
+
+
+if __name__ == "__main__":
+    die_with(int(sys.argv[1]))
+    become(sys.argv[2:])

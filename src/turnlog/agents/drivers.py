@@ -1,0 +1,61 @@
+"""Whoever answers in a session has a driver: one that asks the models of agents, or talks to a process."""
+
+from typing import Any, Protocol
+
+from turnlog.agents.agent import Agent, Cast
+from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.agents.cli_driver import ProcessDriver
+from turnlog.agents.driver import Driver
+from turnlog.agents.pen import Pen
+from turnlog.events import Catalog, Vocabulary
+from turnlog.log import Log
+from turnlog.state.tree import Tree
+from turnlog.state.views import Views
+
+Who = Agent | ClaudeCli
+
+
+class SessionDriver(Protocol):
+    """What others use of a driver."""
+
+    pen: Pen
+    views: Views
+
+    @property
+    def tree(self) -> Tree:
+        """What is open."""
+        ...
+
+    async def open(self, pid: int | None = None) -> None:
+        """Close what a dead process left, and follow the session from now on."""
+        ...
+
+    async def close(self) -> None:
+        """Stop working."""
+        ...
+
+    async def reached(self, seq: int) -> None:
+        """Wait until everything up to a seq has been taken into account."""
+        ...
+
+    async def rested(self, trace: str) -> None:
+        """Wait until a turn is over, or everyone in it waits."""
+        ...
+
+    async def caught_up(self) -> int:
+        """Wait until everything that is in the log now has been taken into account; the last seq."""
+        ...
+
+
+def driver_of(
+    who: Cast | ClaudeCli,
+    log: Log,
+    session_id: str,
+    catalog: Catalog,
+    vocabulary: Vocabulary | None,
+    **options: Any,
+) -> SessionDriver:
+    """The driver of a session."""
+    if isinstance(who, ClaudeCli):
+        return ProcessDriver(log, session_id, who, catalog, vocabulary, **options)
+    return Driver(log, session_id, who, catalog, vocabulary, **options)
