@@ -1,4 +1,4 @@
-"""A line between a browser and a server that can go silent: what is on it stays open and nothing comes through."""
+"""A line between a browser and a server that can go silent: it stays open, and nothing comes through."""
 
 import contextlib
 import socket

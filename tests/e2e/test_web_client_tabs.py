@@ -1,25 +1,21 @@
 """Tabs of one browser share one connection, and none of them misses anything or is told it twice."""
 
-import asyncio
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
+import playwright.sync_api
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, TimeoutError, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.browser import browsing, watched
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.line import line_to
-from tests.e2e.streams import add_notes, metric, until
-from tests.e2e.web_client import check, reading, signed_in
+from tests.e2e.streams import add_notes, metric
+from tests.e2e.web_client import LIMIT_MS, all_have, check, reading, run, signed_in, streams
 
 APP = "tests.e2e.stream_apps:slow_duo"
 TABS = 8
-LIMIT_MS = 20_000
 QUICK = {"retryMs": 50, "maxRetryMs": 200}
-T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +29,6 @@ def context(chrome: Browser) -> Iterator[BrowserContext]:
     context = chrome.new_context()
     yield context
     context.close()
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Await something where Playwright's own loop is running."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
-
-
-def streams(server: Server, count: int) -> None:
-    """Wait until so many streams are open."""
-    run(until(lambda: metric(server, "turnlog_subscribers") == count, 10))
-
-
-def all_have(pages: list[Page], seq: int) -> None:
-    for page in pages:
-        expect(page.locator("#last")).to_have_text(str(seq), timeout=LIMIT_MS)
 
 
 def turn_over(server: Server, session: str, after: int) -> None:
@@ -87,7 +67,7 @@ def test_without_sharing_the_seventh_tab_waits(context: BrowserContext, tmp_path
             expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
         assert metric(server, "turnlog_subscribers") == 6
         seventh = context.new_page()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(playwright.sync_api.TimeoutError):
             seventh.goto(f"{server.url}/healthz", timeout=1000)
 
 
@@ -204,9 +184,7 @@ def test_a_tab_that_may_not_read_disturbs_nobody(context: BrowserContext, tmp_pa
 
 
 @pytest.mark.parametrize("transport", ["eventsource", "fetch"])
-def test_a_line_that_goes_silent_is_noticed(
-    context: BrowserContext, tmp_path: Path, transport: str
-) -> None:
+def test_a_line_that_goes_silent_is_noticed(context: BrowserContext, tmp_path: Path, transport: str) -> None:
     with running(APP, tmp_path) as server, line_to(server.port) as line:
         signed_in(context, server)
         session = server.session()

@@ -1,17 +1,22 @@
-"""Pages in real Chromium that read with the client library, from the server's own origin and under its CSP."""
+"""Pages in real Chromium that read with the client library, from the server's origin and under its CSP."""
 
+import asyncio
 import json
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from playwright.sync_api import BrowserContext, Page, Route
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.e2e.harness import ROOT, Server
-from tests.e2e.streams import Wish, log_lines, place
+from tests.e2e.streams import Wish, log_lines, metric, place, until
 from turnlog.server.application import PAGE_HEADERS
 
 FOLDERS = (ROOT / "tests/web/page", ROOT / "web/client")
+LIMIT_MS = 20_000
+T = TypeVar("T")
 KINDS = {".html": "text/html", ".js": "text/javascript"}
 
 
@@ -53,3 +58,20 @@ def check(page: Page, server: Server, session: str) -> None:
 def alike(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Data as every language writes it."""
     return [(at, json.dumps(json.loads(data), sort_keys=True)) for at, data in told]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Await something where Playwright's own loop is running."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+def streams(server: Server, count: int) -> None:
+    """Wait until so many streams are open."""
+    run(until(lambda: metric(server, "turnlog_subscribers") == count, 10))
+
+
+def all_have(pages: list[Page], seq: int) -> None:
+    """Wait until this was the last event of all of them."""
+    for page in pages:
+        expect(page.locator("#last")).to_have_text(str(seq), timeout=LIMIT_MS)

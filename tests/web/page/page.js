@@ -6,6 +6,8 @@ const query = new URLSearchParams(location.search);
 const sessions = query.get("sessions").split(",");
 const show = (id, text) => (document.getElementById(id).textContent = text);
 
+document.body.append(...sessions.map((id) => Object.assign(document.createElement("p"), { id })));
+
 const seen = Object.fromEntries(sessions.map((session) => [session, []]));
 const states = [];
 const resets = [];
@@ -18,6 +20,7 @@ const feed = connect({
   onEvent(event, { session, cursor }) {
     seen[session].push([cursor, JSON.stringify(event)]);
     show("last", `${event.seq}`);
+    show(session, `${event.seq}`);
   },
   onReset(reset) {
     resets.push(reset);
