@@ -66,6 +66,7 @@ TRIES = 3  # processes that may die of one message before anything comes of it
 STOP_S = 5.0  # from the interrupt to the end of the process, if the turn does not end
 GONE = "The server stopped while this was running."
 SHUTDOWN = Fault(code="process_exited", message="The server was stopped.")
+UNWRITABLE = Fault(code="unknown", message="What the process said cannot be written.")
 WENT_ON = "The user went on with a message."
 DIED = "The process ended before it took up the message."
 
@@ -377,7 +378,7 @@ class ProcessDriver:
             life.end("server_shutdown")
         except CallerError:  # the log's own rules: an event that nobody may write
             log.exception("what a process said cannot be written")
-            life.fault = Fault(code="unknown", message="What the process said cannot be written.")
+            life.fault = UNWRITABLE
             life.end(None)
         except StoreError:
             life.end(None)
@@ -397,8 +398,7 @@ class ProcessDriver:
     async def _bury(self, life: Life, code: int) -> None:
         """A process is gone: close what it left open, and say why it went."""
         await self._look()
-        outcome: StopReason = "error" if life.reason in (None, "server_shutdown") else "cancelled"
-        items = list(judged(life, life.parser.flush(life.fault, outcome)))
+        items = self._left_open(life)
         begun = {item.scope.trace_id for item in items if isinstance(item.payload, AgentStart)}
         for trace, letter in self._outbox.pending.items():
             if trace not in begun:
@@ -419,6 +419,18 @@ class ProcessDriver:
         if self._idle is not None:
             self._idle.cancel()
         await self._append([*items, Item(end, Scope(), "system")])
+
+    def _left_open(self, life: Life) -> list[Item]:
+        """The ends of what a process had begun: the log knows of everything, unless it refused something."""
+        if life.fault is UNWRITABLE:
+            problem = SessionError(code=life.fault.code, message=life.fault.message)
+            ends = closing(self.tree, "error", life.fault.message, keep_waiting=False)
+            return [
+                Item(problem, Scope(), "system"),
+                *(Item(end.payload, end.scope, "system") for end in ends),
+            ]
+        outcome: StopReason = "error" if life.reason in (None, "server_shutdown") else "cancelled"
+        return list(judged(life, life.parser.flush(life.fault, outcome)))
 
     def _undelivered(self, life: Life, trace: str, letter: Letter) -> list[Item]:
         """What becomes of a turn that a process did not take up."""
