@@ -189,17 +189,20 @@ class Log:
         origin: int | None = None,
         idle_s: float | None = None,
         epoch: str | None = None,
+        max_bytes: int = PAGE_BYTES,
     ) -> AsyncGenerator[Page, None]:
         """Pages of rows after a seq, history then live, no seam; an empty page after `idle_s` of silence.
 
         Ends when the session is closed; when its epoch changes or is not the one asked for, because what
         follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
-        what there is.
+        what there is. Pages grow while they are taken, to about `max_bytes`.
         """
         walk = await self._walk(session_id, after, origin, epoch)
+        walk.most_bytes = max_bytes
         async with aclosing(self._pages(walk, self._store.read, as_it_is, idle_s)) as pages:
             async for page in pages:
                 yield page or Page()
+                del page
 
     async def frames(
         self,

@@ -11,7 +11,10 @@ STEADY_BYTES = 256 * 1024  # more than fits between here and a peer that takes n
 
 @dataclass(slots=True)
 class Walk:
-    """One follower. Up to the seq `history` only the store knows what to leave out."""
+    """One follower, who gets at most about `most_bytes` at once.
+
+    Up to the seq `history` only the store knows what to leave out.
+    """
 
     session_id: str
     tail: Tail
@@ -19,6 +22,7 @@ class Walk:
     after: int
     origin: int | None
     history: int
+    most_bytes: int = PAGE_BYTES
     size_bytes: int = FIRST_BYTES
     taken_bytes: int = 0
 
@@ -32,5 +36,5 @@ class Walk:
         size_bytes = self.size_bytes
         self.taken_bytes += size_bytes
         if self.taken_bytes >= STEADY_BYTES:
-            self.size_bytes = min(2 * size_bytes, PAGE_BYTES)
+            self.size_bytes = min(2 * size_bytes, self.most_bytes)
         return size_bytes

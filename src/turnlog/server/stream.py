@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from msgspec import json
 from starlette.requests import Request
@@ -37,6 +38,8 @@ from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.telling import Wanted
+
+FILTERED_BYTES = 16 * 1024  # what a filter passes over is taken by nobody: its pages must not grow with it
 
 
 class EventStream:
@@ -142,7 +145,8 @@ class EventStream:
             after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again
             if choice == EVERYTHING:
                 return Whole(log, name, after, epoch)
-            pages = log.follow(name, after, origin=after, idle_s=HEARTBEAT_S, epoch=epoch)
+            asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": epoch}
+            pages = log.follow(name, after, **asked, max_bytes=FILTERED_BYTES)
             return chosen(pages, epoch, choice)
         frames = self._projection(seat, wanted, choice, head).frames(at, HEARTBEAT_S)
         return beating(frames, wanted, head.session_id, at)
@@ -209,18 +213,25 @@ async def unless_empty(frames: Frames) -> Frames | None:
     return all_frames()
 
 
+def told_of(page: Page, epoch: str, choice: Choice) -> tuple[bytes, int]:
+    """What is wanted of a page, as it is sent, and its last seq."""
+    rows = [row for row in page if choice.takes(row)]
+    return (Page(rows, epoch).ready().data, rows[-1].seq) if rows else (b"", -1)
+
+
 async def chosen(pages: AsyncGenerator[Page, None], epoch: str, choice: Choice) -> Frames:
     """The wanted events; what is passed over moves the cursor with the next heartbeat."""
     seen, told, clock = -1, -1, asyncio.get_running_loop().time
     beat = clock()
     async with aclosing(pages):
         async for page in pages:
-            rows = [row for row in page if choice.takes(row)]
-            seen = page[-1].seq if page else seen
-            if rows:
-                yield Page(rows, epoch).ready().data
-                told, beat = rows[-1].seq, clock()
-            elif not page or clock() - beat >= HEARTBEAT_S:
+            data, last = told_of(page, epoch, choice)
+            seen, silent = (page.last, False) if page else (seen, True)
+            del page  # a reader that does not take what is sent holds on to nothing else
+            if data:
+                yield data
+                told, beat = last, clock()
+            elif silent or clock() - beat >= HEARTBEAT_S:
                 line = f"id: {Cursor(seen, epoch)}\n\n".encode() if seen > told else b""
                 yield HEARTBEAT + line
                 told, beat = seen, clock()

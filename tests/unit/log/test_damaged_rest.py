@@ -173,6 +173,7 @@ def test_a_lost_record_keeps_the_members_that_its_events_name(path: Path, column
                 event(SessionMember(principal="eve", roles=("owner",)), "eve"),
                 event(SessionTitle(title="A trip"), "title"),
             ]
+            await log.create("t", SESSION)
             await log.append(SESSION, says)
             edit(path, f"update session set {column}")
             edit(path, "update event set crc = 0 where seq = 1")
