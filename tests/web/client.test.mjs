@@ -1,0 +1,103 @@
+// `Client` against a small server: what is sent again is the same, what is refused is thrown.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { test } from "node:test";
+
+import { Client, Conflict, Invalid, NotFound, Refused, TooMany, Unreachable } from "../../web/client/index.js";
+
+const says = (status, body = {}, headers = {}) => (response) =>
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+const breaks = (response) => response.destroy();
+
+/** A client of a server that answers its requests one after the other. */
+async function serving(t, ...answers) {
+  const requests = [];
+  const server = createServer(async (request, response) => {
+    const { method, url, headers } = request;
+    const text = (await request.setEncoding("utf-8").toArray()).join("");
+    requests.push({ method, url, headers, body: text && JSON.parse(text) });
+    answers[Math.min(requests.length, answers.length) - 1](response);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${server.address().port}/below`;
+  return { client: new Client({ url, token: "secret", retryMs: 1 }), requests };
+}
+
+test("a message that got no answer is sent again under the same key", async (t) => {
+  const sent = { eventId: 3, id: "evt_1", turn: "tr_1" };
+  const { client, requests } = await serving(t, breaks, says(503), says(202, sent));
+  assert.deepEqual(await client.send("Hello", { session: "sess_1", target: "Guide" }), sent);
+  const keys = new Set(requests.map(({ headers }) => headers["idempotency-key"]));
+  assert.deepEqual([requests.length, keys.size], [3, 1]);
+  assert.deepEqual(requests[0].body, { message: "Hello", session: "sess_1", targetAgent: "Guide" });
+  assert.deepEqual([requests[0].url, requests[0].headers.authorization], ["/below/api/send", "Bearer secret"]);
+});
+
+const CALL = { call_id: "c1", tool: "confirm", args: {} };
+
+for (const [name, ask, type, payload] of [
+  ["answer", (client) => client.answer("sess_1", CALL, true), "tool.result",
+    { call_id: "c1", tool: "confirm", ok: true, result: true, error: null }],
+  ["fail", (client) => client.fail("sess_1", CALL, { code: "NO", message: "no" }), "tool.result",
+    { call_id: "c1", tool: "confirm", ok: false, result: null, error: { code: "NO", message: "no" } }],
+  ["decide", (client) => client.decide("sess_1", { call_id: "c1", args_hash: "h" }, "deny"), "approval.decision",
+    { call_id: "c1", args_hash: "h", decision: "deny" }],
+  ["stop", (client) => client.stop("sess_1", { turn: "tr_1" }), "ui.command",
+    { command: { kind: "stop", turn: "tr_1" } }],
+  ["submitView", (client) => client.submitView("sess_1", "v", { kind: "button.click", button_id: "b" }, { shown: "evt_1" }),
+    "ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v", shown: "evt_1" }],
+  ["submitInput", (client) => client.submitInput("sess_1", CALL, { a: 1 }), "ui.action",
+    { action: { kind: "input.submit", values: { a: 1 } }, call_id: "c1" }],
+]) {
+  test(`${name} is one event, with the same id when it is sent again`, async (t) => {
+    const { client, requests } = await serving(t, breaks, says(202, { seqs: [7] }));
+    assert.equal(await ask(client), 7);
+    const [first, second] = requests.map(({ body }) => body);
+    assert.match(first.events[0].id, /^evt_[0-9a-f-]{36}$/);
+    assert.deepEqual(first, second);
+    assert.deepEqual(first, { session: "sess_1", events: [{ id: first.events[0].id, type, payload }] });
+  });
+}
+
+for (const [status, kind] of [[400, Invalid], [404, NotFound], [409, Conflict], [413, Refused]]) {
+  test(`${status} is thrown at once, with what the server said`, async (t) => {
+    const fault = { code: "VALIDATION_ERROR", message: "a must be a text", details: {} };
+    const { client, requests } = await serving(t, says(status, { error: "no", fault }));
+    await assert.rejects(client.dispatch("sess_1", []), (error) => {
+      assert(error instanceof kind);
+      assert.deepEqual([error.name, error.message, error.status, error.fault], [kind.name, "no", status, fault]);
+      return true;
+    });
+    assert.equal(requests.length, 1);
+  });
+}
+
+test("what does not pass is given up after four times", async (t) => {
+  const { client, requests } = await serving(t, says(429, { error: "too many" }));
+  await assert.rejects(client.listSessions(), TooMany);
+  assert.equal(requests.length, 4);
+});
+
+test("a server that is not there", async () => {
+  await assert.rejects(new Client({ url: "http://127.0.0.1:9/", retryMs: 1 }).me(), Unreachable);
+});
+
+test("a session is not made twice", async (t) => {
+  const { client, requests } = await serving(t, breaks);
+  await assert.rejects(client.createSession(), Unreachable);
+  assert.equal(requests.length, 1);
+});
+
+test("questions stand in the address", async (t) => {
+  const { client, requests } = await serving(t, says(200, {}));
+  await client.state("sess_1", { at: 0, include: ["open", "meters"] });
+  await client.documents({ session: "sess_1", type: "message" });
+  assert.deepEqual(requests.map(({ url }) => url), [
+    "/below/api/state?session=sess_1&at=0&include=open%2Cmeters", "/below/api/documents?session=sess_1&type=message",
+  ]);
+});
