@@ -318,5 +318,5 @@ def test_a_question_outlives_the_server_and_its_pictures_do_too(tmp_path: Path) 
         blocks = put_together(server, session, reader.events).blocks
         images = [image["src"] for block in blocks for held in block.results for image in held.images]
         assert len(images) == 2
-        kept = [server.get(address) for address in images]
+        kept = [server.get(f"/{address}") for address in images]
         assert all(status == 200 and data.startswith(b"\x89PNG\r\n\x1a\n") for status, data in kept)
