@@ -151,15 +151,15 @@ def being(person: Person) -> Turn:
 
 
 def wake(mind: Mind, text: str) -> Turn:
-    """Whoever has a soul or a past comes back; the others stay asleep."""
+    """Whoever left a soul comes back, and who never had one is born; the others stay asleep."""
     try:
         told = ElementTree.fromstring(text.strip() or "<agent-payloads/>")
         sleepers = [sleeper(agent) for agent in told.iter("agent")]
     except (ElementTree.ParseError, ValueError):
         yield [Say("I cannot read whom I should wake.")]
         return
-    back = [person for person, known in sleepers if known]
-    lost = [person for person, known in sleepers if not known]
+    back = [person for person in sleepers if person.soul]
+    lost = [person for person in sleepers if not person.soul]
     mind.team |= {person.seat: person for person in back}
     lines = [registered(person) for person in back] + [status(mind.people())]
     report = f"{names(back)} woke up." if back else "Nobody woke up."
@@ -168,17 +168,16 @@ def wake(mind: Mind, text: str) -> Turn:
     yield [Say("\n".join([report, *lines]))]
 
 
-def sleeper(agent: ElementTree.Element) -> tuple[Person, bool]:
-    """Somebody who should wake up, and whether there is enough to wake."""
-    soul = agent.findtext("soul") or ""
-    person = Person(
+def sleeper(agent: ElementTree.Element) -> Person:
+    """Somebody who should wake up, with the soul it left or gets now."""
+    new = "I am new here." if agent.get("type") == "birth" else ""
+    return Person(
         name=agent.get("name", ""),
         seat=int(agent.get("position", "")),
         color=agent.get("color", ""),
         color_name=agent.get("colorName", ""),
-        soul=soul,
+        soul=agent.findtext("soul") or new,
     )
-    return person, bool(soul or agent.findtext("transcript"))
 
 
 def offer(mind: Mind, text: str) -> Turn:
@@ -223,7 +222,7 @@ def route(mind: Mind, text: str) -> Turn:
 
 
 def hello(mind: Mind, _: str) -> Turn:
-    """A session begins: who is there is the first thing to say."""
+    """A day begins: who is there is the first thing to say."""
     yield [Think("Where were we?"), screen("FACE talking")]
     words = "I am back." if mind.turns > 1 else "Good morning. I am Julian."
     yield [Say(f"{words}\n{status(mind.people())}")]
@@ -315,9 +314,9 @@ OPENINGS: dict[str, Part] = {
     "[OFFER WORK TO AGENT:": offer,
     "[JOB HELP]": job_help,
     "[ROUTE TO AGENT:": route,
-    "[SESSION START]": hello,
 }
 WISHES: dict[str, Part] = {
+    "good morning": hello,
     "team of": plan,
     "who is": tell_status,
     "status": tell_status,

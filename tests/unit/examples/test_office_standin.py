@@ -31,7 +31,8 @@ from turnlog.events import (
 from turnlog.parse.cli_lines import Line
 
 SOUL = '<agent name="Lyra" position="0" color="#c9b1ff" colorName="lavender"><soul>Old.</soul></agent>'
-BARE = '<agent name="Ghost" position="7" color="" colorName=""></agent>'
+BARE = '<agent name="Ghost" position="7" color="" colorName="" type="wake"></agent>'
+NEW = '<agent name="Nils" position="8" color="" colorName="" type="birth"></agent>'
 
 
 def heard(folder: Path, *texts: str) -> Host:
@@ -113,7 +114,7 @@ class TestLines:
             host.say("Two")
             lines = host.until(typed("result")) + host.until(typed("result"))
         states = [(line["command_uuid"], line["state"]) for line in of(lines, "command_lifecycle")]
-        assert states[0] == ("u-0", "started")
+        assert ("u-0", "queued") not in states
         assert states.index(("u-1", "queued")) < states.index(("u-1", "started"))
         assert [line["user_message_uuid"] for line in of(lines, "result")] == ["u-0", "u-1"]
 
@@ -145,10 +146,11 @@ class TestTeam:
         assert len(heard(tmp_path, "a team of 1", "[SUMMON AGENTS]").payloads(RosterJoin)) == 1
 
     def test_who_has_a_soul_wakes_up_and_who_has_nothing_does_not(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, f"[WAKE AGENTS]\n<agent-payloads>{SOUL}{BARE}</agent-payloads>")
-        [joined], [status] = host.payloads(RosterJoin), host.payloads(RosterStatus)
-        assert (joined.name, joined.seat, joined.soul) == ("Lyra", 0, "Old.")
-        assert [(one.name, one.status) for one in status.agents] == [("Lyra", "alive")]
+        host = heard(tmp_path, f"[WAKE AGENTS]\n<agent-payloads>{SOUL}{BARE}{NEW}</agent-payloads>")
+        joined, [status] = host.payloads(RosterJoin), host.payloads(RosterStatus)
+        assert [(one.name, one.seat) for one in joined] == [("Lyra", 0), ("Nils", 8)]
+        assert (joined[0].soul, bool(joined[1].soul)) == ("Old.", True)
+        assert [(one.name, one.status) for one in status.agents] == [("Lyra", "alive"), ("Nils", "alive")]
         assert host.payloads(ScreenCommand)[0].expression == "happy"
         assert "Ghost did not answer" in host.payloads(AssistantMessage)[-1].text
 
@@ -202,8 +204,8 @@ class TestTeam:
         suggested = heard(tmp_path, f"[JOB HELP] {form}").payloads(JobSuggest)
         assert [set(one.suggestions) for one in suggested] == ([] if missing is None else [missing])
 
-    def test_a_session_begins_with_who_is_there(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "[SESSION START]")
+    def test_a_day_begins_with_who_is_there(self, tmp_path: Path) -> None:
+        host = heard(tmp_path, "Good morning!")
         assert [status.agents for status in host.payloads(RosterStatus)] == [()]
         assert host.payloads(AssistantMessage)[0].text == "Good morning. I am Julian."
 
@@ -393,7 +395,7 @@ class TestResume:
             session = host.turn("[SUMMON AGENTS]")[-1]["session_id"]
             host.process.kill()
         with hosting(tmp_path, *STREAMED, "--resume", session) as other:
-            lines = other.turn("[SESSION START]")
+            lines = other.turn("Good morning!")
             assert lines[-1]["session_id"] == session
             assert "I am back." in words(lines)
             assert other.end() == 0

@@ -1,0 +1,58 @@
+"""The application: Julian's process, real or played, and what is seen of the office."""
+
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from turnlog import App
+from turnlog.agents.claude_cli import INACTIVITY_S, ClaudeCli
+from turnlog.app.app import TURN_LIMIT_S
+from turnlog_examples.office.floor import REDUCERS, Floor
+from turnlog_examples.office.instructions import INSTRUCTIONS
+from turnlog_examples.office.lines import MODEL
+from turnlog_examples.office.script import SCREEN
+from turnlog_examples.office.standin import COMMAND
+
+PACE_S = 0.03  # the stand-in's words come as from a model
+TOLD = ("--append-system-prompt", INSTRUCTIONS, "--permission-mode", "acceptEdits", "--forward-subagent-text")
+
+
+def make_app(
+    folder: Path,
+    command: Sequence[str] = (),
+    inactivity_s: float = INACTIVITY_S,
+    turn_limit_s: float = TURN_LIMIT_S,
+) -> App:
+    """The office in a folder, which is made if it is not there; without a command as this machine has it."""
+    (folder / "memory").mkdir(parents=True, exist_ok=True)
+    julian = ClaudeCli(
+        command or julians_command(),
+        name="Julian",
+        cwd=folder,
+        memory=str(folder.resolve() / "memory"),
+        screen=SCREEN,
+        inactivity_s=inactivity_s,
+    )
+    return App("office", julian, reducers=REDUCERS, start=Floor, turn_limit_s=turn_limit_s)
+
+
+def julians_command() -> tuple[str, ...]:
+    """The real CLI, if it is installed, and else the stand-in."""
+    real = installed_cli()
+    return (real, *TOLD) if real else played(PACE_S)
+
+
+def played(pace_s: float = 0.0) -> tuple[str, ...]:
+    """The stand-in."""
+    return (*COMMAND, "--model", MODEL, "--forward-subagent-text", "--pace-s", str(pace_s))
+
+
+def installed_cli() -> str | None:
+    """The CLI that the package `claude-agent-sdk` brings along, or the one on the path."""
+    package = importlib.util.find_spec("claude_agent_sdk")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        bundled = Path(folder) / "_bundled" / "claude"
+        if bundled.is_file():
+            return str(bundled)
+    return shutil.which("claude")

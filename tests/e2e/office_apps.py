@@ -1,0 +1,14 @@
+"""The example `office` for the tests over sockets, in the folder that the environment names."""
+
+import os
+from pathlib import Path
+
+from turnlog_examples.office.team import make_app, played
+
+FOLDER = Path(os.environ["OFFICE_FOLDER"])
+
+app = make_app(FOLDER, played())
+slow = make_app(FOLDER, played(0.05))
+idle = make_app(FOLDER, played(), inactivity_s=0.3)
+hasty = make_app(FOLDER, played(), turn_limit_s=0.5)
+empty = make_app(FOLDER, ["no-such-program"])
