@@ -1,6 +1,7 @@
 """Sessions that a process answers, in a folder of their own: a stand-in, or a few lines of Python."""
 
 import os
+import select
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -162,3 +163,15 @@ def lawful(app: App, events: Sequence[Envelope]) -> Roster:
 def is_there(pid: int) -> bool:
     """Whether a process is there, also as a zombie."""
     return os.path.exists(f"/proc/{pid}")
+
+
+def goes(pid: int) -> None:
+    """A process that is nobody's child here is gone, or will be in a moment."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([handle], [], [], 20)[0], "it is still there"
+    finally:
+        os.close(handle)
