@@ -144,9 +144,11 @@ class Poster:
 
     async def _given(self, answer: Payload, call_id: str) -> int:
         """The seq of the same answer, given before; another one is a conflict."""
+        agents = self._driver.tree.open.values()  # now: while the log is read the call may end
+        trace = next((agent.scope.trace_id for agent in agents if call_id in agent.calls), None)
         row = await self._log.ended(self._seat.session_id, call_id)
         if not isinstance(answer, ToolResult):  # a decision, or an input: the call may still run
-            row = await self._decided(answer, call_id, row) or row
+            row = await self._decided(answer, call_id, row.trace if row else trace) or row
         if row is None or not self._seat.may_see(row.channel):
             raise NotFound(f"no call {call_id} waits for an answer")
         given = self._payload(row)
@@ -154,11 +156,8 @@ class Poster:
             raise Conflict(f"{call_id} has another answer already", row.seq)
         return row.seq
 
-    async def _decided(self, answer: Payload, call_id: str, ended: Row | None) -> Row | None:
+    async def _decided(self, answer: Payload, call_id: str, trace: str | None) -> Row | None:
         """The first answer of its kind to a call, in the turn of the call."""
-        agents = self._driver.tree.open.values()
-        open_in = [agent.scope.trace_id for agent in agents if call_id in agent.calls]
-        trace = ended.trace if ended else next(iter(open_in), None)
         place = await self._log.turn(self._seat.session_id, trace) if trace else None
         after, kind = (place[0] - 1 if place else -1), self._seat.app.catalog.name(type(answer))
         while place and (page := await self._log.read(self._seat.session_id, after, origin=-1)):

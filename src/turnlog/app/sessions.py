@@ -41,6 +41,7 @@ from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, Head, Log, Row, line_of
 from turnlog.log.append import known_event, known_events
+from turnlog.parse.markers import route
 from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
 
@@ -425,11 +426,20 @@ def joining(seat: Seat, tree: Tree) -> list[Event]:
 
 def in_channel(seat: Seat, message: UiMessage) -> UiMessage:
     """A message in the channel it goes to; one in a channel that its sender does not see is refused."""
+    message = routed(message) if seat.app.cli else message
     if message.channel is None:
         return structs.replace(message, channel=seat.channel)
     if message.channel not in seat.app.channels or not seat.may_see(message.channel):
         raise BadInput(f"expected a channel of yours, got {message.channel[:80]}", "$.channel")
     return message
+
+
+def routed(message: UiMessage) -> UiMessage:
+    """A message that begins by saying whom it is for (protocol 5.8), with that as its target."""
+    target, text = route(message.text)
+    if target is None or message.target is not None or not text:
+        return message
+    return structs.replace(message, target=target, text=text)
 
 
 def sent_before(app: App, message: UiMessage, row: Row) -> Sent:

@@ -1,7 +1,7 @@
 """What members may post: by role, by channel, and whose answer counts (protocol 4, 8.2)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,8 +21,12 @@ from tests.unit.app.desk import (
     make_app,
     play,
 )
+from turnlog import Agent, tool
+from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.app import App, Posted, Roles, Seat
 from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, TurnlogError, UnknownType
+from turnlog.state.history import Message
 
 CASE = make_app(
     "case",
@@ -167,6 +171,62 @@ def test_the_page_of_any_member_answers_what_the_page_is_asked_once() -> None:
             assert said.startswith(f"{call['call_id']} has another answer already")
             [result] = await at.told(ada, "tool.result")
             assert (result.actor, result.origin) == ("bob", "ui")
+
+    play(run)
+
+
+def test_a_decision_that_comes_again_while_its_call_ends_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        ready = asyncio.Event()
+
+        @tool(approval=True)
+        async def dig() -> str:
+            """Dig a hole."""
+            await ready.wait()
+            return "a hole"
+
+        def script(messages: list[Message]) -> Iterator[str | ToolUse]:
+            yield ToolUse("dig", {}) if messages[-1].content[-1]["type"] == "text" else "Done."
+
+        async with desk(make_app(agent=Agent("Digger", "", Scripted(script), tools=[dig]))) as at:
+            ada = await at.sessions.create(ADA)
+            await at.say(ada, "dig")
+            asked = await at.until(ada, "approval.request")
+            yes = {"call_id": asked["call_id"], "args_hash": asked["args_hash"], "decision": "approve"}
+            seq = await at.post(ada, "approval.decision", yes)
+            look = at.log.ended
+
+            async def ended(session_id: str, key: str) -> Any:
+                """Nothing has ended, and then the call does."""
+                found = await look(session_id, key)
+                ready.set()
+                await at.until(ada, "agent.end")
+                await (await at.sessions._driver(ada.head)).caught_up()
+                return found
+
+            monkeypatch.setattr(at.log, "ended", ended)
+            assert await at.post(ada, "approval.decision", yes) == seq
+
+    play(run)
+
+
+def test_a_message_of_an_office_says_whom_it_is_for() -> None:
+    async def run() -> None:
+        routed = "[ROUTE TO AGENT: Lyra] How are you?"
+        cases = {
+            routed: ("How are you?", "Lyra"),
+            "How are you?": ("How are you?", None),
+            "[ROUTE TO AGENT: Lyra]": ("[ROUTE TO AGENT: Lyra]", None),
+        }
+        async with desk(make_app(), App("office", ClaudeCli(["no-such-program"]))) as at:
+            office, plain = await at.sessions.create(ADA, "office"), await at.sessions.create(ADA, "plain")
+            for text in cases:
+                await at.say(office, text)
+            await at.say(office, routed, target="Orin")
+            await at.say(plain, routed)
+            said = bodies(await at.told(office, "ui.message"))
+            assert [(one["text"], one.get("target")) for one in said] == [*cases.values(), (routed, "Orin")]
+            assert bodies(await at.told(plain, "ui.message")) == [{"text": routed}]
 
     play(run)
 
