@@ -7,7 +7,7 @@ import playwright.sync_api
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.browser import browsing, watched
+from tests.e2e.browser import browsing
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.line import line_to
 from tests.e2e.streams import add_notes, metric
@@ -41,10 +41,12 @@ def test_eight_tabs_are_live_with_one_connection(
 ) -> None:
     with running(APP, tmp_path) as server:
         signed_in(context, server)
+        errors: list[str] = []
+        context.on("weberror", lambda error: errors.append(str(error.error)))
+        context.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
         session = server.session()
         add_notes(server, session, 30, 100)
         pages = [reading(context, server.url, session, transport=transport) for _ in range(TABS)]
-        errors = [error for page in pages for error in watched(page)]
         for page in pages:
             expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
         streams(server, 1)
@@ -170,15 +172,21 @@ def test_the_tab_that_leads_is_closed_in_mid_stream(context: BrowserContext, tmp
         streams(server, 1)
 
 
-def test_a_tab_that_may_not_read_disturbs_nobody(context: BrowserContext, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["eventsource", "fetch"])
+def test_a_tab_that_may_not_read_disturbs_nobody(
+    context: BrowserContext, tmp_path: Path, transport: str
+) -> None:
     with running(APP, tmp_path) as server:
         signed_in(context, server)
         session = server.session()
-        page = reading(context, server.url, session)
+        strangers = [reading(context, server.url, "sess_unknown", transport=transport)]
+        expect(strangers[0].locator("#state")).to_have_text("refused", timeout=LIMIT_MS)
+        page = reading(context, server.url, session, transport=transport)
         expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
-        stranger = reading(context, server.url, "sess_unknown")
-        expect(stranger.locator("#state")).to_have_text("refused", timeout=LIMIT_MS)
-        assert stranger.evaluate("reader.errors") == [["NotFound", 404]]
+        strangers.append(reading(context, server.url, "sess_unknown", transport=transport))
+        expect(strangers[1].locator("#state")).to_have_text("refused", timeout=LIMIT_MS)
+        for stranger in strangers:
+            assert stranger.evaluate("reader.errors") == [["NotFound", 404]]
         all_have([page], add_notes(server, session, 3, 100))
         assert page.evaluate("reader.states") == ["catching-up", "live"]
 
@@ -204,3 +212,26 @@ def test_a_line_that_goes_silent_is_noticed(context: BrowserContext, tmp_path: P
 
 def page_last(page: Page) -> str:
     return page.inner_text("#last")
+
+
+def test_who_may_not_read_any_more_is_told_and_the_others_go_on(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    """One tab reads for a member that is sent away from one of two sessions."""
+    with running(APP, tmp_path) as server:
+        lost, kept = server.session(), server.session()
+        link = server.post("/api/links", {"session": lost, "roles": ["owner"]})[1]["path"]
+        signed_in(context, server, server.url + link)
+        pages = [reading(context, server.url, lost, timing=QUICK)]
+        guest = pages[0].evaluate("reader.client.me()")["name"]
+        server.post("/api/members", {"session": kept, "principal": guest, "roles": ["owner"]})
+        pages += [reading(context, server.url, kept, timing=QUICK) for _ in range(2)]
+        for page in pages:
+            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        streams(server, 1)
+        sent_away = {"session": lost, "principal": guest, "roles": []}
+        assert server.post("/api/members", sent_away)[0] == 202
+        expect(pages[0].locator("#state")).to_have_text("refused", timeout=LIMIT_MS)
+        all_have(pages[1:], add_notes(server, kept, 3, 100))
+        for page in pages[1:]:
+            check(page, server, kept)

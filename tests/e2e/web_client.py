@@ -32,10 +32,10 @@ def fulfil(route: Route) -> None:
     route.fulfill(body=path.read_text(), content_type=KINDS[path.suffix], headers=PAGE_HEADERS)
 
 
-def signed_in(context: BrowserContext, server: Server) -> None:
-    """Let every page of this browser read as the owner, and find the files of the reader."""
+def signed_in(context: BrowserContext, server: Server, link: str = "") -> None:
+    """Let every page of this browser read as the owner, or as a link says."""
     page = context.new_page()
-    page.goto(server.link)
+    page.goto(link or server.link)
     page.close()
     context.route("**/reader/**", fulfil)
 

@@ -119,7 +119,10 @@ export class Tab {
   }
 
   #refused(status) {
-    if (this.#others.size === 0) return this.#onRefused(status);
+    if (this.#others.size === 0) {
+      this.close();
+      return this.#onRefused(status);
+    }
     this.#others.clear(); // one of them may not read its session: each has to find out
     this.#say("alone", { tab: null });
     return this.#stream(this.#places());
