@@ -121,7 +121,6 @@ test("what passes is tried again, later each time, and as late as the server ask
   const told = await follow(t, answers, has(1), { timing: { retryMs: 20, maxRetryMs: 60 } });
   const waits = told.requests.slice(1).map(({ at }, number) => at - told.requests[number].at);
   assert(waits[0] >= 9 && waits[1] >= 19 && waits[2] >= 29 && waits[3] >= 999, String(waits));
-  assert(waits[2] < 500, String(waits));
 });
 
 test("a line on which nothing comes is given up after 2.5 heartbeats", async (t) => {
