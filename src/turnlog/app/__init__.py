@@ -1,8 +1,20 @@
 """Applications: what ties agents, vocabulary and reducers together, and the sessions that run them."""
 
 from turnlog.app.app import App, Roles
+from turnlog.app.derived import state_at
 from turnlog.app.members import LOCAL, OWNER, Principal, Seat
 from turnlog.app.posting import Posted
 from turnlog.app.sessions import Sent, Sessions
 
-__all__ = ["LOCAL", "OWNER", "App", "Posted", "Principal", "Roles", "Seat", "Sent", "Sessions"]
+__all__ = [
+    "LOCAL",
+    "OWNER",
+    "App",
+    "Posted",
+    "Principal",
+    "Roles",
+    "Seat",
+    "Sent",
+    "Sessions",
+    "state_at",
+]

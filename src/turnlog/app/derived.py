@@ -306,3 +306,8 @@ def kept_state(state: Any) -> bytes | None:
         return data if load(type(state), data) == state else None
     except (TypeError, ValueError, BadInput):
         return None
+
+
+async def state_at(log: Log, app: Reduced, session_id: str, seq: int) -> Any:
+    """The state of an application in a session as of a seq: the nearest snapshot, and the events after it."""
+    return (await Derived(log).panels(app, session_id, seq)).state

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.unit.log.delegates import Counting, Gated, scenario
-from turnlog.app import derived
+from turnlog.app import derived, state_at
 from turnlog.app.derived import DOCUMENTS, EVERY, PANELS, Derived, Panels
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import (
@@ -427,4 +427,14 @@ async def test_a_reducer_that_raises_leaves_the_state_as_it_was() -> None:
     log = await filled(Log(MemoryStore()), 1)
     assert (await Derived(log).panels(app, NAME)).state == {"a": 1, "b": 2, "Hi 0": 1.0}
     assert (await Derived(log).panels(app._replace(start=lambda: {"a": 1}), NAME)).state == {"a": 1}
+    await log.close()
+
+
+@scenario
+async def test_the_state_at_any_seq_is_the_fold_of_the_events_up_to_it() -> None:
+    log = await filled(Log(MemoryStore()), 5)
+    assert [(await state_at(log, APP, NAME, seq)).get("last") for seq in range(-1, 5)] == [
+        None,
+        *[f"Hi {number}" for number in range(5)],
+    ]
     await log.close()
