@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class TestInterfaces:
         assert {message["sessionId"] for message in told} == {desk.session}
         assert unended(desk.reader.events[2:]) == [], "all but the server itself"
 
-    def test_what_the_fields_say_is_what_happened(self, desk: Desk) -> None:
+    def test_what_the_fields_say_is_what_happened(self, desk: Desk, folder: Path) -> None:
         a_day(desk)
         told = desk.office()
         seen = desk.reader.events
@@ -90,6 +91,7 @@ class TestInterfaces:
         [first, *rest] = of(told, "claude_system")
         assert {one["claudeSessionId"] for one in rest} == {first["claudeSessionId"]}, "a turn of one process"
         assert {"Write", "Bash"} <= set(first["availableTools"])
+        assert (folder / "office" / ".standin" / f"{first['claudeSessionId']}.json").exists(), "its own name"
         assert [one["authMethod"] for one in of(told, "auth_state")] == ["none", "oauth", "none"]
         assert [one["code"] for one in of(told, "server_error")] == ["auth_failed"]
         [waking] = of(told, "user_wake")
@@ -104,10 +106,18 @@ class TestInterfaces:
             }
         ]
         assert [one["agentName"] for one in of(told, "agent_work_offered")] == ["Orin"]
+        born = [one["agent"]["createdAt"] for one in of(told, "agent_registered")]
+        assert all(datetime.fromisoformat(time).tzinfo for time in born)
         assert set(of(told, "job_help")[0]["suggestions"]) == {"description", "skills"}
         costs = [one["costUsd"] for one in of(told, "claude_result")]
         assert all(cost is not None and cost >= 0 for cost in costs)
         assert [one["subtype"] for one in of(told, "claude_result")].count("error") == 1
+
+    def test_a_process_in_demo_mode_says_so(self, tmp_path: Path) -> None:
+        with serving(tmp_path, "demo") as server:
+            desk = Desk.at(server)
+            desk.say("Hello")
+            assert [one["demoMode"] for one in of(desk.office(), "session_start")] == [False, True]
 
     def test_a_heartbeat_comes_when_nothing_else_does(self, tmp_path: Path) -> None:
         with serving(tmp_path, program=BEATING) as server:
@@ -328,6 +338,16 @@ class TestTeam:
         assert durable(again) == seen
         shown = desk.state()
         assert desk.state(at=str(seen[-1]["seq"])) == shown
+
+
+def test_the_plain_page_reads_typed_events_and_nothing_else(server: Server) -> None:
+    status, page = server.get("/page.js")
+    assert status == 200
+    source = page.decode()
+    assert "new EventSource(" in source
+    assert "show[event.type]" in source, "a table instead of a switch"
+    for word in ("AGENT_", "file_path", "3848", "getReader", "TextDecoder", 'split("'):
+        assert word not in source
 
 
 def test_the_plain_page_shows_the_office(chromium: str, tmp_path: Path) -> None:

@@ -148,6 +148,18 @@ class TestStop:
         assert_well(desk)
         assert pid_of(desk) == pid
 
+    def test_telling_reading_and_showing_do_not_wait_for_each_other(self, desk: Desk) -> None:
+        desk.say("Hello")
+        last = desk.reader.events[-1]["seq"]
+        os.kill(pid_of(desk), signal.SIGSTOP)  # it neither reads nor writes
+        try:
+            turn = desk.server.send(desk.session, "Are you there?")["turn"]
+            told = desk.told(lambda message: message["id"] > last)
+            assert (told[-1]["type"], told[-1]["text"]) == ("user_message", "Are you there?")
+        finally:
+            os.kill(pid_of(desk), signal.SIGCONT)
+        assert words(desk.turn(turn)).startswith("You said: Are you there?")
+
     def test_leaving_stops_nothing(self, desk: Desk) -> None:
         desk.server.send(desk.session, "/long 20000")
         desk.until(typed("agent.start"))  # and hang up

@@ -24,5 +24,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     from turnlog_examples.office.team import PACE_S, make_app, played
 
-    forced = os.environ.get("FORCE_DEMO_MODE")
-    return make_app(FOLDER, played(PACE_S) if forced else ())
+    forced = bool(os.environ.get("FORCE_DEMO_MODE"))
+    return make_app(FOLDER, played(PACE_S) if forced else (), demo_mode=forced)

@@ -23,6 +23,7 @@ def make_app(
     command: Sequence[str] = (),
     inactivity_s: float = INACTIVITY_S,
     turn_limit_s: float = TURN_LIMIT_S,
+    demo_mode: bool = False,
 ) -> App:
     """The office in a folder, which is made if it is not there; without a command as this machine has it."""
     (folder / "memory").mkdir(parents=True, exist_ok=True)
@@ -33,6 +34,7 @@ def make_app(
         memory=str(folder.resolve() / "memory"),
         screen=SCREEN,
         inactivity_s=inactivity_s,
+        demo_mode=demo_mode,
     )
     return App("office", julian, reducers=REDUCERS, start=Floor, turn_limit_s=turn_limit_s)
 

@@ -37,7 +37,8 @@ class ClaudeCli:
     """A command, the name of who answers, and where it runs. Without `env` it has this process' environment.
 
     What is written under `memory` is an artifact; commands to the address `screen` are for a screen. A
-    process that has nothing to do for `inactivity_s` is ended.
+    process that has nothing to do for `inactivity_s` is ended. In `demo_mode` its start says so, as it does
+    when a `session.start` wants it.
     """
 
     command: Sequence[str] = ("claude",)
@@ -47,6 +48,7 @@ class ClaudeCli:
     memory: str | None = None
     screen: str | None = None
     inactivity_s: float = INACTIVITY_S
+    demo_mode: bool = False
     desks: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     endings: set[asyncio.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
 

@@ -358,7 +358,8 @@ class ProcessDriver:
             return None
         parser = CliParser(new_id, self._cli.name, lambda: Both(self._tags()), self._cli.deeds)
         life = self._life = Life(process, parser, resumed=self._source is not None)
-        begun = ProcessStart(process="model", pid=process.pid, model=self._cli.model, demo_mode=self._demo)
+        demo_mode = self._cli.demo_mode or self._demo
+        begun = ProcessStart(process="model", pid=process.pid, model=self._cli.model, demo_mode=demo_mode)
         self._listener = asyncio.create_task(self._live(life, begun))
         self._listener.add_done_callback(report)
         self._active_s = asyncio.get_running_loop().time()

@@ -174,7 +174,7 @@ class TestApp:
         app = turnlog_examples.office.app
         assert isinstance(app, App)
         assert app.cli is not None
-        assert (app.cli.command[0] == "/opt/claude") is not forced
+        assert (app.cli.command[0] == "/opt/claude", app.cli.demo_mode) == (not forced, forced)
         assert (tmp_path / "office" / "memory").is_dir()
 
     def test_there_is_nothing_else(self) -> None:
