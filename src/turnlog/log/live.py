@@ -42,9 +42,9 @@ class Live:
         tail = walk.tail
         if tail.closed or tail.epoch != walk.epoch:
             return self._leave(None)
-        if tail.last != walk.after:
+        if tail.last > walk.after:  # the store may have been ahead of the tail, and so the reader
             page = tail.after(walk.after)
-            if page is None:
+            if not page:
                 return self._leave(None)
             _, walk.after, data = page.ready()
         elif changed:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,42 @@ async def test_one_that_the_tail_has_outrun_reads_the_store() -> None:
             await log.append(SESSION, notes(*range(TAIL_ROWS + 1)))
             await until(lambda: reader.seqs == list(range(TAIL_ROWS + 3)))
             assert reader.handed == []
+
+
+@scenario
+async def test_one_that_the_store_has_put_ahead_of_the_tail_hinders_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened() as log:
+        publish, held = log._publish, list[Any]()
+        first, ahead, late = Reader(), Reader(), Reader()
+        async with live(log, first, idle_s=0.01):
+            await log.append(SESSION, [note("c")])
+            monkeypatch.setattr(log, "_publish", lambda *told: held.append(told))
+            await log.append(SESSION, [note("d")])
+            await log.append(SESSION, [note("e")])  # both are in the store, and told of one after the other
+            async with live(log, ahead, idle_s=0.01), live(log, late, idle_s=0.01):
+                assert ahead.seqs == [0, 1, 2, 3, 4]
+                publish(*held[0])
+                await until(lambda: first.seqs == [0, 1, 2, 3])
+                beats = ahead.pages.count(b"")
+                await until(lambda: ahead.pages.count(b"") > beats)
+                publish(*held[1])
+                await until(lambda: first.seqs == ahead.seqs == late.seqs == [0, 1, 2, 3, 4])
+
+
+@scenario
+async def test_one_whose_tail_knows_of_more_than_it_has_reads_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened() as log:
+        reader = Reader()
+        async with live(log, reader):
+            await log.append(SESSION, [note("c")])
+            monkeypatch.setattr(log, "_publish", lambda *_: None)
+            await log.append(SESSION, [note("d")])
+            log.tails[SESSION].catch_up(await log.info(SESSION))  # as one who joins does
+            await until(lambda: reader.seqs == [0, 1, 2, 3])
 
 
 @scenario
