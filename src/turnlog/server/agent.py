@@ -22,6 +22,7 @@ from turnlog.server.routes import Routes
 from turnlog.server.stream import EventStream
 from turnlog.server.wanted import wanted_dialect
 from turnlog.wire.cursor import Cursor
+from turnlog.wire.telling import Wanted
 
 
 class RunBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +51,7 @@ class AgentRoutes:
 
     async def run(self, request: Request) -> Reader:
         """A prompt, and the turn it opens."""
-        sessions = self._stream.sessions()
+        sessions, wanted = self._stream.sessions(), self._admitted(request)
         asked = await body(request, RunBody)
         prompt = asked.user_prompt
         text = prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()
@@ -60,11 +61,11 @@ class AgentRoutes:
         else:
             seat = await self._routes.seat(request, asked.agent_uuid)
         sent = await sessions.send(seat, message)
-        return await self._respond(request, seat, sent.turn, sent.seq)
+        return await self._respond(request, seat, wanted, sent.turn, sent.seq)
 
     async def tool_results(self, request: Request) -> Reader:
         """The answers to everything that waits for the page, and how the turn goes on."""
-        sessions = self._stream.sessions()
+        sessions, wanted = self._stream.sessions(), self._admitted(request)
         given = await body(request, ResultsBody)
         seat = await self._routes.seat(request, given.agent_uuid)
         waiting = await sessions.awaited(seat)
@@ -79,12 +80,16 @@ class AgentRoutes:
         if not posted:
             raise BadInput("expected at least one result", "$.tool_results")
         seqs = await sessions.post(seat, posted)
-        return await self._respond(request, seat, waiting[names[0]][1], seqs[0])
+        return await self._respond(request, seat, wanted, waiting[names[0]][1], seqs[0])
 
-    async def _respond(self, request: Request, seat: Seat, turn: str, begun: int) -> Reader:
+    def _admitted(self, request: Request) -> Wanted:
+        """How the response is to be told; what cannot be told is refused before anything is done."""
+        self._stream.readers.admit(known_of(request.scope))
+        return wanted_dialect(request.query_params, default="blocks")
+
+    async def _respond(self, request: Request, seat: Seat, wanted: Wanted, turn: str, begun: int) -> Reader:
         """The turn's events from the one that was just appended."""
         sessions = self._stream.sessions()
-        wanted = wanted_dialect(request.query_params, default="blocks")
         session_id = seat.session_id
         request.scope.update({"turnlog.session": session_id, "turnlog.turn": turn})
         head = await sessions.log.info(session_id)

@@ -42,9 +42,13 @@ class Budgets:
             del self._left[next(iter(self._left))]
         return 0.0 if granted else (1 - left) / rate
 
+    def has_stream(self, name: str) -> bool:
+        """Whether there is a stream left."""
+        return self._streams.get(name, 0) < self._limits.streams
+
     def open_stream(self, name: str) -> bool:
         """Take one stream, if there is one left."""
-        if self._streams.get(name, 0) >= self._limits.streams:
+        if not self.has_stream(name):
             return False
         self._streams[name] = self._streams.get(name, 0) + 1
         return True

@@ -105,6 +105,11 @@ class Readers:
         standings = [Standing(seat.session_id, seat.principal, seat.roles) for seat in seats]
         return Reader(self, source, known, standings, headers)
 
+    def admit(self, known: Known) -> None:
+        """Refuse who has no stream left, before anything is done that only a stream would tell of."""
+        if not self.budgets.has_stream(known.principal.name):
+            raise too_many()
+
     def stop(self) -> None:
         """End every stream; readers come back with their cursor."""
         for reader in self._open:
@@ -190,12 +195,12 @@ class Reader:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name, budgets = self._known.principal.name, self._readers.budgets
         if not budgets.open_stream(name):
-            refused = TooManyStreams("too many open streams, close some")
-            await refusal(refused)(scope, receive, send)
+            await refusal(too_many())(scope, receive, send)
             return
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
-            await self._read(scope.get(CONNECTION), receive, send)
+            if scope["method"] != "HEAD":  # who asks for the headers alone waits for nothing more
+                await self._read(scope.get(CONNECTION), receive, send)
         finally:
             budgets.close_stream(name)
             scope[SENT_BYTES] = self._sent_bytes
@@ -251,6 +256,11 @@ class Reader:
         self._sent_bytes += len(body)
         if rest := self._write(body):
             await rest()
+
+
+def too_many() -> TooManyStreams:
+    """What is said to who has no stream left."""
+    return TooManyStreams("too many open streams, close some")
 
 
 def sending(send: Send, body: bytes) -> Rest:

@@ -54,7 +54,8 @@ def refusal(error: Exception) -> Response:
     said: dict[str, Any] = {"error": str(error)}
     if isinstance(error, InvalidAction):
         said["fault"] = error.fault
-    return Response(msgspec.json.encode(said), status, media_type="application/json")
+    headers = {"retry-after": "1"} if status == STATUS[TooManyStreams] else None
+    return Response(msgspec.json.encode(said), status, headers, "application/json")
 
 
 async def refuse(_: Request, error: Exception) -> Response:

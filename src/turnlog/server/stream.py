@@ -107,7 +107,7 @@ class EventStream:
         held = at.seq < 0 or at.seq > head.pruned or await sessions.log.holds(seat.session_id, at.seq)
         if reason is None and not held:
             reason = "pruned"
-        if reason is None and head.closed and at.seq == head.last:
+        if reason is None and head.closed and at.seq == head.last and at.chunk is None:
             return None
         frames = self._dialect_frames(seat, wanted, choice, head, Cursor() if reason else at)
         return after_reset(reason, head, frames) if reason else frames
