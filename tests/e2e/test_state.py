@@ -39,6 +39,9 @@ def post_notes(server: Server, session: str, number: int) -> None:
     assert status == 202, answer
 
 
+NOTED: dict[str, Any] = {"type": "note", "data": {"text": "a"}}
+
+
 def raw(server: Server, path: str) -> bytes:
     """The bytes of an answer, whatever it is."""
     request = urllib.request.Request(server.url + path, headers=server.headers)
@@ -180,10 +183,16 @@ def test_a_chat_says_what_became_of_it(tmp_path: Path) -> None:
         ("front", {"directEvents": []}, 400, "expected a userMessage"),
         ("front", {"userMessage": "a", "state": {}}, 400, "state"),
         ("side", {"userMessage": "a"}, 404, "no role side of yours"),
-        ("front", {"directEvents": [{"type": "unheard"}]}, 400, "expected an event of desk, got unheard"),
+        ("front", {"directEvents": [{"type": "unheard"}]}, 400, "got 'unheard' (at $.directEvents[0].type)"),
         ("front", {"directEvents": [{"type": "ui.message", "data": {"text": "a"}}]}, 400, "ui.message"),
         ("front", {"directEvents": [{"type": "agent.end", "data": {}}]}, 400, "expected an event of desk"),
-        ("front", {"directEvents": [{"type": "note", "data": {"text": 3}}]}, 400, "text"),
+        (
+            "front",
+            {"directEvents": [NOTED, {"type": "note", "data": {"text": 3}}]},
+            400,
+            "$.directEvents[1].data.text",
+        ),
+        ("front", {"directEvents": [NOTED | {"id": ""}]}, 400, "$.directEvents[0].id"),
         ("front", {"directEvents": [{"type": "tally", "data": {"notes": 3}}]}, 400, "tally"),
         ("front", {"userMessage": "a", "sessionId": "sess_none"}, 404, "no session"),
     ],
@@ -226,7 +235,7 @@ def test_a_chat_again_is_the_same_chat(tmp_path: Path) -> None:
         assert onward[1]["turn"] == first[1]["turn"], "it went to the agent that waited"
         assert chat(server, session, key="k2", userMessage="Never mind.") == onward
         status, answer = chat(server, session, key="k2", userMessage="Or do.")
-        assert (status, "another event" in answer["error"]) == (409, True)
+        assert (status, "key is that of another" in answer["error"]) == (409, True)
         server.kill()
     with running(APP, tmp_path) as server:
         again = chat(server, session, key="k2", userMessage="Never mind.")[1]
@@ -350,7 +359,7 @@ def cookie(server: Server, path: str) -> str:
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("at=nine", 400, "cursor"),
+        ("at=nine", 400, "(at at)"),
         ("at=999", 410, "ahead"),
         ("at=zzz:3", 410, "epoch"),
         ("include=transcript,everything", 400, "expected some of transcript, meters, open, roster"),

@@ -68,8 +68,8 @@ class Poster:
         events: list[Event] = []
         self._places.clear()
         self._views = self._driver.views.copy()  # one action after the other, as if they were taken
-        for item in posted:
-            event = self._event(item)
+        for number, item in enumerate(posted):
+            event = self._event(item, f"$.events[{number}]")
             if isinstance(event.payload, UiAction):
                 await self._take(event.id, event.payload)
             placed = await self._place(event)
@@ -81,17 +81,20 @@ class Poster:
         """The seq of everything that was posted, old or new."""
         return [place if place >= 0 else seqs[~place] for place in self._places]
 
-    def _event(self, item: Posted) -> Event:
-        """An event as this member may post it."""
+    def _event(self, item: Posted, path: str) -> Event:
+        """An event as this member may post it; what is wrong with it has the path in what was posted."""
         seat = self._seat
         if DERIVED.fullmatch(item.id):
-            raise InvalidEvent("expected an id of your own, not one that the server derives", "$.events")
+            raise InvalidEvent("expected an id of your own, not one that the server derives", path)
         scope = Scope(channel=self._channel, actor=seat.principal.name)
-        event = seat.app.catalog.event(item.type, item.payload, id=item.id, origin="ui", scope=scope)
+        try:
+            event = seat.app.catalog.event(item.type, item.payload, id=item.id, origin="ui", scope=scope)
+        except InvalidEvent as wrong:
+            raise InvalidEvent(wrong.problem, path + wrong.path[1:]) from None
         if not self._may_post(type(event.payload)):
-            raise InvalidEvent(f"{item.type} is not for your role to post", "$.events")
+            raise InvalidEvent(f"{item.type} is not for your role to post", path)
         if isinstance(event.payload, UiMessage):
-            raise InvalidEvent("expected a message on the send route", "$.events")
+            raise InvalidEvent("expected a message on the send route", path)
         return event
 
     def _may_post(self, payload: type) -> bool:
@@ -153,7 +156,7 @@ class Poster:
             raise NotFound(f"no call {call_id} waits for an answer")
         given = self._payload(row)
         if given != answer:
-            raise Conflict(f"{call_id} has another answer already", row.seq)
+            raise Conflict(f"{call_id} has another answer already", self._driver.tree.last)
         return row.seq
 
     async def _decided(self, answer: Payload, call_id: str, trace: str | None) -> Row | None:

@@ -57,12 +57,21 @@ class Sent(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """What a page has to say in a channel: events, then a message, whose id makes it the same one again."""
+    """What a page has to say in a channel: events, then a message.
+
+    A chat with a key is the same one again: the key is the id of its message, and begins those of its events
+    that it does not name itself.
+    """
 
     channel: str | None
     direct: Sequence[Posted] = ()
     message: UiMessage | None = None
-    message_id: str | None = None
+    key: str | None = None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Ids that are taken if more was said under the key before."""
+        return (self.key, f"{self.key}_{len(self.direct)}") if self.key else ()
 
 
 class Listed(NamedTuple):
@@ -228,8 +237,12 @@ class Sessions:
         """The driver when it has seen everything in the log; who decides by what is open decides alone."""
         driver = await self._driver(seat.head)
         async with self._locks.setdefault(seat.session_id, asyncio.Lock()):
-            await driver.reached((await self.log.info(seat.session_id)).last)
+            await driver.reached(await self._last(seat))
             yield driver
+
+    async def _last(self, seat: Seat) -> int:
+        """The last seq of a session."""
+        return (await self.log.info(seat.session_id)).last
 
     # sending
 
@@ -243,7 +256,7 @@ class Sessions:
         key, event_id, trace = event_id, event_id or new_id("evt_"), new_id("tr_")
         async with self._settled(seat) as driver:
             if key and (row := await self._known(seat.session_id, key)):
-                return sent_before(seat.app, message, row)
+                return sent_before(seat.app, message, row, driver.tree.last)
 
             async def batch() -> list[Event]:
                 items = message_batch(driver.tree, message, trace)
@@ -301,7 +314,7 @@ class Sessions:
         When the turn is over or everyone in it waits: where the batch begins. A chat whose events are in the
         log already is not sent again.
         """
-        trace, message_id = new_id("tr_"), chat.message_id or new_id("evt_")
+        trace, message_id = new_id("tr_"), chat.key or new_id("evt_")
         message = chat.message and in_channel(seat, chat.message)
         async with self._settled(seat) as driver:
             poster = Poster(self.log, seat, driver, chat.channel)
@@ -314,7 +327,7 @@ class Sessions:
                 return [*freed, *told, *[made(seat.app, by(seat, item), message_id) for item in words[-1:]]]
 
             ids = [*[item.id for item in chat.direct], *([message_id] if message else [])]
-            sent = await self._sent(seat, await batch(), ids)
+            sent = await self._sent(seat, chat, await batch(), ids)
             if sent is None:
                 events, seqs = await self._append(driver, seat, batch)
                 sent = Sent(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
@@ -322,14 +335,17 @@ class Sessions:
         await driver.rested(sent.turn)
         return sent
 
-    async def _sent(self, seat: Seat, events: Sequence[Event], ids: Sequence[str]) -> Sent | None:
-        """What became of events that were all sent before under these ids; others under them are refused."""
-        rows = await self._rows(seat.session_id, ids)
-        if len(rows) < len(ids):
+    async def _sent(self, seat: Seat, chat: Chat, events: Sequence[Event], ids: Sequence[str]) -> Sent | None:
+        """What became of a chat that was sent before; another one under its key or its ids is refused."""
+        rows = await self._rows(seat.session_id, [*ids, *chat.others])
+        other = [event.id for event in events if event.id in rows and not same_words(event, rows[event.id])]
+        whole = rows.keys() == set(ids)
+        if chat.key and any(known.startswith(chat.key) for known in rows) and (other or not whole):
+            raise Conflict("this key is that of another request", await self._last(seat))
+        if other:
+            raise Conflict(f"{other[0]} is the id of another event", await self._last(seat))
+        if not whole:
             return None
-        for event in events:
-            if event.id in rows and not same_words(event, rows[event.id]):
-                raise Conflict(f"{event.id} is the id of another event", rows[event.id].seq)
         return Sent(min(row.seq for row in rows.values()), ids[-1], rows[ids[-1]].trace or "")
 
     async def stop(self, seat: Seat) -> int:
@@ -442,9 +458,9 @@ def routed(message: UiMessage) -> UiMessage:
     return structs.replace(message, target=target, text=text)
 
 
-def sent_before(app: App, message: UiMessage, row: Row) -> Sent:
-    """What became of a message that was sent before."""
+def sent_before(app: App, message: UiMessage, row: Row, last: int) -> Sent:
+    """What became of a message that was sent before; another one under its id is refused."""
     envelope = decode(line_of(row))
     if app.catalog.payload(envelope) != message:
-        raise Conflict(f"{envelope.id} is the id of another message", row.seq)
+        raise Conflict(f"{envelope.id} is the id of another message", last)
     return Sent(row.seq, envelope.id, row.trace or "")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from turnlog.app import OWNER, Posted, Seat, Sessions
 from turnlog.app.sessions import Chat, Sent
-from turnlog.errors import BadInput, NotFound
+from turnlog.errors import BadInput, InvalidEvent, NotFound, quote
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
@@ -75,22 +75,33 @@ class ChatRoutes:
         message = None
         if asked.user_message is not None:
             message = UiMessage(text=checked_text(asked.user_message, "$.userMessage"), channel=channel)
-        direct = [posted(seat, event, key and f"{key}_{n}") for n, event in enumerate(asked.direct_events)]
+        direct = [posted(seat, n, event, key) for n, event in enumerate(asked.direct_events)]
         if message is None and not direct:
             raise BadInput("expected a userMessage or directEvents")
         sessions = self._routes.sessions()
-        sent = await sessions.chat(seat, Chat(channel, direct, message, key))
+        try:
+            sent = await sessions.chat(seat, Chat(channel, direct, message, key))
+        except InvalidEvent as wrong:
+            raise InvalidEvent(wrong.problem, path_in_chat(wrong.path)) from None
         request.scope["turnlog.turn"] = sent.turn
         return answer(await told(sessions, seat, sent))
 
 
-def posted(seat: Seat, event: DirectEvent, event_id: str | None) -> Posted:
+def posted(seat: Seat, number: int, event: DirectEvent, key: str | None) -> Posted:
     """A direct event by its full name; only the application's own may come this way."""
     vocabulary = seat.app.vocabulary
     kind = vocabulary and (vocabulary.tag(event.type) or vocabulary.kinds.get(event.type))
     if not kind:
-        raise BadInput(f"expected an event of {seat.app.name}, got {event.type[:80]}", "$.directEvents")
-    return Posted(kind.name, event.data, event.id or event_id or new_id("evt_"))
+        path = f"$.directEvents[{number}].type"
+        raise BadInput(f"expected an event of {seat.app.name}, got {quote(event.type)}", path)
+    if event.id is not None:
+        return Posted(kind.name, event.data, event.id)
+    return Posted(kind.name, event.data, f"{key}_{number}" if key else new_id("evt_"))
+
+
+def path_in_chat(path: str) -> str:
+    """A path in what is posted, as a path in the body of a chat."""
+    return path.replace("$.events[", "$.directEvents[", 1).replace("].payload", "].data", 1)
 
 
 async def told(sessions: Sessions, seat: Seat, sent: Sent) -> ChatAnswer:

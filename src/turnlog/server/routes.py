@@ -208,7 +208,10 @@ class Routes:
     async def post_events(self, request: Request) -> Response:
         sent = await body(request, EventsBody)
         seat = await self.seat(request, sent.session)
-        posted = [Posted(item.type, item.payload, item.id or new_id("evt_")) for item in sent.events]
+        ids = [new_id("evt_") if item.id is None else item.id for item in sent.events]
+        posted = [
+            Posted(item.type, item.payload, item_id) for item, item_id in zip(sent.events, ids, strict=True)
+        ]
         return answer(EventsAnswer(await self.sessions().post(seat, posted)), 202)
 
     async def stop(self, request: Request) -> Response:
@@ -311,7 +314,7 @@ def wanted_panels(query: QueryParams) -> list[str]:
 def wanted_seq(query: QueryParams, head: Head) -> int | None:
     """As of which seq a request wants to see; one that is not there any more is gone."""
     at = query.get("at")
-    return None if at is None else continued(cursor.parse(at), head)
+    return continued(cursor.parse(at, "at"), head) if at else None
 
 
 def answer(value: msgspec.Struct, status: int = 200) -> Response:

@@ -25,10 +25,10 @@ class Cursor:
         return f"{self.epoch}:{self.seq}{chunk}" if self.epoch else f"{self.seq}{chunk}"
 
 
-def parse(text: str) -> Cursor:
+def parse(text: str, path: str = "after") -> Cursor:
     """Read a cursor from a header or a query."""
     match = _CURSOR.fullmatch(text.strip()) if text.strip() else _CURSOR.fullmatch("-1")
     if match is None:
-        raise BadInput(f"expected a cursor like `k3x9:41` or `41`, got {quote(text)}", "after")
+        raise BadInput(f"expected a cursor like `k3x9:41` or `41`, got {quote(text)}", path)
     epoch, seq, chunk = match.groups()
     return Cursor(int(seq), epoch, int(chunk) if chunk else None)

@@ -84,8 +84,9 @@ def note(text: str, id: str = "") -> Posted:
 
 async def chat(at: Desk, seat: Seat, *direct: Posted, text: str | None = None, **more: Any) -> Sent:
     message = None if text is None else UiMessage(text=text, channel=more.get("channel", seat.channel))
-    message_id = more.get("message_id")
-    return await at.sessions.chat(seat, Chat(more.get("channel", seat.channel), direct, message, message_id))
+    return await at.sessions.chat(
+        seat, Chat(more.get("channel", seat.channel), direct, message, more.get("key"))
+    )
 
 
 def texts(message: Message) -> list[str]:
@@ -159,9 +160,9 @@ def test_a_request_that_comes_again_changes_nothing_and_answers_the_same() -> No
         async with desk(make()) as at:
             ada = await at.sessions.create(ADA)
             direct = note("a", "evt_a"), note("b", "evt_b")
-            first = await chat(at, ada, *direct, text="Please", message_id="evt_c")
+            first = await chat(at, ada, *direct, text="Please", key="evt_c")
             before = await at.told(ada)
-            assert await chat(at, ada, *direct, text="Please", message_id="evt_c") == first
+            assert await chat(at, ada, *direct, text="Please", key="evt_c") == first
             assert await at.sessions.post(ada, direct) == [first.seq, first.seq + 1]
             assert await at.told(ada) == before, "and no rule speaks again"
             alone = await chat(at, ada, *direct)
@@ -171,7 +172,26 @@ def test_a_request_that_comes_again_changes_nothing_and_answers_the_same() -> No
                 with pytest.raises(Conflict):
                     await chat(at, ada, *other)
             with pytest.raises(Conflict):
-                await chat(at, ada, *direct, text="Please not", message_id="evt_c")
+                await chat(at, ada, *direct, text="Please not", key="evt_c")
+
+    play(run)
+
+
+def test_another_request_under_a_key_is_refused_and_leaves_nothing() -> None:
+    async def run() -> None:
+        async with desk(make()) as at:
+            ada = await at.sessions.create(ADA)
+            a, b, c = note("a", "evt_k_0"), note("b", "evt_k_1"), note("c", "evt_k_2")
+            first = await chat(at, ada, a, b, text="Please", key="evt_k")
+            before = await at.told(ada)
+            assert await chat(at, ada, a, b, text="Please", key="evt_k") == first
+            more, fewer = (a, b, c), (a,)
+            for direct, text in ((more, "Please"), (fewer, "Please"), ((), "Please"), ((a, b), None)):
+                with pytest.raises(Conflict, match="key is that of another request") as refused:
+                    await chat(at, ada, *direct, text=text, key="evt_k")
+                assert refused.value.last == before[-1].seq
+            assert await at.told(ada) == before
+            assert (await chat(at, ada, note("a", "evt_k_0"), text="Anew", key="evt_l")).turn != first.turn
 
     play(run)
 
