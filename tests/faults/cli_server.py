@@ -1,0 +1,90 @@
+"""A server that dies at a given step, for the test that kills it: orders on stdin, a forked server for each.
+
+A line of the process is one step here: the server takes them one by one, and before it takes the one that it
+is told to it kills itself, or the process and itself, with SIGKILL. A server that comes to the end of its
+turn before that says so.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from tests.cli_sessions import Room, make_app
+from tests.unit.app.desk import ADA, desk
+from turnlog.agents.cli_process import CliProcess
+from turnlog.log import Log, SqliteStore
+
+
+class Order(msgspec.Struct):
+    """Where to work, what to say, and the line (of the last text's turn) at which to die."""
+
+    folder: str
+    texts: list[str]
+    dies_at: int
+    kills_process: bool = False
+
+
+class Fuse:
+    """Cuts what a process says into lines, and burns with each when it is lit."""
+
+    def __init__(self, order: Order) -> None:
+        self._left, self._both = order.dies_at, order.kills_process
+        self.lit = False
+
+    def cut(self) -> None:
+        pieces = CliProcess.pieces
+
+        async def lines(process: CliProcess) -> AsyncIterator[bytes]:
+            rest = b""
+            async for piece in pieces(process):
+                *whole, rest = (rest + piece).split(b"\n")
+                for line in whole:
+                    self.burn(process)
+                    yield line + b"\n"
+            yield rest
+
+        CliProcess.pieces = lines  # type: ignore[assignment,method-assign]
+
+    def burn(self, process: CliProcess) -> None:
+        if self.lit and self._left == 0:
+            if self._both:
+                os.kill(process.pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= self.lit
+
+
+async def serve(order: Order) -> None:
+    folder, fuse = Path(order.folder), Fuse(order)
+    fuse.cut()
+    log = Log(SqliteStore(folder / "log.db"))
+    async with desk(make_app(folder), log=log) as served:
+        room = Room(served, await served.sessions.create(ADA, session_id="sess_1"))
+        *before, last = order.texts
+        for text in before:
+            await room.ask(text)
+        fuse.lit = True
+        await (room.command("summon") if last == "summon" else room.ask(last))
+        driver = await room.driver()
+        while not (await room.events("agent.end"))[len(before) :] and not driver.tree.waiting():
+            await driver.reached(driver.tree.last + 1)
+    await log.close()
+
+
+def main() -> None:
+    for line in sys.stdin.buffer:
+        order = msgspec.json.decode(line, type=Order)
+        child = os.fork()
+        if child == 0:
+            asyncio.run(serve(order))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

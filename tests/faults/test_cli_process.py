@@ -1,0 +1,171 @@
+"""kill -9 of the process, of the server, of both, at every line of a turn.
+
+Every start has its end, the team is asleep, the next turn works, and nobody is left.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli_sessions import Room, goes, is_there, lawful, make_app, room
+from tests.faults.cli_server import Order
+from tests.unit.app.desk import ADA, desk, play
+from turnlog.log import Log, MemoryStore, SqliteStore
+
+TURNS = {
+    "thinks and speaks": ["Who is here?"],
+    "writes a page": ["Write about ships"],
+    "asks for a permission": ["Delete it"],
+    "calls somebody": ["I want a team of one", "summon"],
+}
+EVERY = {"calls somebody": 4, "writes a page": 3}  # of their many lines; the others are killed at each
+each = pytest.mark.parametrize("texts", TURNS.values(), ids=TURNS)
+
+
+def steps(texts: list[str]) -> Iterator[int]:
+    [name] = [name for name, others in TURNS.items() if others == texts]
+    return count(0, EVERY.get(name, 1))
+
+
+# the process
+
+
+async def told(office: Room, text: str) -> None:
+    await (office.command("summon") if text == "summon" else office.say(text))
+
+
+async def settled(office: Room, turns: int) -> bool:
+    """Wait until so many turns are over; False if the last one waits for somebody."""
+    driver = await office.driver()
+    while len([end for end in await office.events("agent.end") if not end.depth]) < turns:
+        await driver.caught_up()
+        if driver.tree.waiting():
+            return False
+        await driver.reached(driver.tree.last + 1)
+    return True
+
+
+async def killed_at(lines: int, texts: list[str], folder: Path) -> bool:
+    """Kill the process so many lines after the turn before; whether the turn broke off."""
+    app, log = make_app(folder), Log(MemoryStore())
+    *before, last = texts
+    async with room(app, log) as office:
+        for text in [*before, f"/die {lines}"]:
+            await office.ask(text)
+        await told(office, last)
+        over = await settled(office, len(before) + 2)
+        again = len(await office.pids()) > 1  # it was killed before it took up the turn
+        killed = again or (await office.ends())[-1] == "error"
+        if over and killed:
+            await office.ask("Who is here?")
+            assert (await office.ends())[-1] == "end_turn"
+            assert await office.lives() == [("process_crash", 137)]
+    lawful(app, await office.events())
+    assert not any(map(is_there, await office.pids()))
+    await log.close()
+    return killed
+
+
+@each
+def test_a_process_that_is_killed_at_any_line_leaves_nothing_open(texts: list[str], tmp_path: Path) -> None:
+    for lines in steps(texts):
+        (folder := tmp_path / str(lines)).mkdir()
+        if not asyncio.run(killed_at(lines, texts, folder)):
+            assert lines > 8, "hardly killed"
+            return
+
+
+# the server
+
+
+class Nursery:
+    """The process whose children are the servers."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def life(self, order: Order) -> int:
+        """A server from its birth to its end; how it ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+@contextmanager
+def nursery() -> Iterator[Nursery]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    root = Path(__file__).parent.parent.parent
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.cli_server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=root,
+        env=environment,
+    ) as process:
+        try:
+            yield Nursery(process)
+        finally:
+            process.kill()
+
+
+async def rests(office: Room, turn: str) -> bool:
+    """Wait until a turn is over; False if another one waits for somebody before that."""
+    driver = await office.driver()
+    await driver.caught_up()
+    while not driver.tree.rests(turn):
+        if driver.tree.waiting():
+            return False
+        await driver.reached(driver.tree.last + 1)
+    return True
+
+
+def recovered(folder: Path) -> None:
+    """What the next server makes of what it finds."""
+    app = make_app(folder)
+
+    async def run() -> None:
+        log = Log(SqliteStore(folder / "log.db"))
+        async with desk(app, log=log) as served:
+            await served.sessions.recover()
+            office = Room(served, await served.sessions.seat(ADA, "sess_1"))
+            for pid in (before := await office.pids()):
+                goes(pid)
+            turn = await office.say("Who is here?")
+            while not await rests(office, turn):
+                await office.decide("deny")  # the turn that was not taken up before is now
+            assert (await office.ends())[-1] == "end_turn"
+            assert {reason for reason, _ in await office.lives()} == {"server_shutdown"}
+        roster = lawful(app, await office.events())
+        states = {member.state for team in roster.teams.values() for member in team.seats.values()}
+        assert states <= {"sleeping"}
+        assert not any(map(is_there, set(await office.pids()) - set(before)))
+        await log.close()
+
+    play(run)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["the server", "both"])
+@each
+def test_who_is_killed_at_any_line_leaves_what_the_next_server_can_close(
+    texts: list[str], both: bool, memory_path: Path
+) -> None:
+    with nursery() as servers:
+        for lines in steps(texts):
+            (folder := memory_path / str(lines)).mkdir()
+            ended = servers.life(Order(str(folder), texts, lines, both))
+            recovered(folder)
+            if ended == 0:
+                assert lines > 8, "hardly killed"
+                return
+            assert ended == -signal.SIGKILL
