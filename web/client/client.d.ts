@@ -28,12 +28,35 @@ export interface SessionInfo {
   last: number;
 }
 
+/** Somebody of a team; `born` is when it was first there. */
+export interface Member {
+  name: string;
+  seat: number;
+  state: "hatching" | "alive" | "sleeping";
+  color: string;
+  color_name: string;
+  gender: "man" | "woman";
+  eyes: string;
+  mouth: string;
+  soul: string;
+  born: string | null;
+  last_alive: string | null;
+}
+
+/** A team on its nine seats; `hatching` is since when somebody is expected. */
+export interface Team {
+  channel: string | null;
+  hatching: string | null;
+  grid: Array<Member | null>;
+}
+
 export interface StateAnswer<State = Json> {
   seq: number;
   state: State;
   transcript?: Bubble[];
   meters?: MetersReport;
   open?: Pending;
+  roster?: Team[];
 }
 
 /** What a call is known by: an item of `tool.await`, of `tool.call`, or of what is open. */
@@ -73,7 +96,7 @@ export declare class Client {
   /** The state now, or as of a seq. */
   state<State = Json>(
     session: string,
-    options?: { at?: number | string; include?: Array<"transcript" | "meters" | "open"> },
+    options?: { at?: number | string; include?: Array<"transcript" | "meters" | "open" | "roster"> },
   ): Promise<StateAnswer<State>>;
   documents(options?: {
     session?: string;

@@ -73,7 +73,7 @@ export class Client {
     return (await this.#get("api/sessions")).sessions;
   }
 
-  /** The state now, or as of a seq; `include` some of transcript, meters, open. */
+  /** The state now, or as of a seq; `include` some of transcript, meters, open, roster. */
   state(session, { at, include = [] } = {}) {
     return this.#get("api/state", { session, at, include: include.join(",") });
   }
