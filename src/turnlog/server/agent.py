@@ -71,8 +71,8 @@ class AgentRoutes:
         waiting = await sessions.awaited(seat)
         names = [result.tool_use_id for result in given.tool_results]
         if sorted(names) != sorted(waiting):
-            wanted = ", ".join(sorted(waiting)) or "none"
-            raise Conflict(f"expected one result for each call that waits: {wanted}", -1)
+            calls = ", ".join(sorted(waiting)) or "none"
+            raise Conflict(f"expected one result for each call that waits: {calls}", -1)
         posted = [
             Posted("tool.result", result_of(result, waiting[result.tool_use_id][0]), new_id("evt_"))
             for result in given.tool_results

@@ -10,7 +10,8 @@ import logging
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -89,13 +90,13 @@ class Projection:
         self._reached = head.last
 
     async def frames(self, at: Cursor, idle_s: float) -> AsyncIterator[bytes]:
-        """Frames after a cursor, joined as they come; an empty page after a silence."""
+        """Frames after a cursor, joined as they come; an empty page after a silence.
+
+        Before that comes an `id:` line if something has happened that has no frame.
+        """
         seen: Place = (at.seq, math.inf if at.chunk is None else at.chunk)
         private: Private | None = None
-        self.readers += 1
-        if self._pump is None:
-            self._start()
-        try:
+        with self._reader():
             while not self._failed:
                 if seen >= self._base:
                     frames, private = self._after(seen), None
@@ -113,10 +114,22 @@ class Projection:
                 elif private is not None and (self._over or not private.done):
                     continue
                 elif self._over:  # what has no frame is behind the reader too
-                    yield f"id: {Cursor(self._reached, self._head.epoch)}\n\n".encode()
+                    yield self._line()
                     return
                 elif not await self._wakeup.wait(idle_s):
+                    if private is None and self._reached > seen[0]:  # nothing of that has a frame
+                        seen = (self._reached, math.inf)
+                        yield self._line()
                     yield b""
+
+    @contextmanager
+    def _reader(self) -> Iterator[None]:
+        """One more reader; the first starts the pump, and the last stops it."""
+        self.readers += 1
+        if self._pump is None:
+            self._start()
+        try:
+            yield
         finally:
             self.readers -= 1
             if not self.readers and self._pump is not None:
@@ -128,6 +141,10 @@ class Projection:
         """How many events it is behind its session."""
         tail = self._log.tails.get(self._head.session_id)
         return max(0, tail.last - self._reached) if tail else 0
+
+    def _line(self) -> bytes:
+        """What moves a cursor to where the projection is."""
+        return f"id: {Cursor(self._reached, self._head.epoch)}\n\n".encode()
 
     def _start(self) -> None:
         self._window.clear()
@@ -171,11 +188,13 @@ class Projection:
         self._base = (start - 1, math.inf)
         self._wakeup.wake()
         async for rows in self._log.follow(self._head.session_id, start - 1, epoch=self._head.epoch):
-            self._window.extend(self._convert(dialect, rows))
+            frames = self._convert(dialect, rows)
+            self._window.extend(frames)
             self._reached = rows.last
             while len(self._window) > WINDOW_FRAMES:
                 self._base = (self._window.popleft().seq, math.inf)
-            self._wakeup.wake()
+            if frames:  # else it is silent for the readers, and their heartbeats go on
+                self._wakeup.wake()
 
     def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
         frames = []

@@ -5,6 +5,7 @@ message is `[DONE]`, without an id. Cutting it stops nothing. It reads from the 
 because a dialect has to know what is open in it, and sends what comes after the cursor.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -48,8 +49,8 @@ class Turn:
         return beating(frames, wanted, self._head.session_id, at)
 
     async def _frames(self, seen: Place, begun: int) -> Frames:
-        follow = self._sessions.log.follow
-        head, start = self._head, self._start
+        follow, clock = self._sessions.log.follow, asyncio.get_running_loop().time
+        head, start, beat = self._head, self._start, clock()
         async with aclosing(
             follow(head.session_id, start - 1, idle_s=HEARTBEAT_S, epoch=head.epoch)
         ) as pages:
@@ -60,8 +61,9 @@ class Turn:
                     if row.seq >= begun and self.tree.rests(self._trace):
                         yield b"".join(frames) + self._close()
                         return
-                if frames or not page:
+                if frames or not page or clock() - beat >= HEARTBEAT_S:  # other turns are silence, too
                     yield b"".join(frames)
+                    beat = clock()
 
     def _tell(self, row: Row, seen: Place) -> list[bytes]:
         """The frames of one event after a place."""

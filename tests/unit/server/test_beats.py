@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 import turnlog
+from tests.unit.app.desk import ADA, desk, play
 from turnlog.events import CATALOG, UiMessage
-from turnlog.log import open_log
+from turnlog.log import Log, open_log
+from turnlog.server import response
 from turnlog.server.projection import Projection
-from turnlog.server.response import beating
+from turnlog.server.response import Turn, beating
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import DEFAULT, Dialect
 from turnlog.wire.office import Office
@@ -74,3 +80,55 @@ def test_the_frames_of_other_dialects_are_as_they_are() -> None:
 
     frames = nothing()
     assert beating(frames, Wanted("agentic", DEFAULT), "sess_1", Cursor()) is frames
+
+
+@asynccontextmanager
+async def busy(log: Log, session: str) -> AsyncIterator[None]:
+    """A session in which something happens all the time, and nothing that the reader is told."""
+
+    async def speak() -> None:
+        while True:
+            await log.append(session, [turnlog.event("session.title", {"title": "x"}, origin="app")])
+
+    task = asyncio.create_task(speak())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_what_has_no_frame_is_silence_and_moves_the_cursor() -> None:
+    async def run() -> None:
+        log = await open_log("memory:")
+        session = await log.create("t")
+        head = await log.info(session)
+        projection = Projection(log, head, CATALOG, make)
+        frames = projection.frames(Cursor(), 0.05)
+        async with busy(log, session):
+            pages = [await anext(frames) for _ in range(4)]
+        await frames.aclose()  # type: ignore[attr-defined]
+        await log.close()
+        lines = [page.decode().strip() for page in pages if page]
+        assert [bool(page) for page in pages] == [True, False, True, False]
+        seqs = [int(line.removeprefix(f"id: {head.epoch}:")) for line in lines]
+        assert 0 < seqs[0] < seqs[1]
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(response, "HEARTBEAT_S", 0.05)
+
+    async def run() -> None:
+        async with desk() as at:
+            seat, log = await at.sessions.create(ADA), at.sessions.log
+            head = await log.info(seat.session_id)
+            turn = Turn(at.sessions, seat, head, "tr_later", head.last + 1)
+            wanted = Wanted("turnlog", DEFAULT)
+            frames = await turn.response(wanted, Cursor(head.last), head.last + 1_000_000)
+            async with busy(log, seat.session_id):
+                assert [await anext(frames) for _ in range(2)] == [b"", b""]
+            await frames.aclose()  # type: ignore[attr-defined]
+
+    play(run)
