@@ -117,7 +117,7 @@ class Projection:
                     yield self._line()
                     return
                 elif not await self._wakeup.wait(idle_s):
-                    if private is None and self._reached > seen[0]:  # nothing of that has a frame
+                    if self._has_passed(seen):
                         seen = (self._reached, math.inf)
                         yield self._line()
                     yield b""
@@ -141,6 +141,10 @@ class Projection:
         """How many events it is behind its session."""
         tail = self._log.tails.get(self._head.session_id)
         return max(0, tail.last - self._reached) if tail else 0
+
+    def _has_passed(self, seen: Place) -> bool:
+        """Whether something has happened after a place, and nothing of it has a frame."""
+        return seen >= self._base and self._reached > seen[0] and not self._after(seen)
 
     def _line(self) -> bytes:
         """What moves a cursor to where the projection is."""

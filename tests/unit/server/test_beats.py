@@ -10,6 +10,7 @@ import pytest
 
 import turnlog
 from tests.unit.app.desk import ADA, desk, play
+from tests.unit.log.delegates import until
 from turnlog.events import CATALOG, UiMessage
 from turnlog.log import Log, open_log
 from turnlog.server import response
@@ -115,6 +116,28 @@ def test_what_has_no_frame_is_silence_and_moves_the_cursor() -> None:
         assert 0 < seqs[0] < seqs[1]
 
     asyncio.run(asyncio.wait_for(run(), 10))
+
+
+def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> bytes:
+        log = await open_log("memory:")
+        session = await log.create("t")
+        projection = Projection(log, await log.info(session), CATALOG, make)
+        frames = projection.frames(Cursor(), 0.01)
+        assert await anext(frames) == b""
+
+        async def silent(_: float) -> bool:
+            await log.append(session, [turnlog.event(UiMessage(text="a"), origin="ui")])
+            await until(lambda: bool(projection._window))
+            return False
+
+        monkeypatch.setattr(projection._wakeup, "wait", silent)
+        page = await anext(frames) + await anext(frames)
+        await frames.aclose()  # type: ignore[attr-defined]
+        await log.close()
+        return page
+
+    assert b'"user_message"' in asyncio.run(asyncio.wait_for(run(), 10))
 
 
 def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
