@@ -3,8 +3,8 @@
 Where the source is silent or contradicts itself, this holds:
 - `selected`, `declined`, `ineligible`, `withdrawn` and `complete` are ends. The one way out is that a case
   selected becomes complete, and no other case does. Facts are merged at any time; the status is guarded.
-- A link and a hand-over begin a case, they never set it back. Eligibility decides until the application is
-  submitted; an answer given after that, or after an end, is not recorded.
+- A link and a hand-over begin a case, they never set it back. Eligibility decides until a lender has
+  answered; what is said of it after that, or after an end, is not recorded.
 - A submission sets `submitting` on every case that has not ended. If lenders have answered before, the rule
   that asks them says again how that stands, and asks nobody twice.
 - An acknowledgement of what was never shown records both at once: what is acknowledged was presented.
@@ -165,11 +165,15 @@ def moved(case: Case, status: str, places: frozenset[str]) -> Case:
 
 
 def eligibility(case: Case, payload: said.RecordEligibility, at: Envelope) -> Case:
-    if case["status"] not in BEFORE_SUBMISSION:
+    if case["status"] in ENDS or "waterfall" in case:
         return case
     answers = facts(payload)
-    status = "quote_ready" if all(answers.values()) else "ineligible"
-    return {**case, "status": status, "eligibility": recorded(case.get("eligibility"), answers, at.ts)}
+    after: Case = {**case, "eligibility": recorded(case.get("eligibility"), answers, at.ts)}
+    return (
+        moved(after, "quote_ready", BEFORE_SUBMISSION)
+        if all(answers.values())
+        else {**after, "status": "ineligible"}
+    )
 
 
 def provisional_quote(case: Case, payload: said.RecordProvisionalQuote, at: Envelope) -> Case:

@@ -158,7 +158,7 @@ def turns(messages: list[Message]) -> list[Turn]:
         if message.role == "assistant":
             before = text
         else:
-            acts = [tag for told in TOLD.findall(text) if (tag := told_event(told))]
+            acts = [tag for words in TOLD.findall(text) if (tag := told_event(words))]
             found.append(Turn(before, TOLD.sub("", text).strip(), acts))
     return found
 
@@ -206,7 +206,7 @@ def guided(guide: Guide, messages: list[Message]) -> Iterator[Part]:
     spoken = turns(messages)
     now = standing(guide.gates, spoken)
     asked_before = any(gate.question in turn.before for gate in guide.gates for turn in spoken)
-    lines = opening(spoken[-1], now) if asked_before else [guide.greeting]
+    lines = opening(spoken[-1], now) if asked_before else [guide.greeting, *told(spoken[-1])]
     following = next((gate for gate in guide.gates if gate.question not in now.closed), None)
     tags = list(now.fresh or ())
     if now.ended or following is None:
@@ -231,10 +231,15 @@ def closing(tags: list[Tag]) -> list[Tag]:
 
 def opening(turn: Turn, now: Standing) -> list[str]:
     """What is said first: the news, that an answer was understood, or that it was not."""
-    told = [line for tag in turn.acts if (line := news(tag))]
-    if told or (now.ended and not now.fresh):
-        return told
+    lines = told(turn)
+    if lines or (now.ended and not now.fresh):
+        return lines
     return ["Thank you." if turn.acts or now.fresh is not None else "I did not get that."]
+
+
+def told(turn: Turn) -> list[str]:
+    """What the events of a turn mean to the customer."""
+    return [line for tag in turn.acts if (line := news(tag))]
 
 
 def news(tag: Tag) -> str | None:

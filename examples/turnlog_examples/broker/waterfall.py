@@ -57,18 +57,19 @@ def decide(case: Case, lender: Lender) -> Answer:
     if terms is None:
         share = f"{lender.share_pct} percent of what is left each month"
         return Declined(reason=f"The payment would be more than {share}.")
-    changes = [
-        f"{name} {said} instead of {wanted}"
-        for name, said, wanted in (
-            ("a term in months of", terms["termMonths"], quote["termMonths"]),
-            ("an APR in percent of", terms["aprPct"], quote["indicativeAprPct"]),
-        )
-        if said != wanted
-    ]
     offer = offered(case, lender, terms)
-    if changes:
-        return ApprovedWithCounter(offer=offer, reason=f"This lender offers {' and '.join(changes)}.")
+    if changed := changes(quote, terms):
+        return ApprovedWithCounter(offer=offer, reason=f"This lender offers {' and '.join(changed)}.")
     return ApprovedAsRequested(offer=offer)
+
+
+def changes(quote: Quote, terms: Terms) -> list[str]:
+    """How a lender's terms differ from what was quoted."""
+    pairs = (
+        ("a term of {} months", terms["termMonths"], quote["termMonths"]),
+        ("an APR of {} %", terms["aprPct"], quote["indicativeAprPct"]),
+    )
+    return [f"{words.format(said)} instead of {wanted}" for words, said, wanted in pairs if said != wanted]
 
 
 def offered(case: Case, lender: Lender, terms: Terms) -> Offer:

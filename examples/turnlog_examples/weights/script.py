@@ -11,9 +11,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from turnlog.agents import ToolUse
 from turnlog.agents.models import Part
 from turnlog.agents.models.scripted import Script
+from turnlog.events.ui import Action
 from turnlog.state.history import Message
 from turnlog_examples.conversation import Result, last_text, results
 from turnlog_examples.weights.words import Json, entries_in
@@ -25,6 +28,12 @@ HELP = (
     "Tell me a weight, as in “Weigh-in 187.6 today”. I can also show your weights, and the history of "
     "what was changed."
 )
+
+
+class Told(msgspec.Struct):
+    """What the user did, as the history tells it."""
+
+    action: Action
 
 
 class Turn(NamedTuple):
@@ -54,10 +63,10 @@ def action_in(text: str) -> Json:
     """What the user did, as the history tells it; words that only look like it are words."""
     acted = ACTED.fullmatch(text)
     try:
-        action: Json = json.loads(acted[1])["action"] if acted else {"kind": "message"}
-    except (ValueError, KeyError):
-        return {"kind": "message"}
-    return action
+        told: Told | None = msgspec.json.decode(acted[1], type=Told) if acted else None
+    except (msgspec.MsgspecError, RecursionError):
+        told = None
+    return msgspec.to_builtins(told.action) if told else {"kind": "message"}
 
 
 def shown_last(messages: list[Message]) -> list[Json]:
@@ -67,11 +76,11 @@ def shown_last(messages: list[Message]) -> list[Json]:
     return tables[-1] if tables else []
 
 
-def moment(text: str, zone: ZoneInfo) -> str:
+def moment(text: Any, zone: ZoneInfo) -> Any:
     """A time with its offset: a day alone is its noon, where the user is."""
     try:
         when = datetime.fromisoformat(text if "T" in text else f"{text}T12:00:00")
-    except ValueError:
+    except (TypeError, ValueError):
         return text  # the executor will say what is wrong
     return text if when.tzinfo else when.replace(tzinfo=zone).isoformat()
 
@@ -79,16 +88,16 @@ def moment(text: str, zone: ZoneInfo) -> str:
 def row_of(values: Json, zone: ZoneInfo) -> Json:
     """What the user entered, as the executor takes it; a row that has no id there is a new one."""
     row = {
-        "measured_at": moment(values["measured_at"], zone),
-        "weight_lbs": values["weight_lbs"],
+        "measured_at": moment(values.get("measured_at"), zone),
+        "weight_lbs": values.get("weight_lbs"),
         "notes": values.get("notes") or "",
     }
-    row_id = values.get("row_id") or ""
+    row_id = values.get("row_id")
     return row | ({"id": row_id} if is_saved(row_id) else {})
 
 
-def is_saved(row_id: str) -> bool:
-    return row_id.startswith("wt_")
+def is_saved(row_id: Any) -> bool:
+    return isinstance(row_id, str) and row_id.startswith("wt_")
 
 
 # what the user wrote or did
@@ -126,7 +135,7 @@ def table_saved(turn: Turn) -> Iterator[Part]:
 
 def left_out(turn: Turn) -> Iterator[Part]:
     """Delete what the user took out of the table, or show what there is."""
-    kept = {row.get("row_id") for row in turn.action["rows"]}
+    kept = [row.get("row_id") for row in turn.action["rows"]]
     gone = [row["id"] for row in turn.table if "id" in row and row["id"] not in kept]
     yield ToolUse("weight_entry_delete", {"ids": gone}) if gone else ToolUse("weight_entries_list", {})
 
@@ -185,7 +194,7 @@ def refused(turn: Turn, fault: Json) -> Iterator[Part]:
 
 def drafted(values: Json) -> Json:
     """What the user entered, to be shown again."""
-    row_id = values.get("row_id") or ""
+    row_id = values.get("row_id")
     kept = {name: value for name, value in values.items() if name != "row_id"}
     return kept | ({"id": row_id} if is_saved(row_id) else {})
 

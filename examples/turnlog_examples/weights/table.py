@@ -22,6 +22,7 @@ LARGEST_LBS = 10_000
 NOTES_CHARS = 500
 ROWS = 500  # of one call
 WAIT_S = 30.0  # for another process that writes
+FARTHEST = timedelta(hours=14)  # from UTC, anywhere on Earth; SQLite knows no other
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS weight_entry (
@@ -200,8 +201,11 @@ def check(rows: Sequence[Entry], now: datetime) -> None:
 def problems(row: Entry, now: datetime) -> Iterator[tuple[str, str]]:
     """What is wrong with a row, by field."""
     measured = datetime.fromisoformat(row.measured_at) if is_time(row.measured_at) else datetime.min
-    if measured.utcoffset() is None:
+    offset = measured.utcoffset()
+    if offset is None:
         yield "measured_at", "must be a date and time with its UTC offset"
+    elif abs(offset) > FARTHEST:
+        yield "measured_at", "must have a UTC offset of at most 14 hours"
     elif measured > now + timedelta(days=1):  # a day without a time is noon, which may be still to come
         yield "measured_at", "must not be in the future"
     if not row.weight_lbs > 0:

@@ -39,8 +39,8 @@ DERIVED = re.compile(r"evt_[0-9a-f]{40}")  # ids of what closes something: who t
 class InvalidAction(InvalidEvent):
     """An action that does not fit the view it is for; `fault` says all that is wrong, and where."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.message, "$.events")
+    def __init__(self, fault: Fault, path: str) -> None:
+        super().__init__(fault.message, path)
         self.fault = fault
 
 
@@ -69,9 +69,10 @@ class Poster:
         self._places.clear()
         self._views = self._driver.views.copy()  # one action after the other, as if they were taken
         for number, item in enumerate(posted):
-            event = self._event(item, f"$.events[{number}]")
+            path = f"$.events[{number}]"
+            event = self._event(item, path)
             if isinstance(event.payload, UiAction):
-                await self._take(event.id, event.payload)
+                await self._take(event.id, event.payload, path)
             placed = await self._place(event)
             self._places.append(placed if isinstance(placed, int) else ~len(events))
             events += [] if isinstance(placed, int) else placed
@@ -103,7 +104,7 @@ class Poster:
         limits = [seat.app.roles.posts.get(role) for role in seat.roles]
         return not declared or not limits or any(types is None or payload in types for types in limits)
 
-    async def _take(self, event_id: str, action: UiAction) -> None:
+    async def _take(self, event_id: str, action: UiAction, path: str) -> None:
         """Hold an action against the view that was sent; one that is in the log was taken then."""
         session_id = self._seat.session_id
         if await self._log.work(lambda store: known_event(store, session_id, event_id)):
@@ -111,7 +112,7 @@ class Poster:
         if problems := check(self._views, action, self._seat.may_see):
             if problems[0].kind == "conflict":
                 raise Conflict(problems[0].message, self._driver.tree.last)
-            raise InvalidAction(fault(problems))
+            raise InvalidAction(fault(problems), path)
         self._views.take(action)
 
     async def _place(self, event: Event) -> list[Event] | int:

@@ -266,11 +266,15 @@ def test_completion_keeps_an_outcome_that_is_there() -> None:
     assert (told["status"], told["caseOutcome"]["kind"]) == ("complete", "selected")
 
 
-def test_eligibility_decides_until_the_submission() -> None:
+def test_eligibility_decides_until_a_lender_has_answered() -> None:
     assert after(new_case(), ELIGIBLE)["status"] == "quote_ready"
     changed = after(new_case(), ELIGIBLE, RENTING)
     assert (changed["status"], changed["eligibility"]["isHomeowner"]) == ("ineligible", False)
-    for case in (SENT, COUNTERED, changed):
+    early = after(new_case(), SubmitApplication())
+    assert after(early, RENTING)["status"] == "ineligible", "no lender is asked for who may not borrow"
+    told = after(early, ELIGIBLE)
+    assert (told["status"], told["eligibility"]["isHomeowner"]) == ("submitting", True)
+    for case in (COUNTERED, changed):
         assert after(case, ELIGIBLE) is case
         assert after(case, RENTING) is case
 

@@ -171,6 +171,14 @@ def test_the_page_may_answer_and_end_the_questions_too() -> None:
     assert talk.desk.case["caseOutcome"]["kind"] == "ineligible"
 
 
+def test_what_the_page_did_before_any_word_is_told_with_the_greeting() -> None:
+    talk = Talk(installed(), customer, "customer")
+    first = talk.turn(REFUSED)
+    assert first.startswith(CUSTOMER.greeting)
+    assert "Without the search no lender can be asked." in first
+    assert CUSTOMER.gates[0].question in first
+
+
 def test_withdrawn_after_a_refused_consent() -> None:
     talk = Talk(installed(), customer, "customer")
     for words in ("Hi", "yes", "yes", "60", "no", "Sarah, retired, 30000", "My father died"):

@@ -103,7 +103,7 @@ def test_an_offer_keeps_the_amount_and_says_what_it_costs() -> None:
         assert offer.term_months > 36
         assert offer.net_cost_per_month == round(offer.monthly_payment - 31.88, 2)
         assert offer.monthly_payment <= (20_000 / 12 - 900) * lender.share_pct / 100
-        assert f"{offer.term_months} instead of 36" in outcome.reason
+        assert f"a term of {offer.term_months} months instead of 36" in outcome.reason
 
 
 def test_who_states_no_income_is_declined_and_vulnerability_does_not_matter() -> None:

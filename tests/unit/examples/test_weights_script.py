@@ -119,6 +119,10 @@ def test_a_day_alone_is_its_noon_where_the_user_is(text: str, when: str) -> None
         (acted("button.click", button_id="b"), HELP, []),
         ("[The user acted: {}]", HELP, []),
         ("[The user acted: {what?}]", HELP, []),
+        ('[The user acted: {"action":[]}]', HELP, []),
+        ('[The user acted: {"action":{"kind":"form.submit"}}]', HELP, []),
+        ('[The user acted: {"action":{"kind":"table.delete_row","table_id":"a","row_id":null}}]', HELP, []),
+        ('[The user acted: {"action":' + "[" * 5000 + "}]", HELP, []),
         (
             acted("table.add_row", table_id="weight_entries"),
             "Please fill in the new entry:",
@@ -128,6 +132,14 @@ def test_a_day_alone_is_its_noon_where_the_user_is(text: str, when: str) -> None
 )
 def test_a_message_leads_to_a_view_or_a_question(text: str, words: str, calls: list[Any]) -> None:
     assert said(text) == (words, calls)
+
+
+def test_what_nobody_entered_is_the_executors_to_refuse() -> None:
+    nothing = {"measured_at": None, "weight_lbs": None, "notes": ""}
+    assert said(acted("form.submit", form_id="weight_entry", values={}))[1] == [(SAVE, {"rows": [nothing]})]
+    rows = [{"row_id": 7}, {"row_id": [], "measured_at": "noon"}]
+    saved = said(acted("table.save", table_id="weight_entries", rows=rows))[1]
+    assert saved == [(SAVE, {"rows": [nothing, nothing | {"measured_at": "noon"}]})]
 
 
 VALUES = {"measured_at": "2026-01-08", "weight_lbs": 187.6}

@@ -66,6 +66,11 @@ def test_a_row_with_an_id_is_changed(table: WeightTable) -> None:
         (entry(float("inf")), "weight_lbs", "weight_lbs must be < 10000"),
         (entry(187.655), "weight_lbs", "weight_lbs must have at most 2 decimals"),
         (entry(at="2026-01-08"), "measured_at", "measured_at must be a date and time with its UTC offset"),
+        (
+            entry(at="2026-01-08T12:00:00+14:01"),
+            "measured_at",
+            "measured_at must have a UTC offset of at most 14 hours",
+        ),
         (entry(at="noon"), "measured_at", "measured_at must be a date and time with its UTC offset"),
         (
             entry(at="20260108T1200-0500"),
