@@ -121,7 +121,7 @@ def test_a_day_alone_is_its_noon_where_the_user_is(text: str, when: str) -> None
         ("[The user acted: {what?}]", HELP, []),
         ('[The user acted: {"action":[]}]', HELP, []),
         ('[The user acted: {"action":{"kind":"form.submit"}}]', HELP, []),
-        ('[The user acted: {"action":{"kind":"table.delete_row","table_id":"a","row_id":null}}]', HELP, []),
+        ('[The user acted: {"action":{"kind":"button.click","button_id":null}}]', HELP, []),
         ('[The user acted: {"action":' + "[" * 5000 + "}]", HELP, []),
         (
             acted("table.add_row", table_id="weight_entries"),
