@@ -46,7 +46,7 @@ class Live:
             page = tail.after(walk.after)
             if not page:
                 return self._leave(None)
-            _, walk.after, data = page.ready()
+            walk.after, data = page.last, page.ready().data
         elif changed:
             return True
         try:

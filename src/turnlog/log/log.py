@@ -276,7 +276,8 @@ class Log:
             page = share(shared) if shared else None
             page = page or await self._checked(read, walk.session_id, walk.after, walk.origin, walk.take())
             gap = not page or page.first > walk.after + 1
-            if gap and await self._overtaken(walk.session_id, walk.after):
+            other = page and page.epoch != walk.epoch  # the store has a new epoch, and the tail not yet
+            if other or (gap and await self._overtaken(walk.session_id, walk.after)):
                 walk.epoch = ""
                 return None
             walk.after = page.last if page else end

@@ -80,6 +80,7 @@ class Ready(NamedTuple):
     first: int
     last: int
     data: bytes
+    epoch: str
 
 
 class Page(Sequence[Row]):
@@ -110,7 +111,7 @@ class Page(Sequence[Row]):
         if self._ready is None:
             rows = self.stored
             parts = framed(self.epoch, [row[0] for row in rows], [row[2] for row in rows])
-            self._ready = Ready(self.first, self.last, b"".join(parts))
+            self._ready = Ready(self.first, self.last, b"".join(parts), self.epoch)
         return self._ready
 
     def envelopes(self) -> list[Envelope]:

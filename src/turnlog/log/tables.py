@@ -262,7 +262,7 @@ def ready_rows(connection: sqlite3.Connection, walk: Walk, number: int, limit_by
     except sqlite3.DatabaseError:
         return None
     whole = size >= limit_bytes or walk.complete
-    return Ready(first, last, b"".join(parts)) if parts and whole else None
+    return Ready(first, last, b"".join(parts), walk.epoch) if parts and whole else None
 
 
 def within(frames: list[bytes], size: int, limit_bytes: int) -> list[bytes]:

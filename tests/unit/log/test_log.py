@@ -397,6 +397,23 @@ async def test_followers_are_told_of_damage(tmp_path: Path) -> None:
         assert [row.seq for row in await first_page(log, SESSION, 0)] == [1]
 
 
+@pytest.mark.parametrize("way", ["follow", "frames"])
+def test_history_that_changes_while_it_is_read_ends_the_follower_before_it_is_told(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @scenario
+    async def run() -> None:
+        async with opened(Counting(SqliteStore(tmp_path / "log.db"))) as log:
+            await log.append(SESSION, notes(*range(400)))
+            monkeypatch.setattr(log, "_told", lambda *_: None)
+            pages = getattr(log, way)(SESSION)
+            assert await anext(pages)
+            await log._quarantine(Damaged(SESSION, 300, 300, "for the test"))
+            assert [page async for page in pages] == []
+
+    run()
+
+
 @scenario
 async def test_a_follower_that_is_cancelled_takes_no_other_with_it() -> None:
     async with opened(Counting(MemoryStore())) as log:
