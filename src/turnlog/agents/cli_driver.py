@@ -317,16 +317,19 @@ class ProcessDriver:
             self._interrupt(life, traces, "user_ended", "cancelled")
 
     def _interrupt(self, life: Life, traces: set[Trace], reason: Reason, outcome: StopReason) -> None:
+        agents = {key for key, agent in self.tree.open.items() if agent.scope.trace_id in traces}
         self._tell(life, interrupt_line(str(uuid4())))
-        self._spawn(self._insist(life, traces, reason, outcome))
+        self._spawn(self._insist(life, agents, reason, dict.fromkeys(map(str, traces), outcome)))
 
-    async def _insist(self, life: Life, traces: set[Trace], reason: Reason, outcome: StopReason) -> None:
-        """End the process if an interrupt did not end these turns."""
+    async def _insist(
+        self, life: Life, agents: set[str], reason: Reason, outcomes: dict[str, StopReason]
+    ) -> None:
+        """End the process if an interrupt has not ended these agents, or a turn was not even taken up."""
         await asyncio.sleep(STOP_S)
         await self._look()
-        pending = {trace for trace in traces if trace in self._outbox.pending}
-        if life is self._life and (pending or any(self.tree.runs(trace or "") for trace in traces)):
-            life.dropped |= {trace or "": outcome for trace in pending}
+        pending = {trace: outcomes[trace] for trace in outcomes.keys() & self._outbox.pending.keys()}
+        if life is self._life and (pending or agents & self.tree.open.keys()):
+            life.dropped |= pending
             life.end(reason)
 
     def _ring(self, trace: Trace) -> None:
