@@ -74,8 +74,22 @@ class Panels:
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
         self.state = fold(self._reducers, [(envelope, payload)], self.state)
-        for kept in (self.transcript, self.meters, self.tree, self.roster):
-            kept.apply(envelope, payload)
+        for part in self._parts():
+            part.apply(envelope, payload)
+
+    def _parts(self) -> tuple[Transcript, Meters, Tree, Roster]:
+        return self.transcript, self.meters, self.tree, self.roster
+
+    def dump(self) -> list[Raw]:
+        """All but the application's state as bytes."""
+        return [Raw(dump(part)) for part in self._parts()]
+
+    def load(self, state: Any, parts: Iterable[Raw]) -> None:
+        """Become what was dumped, with a state of the application."""
+        transcript, meters, tree, roster = map(bytes, parts)
+        self.state = state
+        self.transcript, self.meters = load(Transcript, transcript), load(Meters, meters)
+        self.tree, self.roster = load(Tree, tree), load(Roster, roster)
 
 
 class Kept(msgspec.Struct):
@@ -85,10 +99,7 @@ class Kept(msgspec.Struct):
     epoch: str
     pruned: int
     state: Raw
-    transcript: Raw
-    meters: Raw
-    tree: Raw
-    roster: Raw
+    parts: list[Raw]
 
 
 class Written(msgspec.Struct):
@@ -170,12 +181,8 @@ class Derived:
             if (kept.code, kept.epoch, kept.pruned) != (self._code(app), head.epoch, head.pruned):
                 return None
             panels = Panels(app)
-            panels.state = load(type(panels.state), bytes(kept.state))
-            panels.transcript = load(Transcript, bytes(kept.transcript))
-            panels.meters = load(Meters, bytes(kept.meters))
-            panels.tree = load(Tree, bytes(kept.tree))
-            panels.roster = load(Roster, bytes(kept.roster))
-        except (msgspec.ValidationError, BadInput):  # of another version
+            panels.load(load(type(panels.state), bytes(kept.state)), kept.parts)
+        except (ValueError, BadInput):  # of another version
             return None
         return panels, len(found[1])
 
@@ -183,9 +190,7 @@ class Derived:
         """Keep panels, if that can be done; their size."""
         if not self._log.writable or (state := kept_state(panels.state)) is None:
             return 0
-        parts = (panels.transcript, panels.meters, panels.tree, panels.roster)
-        made = [Raw(dump(part)) for part in parts]
-        kept = Kept(self._code(app), head.epoch, head.pruned, Raw(state), *made)
+        kept = Kept(self._code(app), head.epoch, head.pruned, Raw(state), panels.dump())
         body = msgspec.json.encode(kept)
         await self._log.put_snapshot(head.session_id, PANELS, panels.seq, body)
         return len(body)
@@ -194,11 +199,7 @@ class Derived:
         """Panels as of the oldest event that is there; anew where nothing is gone."""
         panels, cut = Panels(app), self._cuts.get(head.session_id)
         if cut is not None:
-            panels.state = cut.state  # which reducers do not change
-            panels.transcript = load(Transcript, dump(cut.transcript))
-            panels.meters = load(Meters, dump(cut.meters))
-            panels.tree = load(Tree, dump(cut.tree))
-            panels.roster = load(Roster, dump(cut.roster))
+            panels.load(cut.state, cut.dump())  # the state is one that reducers do not change
         return panels
 
     def _cut(self, store: Store, head: Head, rows: Sequence[Row]) -> None:

@@ -188,9 +188,10 @@ class TestWhatIsTrusted:
             lambda kept: kept | {"epoch": "other"},
             lambda kept: kept | {"pruned": 7},
             lambda kept: {"code": kept["code"]},
-            lambda kept: kept | {"tree": {"open": 3, "queue": {}}},
+            lambda kept: kept | {"parts": [*kept["parts"][:2], {"open": 3, "queue": {}}, kept["parts"][3]]},
+            lambda kept: kept | {"parts": kept["parts"][:3]},
             lambda kept: kept | {"state": [1]},
-            lambda kept: kept | {"meters": []},
+            lambda kept: kept | {"parts": [kept["parts"][0], [], *kept["parts"][2:]]},
         ],
     )
     def test_what_was_kept_by_others_is_made_again(self, change: Any) -> None:
