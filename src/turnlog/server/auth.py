@@ -115,7 +115,8 @@ class Auth:
     def _cookie(self, text: str, now_s: float) -> Known | None:
         match self.read(text, now_s):
             case Cookie(until, name, roles, token) if not token or token in self._tokens:
-                return Known(Principal(name, frozenset(roles)), until, token)
+                given = Principal(name, frozenset(roles))
+                return Known(self._tokens.get(token, given), until, token)  # as the token's is now
         return None
 
     def cookie(self, known: Known, now_s: float) -> tuple[str, int]:

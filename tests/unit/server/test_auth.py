@@ -151,6 +151,15 @@ class TestCookies:
         ):
             assert (after.who(with_cookie(after, value), NOW) is not None) == holds
 
+    def test_a_token_that_has_other_roles_now_gives_them_to_its_cookie(self) -> None:
+        chief = Principal("ada", frozenset({"owner"}))
+        before, after = Auth(KEY, {token_hash(TOKEN): chief}), make_auth(TOKEN)
+        value, _ = before.cookie(Known(chief, token=token_hash(TOKEN)), NOW)
+        for auth, principal in ((before, chief), (after, ADA)):
+            known = auth.who(with_cookie(auth, value), NOW)
+            assert known is not None
+            assert known.principal == principal
+
     def test_no_byte_of_it_can_be_changed(self) -> None:
         auth = make_auth()
         value, _ = auth.cookie(Known(ADA), NOW)
