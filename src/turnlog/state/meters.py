@@ -118,10 +118,9 @@ class Meters(Struct, kw_only=True):
             return {name: meter for name, meter in meters.items() if meter.channel in may}
 
         turns = seen(self.turns)
-        whole = self.session and Meter(
-            began=self.session.began,
-            **{name: round(sum(getattr(turn, name) for turn in turns.values()), 6) for name in SUMS},
-        )
+        sums = {name: round(sum(getattr(turn, name) for turn in turns.values()), 6) for name in SUMS}
+        counted = {name: total for name, total in sums.items() if total}  # what is none is not told
+        whole = self.session and Meter(began=self.session.began, **counted)
         return Meters(session=whole, turns=turns, agents=seen(self.agents))
 
 

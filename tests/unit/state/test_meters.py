@@ -94,3 +94,6 @@ def test_who_is_in_some_channels_gets_their_turns_and_the_sums_of_these() -> Non
     assert "seller" not in str(report)
     assert meters.seen_in({"buyer", "seller"}).report() == meters.report()
     assert Meters().seen_in(()).report() == Meters().report()
+    private = folded(Meters(), log(*turn(1, "seller")))
+    nothing = {"began": private.report()["session"]["began"], "turns": 0, "turn_ms": 0}
+    assert private.seen_in({"buyer"}).report() == {"session": nothing, "turns": {}, "agents": {}}
