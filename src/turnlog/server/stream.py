@@ -28,6 +28,7 @@ from turnlog.server.projection import Projection
 from turnlog.server.readers import HEARTBEAT, Pages, Reader, Readers
 from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, beating, make_dialect
 from turnlog.server.wanted import (
+    in_epoch,
     reset_reason,
     wanted_cursors,
     wanted_dialect,
@@ -80,7 +81,8 @@ class EventStream:
         query = request.query_params
         wanted, choice = wanted_dialect(query), wanted_events(query)
         text = request.headers.get("last-event-id") or query.get("after") or ""
-        cursors = wanted_cursors(text, len(seats))
+        parsed = wanted_cursors(text, len(seats))
+        cursors = [in_epoch(at, seat.head) for at, seat in zip(parsed, seats, strict=True)]
         if len(seats) == 1:
             return await self._session_frames(seats[0], wanted, choice, cursors[0])
         if choice.turn is not None:

@@ -4,6 +4,8 @@ Filters apply to log events, before the dialect: `types=` takes full names or th
 depth and less, `turn=` one turn. What a request gets wrong is a `BadInput` that names the parameter.
 """
 
+from dataclasses import replace
+
 from starlette.datastructures import QueryParams
 
 from turnlog.errors import BadInput, TurnlogError, quote
@@ -38,6 +40,11 @@ def wanted_cursors(text: str, sessions: int) -> list[Cursor]:
     if len(parts) != sessions:
         raise BadInput(f"expected {sessions} cursors with commas between them, got {len(parts)}", "after")
     return [cursor.parse(part) for part in parts]
+
+
+def in_epoch(at: Cursor, head: Head) -> Cursor:
+    """A cursor that says which epoch it means: a bare number means the one of now."""
+    return replace(at, epoch=at.epoch or head.epoch) if at.seq >= 0 else at
 
 
 def reset_reason(at: Cursor, head: Head) -> str | None:

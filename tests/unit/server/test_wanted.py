@@ -10,12 +10,13 @@ from turnlog.server.wanted import (
     Gone,
     continued,
     flag,
+    in_epoch,
     reset_reason,
     wanted_cursors,
     wanted_dialect,
     wanted_sessions,
 )
-from turnlog.wire.cursor import Cursor
+from turnlog.wire.cursor import Cursor, parse
 
 HEAD = Head(session_id="sess_1", app="app", epoch="now", first=10, last=41, created_ms=0)
 
@@ -114,6 +115,15 @@ def test_a_plain_answer_begins_after_its_cursor_or_at_the_start() -> None:
 def test_or_is_gone_and_says_what_there_is(at: Cursor, reason: str) -> None:
     with pytest.raises(Gone, match=rf"cannot be continued \({reason}\): the log is now:10 to 41"):
         continued(at, HEAD)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("3", "now:3"), ("now:3", "now:3"), ("old:3", "old:3"), ("3.1", "now:3.1"), ("", "-1")],
+)
+def test_a_bare_number_means_the_epoch_of_now_also_later(text: str, meant: str) -> None:
+    """On a stream of several sessions it is said again with what another one tells."""
+    assert str(in_epoch(parse(text), HEAD)) == meant
 
 
 def test_options_are_true_or_false() -> None:
