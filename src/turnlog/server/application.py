@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from importlib.resources import files
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -35,7 +36,7 @@ from turnlog.server.journal import Journal
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
 from turnlog.server.operations import Operation, openapi
-from turnlog.server.refusal import NotStarted, refuse
+from turnlog.server.refusal import NotStarted, refuse, refuse_route
 from turnlog.server.routes import Routes
 from turnlog.server.signin import SignIn
 from turnlog.server.stream import EventStream
@@ -326,7 +327,7 @@ def create_app(
                 Front, checks=checks, direct=[one for one in told if one.endpoint == server.stream.events]
             ),
         ],
-        exception_handlers={TurnlogError: refuse},
+        exception_handlers={TurnlogError: refuse, HTTPException: refuse_route},
         lifespan=server.lifespan,
     )
     application.state.stop_streams = server.stream.stop

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -61,3 +62,10 @@ def refusal(error: Exception) -> Response:
 async def refuse(_: Request, error: Exception) -> Response:
     """The same, as Starlette asks for it."""
     return refusal(error)
+
+
+async def refuse_route(request: Request, error: Exception) -> Response:
+    """What is answered where there is no such route, or not with this method."""
+    assert isinstance(error, HTTPException)
+    said = {"error": f"{error.detail}: {request.method} {request.url.path[:80]}"}
+    return Response(msgspec.json.encode(said), error.status_code, error.headers, "application/json")

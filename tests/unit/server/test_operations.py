@@ -26,9 +26,13 @@ ANSWER = re.compile(r"^(\d{3})? ?`(\{.*?\})`")
 FIELD = re.compile(r'"(\w+)"(\??)')
 
 
-def described() -> dict[str, Any]:
+def visitor() -> TestClient:
     app = create_app(make_app(), "memory:", auth=Auth(b"k" * 32, {token_hash(TOKEN): LOCAL}))
-    with TestClient(app, base_url="http://localhost", headers={"authorization": f"Bearer {TOKEN}"}) as client:
+    return TestClient(app, base_url="http://localhost", headers={"authorization": f"Bearer {TOKEN}"})
+
+
+def described() -> dict[str, Any]:
+    with visitor() as client:
         found: dict[str, Any] = client.get("/openapi.json").json()
     return found
 
@@ -53,6 +57,14 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     name = schema.get("$ref", "").rpartition("/")[2]
     found: dict[str, Any] = DOCUMENT["components"]["schemas"][name] if name else schema
     return found
+
+
+def test_what_is_no_route_is_refused_in_words_like_all_else() -> None:
+    with visitor() as client:
+        unknown, wrong = client.post("/api/chat/"), client.get("/api/send")
+    assert (unknown.status_code, unknown.json()) == (404, {"error": "Not Found: POST /api/chat/"})
+    assert (wrong.status_code, wrong.json()) == (405, {"error": "Method Not Allowed: GET /api/send"})
+    assert wrong.headers["allow"] == "POST"
 
 
 def test_the_document_is_valid_openapi() -> None:
