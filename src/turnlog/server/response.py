@@ -6,6 +6,7 @@ because a dialect has to know what is open in it, and sends what comes after the
 """
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -14,6 +15,7 @@ from turnlog.app import Seat, Sessions
 from turnlog.events import decode
 from turnlog.ids import now_ms
 from turnlog.log import Head, Log, Page, Row, line_of
+from turnlog.server.wanted import whole
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor, parse
@@ -43,10 +45,12 @@ class Turn:
 
     async def response(self, wanted: Wanted, at: Cursor, begun: int) -> Frames:
         """The frames of the turn after a cursor, until it rests at or after the seq `begun`."""
-        if wanted.name != "turnlog":
+        seen: Place = (at.seq, math.inf if at.chunk is None else at.chunk)
+        if wanted.name == "turnlog":
+            seen = (whole(at), math.inf)
+        else:
             self._dialect = await make_dialect(self._sessions.log, self._seat, wanted, self._start)
-        frames = self._frames((at.seq, float("inf") if at.chunk is None else float(at.chunk)), begun)
-        return beating(frames, wanted, self._head.session_id, at)
+        return beating(self._frames(seen, begun), wanted, self._head.session_id, at)
 
     async def _frames(self, seen: Place, begun: int) -> Frames:
         follow, clock = self._sessions.log.follow, asyncio.get_running_loop().time

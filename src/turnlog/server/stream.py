@@ -34,6 +34,7 @@ from turnlog.server.wanted import (
     wanted_dialect,
     wanted_events,
     wanted_sessions,
+    whole,
 )
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
@@ -125,7 +126,7 @@ class EventStream:
         if (place is None and trace not in tree.queue) or not await self._may_see(seat, trace, place, tree):
             raise NotFound(f"no turn {trace[:80]} in this session")
         first, last = place or (head.last + 1, None)
-        turn = Turn(sessions, seat, head, trace, min(first, at.seq + 1))
+        turn = Turn(sessions, seat, head, trace, min(first, whole(at) + 1))
         turn.tree.queue = dict(tree.queue)
         frames = await turn.response(wanted, at, max(first, head.last))
         return frames if last is None else await unless_empty(frames)
@@ -144,7 +145,7 @@ class EventStream:
     ) -> "Frames | Whole":
         if wanted.name == "turnlog":
             name, epoch, log = head.session_id, head.epoch, self.sessions().log
-            after = at.seq if at.chunk is None else at.seq - 1  # a chunk of another dialect: the event again
+            after = whole(at)
             if choice == EVERYTHING:
                 return Whole(log, name, after, epoch)
             asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": epoch}

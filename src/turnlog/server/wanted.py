@@ -47,6 +47,11 @@ def in_epoch(at: Cursor, head: Head) -> Cursor:
     return replace(at, epoch=at.epoch or head.epoch) if at.seq >= 0 else at
 
 
+def whole(at: Cursor) -> int:
+    """The last seq that was seen whole: a chunk of another dialect says nothing of an event."""
+    return at.seq if at.chunk is None else at.seq - 1
+
+
 def reset_reason(at: Cursor, head: Head) -> str | None:
     """Why a cursor cannot be continued, if it cannot."""
     if at.epoch is not None and at.epoch != head.epoch:
@@ -62,7 +67,7 @@ def continued(at: Cursor, head: Head) -> int:
         raise Gone(
             f"this cursor cannot be continued ({reason}): the log is {head.epoch}:{head.first} to {head.last}"
         )
-    return at.seq
+    return whole(at)
 
 
 def wanted_dialect(query: QueryParams, default: str = "turnlog") -> Wanted:

@@ -78,6 +78,20 @@ def test_who_asks_for_the_headers_alone_is_answered_and_keeps_no_stream() -> Non
         assert client.head("/api/events?session=sess_none").status_code == 404
 
 
+def test_a_turn_cut_inside_an_event_goes_on_with_the_event_in_another_dialect() -> None:
+    with site() as client:
+        run = client.post(
+            "/agent/run?stream_meta_history_and_tool_results=true", json={"user_prompt": "long " * 900}
+        )
+        session, turn = run.headers["turnlog-session"], run.headers["turnlog-turn"]
+        inside = [one.id for one in Decoder().feed(run.content) if "." in one.id]
+        assert inside
+        for last_id in inside:
+            path = f"/api/events?session={session}&turn={turn}"
+            rest = Decoder().feed(client.get(path, headers={"last-event-id": last_id}).content)
+            assert rest[0].id == last_id.partition(".")[0]
+
+
 def test_a_closed_session_is_read_on_inside_its_last_event(tmp_path: Any) -> None:
     url, names = f"sqlite:///{tmp_path / 'log.db'}", list[str]()
 

@@ -107,6 +107,7 @@ def test_why_a_cursor_cannot_be_continued(at: Cursor, reason: str | None) -> Non
 
 def test_a_plain_answer_begins_after_its_cursor_or_at_the_start() -> None:
     assert [continued(at, HEAD) for at in (Cursor(20, "now"), Cursor(41), Cursor())] == [20, 41, -1]
+    assert continued(Cursor(20, chunk=3), HEAD) == 19, "a line is whole, and its event was not"
 
 
 @pytest.mark.parametrize(
