@@ -243,6 +243,13 @@ def test_a_chat_again_is_the_same_chat(tmp_path: Path) -> None:
         assert again["messages"] == onward[1]["messages"]
 
 
+def test_a_key_is_that_of_one_roles_page(tmp_path: Path) -> None:
+    with desk(tmp_path) as (server, session):
+        roles = ("front", "back", "front")
+        turns = [chat(server, session, role, key="k", directEvents=[NOTED])[1]["turn"] for role in roles]
+        assert turns[0] == turns[2] != turns[1]
+
+
 def test_who_hangs_up_cancels_nothing_and_may_ask_again(tmp_path: Path) -> None:
     with desk(tmp_path) as (server, session):
         hang_up(server, {"sessionId": session, "userMessage": "long"}, "k1")

@@ -70,8 +70,8 @@ class ChatRoutes:
         if role not in seat.roles and (OWNER not in seat.roles or role not in seat.app.channels):
             raise NotFound(f"no role {role[:80]} of yours in this session")
         channel = role if role in seat.app.channels else seat.channel
-        sender, key = f"chat:{seat.session_id}:{seat.principal.name}", request.headers.get("idempotency-key")
-        key = keyed_id(sender, key)
+        sender = f"chat:{role}:{seat.session_id}:{seat.principal.name}"
+        key = keyed_id(sender, request.headers.get("idempotency-key"))
         message = None
         if asked.user_message is not None:
             message = UiMessage(text=checked_text(asked.user_message, "$.userMessage"), channel=channel)
