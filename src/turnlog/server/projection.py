@@ -21,6 +21,7 @@ from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
 from turnlog.log.wakeup import Wakeup
 from turnlog.log.walk import FIRST_BYTES, PAGE_BYTES, STEADY_BYTES
+from turnlog.server.journal import places
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
 from turnlog.wire.telling import frames as told_frames
@@ -183,6 +184,9 @@ class Projection:
             self._over = True
         except TurnlogError as error:  # the readers end, come back, and are told
             log.error("a projection ended: %s", error)
+            self._failed = True
+        except Exception as error:  # noqa: BLE001  a bug: the readers end, too, and do not wait for ever
+            log.error("a projection failed", extra={"exception": "".join(places(error))})
             self._failed = True
         self._wakeup.wake()
 

@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
+
 import turnlog
-from turnlog.events import CATALOG, AssistantMessage
+from turnlog.events import CATALOG, AssistantMessage, Envelope, Payload, Unknown
 from turnlog.log import open_log
 from turnlog.server.projection import Projection
 from turnlog.wire.blocks import Blocks
@@ -13,6 +15,32 @@ from turnlog.wire.dialect import Dialect
 
 async def make(_: int) -> Dialect:
     return Blocks()
+
+
+class Faulty(Blocks):
+    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+        raise ValueError
+
+
+def test_a_dialect_that_fails_ends_its_readers_instead_of_keeping_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def faulty(_: int) -> Dialect:
+        return Faulty()
+
+    async def run() -> list[bytes]:
+        log = await open_log("memory:")
+        session = await log.create("t")
+        frames = Projection(log, await log.info(session), CATALOG, faulty).frames(Cursor(), 0.01)
+        assert await anext(frames) == b""
+        await log.append(session, [turnlog.event(AssistantMessage(text="hello"), origin="model")])
+        pages = [page async for page in frames if page]
+        await log.close()
+        return pages
+
+    assert asyncio.run(asyncio.wait_for(run(), 10)) == []
+    [told] = [vars(record) for record in caplog.records if record.name == "turnlog.server"]
+    assert told["exception"].endswith("builtins.ValueError\n")
 
 
 def test_a_reader_that_begins_after_the_last_one_left_is_served() -> None:
