@@ -142,7 +142,7 @@ def test_after_direct_events_the_model_says_in_words_what_happened() -> None:
             sent = await session.sessions.chat(session.seat, Chat("customer", direct(READ, SUBMIT)))
             turn = [one for one in await session.events() if one.trace_id == sent.turn]
             [said] = [body(one)["text"] for one in turn if one.type == "assistant.message"]
-            assert "Your application is with the lenders." in said
+            assert "Your application is submitted." in said
             assert "Northgate Bank: £" in said
             decided = ("acknowledge_disclosure", "submit_application", "waterfall_step")
             who = [one.origin for one in turn if one.type.removeprefix("broker.") in decided]

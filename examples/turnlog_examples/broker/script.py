@@ -132,7 +132,7 @@ CUSTOMER = Guide(
     ),
 )
 NEWS = {
-    "submit_application": "Your application is with the lenders.",
+    "submit_application": "Your application is submitted.",
     "accept_counter_offer": "You have accepted the offer.",
     "refuse_counter_offer": "You have refused the offer, so the next lender is asked.",
 }
@@ -252,6 +252,8 @@ def news(tag: Tag) -> str | None:
         return f"{tag.data['lender']}: {ANSWERS[outcome['kind']].format(**values)}"
     if tag.type == "waterfall_end" and tag.data["exhausted"]:
         return "No lender of our panel is left to ask."
+    if tag.type == "case_outcome" and tag.data["kind"] == "ineligible":
+        return tag.data.get("reason")
     return NEWS.get(tag.type)
 
 
