@@ -136,6 +136,7 @@ class Projection:
             if not self.readers and self._pump is not None:
                 self._pump.cancel()
                 self._pump = None  # whoever holds this projection and has not begun starts it again
+                self._window.clear()  # nobody may come for long
 
     @property
     def lag(self) -> int:
@@ -152,7 +153,6 @@ class Projection:
         return f"id: {Cursor(self._reached, self._head.epoch)}\n\n".encode()
 
     def _start(self) -> None:
-        self._window.clear()
         self._base, self._over, self._failed = (math.inf, math.inf), False, False
         self._pump = asyncio.create_task(self._follow())
 

@@ -62,3 +62,23 @@ def test_a_reader_that_begins_after_the_last_one_left_is_served() -> None:
 
     page = asyncio.run(asyncio.wait_for(run(), 10))
     assert b'"delta":"hello"' in page
+
+
+def test_what_was_ready_is_let_go_of_with_the_last_reader_and_made_again_for_the_next() -> None:
+    async def run() -> None:
+        log = await open_log("memory:")
+        session = await log.create("t")
+        projection = Projection(log, await log.info(session), CATALOG, make)
+        read = list[bytes]()
+        for text in ("a", "b"):
+            frames = projection.frames(Cursor(), 0.01)
+            await log.append(session, [turnlog.event(AssistantMessage(text=text), origin="model")])
+            read.append(b"")
+            while f'"delta":"{text}"'.encode() not in read[-1]:
+                read[-1] += await anext(frames)
+            await frames.aclose()  # type: ignore[attr-defined]
+            assert not projection._window
+        assert read[1].startswith(read[0])
+        await log.close()
+
+    asyncio.run(asyncio.wait_for(run(), 10))
