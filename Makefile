@@ -15,7 +15,7 @@ test: check
 	@$(BIN)/python -m tests.tools
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest $(BESIDE) --ignore=tests/property --ignore=tests/faults
-	$(BIN)/python -m pytest -m alone tests/e2e
+	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
 	@$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from bench.import_cost import measure, plain_environment
 
 MOST = 2.0
@@ -29,6 +31,7 @@ def test_what_is_unwanted_would_be_seen() -> None:
     assert {"asyncio", "sqlite3"} <= loaded_by("import asyncio, sqlite3")
 
 
+@pytest.mark.alone
 def test_importing_costs_at_most_twice_what_msgspec_costs() -> None:
     turnlog_ms, msgspec_ms = measure()
     assert turnlog_ms / msgspec_ms <= MOST, f"{turnlog_ms:.1f} ms and {msgspec_ms:.1f} ms"
