@@ -35,7 +35,7 @@ from turnlog.server.guard import LOOPBACK, Guard
 from turnlog.server.journal import Journal
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
-from turnlog.server.operations import Operation, openapi
+from turnlog.server.operations import Operation, get, openapi, post
 from turnlog.server.refusal import NotStarted, refuse, refuse_route
 from turnlog.server.routes import Routes
 from turnlog.server.signin import SignIn
@@ -52,7 +52,7 @@ PAGE = {
     "/page.css": ("page.css", "text/css"),
 }
 STREAM = "text/event-stream"
-EVENTS_QUERY = {
+EVENTS = {
     "session": "the session, or several with commas between them",
     "after": "the cursor; the header Last-Event-ID wins",
     "dialect": "turnlog (default), blocks, blocks-xml, blocks-raw, office, agentic",
@@ -60,6 +60,24 @@ EVENTS_QUERY = {
     "depth": "only events of this depth and less",
     "turn": "only this turn, as a response that ends",
 }
+STATE = {
+    "session": "the session",
+    "at": "as of this seq; now without it",
+    "include": "some of transcript, meters, open, roster, with commas between them",
+}
+DOCUMENTS = {
+    "session": "only of this session",
+    "type": "only of this type",
+    "category": "only of this category",
+}
+LOG = {"session": "the session", "after": "the cursor"}
+BLOB = "/api/blobs/{session}/{digest}"
+POSTING = "Post events: answers, actions, the application's own."
+CHATTING = "Direct events and a message, answered when the turn is over."
+RUNNING = "A prompt, and its turn as a response."
+GOING_ON = "Results, and how the turn goes on."
+ROLES = "Change somebody's roles in a session."
+LINKING = "Make a link that makes one guest a member."
 
 
 class Server:
@@ -111,169 +129,58 @@ class Server:
 
     def operations(self) -> list[Operation]:
         """Every route but the page's."""
-        make, answers = Operation, routes
+        return [*self._logs(), *self._people(), *self._agents(), *self._watched()]
+
+    def _logs(self) -> list[Operation]:
+        """The routes of sessions."""
+        do, says = self.routes, routes
         return [
-            make(
-                "GET",
-                "/api/events",
-                self.stream.events,
-                "Follow a log.",
-                query=EVENTS_QUERY,
-                media_type=STREAM,
-            ),
-            make(
-                "POST",
-                "/api/events",
-                self.routes.post_events,
-                "Post events: answers, actions, the application's own.",
-                routes.EventsBody,
-                answers={202: answers.EventsAnswer},
-            ),
-            make(
-                "POST",
-                "/api/send",
-                self.routes.send,
-                "Send a message.",
-                routes.SendBody,
-                answers={202: answers.SendAnswer},
-            ),
-            make(
-                "POST",
-                "/api/stop",
-                self.routes.stop,
-                "Stop what runs.",
-                routes.StopBody,
-                answers={202: answers.StopAnswer},
-            ),
-            make(
-                "POST",
+            get("/api/events", self.stream.events, "Follow a log.", query=EVENTS, media_type=STREAM),
+            post("/api/events", do.post_events, POSTING, says.EventsBody, {202: says.EventsAnswer}),
+            post("/api/send", do.send, "Send a message.", says.SendBody, {202: says.SendAnswer}),
+            post("/api/stop", do.stop, "Stop what runs.", says.StopBody, {202: says.StopAnswer}),
+            post(
                 "/api/sessions",
-                self.routes.create_session,
+                do.create_session,
                 "Make a session.",
-                routes.NewSession,
-                answers={201: answers.MadeSession},
+                says.NewSession,
+                {201: says.MadeSession},
             ),
-            make(
-                "GET",
-                "/api/sessions",
-                self.routes.list_sessions,
-                "The caller's sessions.",
-                answers={200: answers.SessionsAnswer},
-            ),
-            make(
-                "GET",
-                "/api/state",
-                self.routes.state,
-                "The application's state in a session.",
-                query={
-                    "session": "the session",
-                    "at": "as of this seq; now without it",
-                    "include": "some of transcript, meters, open, with commas between them",
-                },
-                answers={200: answers.StateAnswer},
-            ),
-            make(
-                "GET",
-                "/api/documents",
-                self.routes.documents,
-                "The documents that events made.",
-                query={
-                    "session": "only of this session",
-                    "type": "only of this type",
-                    "category": "only these",
-                },
-                answers={200: answers.DocumentsAnswer},
-            ),
-            make(
-                "POST",
-                "/api/chat/{role}",
-                self.chat.chat,
-                "Direct events and a message, answered when the turn is over.",
-                chat.ChatBody,
-                answers={200: chat.ChatAnswer},
-            ),
-            make(
-                "GET",
-                "/api/log",
-                self.routes.log,
-                "A log as lines of JSON.",
-                query={"session": "the session", "after": "the cursor"},
-                media_type="application/jsonl",
-            ),
-            make(
-                "GET",
-                "/api/blobs/{session}/{digest}",
-                self.routes.blob,
-                "Binary content, as an attachment.",
-                media_type="application/octet-stream",
-            ),
-            *self._people(),
-            make(
-                "POST",
-                "/agent/run",
-                self.agent.run,
-                "A prompt, and its turn as a response.",
-                agent.RunBody,
-                media_type=STREAM,
-            ),
-            make(
-                "POST",
-                "/agent/tool_results",
-                self.agent.tool_results,
-                "Results, and how the turn goes on.",
-                agent.ResultsBody,
-                media_type=STREAM,
-            ),
-            make("GET", "/metrics", self.measured, "Counters for Prometheus.", media_type="text/plain"),
-            make(
-                "GET",
-                "/healthz",
-                self.routes.health,
-                "Whether the server works.",
-                answers={200: routes.Health},
-                public=True,
-            ),
+            get("/api/sessions", do.list_sessions, "The caller's sessions.", says.SessionsAnswer),
+            get("/api/state", do.state, "An application's state.", says.StateAnswer, query=STATE),
+            get("/api/documents", do.documents, "What events made.", says.DocumentsAnswer, query=DOCUMENTS),
+            get("/api/log", do.log, "A log as lines of JSON.", query=LOG, media_type="application/jsonl"),
+            get(BLOB, do.blob, "Binary content, as an attachment.", media_type="application/octet-stream"),
         ]
 
     def _people(self) -> list[Operation]:
         """The routes about who is who."""
+        do, code = self.signin, {"query": {"code": "the code"}, "answers": {303: None}, "public": True}
         return [
-            Operation("GET", "/api/me", self.routes.me, "Who is asking.", answers={200: routes.Me}),
-            Operation(
-                "GET",
-                "/sign-in",
-                self.signin.by_code,
-                "Exchange the code of a link for a cookie.",
-                query={"code": "the code"},
-                answers={303: None},
-                public=True,
+            get("/api/me", self.routes.me, "Who is asking.", routes.Me),
+            get("/sign-in", do.by_code, "Exchange the code of a link for a cookie.", **code),
+            post("/api/sign-in", do.by_token, "Exchange a bearer token for a cookie.", None, {204: None}),
+            post("/api/sign-out", do.sign_out, "Forget the cookie.", None, {204: None}),
+            post("/api/members", do.change_member, ROLES, signin.MemberBody, {202: routes.StopAnswer}),
+            post("/api/links", do.link, LINKING, signin.LinkBody, {201: signin.LinkAnswer}),
+        ]
+
+    def _agents(self) -> list[Operation]:
+        """The routes that answer with a turn."""
+        do, turn = self.agent, {200: None}
+        return [
+            post("/api/chat/{role}", self.chat.chat, CHATTING, chat.ChatBody, {200: chat.ChatAnswer}),
+            post("/agent/run", do.run, RUNNING, agent.RunBody, turn, media_type=STREAM),
+            post(
+                "/agent/tool_results", do.tool_results, GOING_ON, agent.ResultsBody, turn, media_type=STREAM
             ),
-            Operation(
-                "POST",
-                "/api/sign-in",
-                self.signin.by_token,
-                "Exchange a bearer token for a cookie.",
-                answers={204: None},
-            ),
-            Operation(
-                "POST", "/api/sign-out", self.signin.sign_out, "Forget the cookie.", answers={204: None}
-            ),
-            Operation(
-                "POST",
-                "/api/members",
-                self.signin.change_member,
-                "Change somebody's roles in a session.",
-                signin.MemberBody,
-                answers={202: routes.StopAnswer},
-            ),
-            Operation(
-                "POST",
-                "/api/links",
-                self.signin.link,
-                "Make a link that makes one guest a member.",
-                signin.LinkBody,
-                answers={201: signin.LinkAnswer},
-            ),
+        ]
+
+    def _watched(self) -> list[Operation]:
+        """The routes for those who look after the server."""
+        return [
+            get("/metrics", self.measured, "Counters for Prometheus.", media_type="text/plain"),
+            get("/healthz", self.routes.health, "Whether the server works.", routes.Health, public=True),
         ]
 
 

@@ -22,6 +22,18 @@ class Operation(NamedTuple):
     public: bool = False
 
 
+def get(path: str, endpoint: Endpoint, says: str, answer: Any = None, **more: Any) -> Operation:
+    """A route that only looks."""
+    return Operation("GET", path, endpoint, says, **{"answers": {200: answer}, **more})
+
+
+def post(
+    path: str, endpoint: Endpoint, says: str, body: type | None, answers: Mapping[int, Any], **more: Any
+) -> Operation:
+    """A route that does something."""
+    return Operation("POST", path, endpoint, says, body, answers=answers, **more)
+
+
 class Refusal(msgspec.Struct):
     """Why something was not done."""
 

@@ -89,7 +89,7 @@ class Server:
     async def sleep(self, pause_s: float) -> None:
         self.slept.append(pause_s)
         self.changed.set()
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
 
     @contextlib.asynccontextmanager
     async def serving(self, tools: list[Tool]) -> AsyncIterator[asyncio.Task[None]]:
