@@ -68,9 +68,9 @@ from turnlog.events import (
     Vocabulary,
 )
 from turnlog.events.agent import StopReason
+from turnlog.events.envelope import milliseconds
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Page, Row
-from turnlog.log.transfer import milliseconds
 from turnlog.parse.reply import Reply, tags_of
 from turnlog.state.history import History, Message, text_part
 from turnlog.state.tree import Invocation, Tree, closing

@@ -114,6 +114,14 @@ def timestamp(ms: int) -> str:
     return f"{second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
+def milliseconds(ts: str) -> int:
+    """A time stamp as milliseconds since 1970; a date that no calendar has, as a foreign log may, is 1970."""
+    try:
+        return (datetime.fromisoformat(ts[:-1]) - EPOCH) // timedelta(milliseconds=1)
+    except ValueError:
+        return 0
+
+
 def frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
     """An event in its place, as it is stored and sent. Pure: the same values give the same bytes."""
     start, middle = _around(event.type, session_id, event.scope, event.origin)

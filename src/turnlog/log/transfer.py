@@ -6,7 +6,6 @@ import has a new epoch: its history was restored.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from datetime import datetime
 from functools import partial
 from typing import Annotated, NamedTuple
 
@@ -16,6 +15,7 @@ from msgspec import Meta
 from turnlog.errors import Closed, Conflict, InvalidEvent
 from turnlog.events import CATALOG, Envelope, decode
 from turnlog.events.base import SessionId
+from turnlog.events.envelope import milliseconds
 from turnlog.events.gate import short
 from turnlog.ids import new_epoch, now_ms
 from turnlog.log.append import told
@@ -168,8 +168,3 @@ def restored(head: Head, item: EventLine) -> tuple[NewRow, SpanMark | None, Head
     moved = told(moved, payload)
     mark = span_mark(payload, envelope.agent_id, envelope.trace_id, envelope.seq)
     return NewRow(row, envelope.id, ts_ms, None if span else chain, span), mark, moved
-
-
-def milliseconds(ts: str) -> int:
-    """A time stamp as milliseconds since 1970."""
-    return int(datetime.fromisoformat(ts).timestamp() * 1000)

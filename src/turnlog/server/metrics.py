@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from turnlog.events import AgentEnd, AgentStart, Envelope, Payload, ToolCall, ToolResult, Unknown
-from turnlog.log.transfer import milliseconds
+from turnlog.events.envelope import milliseconds
 
 BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
 OPEN = 10_000  # beginnings that are remembered; older ones are not timed

@@ -9,7 +9,6 @@ none. An agent's numbers are its own, without those it called.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct, field, to_builtins
@@ -30,8 +29,8 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
+from turnlog.events.envelope import milliseconds
 
-EPOCH = datetime(1970, 1, 1)
 FIRST = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
 TOKENS = Usage.__struct_fields__
 SUMS = (*TOKENS, "completions", "cost_usd", "unpriced", "calls", "failed", "tool_ms", "agents", "running")
@@ -191,11 +190,3 @@ STEPS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
 def between(earlier: str, later: str) -> int:
     """Milliseconds from one time to another; clocks that went back count as no time."""
     return max(0, milliseconds(later) - milliseconds(earlier))
-
-
-def milliseconds(ts: str) -> int:
-    """A time since 1970; a date that no calendar has, which a foreign log may hold, is 1970."""
-    try:
-        return (datetime.fromisoformat(ts[:-1]) - EPOCH) // timedelta(milliseconds=1)
-    except ValueError:
-        return 0

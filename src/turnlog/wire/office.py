@@ -42,9 +42,9 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
+from turnlog.events.envelope import milliseconds
 from turnlog.events.ui import EndSession, StartSession, Summon, Wake
 from turnlog.state.documents import PARTS, text_part
-from turnlog.state.meters import milliseconds
 from turnlog.state.tree import total
 from turnlog.wire.dialect import DONE, with_images
 

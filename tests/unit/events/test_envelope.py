@@ -7,7 +7,7 @@ import pytest
 
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Envelope, Scope, Unknown, decode, stamp
-from turnlog.events.envelope import timestamp
+from turnlog.events.envelope import milliseconds, timestamp
 
 LINE = (
     b'{"type":"tool.call","id":"evt_1","seq":42,"ts":"2026-01-08T12:34:56.789Z","session_id":"sess_1",'
@@ -122,3 +122,12 @@ def test_line_breaks_between_the_fields_do_not_reach_a_line() -> None:
 
 def test_the_wire_order_is_the_order_of_the_fields() -> None:
     assert Envelope.__struct_fields__ == tuple(json.loads(LINE))
+
+
+@pytest.mark.parametrize("ms", [0, 1, 999, 1_767_875_696_789, 253_402_300_799_999])
+def test_a_time_stamp_gives_its_milliseconds_back(ms: int) -> None:
+    assert milliseconds(timestamp(ms)) == ms
+
+
+def test_a_date_that_no_calendar_has_is_no_error() -> None:
+    assert milliseconds("2026-02-30T00:00:00.000Z") == 0
