@@ -1,0 +1,89 @@
+// Bundles the console: node build.mjs OUT. OUT then holds index.html, console.js with its chunks, console.css, a
+// gzip twin of each script and style, and LICENSES.txt with the licence of every package inside. The same sources
+// and the same lock give the same bytes.
+
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+
+import { build } from "esbuild";
+
+const WEB = fileURLToPath(new URL(".", import.meta.url));
+const SOURCES = join(WEB, "console");
+
+/** The scripts and the style, in memory, and what esbuild knows of them. */
+async function bundled() {
+  const { outputFiles, metafile } = await build({
+    absWorkingDir: WEB,
+    entryPoints: [
+      { in: join(SOURCES, "main.js"), out: "console" },
+      { in: join(SOURCES, "console.css"), out: "console" },
+    ],
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    target: "es2022",
+    minify: true,
+    legalComments: "none",
+    chunkNames: "chunk-[hash]",
+    outdir: "out",
+    metafile: true,
+    write: false,
+    logLevel: "warning",
+  });
+  const files = outputFiles.map((file) => [basename(file.path), Buffer.from(file.contents)]);
+  return { files: new Map(files.sort(([one], [other]) => (one < other ? -1 : 1))), metafile };
+}
+
+/** The packages that went in, by the paths of their files. */
+function packages(metafile) {
+  const named = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//;
+  const names = Object.keys(metafile.inputs).map((path) => named.exec(path)?.[1]);
+  return [...new Set(names.filter(Boolean))].sort();
+}
+
+/** A package's name, version and licence, in its own words. */
+function licence(name) {
+  const folder = join(WEB, "node_modules", name);
+  const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const files = readdirSync(folder).filter((file) => /^licen[cs]e/i.test(file)).sort();
+  if (!files.length) throw new Error(`${name} has no licence file`);
+  const texts = files.map((file) => readFileSync(join(folder, file), "utf8").trim());
+  return [`${name} ${version} (${license})`, ...texts].join("\n\n");
+}
+
+/** The files a browser takes before it shows anything: the page, the style, the script and what that imports. */
+function firstLoad(metafile) {
+  const wanted = new Set(["out/console.js"]);
+  for (const path of wanted) {
+    const { imports } = metafile.outputs[path];
+    imports.filter(({ kind }) => kind === "import-statement").forEach((one) => wanted.add(one.path));
+  }
+  return ["index.html", "console.css", ...[...wanted].map((path) => basename(path))];
+}
+
+/** Puts the files into a folder, each whole or not at all, and takes away what else was there. */
+function place(files, folder) {
+  mkdirSync(folder, { recursive: true });
+  for (const [name, bytes] of files) {
+    writeFileSync(join(folder, `${name}.new`), bytes);
+    renameSync(join(folder, `${name}.new`), join(folder, name));
+  }
+  readdirSync(folder)
+    .filter((name) => !files.has(name))
+    .forEach((name) => rmSync(join(folder, name)));
+}
+
+const out = process.argv[2] ?? join(WEB, "..", "src", "turnlog", "server", "console");
+const { files, metafile } = await bundled();
+const page = readFileSync(join(SOURCES, "index.html"));
+const zipped = new Map([...files, ["index.html", page]].map(([name, bytes]) => [name, gzipSync(bytes, { level: 9 })]));
+const twins = [...files.keys()].map((name) => [`${name}.gz`, zipped.get(name)]);
+const licences = packages(metafile).map(licence).join(`\n\n${"-".repeat(80)}\n\n`);
+place(new Map([["index.html", page], ...files, ...twins, ["LICENSES.txt", `${licences}\n`]]), out);
+
+const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
+const first = firstLoad(metafile).reduce((sum, name) => sum + zipped.get(name).length, 0);
+const sizes = [...files].map(([name, bytes]) => `${name} ${kB(bytes.length)} (${kB(zipped.get(name).length)})`);
+console.log(`console: first load ${kB(first)} gzip; ${sizes.join(", ")}`);
