@@ -42,6 +42,7 @@ def test_a_conversation_with_a_question(node: str, tmp_path: Path) -> None:
         "NotFound 404",
     )
     assert (story["title"], story["state"]) == ("A trip", "idle")
+    assert [(app["name"], app["types"]) for app in story["apps"]] == [("tour", ["tour.note_trip"])]
     assert story["waiting"][0]["open"]["calls"][0]["waits_for"] == "page"
     same(story["waiting"])
     same(story["ended"])

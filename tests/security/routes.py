@@ -12,6 +12,7 @@ from turnlog.server.application import PAGE
 BARE = (  # routes that take nothing
     "GET /api/sessions",
     "GET /api/me",
+    "GET /api/apps",
     "POST /api/sign-in",
     "POST /api/sign-out",
     "GET /metrics",

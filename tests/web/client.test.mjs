@@ -87,6 +87,12 @@ test("a server that is not there", async () => {
   await assert.rejects(new Client({ url: "http://127.0.0.1:9/", retryMs: 1 }).me(), Unreachable);
 });
 
+test("the applications come without what they are wrapped in", async (t) => {
+  const { client, requests } = await serving(t, breaks, says(200, { apps: [{ name: "tour" }] }));
+  assert.deepEqual(await client.apps(), [{ name: "tour" }]);
+  assert.deepEqual(requests.map(({ method, url }) => [method, url]), [["GET", "/below/api/apps"], ["GET", "/below/api/apps"]]);
+});
+
 test("a session is not made twice", async (t) => {
   const { client, requests } = await serving(t, breaks);
   await assert.rejects(client.createSession(), Unreachable);

@@ -78,7 +78,8 @@ const STORIES = {
     const [{ title, state }] = await client.listSessions();
     const ended = await page.compared();
     page.feed.close();
-    return { sent, other, waiting, answers, late, ended, title, state, foreign: await nameOf(client.state("sess_x")) };
+    const apps = await client.apps();
+    return { sent, other, waiting, answers, late, ended, title, state, apps, foreign: await nameOf(client.state("sess_x")) };
   },
 
   async weights() {

@@ -28,6 +28,18 @@ export interface SessionInfo {
   last: number;
 }
 
+/** An application: `guide` is Markdown, `types` are its own events, a `process` takes commands too. */
+export interface AppInfo {
+  name: string;
+  title: string;
+  guide: string;
+  tries: string[];
+  types: string[];
+  agents: string[];
+  channels: string[];
+  process: boolean;
+}
+
 /** Somebody of a team; `born` is when it was first there. */
 export interface Member {
   name: string;
@@ -106,6 +118,8 @@ export declare class Client {
   /** The log as lines of JSON; the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
   me(): Promise<{ name: string; apps: string[] }>;
+  /** The applications that are served, the one first that is meant if none is named. */
+  apps(): Promise<AppInfo[]>;
 }
 
 export type { Event };

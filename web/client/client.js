@@ -92,6 +92,11 @@ export class Client {
     return this.#get("api/me");
   }
 
+  /** The applications that are served, as they describe themselves. */
+  async apps() {
+    return (await this.#get("api/apps")).apps;
+  }
+
   async #one(session, type, payload) {
     const [seq] = await this.dispatch(session, [{ type, payload }]);
     return seq;

@@ -34,10 +34,11 @@ class App:
 
     Its agent answers everybody, or a process does; or there is an agent for each channel: it talks to the
     members of that role, and nobody else listens but the owner. A turn that runs, not counting the time in
-    which it waits, longer than `turn_limit_s` is ended with `turn_timeout`.
+    which it waits, longer than `turn_limit_s` is ended with `turn_timeout`. Pages show people its `title`, a
+    `guide` in Markdown, and `tries`: messages worth sending, in the first channel if there are some.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what an application is made of, each by its name
         self,
         name: str,
         agent: Agent | Mapping[str, Agent] | ClaudeCli,
@@ -48,6 +49,9 @@ class App:
         start: Callable[[], Any] = dict,
         turn_limit_s: float = TURN_LIMIT_S,
         roles: Roles = Roles(),  # noqa: B008
+        title: str = "",
+        guide: str = "",
+        tries: Sequence[str] = (),
     ) -> None:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
@@ -64,6 +68,9 @@ class App:
         self.start = start
         self.turn_limit_s = turn_limit_s
         self.roles = roles
+        self.title = title or name
+        self.guide = guide
+        self.tries = tuple(tries)
 
     @property
     def agent(self) -> Agent:
@@ -76,6 +83,16 @@ class App:
     def who(self) -> Cast | ClaudeCli:
         """Who plays in a session."""
         return self.cli or Cast(self.agent, self.agents)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everybody who can be spoken to."""
+        return (self.cli.name,) if self.cli else tuple(Cast(self.agent, self.agents).team)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of its own events: those that the folds take for the application's."""
+        return tuple(kind.name for kind in self.catalog if not kind.payload.TYPE)
 
 
 def first_of(name: str, agents: Mapping[str, Agent]) -> Agent:

@@ -158,6 +158,7 @@ class Server:
         do, code = self.signin, {"query": {"code": "the code"}, "answers": {303: None}, "public": True}
         return [
             get("/api/me", self.routes.me, "Who is asking.", routes.Me),
+            get("/api/apps", self.routes.list_apps, "The applications.", routes.AppsAnswer),
             get("/sign-in", do.by_code, "Exchange the code of a link for a cookie.", **code),
             post("/api/sign-in", do.by_token, "Exchange a bearer token for a cookie.", None, {204: None}),
             post("/api/sign-out", do.sign_out, "Forget the cookie.", None, {204: None}),

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 import turnlog
 from turnlog.agents.tools import PICTURES
-from turnlog.app import Posted, Seat, Sessions
+from turnlog.app import App, Posted, Seat, Sessions
 from turnlog.app.derived import Panels
 from turnlog.errors import BadInput, quote
 from turnlog.events import UiMessage
@@ -162,6 +162,25 @@ class Me(msgspec.Struct):
     apps: list[str]
 
 
+class AppInfo(msgspec.Struct):
+    """An application. `types` are its own events; a `process` takes commands as well as messages."""
+
+    name: str
+    title: str
+    guide: str
+    tries: list[str]
+    types: list[str]
+    agents: list[str]
+    channels: list[str]
+    process: bool
+
+
+class AppsAnswer(msgspec.Struct):
+    """The applications that are served, the one first that is meant if none is named."""
+
+    apps: list[AppInfo]
+
+
 class Health(msgspec.Struct):
     """Whether the server works."""
 
@@ -269,6 +288,9 @@ class Routes:
     async def me(self, request: Request) -> Response:
         return answer(Me(known_of(request.scope).principal.name, list(self.sessions().apps)))
 
+    async def list_apps(self, _: Request) -> Response:
+        return answer(AppsAnswer([app_info(app) for app in self.sessions().apps.values()]))
+
     async def health(self, _: Request) -> Response:
         return answer(Health("ok", turnlog.__version__))
 
@@ -335,6 +357,20 @@ def described(seat: Seat, state: str) -> SessionInfo:
         timestamp(head.created_ms),
         timestamp(head.updated_ms or head.created_ms),
         head.last,
+    )
+
+
+def app_info(app: App) -> AppInfo:
+    """An application as it describes itself."""
+    return AppInfo(
+        app.name,
+        app.title,
+        app.guide,
+        list(app.tries),
+        list(app.types),
+        list(app.names),
+        list(app.channels),
+        app.cli is not None,
     )
 
 

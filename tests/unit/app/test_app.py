@@ -3,16 +3,24 @@
 from typing import Any
 
 import pytest
+from msgspec import Raw, json
 
 from tests.logs import plain_log
 from turnlog.agents import Agent, Scripted
+from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.app import App
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Envelope, Payload, UiMessage, Vocabulary
 from turnlog.state.fold import fold
+from turnlog.state.narration import is_direct
 from turnlog_examples.tour import NoteTrip, make_app
 
 AGENT = Agent("Guide", "Plan it.", Scripted(lambda messages: []))
+
+
+FROM_PAGE = Envelope(
+    type="counter.counted", id="evt_1", seq=0, ts="", session_id="sess_1", origin="ui", payload=Raw(b"{}")
+)
 
 
 class Counted(Payload, frozen=True, kw_only=True):
@@ -45,6 +53,26 @@ def test_its_vocabulary_is_added_to_the_catalog() -> None:
 def test_a_vocabulary_cannot_take_a_name_of_the_package() -> None:
     with pytest.raises(InvalidEvent, match=r"each type once, got tool\.call twice"):
         App("impostor", AGENT, vocabulary=Vocabulary("impostor", [Impostor]))
+
+
+def test_who_can_be_spoken_to_is_everybody_the_agents_reach() -> None:
+    writer = Agent("Writer", "Write.", AGENT.mind)
+    planner = Agent("Planner", "Plan.", AGENT.mind, agents=[writer], handoffs=[AGENT])
+    assert App("plain", planner).names == ("Planner", "Writer", "Guide")
+    assert App("split", {"guest": writer, "staff": planner}).names == ("Writer", "Planner", "Guide")
+    assert App("office", ClaudeCli(name="Julian")).names == ("Julian",)
+
+
+def test_its_own_types_are_those_that_a_page_may_tell_the_model() -> None:
+    """What the folds count as the application's: no event of the package or of a team."""
+    declared = App("counter", AGENT, vocabulary=Vocabulary("counter", [Counted]))
+    assert declared.types == ("counter.counted",)
+    assert App("plain", AGENT).types == ()
+    examples = {
+        kind.name: kind.decoder.decode(json.encode(kind.payload.EXAMPLE)) for kind in declared.catalog
+    }
+    told = [name for name, payload in examples.items() if is_direct(FROM_PAGE, payload)]
+    assert told == list(declared.types)
 
 
 def test_reducers_and_start_are_a_fold() -> None:

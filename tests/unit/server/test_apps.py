@@ -1,0 +1,61 @@
+"""What the server tells about the applications it serves."""
+
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from turnlog.agents import Agent, Scripted
+from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.app import LOCAL, App, Principal
+from turnlog.server import create_app
+from turnlog.server.auth import Auth, token_hash
+from turnlog_examples.tour import make_app
+
+MIND = Scripted(lambda messages: ["Yes."])
+DESKS = {
+    "staff": Agent("Clerk", "", MIND),
+    "guest": Agent("Host", "", MIND, agents=[Agent("Cook", "", MIND)]),
+}
+APPS = [
+    App("desk", DESKS, title="The desk", guide="# Come in", tries=("Good day", "Good night")),
+    App("office", ClaudeCli(name="Julian")),
+    make_app(),
+]
+PEOPLE = {"ada": Principal("ada"), "root": LOCAL}
+TOKENS = {token_hash(name): principal for name, principal in PEOPLE.items()}
+
+
+def told(who: str, path: str = "/api/apps") -> Any:
+    server = create_app(APPS, "memory:", auth=Auth(b"k" * 32, TOKENS))
+    with TestClient(server, base_url="http://localhost") as client:
+        return client.get(path, headers={"authorization": f"Bearer {who}"}).json()
+
+
+def test_an_application_describes_itself() -> None:
+    desk = told("ada")["apps"][0]
+    assert desk == {
+        "name": "desk",
+        "title": "The desk",
+        "guide": "# Come in",
+        "tries": ["Good day", "Good night"],
+        "types": [],
+        "agents": ["Clerk", "Host", "Cook"],
+        "channels": ["staff", "guest"],
+        "process": False,
+    }
+
+
+def test_one_without_a_title_goes_by_its_name() -> None:
+    assert [app["title"] for app in told("ada")["apps"]] == ["The desk", "office", "tour"]
+
+
+def test_which_one_is_a_process_and_which_types_are_its_own() -> None:
+    apps = {app["name"]: app for app in told("root")["apps"]}
+    assert [name for name, app in apps.items() if app["process"]] == ["office"]
+    assert (apps["office"]["agents"], apps["tour"]["types"]) == (["Julian"], ["tour.note_trip"])
+
+
+def test_they_are_those_of_who_asks_and_for_nobody_else() -> None:
+    for who in PEOPLE:
+        assert [app["name"] for app in told(who)["apps"]] == told(who, "/api/me")["apps"]
+    assert told("bob")["error"].startswith("sign in first")
