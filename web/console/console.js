@@ -1,0 +1,200 @@
+/**
+ * `<tl-console>`: the whole page. It knows who is signed in, which applications there are and which session is
+ * open; the address says where the person is (`place.js`). Everything else is in the elements it holds.
+ */
+
+import { html, nothing } from "lit";
+
+import { Client } from "../client/client.js";
+import { NotSignedIn } from "../client/errors.js";
+import "./chat.js";
+import { Element } from "./element.js";
+import "./home.js";
+import "./inspector.js";
+import { go, here } from "./place.js";
+import { Session } from "./session.js";
+import "./sessions.js";
+import "./sign-in.js";
+import { nextTheme, theme } from "./theme.js";
+import "./totals.js";
+
+/** The words for the line to the server, and how they look. */
+const LINES = {
+  connecting: ["Connecting", "busy"],
+  "catching-up": ["Catching up", "busy"],
+  live: ["Live", "good"],
+  reconnecting: ["Reconnecting", "bad"],
+  reset: ["Reset: reading again", "busy"],
+  closed: ["Closed", "calm"],
+  refused: ["Not allowed", "bad"],
+};
+const UNKNOWN = { name: "", title: "", guide: "", tries: [], types: [], agents: [], channels: [], process: false };
+const SCREENS = [["sessions", "Sessions"], ["chat", "Chat"], ["inspector", "Inspect"]];
+const SHOWN_MS = 10_000; // how long a problem stays on the screen
+
+export class Console extends Element {
+  static properties = {
+    me: { state: true }, apps: { state: true }, sessions: { state: true }, session: { state: true },
+    problems: { state: true }, screen: { state: true }, away: { state: true }, signedOut: { state: true },
+  };
+  #client = new Client();
+  #stop = null;
+  #opening = Promise.resolve();
+
+  constructor() {
+    super();
+    Object.assign(this, { me: null, apps: [], sessions: [], session: null, problems: [], screen: "chat" });
+    Object.assign(this, { away: null, signedOut: false });
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    addEventListener("popstate", () => this.#follow());
+    addEventListener("keydown", (event) => this.#key(event));
+    this.addEventListener("problem", ({ detail }) => this.#tell(detail));
+    this.addEventListener("changed", () => this.#list());
+    this.#begin();
+  }
+
+  async #begin() {
+    try {
+      [this.me, this.apps] = await Promise.all([this.#client.me(), this.#client.apps()]);
+      this.signedOut = false;
+    } catch (error) {
+      if (error instanceof NotSignedIn) this.signedOut = true;
+      else this.away = error.message;
+      return;
+    }
+    await this.#list();
+    this.#follow();
+  }
+
+  async #list() {
+    try {
+      this.sessions = await this.#client.listSessions();
+    } catch (error) {
+      this.#tell(error.message);
+    }
+  }
+
+  /** Be where the address says. One after the other: a second step waits for the first. */
+  #follow() {
+    this.#opening = this.#opening.then(() => this.#arrive()).catch((error) => this.#tell(error.message));
+  }
+
+  async #arrive() {
+    const place = here();
+    if (place.session === null) {
+      const app = place.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
+      if (app === null) return this.#open(null);
+      return go({ panel: place.panel, session: await this.#recent(app) }, { replace: true });
+    }
+    if (place.session !== this.session?.id) this.#open(place.session);
+    this.requestUpdate();
+  }
+
+  /** The session of an application that was active last, or a new one. */
+  async #recent(app) {
+    const known = this.sessions.find((session) => session.app === app && session.state !== "closed");
+    return known?.session_id ?? this.#made(app);
+  }
+
+  async #made(app) {
+    const session = await this.#client.createSession({ app });
+    await this.#list();
+    return session;
+  }
+
+  #open(id) {
+    this.#stop?.();
+    this.session?.close();
+    const app = this.#appOf(id);
+    this.session = id === null ? null : new Session({ id, app, client: this.#client, me: this.me });
+    this.#stop = this.session?.watch(() => this.requestUpdate());
+    this.screen = id === null ? "sessions" : "chat";
+  }
+
+  #appOf(id) {
+    const name = this.sessions.find(({ session_id }) => session_id === id)?.app;
+    return this.apps.find((app) => app.name === name) ?? UNKNOWN;
+  }
+
+  async #start(app) {
+    try {
+      go({ session: await this.#made(app), panel: here().panel });
+    } catch (error) {
+      this.#tell(error.message);
+    }
+  }
+
+  #tell(problem) {
+    this.problems = [...this.problems, problem];
+    setTimeout(() => (this.problems = this.problems.slice(1)), SHOWN_MS);
+  }
+
+  /** Keys that work everywhere: `/` writes, Escape stops, g and a digit is for panels (`inspector.js`). */
+  #key(event) {
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    this.querySelector("tl-composer textarea")?.focus();
+  }
+
+  updated() {
+    const info = this.sessions.find(({ session_id }) => session_id === this.session?.id);
+    document.title = info?.title ? `${info.title} · Turnlog` : "Turnlog";
+  }
+
+  render() {
+    if (this.signedOut) return html`<tl-sign-in @signed-in=${() => this.#begin()}></tl-sign-in>`;
+    if (this.away) return this.#lost();
+    if (this.me === null) return html`<p class="blank" role="status">Connecting to the server</p>`;
+    return html`
+      ${this.#header()}
+      <div class="columns" data-screen=${this.screen}>
+        <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
+          @start=${({ detail }) => this.#start(detail)}></tl-sessions>
+        ${this.session ? this.#opened() : html`<tl-home .apps=${this.apps}
+          @start=${({ detail }) => this.#start(detail)}></tl-home>`}
+      </div>
+      ${this.#tabs()}
+      <div class="problems" role="alert">${this.problems.map((problem) => html`<p>${problem}</p>`)}</div>`;
+  }
+
+  #lost() {
+    return html`<div class="blank" role="alert">
+      <p>The server does not answer: ${this.away}</p>
+      <button @click=${() => { this.away = null; this.#begin(); }}>Try again</button>
+    </div>`;
+  }
+
+  #opened() {
+    const { refusal } = this.session;
+    if (refusal) return html`<main class="blank"><p>This session cannot be read: ${refusal.message}</p></main>`;
+    return html`
+      <tl-chat .session=${this.session}></tl-chat>
+      <tl-inspector .session=${this.session}></tl-inspector>`;
+  }
+
+  #header() {
+    const [words, look] = LINES[this.session?.connection] ?? [];
+    return html`<header class="bar">
+      <h1><a href="?" @click=${(event) => { event.preventDefault(); go({}); }}>Turnlog</a></h1>
+      ${words ? html`<p class="line ${look}" role="status" id="connection">${words}</p>` : nothing}
+      ${this.session ? html`<tl-totals .session=${this.session}></tl-totals>` : nothing}
+      <span class="gap"></span>
+      <span class="me">${this.me.name}</span>
+      <button class="plain" @click=${() => { nextTheme(); this.requestUpdate(); }}
+        title="Colours: ${theme()}" aria-label="Colours: ${theme()}">${theme()}</button>
+    </header>`;
+  }
+
+  /** On a phone one column is shown at a time. */
+  #tabs() {
+    return html`<nav class="screens" aria-label="Screens">${SCREENS.map(([name, title]) => html`
+      <button aria-current=${this.screen === name ? "page" : nothing} @click=${() => (this.screen = name)}>
+        ${title}</button>`)}</nav>`;
+  }
+}
+
+customElements.define("tl-console", Console);

@@ -1,0 +1,49 @@
+/**
+ * What all elements of the console are: Lit elements without a shadow, so that one style sheet, labels and the
+ * browser's own search reach everything. Properties get their first values in constructors: class fields would
+ * hide them from Lit.
+ */
+
+import { LitElement } from "lit";
+
+export class Element extends LitElement {
+  createRenderRoot() {
+    return this;
+  }
+}
+
+/** An element that draws a session, again whenever something came. */
+export class SessionElement extends Element {
+  static properties = { session: { attribute: false } };
+  #stop = null;
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.#watch();
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.#stop?.();
+    this.#stop = null;
+  }
+
+  willUpdate(changed) {
+    if (changed.has("session")) this.#watch();
+  }
+
+  #watch() {
+    this.#stop?.();
+    this.#stop = this.session?.watch(() => this.requestUpdate()) ?? null;
+  }
+
+  /** Do something that a server may refuse; a refusal is told where everybody sees it. */
+  async attempt(work) {
+    try {
+      return await work();
+    } catch (error) {
+      this.dispatchEvent(new CustomEvent("problem", { detail: error.message, bubbles: true }));
+      return undefined;
+    }
+  }
+}

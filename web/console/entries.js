@@ -1,0 +1,115 @@
+/**
+ * What a chat shows, one entry each: messages, texts, thinking, calls, views, hand-offs, notes, events.
+ *
+ * An entry is a value that changes while its part of the log is written. `version` rises with every change of
+ * the entry or of anything inside it, so whoever draws compares one number. `seq` is the event that began it:
+ * its place in the log, and its key.
+ */
+
+let versions = 0;
+
+export class Entry {
+  version = 0;
+
+  constructor(kind, event, inside) {
+    this.kind = kind;
+    this.seq = event.seq;
+    this.event_id = event.id;
+    this.ts = event.ts;
+    this.agent_id = event.agent_id ?? null;
+    this.agent_name = event.agent_name ?? null;
+    this.channel = event.channel ?? null;
+    this.turn = event.trace_id ?? null;
+    this.inside = inside; // the flow that holds it
+    this.touch();
+  }
+
+  /** It has changed, and so has everything around it. */
+  touch() {
+    versions += 1;
+    for (let entry = this; entry; entry = entry.inside?.owner) entry.version = versions;
+  }
+}
+
+/** Entries in order; the owner is the call or the agent that they are nested in, none at the top. */
+export class Flow {
+  entries = [];
+
+  constructor(owner = null) {
+    this.owner = owner;
+  }
+
+  add(entry) {
+    this.entries.push(entry);
+    return entry;
+  }
+
+  remove(entry) {
+    const at = this.entries.lastIndexOf(entry);
+    if (at < 0) return;
+    this.entries.splice(at, 1);
+    this.owner?.touch();
+  }
+}
+
+/** A text or a thinking, while it is written and afterwards. */
+export class Text extends Entry {
+  open = true;
+  aborted = false;
+  citations = [];
+  speaker = null;
+  #pieces = [];
+
+  get text() {
+    if (this.#pieces.length > 1) this.#pieces = [this.#pieces.join("")];
+    return this.#pieces[0] ?? "";
+  }
+
+  add(piece) {
+    this.#pieces.push(piece);
+    this.touch();
+  }
+
+  /** It is over, with this text. */
+  close(text, { aborted = false, citations = [], speaker = null } = {}) {
+    if (text !== undefined) this.#pieces = [text];
+    Object.assign(this, { open: false, aborted, citations, speaker });
+    this.touch();
+  }
+}
+
+/** A call of a tool, with the agents that it started in its flow. */
+export class Call extends Entry {
+  written = ""; // arguments as they come
+  args = null;
+  executor = "backend";
+  told = false; // the message it stands in is complete: it has begun
+  awaited = null; // what the page is asked: the arguments, or an input's questions
+  approval = null; // the request that nobody has decided
+  decision = null;
+  input = null; // what a person gave to a call that asked
+  progress = ""; // only while it runs
+  result = null; // the payload of tool.result
+  aborted = false;
+  incomplete = null;
+  block_id = null;
+  waiting = 0; // calls inside, at any depth, that wait for a person
+
+  constructor(event, inside, call_id, tool) {
+    super("call", event, inside);
+    this.call_id = call_id;
+    this.tool = tool;
+    this.flow = new Flow(this);
+  }
+
+  /** writing, queued, running, waiting, done, error, denied or aborted. */
+  get state() {
+    if (this.result !== null) return this.result.ok ? "done" : (FAILED.get(this.result.error?.code) ?? "error");
+    if (this.aborted) return "aborted";
+    if (this.approval !== null || this.awaited !== null) return "waiting";
+    if (this.args === null) return "writing";
+    return this.told ? "running" : "queued";
+  }
+}
+
+const FAILED = new Map([["CANCELLED", "aborted"], ["DENIED", "denied"]]);

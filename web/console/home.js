@@ -1,0 +1,33 @@
+/** `<tl-home>`: what there is to start, when no session is open. */
+
+import { html } from "lit";
+
+import { Element } from "./element.js";
+
+export class Home extends Element {
+  static properties = { apps: { attribute: false } };
+
+  render() {
+    return html`<main class="home">
+      <h2>What would you like to see?</h2>
+      <div class="cards">${this.apps.map((app) => this.#card(app))}</div>
+    </main>`;
+  }
+
+  #card(app) {
+    const start = () => this.dispatchEvent(new CustomEvent("start", { detail: app.name }));
+    return html`<article class="card">
+      <h3>${app.title || app.name}</h3>
+      <p>${firstSentence(app.guide)}</p>
+      <button class="strong" @click=${start}>Start<span class="unseen"> ${app.title || app.name}</span></button>
+    </article>`;
+  }
+}
+
+/** The first paragraph of a guide that is prose. */
+function firstSentence(guide) {
+  const paragraphs = guide.split(/\n\s*\n/).map((text) => text.trim());
+  return (paragraphs.find((text) => text && !/^[#>*\-|`\d]/.test(text)) ?? "").replace(/[*_`]/g, "");
+}
+
+customElements.define("tl-home", Home);

@@ -1,0 +1,67 @@
+/** `<tl-inspector>`: the panels beside the chat, one at a time. */
+
+import { html } from "lit";
+
+import { SessionElement } from "./element.js";
+import { go, here } from "./place.js";
+
+/** Each with what loads it: nobody waits for what nobody looks at. */
+const PANELS = [
+  ["guide", "Guide", () => import("./guide.js"), (session) => html`<tl-guide .session=${session}></tl-guide>`],
+  ["events", "Events", () => import("./events.js"), (session) => html`<tl-events .session=${session}></tl-events>`],
+  ["timeline", "Timeline", () => import("./waterfall.js"), (session) => html`<tl-waterfall .session=${session}></tl-waterfall>`],
+  ["agents", "Agents", () => import("./agents.js"), (session) => html`<tl-agents .session=${session}></tl-agents>`],
+  ["state", "State", () => import("./state.js"), (session) => html`<tl-state .session=${session}></tl-state>`],
+  ["documents", "Documents", () => import("./documents.js"), (session) => html`<tl-documents .session=${session}></tl-documents>`],
+  ["usage", "Usage", () => import("./usage.js"), (session) => html`<tl-usage .session=${session}></tl-usage>`],
+];
+const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
+
+export class Inspector extends SessionElement {
+  #moved = () => this.requestUpdate();
+
+  connectedCallback() {
+    super.connectedCallback();
+    addEventListener("popstate", this.#moved);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    removeEventListener("popstate", this.#moved);
+  }
+
+  /** What the address names, or the guide if there is one. */
+  get #panel() {
+    const wanted = PANELS.findIndex(([name]) => name === here().panel);
+    if (wanted >= 0) return wanted;
+    return this.session.app.guide ? 0 : 1;
+  }
+
+  #show(at) {
+    go({ ...here(), panel: PANELS[at][0] }, { replace: true });
+  }
+
+  async #key(event) {
+    const step = KEYS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    this.#show((this.#panel + step + PANELS.length) % PANELS.length);
+    await this.updateComplete;
+    this.querySelector("[role=tab][aria-selected=true]").focus();
+  }
+
+  render() {
+    const at = this.#panel;
+    const [name, , load, draw] = PANELS[at];
+    load();
+    return html`<aside class="inspector" aria-label="Inspector">
+      <div role="tablist" aria-label="Panels" @keydown=${this.#key}>${PANELS.map(([each, title], index) => html`
+        <button role="tab" id="tab-${each}" aria-selected=${index === at} aria-controls="panel"
+          tabindex=${index === at ? 0 : -1} @click=${() => this.#show(index)}>${title}</button>`)}
+      </div>
+      <div role="tabpanel" id="panel" class="panel" aria-labelledby="tab-${name}" tabindex="0">${draw(this.session)}</div>
+    </aside>`;
+  }
+}
+
+customElements.define("tl-inspector", Inspector);
