@@ -4,8 +4,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
 BESIDE := -n 2 --dist loadfile -m "not alone"
+WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
+BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
-.PHONY: demo test check bench docs format clean
+.PHONY: demo test check console bench docs format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
@@ -26,6 +28,9 @@ check: .venv/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+console: | $(BIN)/hatchling
+	@$(BIN)/python hatch_build.py
+
 bench: .venv/dev.stamp
 	@$(PIP) install -q -c constraints.txt -e ".[bench]"
 	$(BIN)/python -m bench
@@ -38,19 +43,24 @@ format: .venv/dev.stamp
 	$(BIN)/ruff format
 
 clean:
-	rm -rf .venv build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		web/node_modules src/turnlog/server/console
 
 $(BIN)/python:
 	@echo "Making the environment .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv || { echo "python3 -m venv failed: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
 
-.venv/demo.stamp: $(BIN)/python pyproject.toml constraints.txt
+# Whoever has changed only the console needs no pip; without Node.js on this machine, pip brings one.
+$(BIN)/hatchling:
+	@$(MAKE) .venv/dev.stamp
+
+.venv/demo.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[cli,server] into .venv"
 	@$(PIP) install -q -c constraints.txt -e ".[cli,server]"
 	@$(PIP) freeze --exclude-editable | paste -sd ' ' -
 	@touch $@
 
-.venv/dev.stamp: $(BIN)/python pyproject.toml constraints.txt
+.venv/dev.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[all,dev] into .venv"
 	@$(PIP) install -q -c constraints.txt -e ".[all,dev]"
 	@$(PIP) freeze --exclude-editable | paste -sd ' ' -

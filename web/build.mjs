@@ -76,7 +76,7 @@ function place(files, folder) {
 }
 
 const out = process.argv[2] ?? join(WEB, "..", "src", "turnlog", "server", "console");
-const { files, metafile } = await bundled();
+const { files, metafile } = await bundled().catch(() => process.exit(1)); // esbuild has said what is wrong
 const page = readFileSync(join(SOURCES, "index.html"));
 const zipped = new Map([...files, ["index.html", page]].map(([name, bytes]) => [name, gzipSync(bytes, { level: 9 })]));
 const twins = [...files.keys()].map((name) => [`${name}.gz`, zipped.get(name)]);
