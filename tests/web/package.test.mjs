@@ -63,3 +63,7 @@ for (const name of TYPED) {
     }
   });
 }
+
+test("it travels with the licence of the whole", () => {
+  assert.equal(read("LICENSE"), read("../../LICENSE"));
+});

@@ -40,6 +40,7 @@ export class Console extends Element {
   #client = new Client();
   #stop = null;
   #opening = Promise.resolve();
+  #stand = "";
 
   constructor() {
     super();
@@ -110,8 +111,18 @@ export class Console extends Element {
     this.session?.close();
     const app = this.#appOf(id);
     this.session = id === null ? null : new Session({ id, app, client: this.#client, me: this.me });
-    this.#stop = this.session?.watch(() => this.requestUpdate());
+    this.#stop = this.session?.watch(() => this.#heed());
     this.screen = id === null ? "sessions" : "chat";
+  }
+
+  /** Draw, and ask for the list again when this session stands differently in it. */
+  #heed() {
+    this.requestUpdate();
+    const { isOpen, record } = this.session;
+    const stand = `${isOpen} ${record.conversation.waiting.size} ${record.conversation.flow.entries.length > 0}`;
+    if (stand === this.#stand) return;
+    this.#stand = stand;
+    this.#list();
   }
 
   #appOf(id) {
@@ -132,7 +143,7 @@ export class Console extends Element {
     setTimeout(() => (this.problems = this.problems.slice(1)), SHOWN_MS);
   }
 
-  /** Keys that work everywhere: `/` writes, Escape stops, g and a digit is for panels (`inspector.js`). */
+  /** The key that works everywhere: `/` goes to where one writes. */
   #key(event) {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -185,7 +196,7 @@ export class Console extends Element {
       <span class="gap"></span>
       <span class="me">${this.me.name}</span>
       <button class="plain" @click=${() => { nextTheme(); this.requestUpdate(); }}
-        title="Colours: ${theme()}" aria-label="Colours: ${theme()}">${theme()}</button>
+        title="Light, dark, or as this machine is">Theme: ${theme()}</button>
     </header>`;
   }
 

@@ -1,0 +1,195 @@
+"""An application that has everything a console shows, from one agent that does what it is told.
+
+team NAME     a scout is called, who calls an expert, who asks the page
+form          a form that the agent refuses once, when the number is above a hundred
+shred THING   a tool that needs an approval
+long          a long text in markdown, slow enough to be stopped or reloaded in
+hand over     another agent goes on
+note TEXT     an event of the application, and the state
+everything    a text, thinking, a tool with progress and a picture, a sub-agent, citations
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from turnlog import Agent, App, Vocabulary, tool
+from turnlog.agents import Context, Scripted, ToolUse
+from turnlog.agents.models.scripted import Cite, Part, Thinking
+from turnlog.agents.tools import Picture
+from turnlog.events import Citation, Envelope, Payload, View
+from turnlog.events.views import Form, NumberField, TextField
+from turnlog.state.history import Message
+from turnlog_examples.assistant.chart import bars
+
+SLOW_S = 0.01
+PART = """## Part {0}
+
+Some *words* about **part {0}**, with `code` and a [link](https://example.com/{0}).
+
+- one
+- two
+
+| a | b |
+|---|---|
+| {0} | {0}{0} |
+
+```python
+print({0})
+```"""
+LONG = "\n\n".join(PART.format(number) for number in range(1, 40))
+
+
+class Note(Payload, frozen=True, kw_only=True):
+    """Somebody noted something."""
+
+    ORIGINS: ClassVar = frozenset({"model"})
+    EXAMPLE: ClassVar = {"text": "milk"}
+
+    text: str
+
+
+def noted(state: dict[str, Any], note: Note, _: Envelope) -> dict[str, Any]:
+    return {"notes": [*state["notes"], note.text]}
+
+
+@tool(executor="frontend")
+def confirm(question: str) -> bool:
+    """Ask the page."""
+    raise NotImplementedError
+
+
+@tool(approval=True, risk="It cannot be undone.")
+def shred(what: str) -> str:
+    """Shred something."""
+    return f"{what} is gone"
+
+
+@tool
+def weigh(context: Context, error: str = "", value: float = 0) -> str:
+    """Ask for a weight."""
+    fields: list[NumberField | TextField] = [
+        NumberField("weight", "Weight", required=True, above=0, value=value or None, error=error or None),
+        TextField("name", "Name", required=True, value="Ada" if error else None),
+    ]
+    context.show(View.of("weighing", Form("weight_form", fields, title="Weighing", submit="Save")))
+    return "shown"
+
+
+@tool
+def draw(context: Context) -> Picture:
+    """Draw a chart."""
+    context.progress("drawing the axes\n")
+    context.progress("drawing the bars\n")
+    return Picture(bars([2, 3, 9], 6), "image/png")
+
+
+def words(messages: list[Message]) -> tuple[str, str, dict[str, Any]]:
+    """What was said last: its first word, the rest, and the last part as it is."""
+    last = messages[-1].content[-1]
+    order, _, rest = str(last.get("text", "")).partition(" ")
+    return order, rest, last
+
+
+def acted(text: str) -> dict[str, Any] | None:
+    """What a person entered, if the message says that somebody acted."""
+    marker = "[The user acted: "
+    return json.loads(text[len(marker) : -1])["action"]["values"] if text.startswith(marker) else None
+
+
+def judged(values: dict[str, Any]) -> Iterator[Part]:
+    """A weight is looked at."""
+    if values["weight"] > 100:
+        yield "That cannot be."
+        yield ToolUse("weigh", {"error": "weight must be at most 100", "value": values["weight"]})
+    else:
+        yield f"Thank you, {values['name']}: {values['weight']}."
+
+
+def everything(_: str) -> Iterator[Part]:
+    yield Thinking("First the chart, then a scout.")
+    yield "Here is **all of it**, with `code`."
+    yield Cite(
+        Citation(
+            type="web_search_result_location",
+            cited_text="Charts help.",
+            url="https://example.com/a",
+            title="On charts",
+        )
+    )
+    yield ToolUse("draw", {})
+    yield ToolUse("scout", {"prompt": "Bergen"})
+
+
+ORDERS: dict[str, Callable[[str], Iterator[Part]]] = {
+    "team": lambda rest: iter([f"I ask my scout about {rest}.", ToolUse("scout", {"prompt": f"ask {rest}"})]),
+    "form": lambda _: iter(["Please fill this in.", ToolUse("weigh", {})]),
+    "shred": lambda rest: iter(["One moment.", ToolUse("shred", {"what": rest})]),
+    "long": lambda _: iter([LONG]),
+    "hand": lambda _: iter(["Somebody else knows.", ToolUse("handoff_to_closer", {"prompt": "Close."})]),
+    "note": lambda rest: iter([f"Noted.\n<agent-event type=\"note\" data='{json.dumps({'text': rest})}' />"]),
+    "everything": everything,
+}
+
+
+def lead(messages: list[Message]) -> Iterator[Part]:
+    order, rest, last = words(messages)
+    values = acted(str(last.get("text", "")))
+    if values is not None:
+        yield from judged(values)
+    elif last["type"] == "tool_result":
+        yield f"Done: {last['content']}" if isinstance(last["content"], str) else "Done."
+    elif order in ORDERS:
+        yield from ORDERS[order](rest)
+    else:
+        yield f"I heard: {last['text']}"
+
+
+def scout(messages: list[Message]) -> Iterator[Part]:
+    order, rest, last = words(messages)
+    if last["type"] == "tool_result":
+        yield f"The expert says {last['content']}."
+    elif order == "ask":
+        yield f"I am on my way to {rest}."
+        yield ToolUse("expert", {"prompt": rest})
+    else:
+        yield f"In {order}, see the harbour."
+
+
+def expert(messages: list[Message]) -> Iterator[Part]:
+    _, _, last = words(messages)
+    if last["type"] == "tool_result":
+        yield f"{last['content']}, then"
+    else:
+        yield "I have to ask. "
+        yield ToolUse("confirm", {"question": f"Is {last['text']} far?"})
+
+
+def closer(_: list[Message]) -> Iterator[Part]:
+    yield "I close this."
+
+
+def make_app(pace_s: float = SLOW_S) -> App:
+    """The application; a pace makes the words come as from a model."""
+    experts = Agent("Expert", "Know.", Scripted(expert, pace_s), tools=(confirm,))
+    scouts = Agent("Scout", "Scout.", Scripted(scout, pace_s), agents=(experts,))
+    closers = Agent("Closer", "Close.", Scripted(closer, pace_s))
+    leads = Agent(
+        "Lead",
+        "Lead.",
+        Scripted(lead, pace_s),
+        tools=(shred, weigh, draw),
+        agents=(scouts,),
+        handoffs=(closers,),
+    )
+    return App(
+        "desk",
+        leads,
+        vocabulary=Vocabulary("desk", [Note]),
+        reducers={Note: noted},
+        start=lambda: {"notes": []},
+    )
+
+
+app = make_app()
+fast = make_app(0.0)
