@@ -50,9 +50,9 @@ $(BIN)/python:
 	@echo "Making the environment .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv || { echo "python3 -m venv failed: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
 
-# Whoever has changed only the console needs no pip; without Node.js on this machine, pip brings one.
+# No prerequisites: `make console` is to bundle what has changed, and not to install again because of it.
 $(BIN)/hatchling:
-	@$(MAKE) .venv/dev.stamp
+	@$(MAKE) --no-print-directory .venv/dev.stamp
 
 .venv/demo.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[cli,server] into .venv"

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
-from tests.e2e.browser import browsing, watched
 from tests.e2e.examples import durable, replayed
-from tests.e2e.harness import Reader, Server
+from tests.e2e.harness import ROOT, Reader, Server
 from tests.e2e.office_desk import OFFICE, Desk, bodies, of, serving, typed, unended, words
 from tests.test_seed_fields import interface_name
 from tests.test_seed_names import NAMES
 from tests.typescript import interfaces
+from turnlog.server.page import page_routes
 
+CONSOLE = ROOT / "web" / "console"
 INTERFACES = Path(__file__).parents[1] / "vectors" / "office" / "interfaces.ts"
 SHAPES = interfaces(INTERFACES.read_text(), "ServerEvent")
 BEATING = (sys.executable, "-m", "tests.e2e.office_server")
@@ -340,29 +340,12 @@ class TestTeam:
         assert desk.state(at=str(seen[-1]["seq"])) == shown
 
 
-def test_the_plain_page_reads_typed_events_and_nothing_else(server: Server) -> None:
-    status, page = server.get("/page.js")
-    assert status == 200
-    source = page.decode()
-    assert "new EventSource(" in source
-    assert "show[event.type]" in source, "a table instead of a switch"
-    for word in ("AGENT_", "file_path", "3848", "getReader", "TextDecoder", 'split("'):
+def test_the_console_reads_typed_events_and_nothing_else(server: Server) -> None:
+    """It takes apart neither what the model wrote nor the stream: the client hands it events."""
+    source = "".join(path.read_text() for path in sorted(CONSOLE.rglob("*.js")))
+    assert "../client/" in source
+    for word in ("AGENT_", "file_path", "3848", "EventSource", "getReader", "TextDecoder"):
         assert word not in source
-
-
-def test_the_plain_page_shows_the_office(chromium: str, tmp_path: Path) -> None:
-    with serving(tmp_path) as server, browsing(chromium) as browser:
-        page = browser.new_page()
-        errors = watched(page)
-        page.goto(server.link)
-        expect(page.locator("#connection")).to_have_text("live")
-        page.fill("#text", "I want a team of two")
-        page.click("button[type=submit]")
-        expect(page.locator("#messages > .agent").last).to_contain_text("ask for 2", timeout=20_000)
-        session = server.get("/api/sessions")[1]["sessions"][0]["session_id"]
-        desk = Desk(server, session, Reader(server, session))
-        assert desk.command("summon")[0] == 202
-        expect(page.locator("#messages > .agent").last).to_contain_text("Lyra and Orin", timeout=20_000)
-        expect(page.locator("#state")).to_contain_text('"Orin"')
-        assert "[AGENT_" not in page.inner_text("#messages")
-        assert errors == []
+    served = [server.get(file.path)[1].decode() for file in page_routes() if file.path.endswith(".js")]
+    for word in ("AGENT_", "file_path", "3848"):
+        assert word not in "".join(served)

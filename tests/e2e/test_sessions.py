@@ -154,7 +154,7 @@ def test_who_is_not_known_gets_nothing_but_the_page(nobody: Person, ada: Person)
         status, answer = person.post("/api/send", {"session": session, "message": "hi"})
         assert status == 401
         assert answer["error"].startswith("sign in first: open the link the server printed, or ")
-    assert [nobody.get(path)[0] for path in ("/", "/page.js", "/page.css", "/healthz")] == [200] * 4
+    assert [nobody.get(path)[0] for path in ("/", "/console.js", "/console.css", "/healthz")] == [200] * 4
 
 
 def test_sessions_are_listed_with_title_state_and_activity(ada: Person, bob: Person) -> None:

@@ -230,7 +230,7 @@ def test_a_body_that_is_not_declared_as_json_is_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/healthz", "/api/state?session=x", "/api/events?session=x", "/page.js"]
+    "path", ["/", "/healthz", "/api/state?session=x", "/api/events?session=x", "/console.js"]
 )
 @pytest.mark.parametrize(
     ("headers", "status"),

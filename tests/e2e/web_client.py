@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.e2e.harness import ROOT, Server
 from tests.e2e.streams import Wish, log_lines, metric, place, until
-from turnlog.server.application import PAGE_HEADERS
+from turnlog.server.page import PAGE_HEADERS
 
 FOLDERS = (ROOT / "tests/web/page", ROOT / "web/client")
 LIMIT_MS = 20_000

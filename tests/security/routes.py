@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tests.security.desk import Desk
-from turnlog.server.application import PAGE
+from turnlog.server.page import page_routes
 
+PAGE = tuple(route.path for route in page_routes())
 BARE = (  # routes that take nothing
     "GET /api/sessions",
     "GET /api/me",

@@ -1,7 +1,7 @@
 """The routes, as one ASGI application (protocol section 8).
 
 Bodies are JSON of a declared shape and pass the gate. Every refusal is JSON with an `error` that a person can
-read. The routes are a table; what each request passes before them is the front's. A plain page is served at
+read. The routes are a table; what each request passes before them is the front's. The console is served at
 `/`. Mounted into another application it needs that application to run its lifespan:
 `FastAPI(lifespan=turnlog_app.router.lifespan_context)`, or from the host's own lifespan.
 """
@@ -10,7 +10,6 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -36,21 +35,12 @@ from turnlog.server.journal import Journal
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
 from turnlog.server.operations import Operation, get, openapi, post
+from turnlog.server.page import page_routes
 from turnlog.server.refusal import NotStarted, refuse, refuse_route
 from turnlog.server.routes import Routes
 from turnlog.server.signin import SignIn
 from turnlog.server.stream import EventStream
 
-PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'",
-}
-PAGE = {
-    "/": ("index.html", "text/html"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/page.css": ("page.css", "text/css"),
-}
 STREAM = "text/event-stream"
 EVENTS = {
     "session": "the session, or several with commas between them",
@@ -185,16 +175,6 @@ class Server:
         ]
 
 
-def page_file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    """A route for a file of the page."""
-
-    async def route(_: Request) -> Response:
-        text = files("turnlog.server").joinpath("page", name).read_text(encoding="utf-8")
-        return Response(text, media_type=media_type, headers=PAGE_HEADERS)
-
-    return route
-
-
 def described(operations: list[Operation]) -> Callable[[Request], Awaitable[Response]]:
     """A route for the description of all others."""
     description = openapi(operations, turnlog.__version__)
@@ -220,14 +200,15 @@ def create_app(
     auth = auth or Auth(secrets.token_bytes(32))
     server = Server([apps] if isinstance(apps, App) else apps, log_url, auth, limits)
     operations = server.operations()
-    public = [one.path for one in operations if one.public]
+    page = page_routes()
+    public = [one.path for one in operations if one.public] + [file.path for file in page]
     told = [Route(one.path, one.endpoint, methods=[one.method]) for one in operations]
-    checks: list[Check] = [Guard(hosts), Entry(auth, server.budgets, [*public, *PAGE])]
+    checks: list[Check] = [Guard(hosts), Entry(auth, server.budgets, public)]
     application = Starlette(
         routes=[
             *told,
             Route("/openapi.json", described(operations)),
-            *[Route(path, page_file(*named)) for path, named in PAGE.items()],
+            *page,
         ],
         middleware=[
             Middleware(Journal),
