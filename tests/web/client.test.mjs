@@ -93,6 +93,13 @@ test("the applications come without what they are wrapped in", async (t) => {
   assert.deepEqual(requests.map(({ method, url }) => [method, url]), [["GET", "/below/api/apps"], ["GET", "/below/api/apps"]]);
 });
 
+test("a link is asked for with its session and roles", async (t) => {
+  const { client, requests } = await serving(t, says(201, { path: "/below/sign-in?code=abc" }));
+  assert.equal(await client.link("sess_1", ["customer"]), "/below/sign-in?code=abc");
+  const [{ method, url, body }] = requests;
+  assert.deepEqual([method, url, body], ["POST", "/below/api/links", { session: "sess_1", roles: ["customer"] }]);
+});
+
 test("a session is not made twice", async (t) => {
   const { client, requests } = await serving(t, breaks);
   await assert.rejects(client.createSession(), Unreachable);

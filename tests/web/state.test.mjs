@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { Documents, documents, toDocument } from "../../web/client/documents.js";
 import { Meters } from "../../web/client/meters.js";
+import { Roster } from "../../web/client/roster.js";
 import { rounded } from "../../web/client/sums.js";
 import { Transcript } from "../../web/client/transcript.js";
 import { Tree } from "../../web/client/tree.js";
@@ -100,3 +101,16 @@ test("a document does not change after it was handed out", () => {
   kept.apply(events[1]);
   assert.equal(joined.body.status, "alive");
 });
+
+for (const { name, events, teams } of vectors("roster/cases").cases) {
+  test(`roster: ${name}`, () => {
+    const roster = folded(new Roster(), logOf(events));
+    const kept = [...roster.teams].map(([channel, { seats, ...team }]) => [channel, { ...team, seats: Object.fromEntries(seats) }]);
+    assert.deepEqual(Object.fromEntries(kept), teams);
+    const told = Object.keys(teams).sort().map((channel) => ({
+      channel: channel || null, hatching: teams[channel].hatching,
+      grid: Array.from({ length: 9 }, (_, seat) => teams[channel].seats[seat] ?? null),
+    }));
+    assert.deepEqual(roster.report(), told);
+  });
+}

@@ -103,6 +103,8 @@ export declare class Client {
   submitView(session: string, viewId: string, action: Action, options?: { shown?: string }): Promise<number>;
   /** Give the input that a call asked for. */
   submitInput(session: string, call: { call_id: string }, values: { [name: string]: Json }): Promise<number>;
+  /** The path of a link that makes one guest a member with these roles: once, within 7 days. */
+  link(session: string, roles: string[]): Promise<string>;
   createSession(options?: { app?: string; title?: string }): Promise<string>;
   listSessions(): Promise<SessionInfo[]>;
   /** The state now, or as of a seq. */

@@ -4,6 +4,7 @@ export * from "./documents.js";
 export * from "./errors.js";
 export * from "./meters.js";
 export * from "./pending.js";
+export * from "./roster.js";
 export * from "./transcript.js";
 export * from "./tree.js";
 export * from "./views.js";
