@@ -9,13 +9,17 @@ note TEXT     an event of the application, and the state
 everything    a text, thinking, a tool with progress and a picture, a sub-agent, citations
 """
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from turnlog import Agent, App, Vocabulary, tool
-from turnlog.agents import Context, Scripted, ToolUse
-from turnlog.agents.models.scripted import Cite, Part, Thinking
+from turnlog.agents import Context, Model, Reply, Request, Scripted, ToolUse
+from turnlog.agents.models.scripted import Cite, Part, Script, Thinking
 from turnlog.agents.tools import Picture
 from turnlog.events import Citation, Envelope, Payload, View
 from turnlog.events.views import Form, NumberField, TextField
@@ -169,15 +173,46 @@ def closer(_: list[Message]) -> Iterator[Part]:
     yield "I close this."
 
 
-def make_app(pace_s: float = SLOW_S) -> App:
-    """The application; a pace makes the words come as from a model."""
-    experts = Agent("Expert", "Know.", Scripted(expert, pace_s), tools=(confirm,))
-    scouts = Agent("Scout", "Scout.", Scripted(scout, pace_s), agents=(experts,))
-    closers = Agent("Closer", "Close.", Scripted(closer, pace_s))
+class Allowance:
+    """What all models of this process may say: a piece for each byte that a test writes into a pipe."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._turn = asyncio.Lock()
+
+    async def wait(self) -> None:
+        """Until one more may be said."""
+        async with self._turn:
+            await asyncio.to_thread(self._take)
+
+    def _take(self) -> None:
+        with self._path.open("rb", buffering=0) as pipe:
+            pipe.read(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A model that says no more than it is allowed to."""
+
+    script: Script
+    allowance: Allowance
+    name: str = "held"
+
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        async for batch in Scripted(self.script).stream(request, reply):
+            await self.allowance.wait()
+            yield batch
+
+
+def make_app(speak: Callable[[Script], Model]) -> App:
+    """The application; its models say what is written in the way that `speak` makes them."""
+    experts = Agent("Expert", "Know.", speak(expert), tools=(confirm,))
+    scouts = Agent("Scout", "Scout.", speak(scout), agents=(experts,))
+    closers = Agent("Closer", "Close.", speak(closer))
     leads = Agent(
         "Lead",
         "Lead.",
-        Scripted(lead, pace_s),
+        speak(lead),
         tools=(shred, weigh, draw),
         agents=(scouts,),
         handoffs=(closers,),
@@ -191,5 +226,7 @@ def make_app(pace_s: float = SLOW_S) -> App:
     )
 
 
-app = make_app()
-fast = make_app(0.0)
+app = make_app(lambda script: Scripted(script, SLOW_S))
+fast = make_app(Scripted)
+ALLOWED = Allowance(os.environ.get("CONSOLE_ALLOWANCE", ""))
+held = make_app(lambda script: Held(script, ALLOWED))

@@ -59,14 +59,14 @@ export class Console extends Element {
 
   async #begin() {
     try {
-      [this.me, this.apps] = await Promise.all([this.#client.me(), this.#client.apps()]);
+      const asked = [this.#client.me(), this.#client.apps(), this.#client.listSessions()];
+      [this.me, this.apps, this.sessions] = await Promise.all(asked);
       this.signedOut = false;
     } catch (error) {
       if (error instanceof NotSignedIn) this.signedOut = true;
       else this.away = error.message;
       return;
     }
-    await this.#list();
     this.#follow();
   }
 

@@ -1,0 +1,96 @@
+"""The console in real Chromium: how a test opens it, talks in it and reads what it shows."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from tests.e2e.harness import Server
+
+LIMIT_MS = 20_000
+WIDE = {"width": 1400, "height": 900}
+
+# Every panel's text, one after the other, each when it is there and still.
+READ = """async () => {
+  const frames = async (count) => { while (count--) await new Promise(requestAnimationFrame); };
+  const still = async (element) => {
+    for (let last = null, calm = 0; calm < 3; ) {
+      await frames(2);
+      const busy = element.querySelector("[aria-busy=true]") !== null && element.id === "panel";
+      calm = !busy && element.innerText === last ? calm + 1 : 0;
+      last = element.innerText;
+    }
+    return element.innerText;
+  };
+  const shown = { chat: await still(document.querySelector("tl-chat")) };
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    tab.click();
+    shown[tab.textContent.trim()] = await still(document.querySelector("#panel"));
+  }
+  return shown;
+}"""
+
+
+@contextmanager
+def context_of(browser: Browser, **options: Any) -> Iterator[BrowserContext]:
+    """A browser of its own, as wide as a desk's."""
+    context = browser.new_context(viewport=options.pop("viewport", WIDE), **options)
+    context.set_default_timeout(LIMIT_MS)
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+def opened(context: BrowserContext, url: str) -> Page:
+    """The console, when it follows its session."""
+    page = context.new_page()
+    page.goto(url)
+    live(page)
+    return page
+
+
+def live(page: Page) -> None:
+    """Wait until the page follows."""
+    expect(page.locator("#connection")).to_have_text("Live", timeout=LIMIT_MS)
+
+
+def say(page: Page, text: str) -> None:
+    """Write something and send it."""
+    page.locator("tl-composer textarea").fill(text)
+    page.locator("tl-composer textarea").press("Enter")
+
+
+def chat(page: Page) -> Locator:
+    """What was said."""
+    return page.get_by_role("log")
+
+
+def panels(page: Page) -> dict[str, str]:
+    """The text of the chat and of every panel."""
+    shown: dict[str, str] = page.evaluate(READ)
+    return shown
+
+
+def session_of(page: Page) -> str:
+    """The session that a page shows."""
+    return page.url.split("session=")[1].split("&")[0]
+
+
+def last_of(server: Server, session: str) -> int:
+    """The last seq of a session."""
+    _, answer = server.get("/api/sessions")
+    return int(next(one["last"] for one in answer["sessions"] if one["session_id"] == session))
+
+
+def has_all(page: Page) -> int:
+    """The seq of the last event, live ones too, that this page was told."""
+    return int(page.evaluate("document.querySelector('tl-console').session.record.tree.last"))
+
+
+def keep(folder: Path, name: str, value: object) -> None:
+    """Write something down where it can be looked at."""
+    (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,68 @@
+"""A reload shows the same: the text of every panel, at random moments of a live run."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+
+from tests.e2e.browser import browsing
+from tests.e2e.console import LIMIT_MS, context_of, has_all, last_of, live, opened, panels, say, session_of
+from tests.e2e.harness import Server, running
+
+MOMENTS = 20
+ORDERS = ("everything", "note milk", "team Oslo", "hand over", "form", "shred paper")
+PIECES = 90  # that all answers to the orders have, with some to spare
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[BrowserContext]:
+    with browsing(chromium) as browser, context_of(browser) as context:
+        yield context
+
+
+@pytest.fixture
+def allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The pipe that lets models speak, a byte for a piece."""
+    path = tmp_path / "allowance"
+    os.mkfifo(path)
+    monkeypatch.setenv("CONSOLE_ALLOWANCE", str(path))
+    pipe = os.open(path, os.O_RDWR)
+    yield pipe
+    os.close(pipe)
+
+
+def at_rest(page: Page, server: Server) -> None:
+    """Wait until the page has been told everything, and nothing more comes."""
+    session, calm, last = session_of(page), 0, -1
+    for _ in range(LIMIT_MS // 20):
+        now = last_of(server, session)
+        calm = calm + 1 if has_all(page) == now == last else 0
+        last = now
+        if calm == 3:
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"expected the page to have {last}, it has {has_all(page)}")
+
+
+def test_every_panel_reads_the_same_after_a_reload(
+    browser: BrowserContext, allowance: int, tmp_path: Path
+) -> None:
+    moments = sorted(random.Random(11).sample(range(1, PIECES), MOMENTS))
+    with running("tests.e2e.console_apps:held", tmp_path) as server:
+        page = opened(browser, server.link)
+        for order in ORDERS:
+            say(page, order)
+        for moment, said in zip(moments, [0, *moments], strict=False):
+            os.write(allowance, b"." * (moment - said))
+            at_rest(page, server)
+            before = panels(page)
+            page.reload()
+            live(page)
+            at_rest(page, server)
+            assert panels(page) == before, moment
+        assert "Oslo" in before["chat"]
+        assert before["Events"]
+        page.close()
