@@ -1,13 +1,128 @@
-/** `<tl-documents>` */
+/**
+ * `<tl-documents>`: the documents that the log becomes, as a database beside the page would keep them, and the
+ * session as a file. Their contents are shown as text.
+ */
 
-import { html } from "lit";
+import { html, nothing } from "lit";
+import { guard } from "lit/directives/guard.js";
 
 import { SessionElement } from "./element.js";
+import { toEvent } from "./event-link.js";
+import { fileName, markdown } from "./exports.js";
+import { Library, SHELVES, holds, titleOf, wordsOf } from "./library.js";
+import { remember, remembered } from "./memory.js";
+import { count, size } from "./numbers.js";
+
+const MORE = 50; // documents of a category that are shown at first, and that come with every step
 
 export class DocumentList extends SessionElement {
-  render() {
-    return html`<p>documents</p>`;
+  static properties = { query: { state: true }, open: { state: true }, shown: { state: true } };
+
+  constructor() {
+    super();
+    Object.assign(this, { query: remembered("documents", ""), open: remembered("document", ""), shown: {} });
   }
+
+  render() {
+    const library = this.session.record.fold(Library);
+    const chosen = [library, library.version, this.query, this.open, this.shown];
+    return html`<div class="pad documents">
+      <label class="find">Find <input type="search" .value=${this.query} @input=${this.#find}></label>
+      ${guard(chosen, () => this.#shelves(library))}
+      <section class="export" aria-labelledby="export-title">
+        <h2 id="export-title">Export</h2>
+        <div class="row">
+          <button @click=${this.#lines}>JSONL</button>
+          <button @click=${this.#words}>Markdown</button>
+          <span class="soft grow">The whole log, or the conversation as it is shown.</span>
+        </div>
+      </section>
+    </div>`;
+  }
+
+  #find({ target }) {
+    this.query = target.value;
+    this.shown = {};
+    remember("documents", this.query);
+  }
+
+  #choose(id) {
+    this.open = this.open === id ? "" : id;
+    remember("document", this.open);
+  }
+
+  #shelves({ shelves, byId }) {
+    if (!byId.size) return html`<p class="soft">There are no documents yet.</p>`;
+    const words = wordsOf(this.query);
+    const found = [...shelves].map(([category, shelf]) => [category, [...shelf.values()].filter((one) => holds(one, words))]);
+    if (found.every(([, documents]) => !documents.length)) return html`<p class="soft">No document has these words.</p>`;
+    return found.map(([category, documents]) => (documents.length ? this.#shelf(category, documents) : nothing));
+  }
+
+  /** The latest first. */
+  #shelf(category, documents) {
+    const shown = this.shown[category] ?? MORE;
+    const more = () => (this.shown = { ...this.shown, [category]: shown + MORE });
+    return html`<section data-kind=${category}>
+      <h2>${SHELVES.get(category)} <span class="soft">${count(documents.length)}</span></h2>
+      <ul class="rows">${documents.slice(-shown).reverse().map((document) => this.#row(document))}</ul>
+      ${documents.length > shown ? html`<button @click=${more}>
+        Show earlier ones (${count(documents.length - shown)})</button>` : nothing}
+    </section>`;
+  }
+
+  #row(document) {
+    const [name, more] = titleOf(document);
+    const isOpen = document.id === this.open;
+    return html`<li data-id=${document.id}>
+      <button class="plain document" aria-expanded=${isOpen} @click=${() => this.#choose(document.id)}>
+        <strong>${name}</strong> <span>${more}</span>
+        ${document.type === "artifact" ? html`<small class="soft">${size(document.body.sizeBytes)}</small>` : nothing}
+      </button>
+      ${isOpen ? this.#detail(document) : nothing}</li>`;
+  }
+
+  #detail({ id, type, body }) {
+    return html`<div class="detail">
+      <p class="soft">${toEvent(body.seq, `Event ${body.seq}`)}, ${body.createdAt.slice(0, 19).replace("T", " ")}, <span class="mono">${id}</span></p>
+      ${type === "message" ? body.content.map((part) => this.#part(part)) : nothing}
+      <pre class="json" tabindex="0" aria-label="The document as JSON">${JSON.stringify(body, null, 2)}</pre>
+    </div>`;
+  }
+
+  #part({ type, text, thinking, name, input }) {
+    if (type === "tool_use") return html`<p>calls <strong>${name}</strong> <code>${JSON.stringify(input)}</code></p>`;
+    return html`<pre class="words ${type}">${text ?? thinking}</pre>`;
+  }
+
+  async #title() {
+    const known = await this.session.client.listSessions();
+    return known.find(({ session_id }) => session_id === this.session.id)?.title || "Session";
+  }
+
+  #lines() {
+    return this.attempt(async () => {
+      const { client, id } = this.session;
+      const [title, text] = await Promise.all([this.#title(), client.log(id)]);
+      save(fileName(title, "jsonl"), text, "application/jsonl");
+    });
+  }
+
+  #words() {
+    return this.attempt(async () => {
+      const title = await this.#title();
+      save(fileName(title, "md"), markdown(this.session.record.conversation, title), "text/markdown");
+    });
+  }
+}
+
+/** Give the person a file. */
+function save(name, text, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 customElements.define("tl-documents", DocumentList);

@@ -1,12 +1,26 @@
-/** `<tl-guide>` */
+/**
+ * `<tl-guide>`: what the application says of itself, and messages worth sending. A try is put into the composer
+ * and not sent: a person sends.
+ */
 
-import { html } from "lit";
+import { html, nothing } from "lit";
 
 import { SessionElement } from "./element.js";
 
 export class Guide extends SessionElement {
+  #try(text) {
+    this.dispatchEvent(new CustomEvent("try", { detail: text, bubbles: true }));
+  }
+
   render() {
-    return html`<p>guide</p>`;
+    const { name, title, guide, tries } = this.session.app;
+    return html`<div class="pad guide">
+      <h2>${title || name}</h2>
+      ${guide ? html`<pre class="words">${guide}</pre>` : html`<p class="soft">This application has no guide.</p>`}
+      ${tries.length ? html`<h3>Try</h3>
+        <ul class="tries">${tries.map((text) => html`<li>
+          <button @click=${() => this.#try(text)}>${text}</button></li>`)}</ul>` : nothing}
+    </div>`;
   }
 }
 

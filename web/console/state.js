@@ -1,13 +1,133 @@
-/** `<tl-state>` */
+/**
+ * `<tl-state>`: what the application makes of the log, now or as of any event, and what that event changed.
+ *
+ * The server folds; this asks it, once at a time and for the last place wanted only. "Now" is as of the last
+ * durable event this page has, and asked for again at most every `PAUSE_MS`. A moment in the past is part of the
+ * address.
+ */
 
-import { html } from "lit";
+import { html, nothing } from "lit";
 
+import { Gone, NotFound } from "../client/errors.js";
+import { changes } from "./diff.js";
 import { SessionElement } from "./element.js";
+import { Latest } from "./latest.js";
+import { remember, remembered } from "./memory.js";
+import { go, here } from "./place.js";
+import "./scrubber.js";
+
+const PAUSE_MS = 250;
+const MOST = 200_000; // characters of JSON on the screen
+const BRIEF = 200; // of a value in the list of changes
+const PARTS = { state: "State", transcript: "Transcript", meters: "Meters", open: "What is open", roster: "Roster" };
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class StateAt extends SessionElement {
-  render() {
-    return html`<p>state</p>`;
+  static properties = { part: { state: true }, told: { state: true }, dragged: { state: true } };
+  #asks = new Latest((wanted) => this.#ask(wanted));
+  #wanted = "";
+  #moved = () => this.requestUpdate();
+
+  constructor() {
+    super();
+    Object.assign(this, { part: remembered("part", "state"), told: null, dragged: null });
   }
+
+  connectedCallback() {
+    super.connectedCallback();
+    addEventListener("popstate", this.#moved);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    removeEventListener("popstate", this.#moved);
+  }
+
+  /** Where the person is: a seq, or null for now. */
+  get #seq() {
+    return this.dragged ?? here().seq;
+  }
+
+  willUpdate(changed) {
+    super.willUpdate(changed);
+    if (changed.has("session")) this.told = null;
+    const { record, id } = this.session;
+    const at = this.#seq === null ? record.events.length - 1 : record.indexOf(this.#seq);
+    this.index = Math.max(at, 0);
+    const seq = record.events[this.index]?.seq;
+    if (seq === undefined) return;
+    const before = this.#seq === null ? null : (record.events[this.index - 1]?.seq ?? null);
+    const wanted = { id, part: this.part, seq, before };
+    if (JSON.stringify(wanted) === this.#wanted) return;
+    this.#wanted = JSON.stringify(wanted);
+    this.#asks.want(wanted);
+  }
+
+  async #ask(wanted) {
+    const { part, seq, before } = wanted;
+    try {
+      const [now, then] = await Promise.all([this.#part(wanted, seq), before === null ? null : this.#part(wanted, before)]);
+      this.told = { part, seq, value: now, changed: before === null ? null : changes(then, now) };
+    } catch (error) {
+      const gone = error instanceof Gone || error instanceof NotFound;
+      this.told = { part, seq, error: gone ? "The log does not go back this far any more." : error.message };
+    }
+    if (before === null) await pause(PAUSE_MS);
+  }
+
+  async #part({ id, part }, at) {
+    const answer = await this.session.client.state(id, { at, include: part === "state" ? [] : [part] });
+    return answer[part];
+  }
+
+  #move({ detail }) {
+    this.dragged = null;
+    go({ ...here(), seq: detail }, { replace: true });
+  }
+
+  #choose({ target }) {
+    this.part = target.value;
+    remember("part", this.part);
+  }
+
+  render() {
+    const { events } = this.session.record;
+    return html`<div class="pad state">
+      <div class="row">
+        <label>Show <select @change=${this.#choose}>${Object.entries(PARTS).map(([name, words]) => html`
+          <option value=${name} ?selected=${name === this.part}>${words}</option>`)}</select></label>
+      </div>
+      <tl-scrubber .events=${events} .last=${events.length} .index=${this.index} .follows=${this.#seq === null}
+        @moving=${({ detail }) => (this.dragged = detail)} @moved=${this.#move}></tl-scrubber>
+      ${this.told ? this.#told(this.told) : nothing}
+    </div>`;
+  }
+
+  #told({ part, seq, value, changed, error }) {
+    if (error) return html`<p class="problem" role="alert">${error}</p>`;
+    const text = JSON.stringify(value, null, 2);
+    return html`${changed ? this.#changes(changed) : nothing}
+      <h3>${PARTS[part]}</h3>
+      <pre class="json" tabindex="0" aria-label=${PARTS[part]} data-seq=${seq}>${text.slice(0, MOST)}</pre>
+      ${text.length > MOST ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
+  }
+
+  #changes(changed) {
+    return html`<section aria-label="Changed by this event">
+      <h3>Changed by this event</h3>
+      ${changed.length ? html`<ul class="changes">${changed.map(({ path, kind, before, after }) => html`
+        <li data-kind=${kind}><span class="path">${path}</span>
+          ${before === undefined ? nothing : html`<del>${brief(before)}</del>`}
+          ${after === undefined ? nothing : html`<ins>${brief(after)}</ins>`}</li>`)}</ul>`
+        : html`<p class="soft">Nothing.</p>`}
+    </section>`;
+  }
+}
+
+function brief(value) {
+  const text = JSON.stringify(value);
+  return text.length > BRIEF ? `${text.slice(0, BRIEF)}…` : text;
 }
 
 customElements.define("tl-state", StateAt);

@@ -1,12 +1,16 @@
-/** `<tl-totals>` */
+/** `<tl-totals>`: what the session has taken so far, in the bar at the top. */
 
 import { html } from "lit";
 
+import { Meters } from "../client/meters.js";
 import { SessionElement } from "./element.js";
+import { cost, count } from "./numbers.js";
 
 export class Totals extends SessionElement {
   render() {
-    return html`<p>totals</p>`;
+    const { session } = this.session.record.fold(Meters);
+    if (!session?.completions) return html``;
+    return html`<span class="totals">${count(session.input_tokens + session.output_tokens)} tokens, ${cost(session)}</span>`;
   }
 }
 

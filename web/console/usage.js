@@ -1,12 +1,85 @@
-/** `<tl-usage>` */
+/**
+ * `<tl-usage>`: what the session has taken: tokens, cost, calls and time, in all, by turn and by agent. A price
+ * that is not known is a dash.
+ */
 
-import { html } from "lit";
+import { html, nothing } from "lit";
 
+import { Meters } from "../client/meters.js";
 import { SessionElement } from "./element.js";
+import { toEvent } from "./event-link.js";
+import { Invocations } from "./invocations.js";
+import { UNKNOWN, cost, count, duration } from "./numbers.js";
+
+const MORE = 50; // rows that are shown at first, and that come with every step
+
+const COLUMNS = [
+  ["In", (meter) => count(meter.input_tokens)],
+  ["Out", (meter) => count(meter.output_tokens)],
+  ["Cache", (meter) => count(meter.cache_read_tokens + meter.cache_creation_tokens)],
+  ["Cost", cost],
+  ["Calls", (meter) => count(meter.calls)],
+  ["Failed", (meter) => count(meter.failed)],
+  ["First", (meter) => duration(meter.first_token_ms)],
+  ["Time", (meter) => (meter.running ? "running" : duration(meter.duration_ms))],
+];
 
 export class Usage extends SessionElement {
+  static properties = { shown: { state: true } };
+
+  constructor() {
+    super();
+    this.shown = { turns: MORE, agents: MORE };
+  }
+
   render() {
-    return html`<p>usage</p>`;
+    const { record } = this.session;
+    const meters = record.fold(Meters);
+    const { turns, byId } = record.fold(Invocations);
+    if (!meters.session?.completions && !meters.turns.size) return html`<p class="pad soft">Nothing was used yet.</p>`;
+    return html`<div class="pad usage">
+      <h2>Session</h2>
+      ${this.#totals(meters)}
+      ${this.#table("turns", "Turns", meters.turns, (id) => turns.get(id), ({ number, words }) => [`${number}`, words])}
+      ${this.#table("agents", "Agents", meters.agents, (id) => byId.get(id), ({ name, model }) => [name, model ?? ""])}
+    </div>`;
+  }
+
+  #totals({ session, turns }) {
+    const lasted = [...turns.values()].reduce((sum, { duration_ms }) => sum + (duration_ms ?? 0), 0);
+    const rows = [
+      ["Tokens in", count(session.input_tokens)],
+      ["Tokens out", count(session.output_tokens)],
+      ["Read from cache", count(session.cache_read_tokens)],
+      ["Written to cache", count(session.cache_creation_tokens)],
+      ["Cost", cost(session)],
+      ["Completions", count(session.completions)],
+      ["Calls", `${count(session.calls)}${session.failed ? `, ${count(session.failed)} failed` : ""}`],
+      ["Time in calls", session.calls ? duration(session.tool_ms) : UNKNOWN],
+      ["Turns", count(turns.size)],
+      ["Time in turns", duration(lasted)],
+    ];
+    return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  }
+
+  /** The latest first. */
+  #table(key, title, meters, find, nameOf) {
+    const rows = [...meters].reverse().filter(([id]) => find(id));
+    if (!rows.length) return nothing;
+    const shown = this.shown[key];
+    return html`<h2 id="usage-${key}">${title}</h2>
+      <div class="scroll" role="region" tabindex="0" aria-labelledby="usage-${key}"><table class="meters">
+        <thead><tr><th scope="col">${title.slice(0, -1)}</th>${COLUMNS.map(([name]) => html`<th scope="col">${name}</th>`)}</tr></thead>
+        <tbody>${rows.slice(0, shown).map(([id, meter]) => this.#row(find(id), nameOf, meter))}</tbody>
+      </table></div>
+      ${rows.length > shown ? html`<button @click=${() => (this.shown = { ...this.shown, [key]: shown + MORE })}>
+        Show earlier ones (${count(rows.length - shown)})</button>` : nothing}`;
+  }
+
+  #row(what, nameOf, meter) {
+    const [name, more] = nameOf(what);
+    return html`<tr><th scope="row" title=${more}>${toEvent(what.seq, name)} <span class="soft">${more}</span></th>
+      ${COLUMNS.map(([, value]) => html`<td>${value(meter)}</td>`)}</tr>`;
   }
 }
 

@@ -1,0 +1,41 @@
+/**
+ * What is different between two JSON values: a list of paths, each with what was there and what is there now.
+ * An array is compared place by place. The list is bounded: a person reads it.
+ */
+
+const MOST = 200;
+
+/** Differences `{ path, kind, before?, after? }`; kind is added, removed or changed. At most `most`. */
+export function changes(before, after, most = MOST) {
+  const found = [];
+  const todo = [["", before, after]];
+  while (todo.length && found.length < most) {
+    const [path, old, now] = todo.pop();
+    if (Object.is(old, now)) continue;
+    if (nests(old) && nests(now) && Array.isArray(old) === Array.isArray(now)) todo.push(...inside(path, old, now).reverse());
+    else found.push(one(path || "all", old, now));
+  }
+  return found;
+}
+
+const nests = (value) => typeof value === "object" && value !== null;
+
+function inside(path, old, now) {
+  const names = [...new Set([...Object.keys(old), ...Object.keys(now)])];
+  return names.map((name) => [path + step(name, Array.isArray(now), path), own(old, name), own(now, name)]);
+}
+
+const own = (value, name) => (Object.hasOwn(value, name) ? value[name] : undefined);
+
+/** One step of a path: `.name`, `[3]`, or `["other name"]`. */
+function step(name, isArray, path) {
+  if (isArray) return `[${name}]`;
+  if (!/^[A-Za-z_$][\w$]*$/.test(name)) return `[${JSON.stringify(name)}]`;
+  return path ? `.${name}` : name;
+}
+
+function one(path, before, after) {
+  if (before === undefined) return { path, kind: "added", after };
+  if (after === undefined) return { path, kind: "removed", before };
+  return { path, kind: "changed", before, after };
+}

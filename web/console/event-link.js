@@ -1,0 +1,14 @@
+/** A link to an event: its address in the console, so that it can be opened in another tab too. */
+
+import { html } from "lit";
+
+import { addressOf, goToEvent, here } from "./place.js";
+
+export function toEvent(seq, words) {
+  const open = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    goToEvent(seq);
+  };
+  return html`<a href=${addressOf({ ...here(), panel: "events", seq })} data-seq=${seq} @click=${open}>${words}</a>`;
+}
