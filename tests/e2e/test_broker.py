@@ -38,7 +38,7 @@ from tests.e2e.harness import ROOT
 from turnlog.state.fold import fold
 from turnlog_examples.broker import start
 from turnlog_examples.broker.audit import accounted
-from turnlog_examples.broker.case import REDUCERS
+from turnlog_examples.broker.buttons import REDUCERS
 
 
 def ended(case: Any) -> End:

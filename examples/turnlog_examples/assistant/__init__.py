@@ -9,8 +9,8 @@ and what it all cost.
     python -m turnlog_examples.assistant "Can we fly from Göreme?"
 """
 
-from turnlog_examples.assistant.team import make_agent, make_app
+from turnlog_examples.assistant.team import make_agent, make_app, searching
 
-__all__ = ["app", "make_agent", "make_app"]
+__all__ = ["app", "make_agent", "make_app", "searching"]
 
 app = make_app(pace_s=0.05)

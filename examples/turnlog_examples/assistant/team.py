@@ -1,13 +1,26 @@
 """The assistant and the tower it calls, and the application around them."""
 
+from importlib.resources import files
+
 from turnlog import Agent, App
 from turnlog.agents import Model, Scripted
 from turnlog.agents.agent import Patience
+from turnlog.agents.models import AnthropicModel
 from turnlog_examples.assistant.script import Unreliable, pilot, tower
 from turnlog_examples.assistant.tools import LIMIT_KNOTS, camera, confirm, register, wind
 
+GUIDE = files("turnlog_examples.assistant").joinpath("guide.md").read_text(encoding="utf-8")
+TRIES = tuple(f"Can we fly from {place}?" for place in ("Göreme", "Oslo", "Bristol"))
 DEFAULT = Patience()
 NAMES = ("scripted:claude-sonnet-4-5", "scripted:claude-haiku-4-5")  # whose prices are counted
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+THINKING = {"type": "enabled", "budget_tokens": 2048}
+
+
+def searching(name: str) -> AnthropicModel:
+    """A model of Anthropic's that thinks and searches the web."""
+    return AnthropicModel(name, thinking=THINKING, provider_tools=(SEARCH,))
 
 
 def make_agent(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model | str | None = None) -> Agent:
@@ -33,4 +46,5 @@ def make_agent(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model |
 
 def make_app(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model | str | None = None) -> App:
     """The assistant behind a server: `turnlog serve turnlog_examples.assistant:app`."""
-    return App("assistant", make_agent(pace_s, patience, model))
+    agent = make_agent(pace_s, patience, model)
+    return App("assistant", agent, title="Balloon briefing", guide=GUIDE, tries=TRIES)

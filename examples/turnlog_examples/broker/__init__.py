@@ -6,6 +6,7 @@
 events        everything that can happen, and who may say it
 case          what the events make of a case; `disclosures`, `panel` and `quote` are what it knows
 waterfall     the lenders, asked one after the other; `rules` says when, and closes gaps
+buttons       what only the customer decides, as a view for pages that are not the broker's own
 audit         timeline, compliance figures, disclosures asked for again; `__main__` shows them
 script        what the guides say; `answers` is what they understand, `instructions` is for a real model
 
@@ -17,18 +18,26 @@ customer told about themselves.
 """
 
 from collections.abc import Mapping
+from importlib.resources import files
 
 from turnlog import Agent, App
 from turnlog.agents import Model, Scripted
 from turnlog.app import Roles
 from turnlog.events import Payload
-from turnlog_examples.broker import events, instructions, script
-from turnlog_examples.broker.case import REDUCERS, Case, new_case
+from turnlog_examples.broker import buttons, events, instructions, script
+from turnlog_examples.broker.case import Case, new_case
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.broker.rules import RULES
 
 __all__ = ["POSTS", "ROLES", "RULES", "app", "make_agents", "make_app", "start"]
 
+GUIDE = files("turnlog_examples.broker").joinpath("guide.md").read_text(encoding="utf-8")
+TRIES = (
+    "£12,500, no deposit, panels with a battery, 4 kWp",
+    "£30,000, 20% deposit, panels, a battery and an EV charger, 8 kWp",
+    "What do you need to know?",
+    "The customer changed their mind",
+)
 RETAILER = "Brightside Solar"
 INSTALLERS = frozenset(
     {
@@ -103,10 +112,13 @@ def make_app(pace_s: float = 0.0, model: Model | str | None = None) -> App:
         "broker",
         make_agents(pace_s, model),
         vocabulary=BROKER,
-        reducers=REDUCERS,
-        rules=RULES,
+        reducers=buttons.REDUCERS,
+        rules=(*RULES, *buttons.RULES),
         start=start,
         roles=ROLES,
+        title="Credit broker",
+        guide=GUIDE,
+        tries=TRIES,
     )
 
 

@@ -72,6 +72,7 @@ class Case(TypedDict):
     installerHandoffComplete: bool
     createdAt: NotRequired[str]
     updatedAt: NotRequired[str]
+    page: NotRequired[Facts]  # of `buttons`: what the customer's page asks
 
 
 def new_case(retailer_name: str = "") -> Case:

@@ -33,10 +33,11 @@ class Gate(NamedTuple):
 
 
 class Guide(NamedTuple):
-    """Who leads somebody through gates, with the first words and the last."""
+    """Who leads somebody through gates, with the first words, the last, and those when the case is over."""
 
     greeting: str
     goodbye: str
+    over: str
     gates: tuple[Gate, ...]
 
 
@@ -59,6 +60,7 @@ class Standing(NamedTuple):
 INSTALLER = Guide(
     "Hello. I take down the project, then your customer goes on alone.",
     "That is all. Your customer gets a link and goes on alone.",
+    "This case is over. Goodbye.",
     (
         Gate(
             "What does the project cost, what deposit is paid, and what is installed?",
@@ -74,6 +76,7 @@ INSTALLER = Guide(
 )
 CUSTOMER = Guide(
     "Hello. I guide you through your application, one question at a time.",
+    "Your case rests here. Goodbye.",
     "Your case rests here. Goodbye.",
     (
         Gate(
@@ -190,7 +193,7 @@ def standing(gates: tuple[Gate, ...], spoken: list[Turn]) -> Standing:
     """What the turns so far have come to."""
     now = Standing(frozenset(), None, False)
     for turn in spoken:
-        asked = next((gate for gate in gates if gate.question in turn.before), None)
+        asked = asked_in(turn, gates)
         fresh = asked.hear(turn.words) if asked and turn.words and not now.ended else None
         if LEAVES.search(turn.words) and not now.ended:
             fresh = [Tag("withdraw", {"reason": turn.words})]
@@ -199,6 +202,12 @@ def standing(gates: tuple[Gate, ...], spoken: list[Turn]) -> Standing:
         understood = {asked.question} if asked and fresh is not None else set()
         now = Standing(now.closed | closed | understood, fresh, now.ended or any(map(ends, happened)))
     return now
+
+
+def asked_in(turn: Turn, gates: tuple[Gate, ...]) -> Gate | None:
+    """The gate that a turn answers; who knows what is wanted need not be asked the first question."""
+    first = gates[0] if not turn.before and not gates[0].shows else None
+    return next((gate for gate in gates if gate.question in turn.before), first)
 
 
 def guided(guide: Guide, messages: list[Message]) -> Iterator[Part]:
@@ -210,7 +219,7 @@ def guided(guide: Guide, messages: list[Message]) -> Iterator[Part]:
     following = next((gate for gate in guide.gates if gate.question not in now.closed), None)
     tags = list(now.fresh or ())
     if now.ended or following is None:
-        lines.append(guide.goodbye)
+        lines.append(guide.over if now.ended else guide.goodbye)
         tags += closing(tags)
     else:
         if following.shows:

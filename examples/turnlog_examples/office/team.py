@@ -3,6 +3,7 @@
 import importlib.util
 import shutil
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from turnlog import App
@@ -14,6 +15,8 @@ from turnlog_examples.office.lines import MODEL
 from turnlog_examples.office.script import SCREEN
 from turnlog_examples.office.standin import COMMAND
 
+GUIDE = files("turnlog_examples.office").joinpath("guide.md").read_text(encoding="utf-8")
+TRIES = ("Good morning", "Write about ships", "Delete it", "I want a team of eight", "/stumble")
 PACE_S = 0.03  # the stand-in's words come as from a model
 TOLD = ("--append-system-prompt", INSTRUCTIONS, "--permission-mode", "acceptEdits", "--forward-subagent-text")
 
@@ -36,7 +39,16 @@ def make_app(
         inactivity_s=inactivity_s,
         demo_mode=demo_mode,
     )
-    return App("office", julian, reducers=REDUCERS, start=Floor, turn_limit_s=turn_limit_s)
+    return App(
+        "office",
+        julian,
+        reducers=REDUCERS,
+        start=Floor,
+        turn_limit_s=turn_limit_s,
+        title="Julian's office",
+        guide=GUIDE,
+        tries=TRIES,
+    )
 
 
 def julians_command() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ and so are the instructions: with a model of your own the same team works in its
 import json
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 
 from turnlog import Agent, App, tool
 from turnlog.agents import Context, Model, Scripted, Tool, ToolUse
@@ -19,6 +20,8 @@ from turnlog.state.history import Message
 from turnlog_examples.conversation import last_text, results
 from turnlog_examples.pipeline.archive import ARCHIVE, Archive, claims_about, verdict_on
 
+GUIDE = files("turnlog_examples.pipeline").joinpath("guide.md").read_text(encoding="utf-8")
+TRIES = ("honey, lightning and the Moon", "goldfish and the Great Wall", "quantum soup")
 NOTHING = "Nothing about"
 TRUE, FALSE, UNKNOWN = "Confirmed:", "Refuted:", "Nobody knows:"
 
@@ -152,6 +155,7 @@ def make_team(pace_s: float = 0.0, archive: Archive = ARCHIVE, model: Model | st
     )
 
 
-def make_app(pace_s: float = 0.0, archive: Archive = ARCHIVE) -> App:
+def make_app(pace_s: float = 0.0, archive: Archive = ARCHIVE, model: Model | str | None = None) -> App:
     """The team behind a server: `turnlog serve turnlog_examples.pipeline:app`."""
-    return App("pipeline", make_team(pace_s, archive))
+    team = make_team(pace_s, archive, model)
+    return App("pipeline", team, title="Research team", guide=GUIDE, tries=TRIES)

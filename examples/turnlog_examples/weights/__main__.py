@@ -13,17 +13,21 @@ import click
 
 STOP_S = 5.0
 SERVE = ("-c", "import turnlog.cli; turnlog.cli.main()", "serve", "turnlog_examples.weights:app")
-EXECUTE = ("-m", "turnlog_examples.weights.executor")
+EXECUTE = ("-m", "turnlog_examples.weights.executor", "--attached")
 
 
 @contextmanager
 def started(*command: str, token: str, stdout: int | None = None) -> Iterator[subprocess.Popen[str]]:
     """A Python process that is stopped at the end."""
     env = os.environ | {"TURNLOG_TOKEN": token}
-    process = subprocess.Popen([sys.executable, *command], env=env, text=True, stdout=stdout)
+    process = subprocess.Popen(
+        [sys.executable, *command], env=env, text=True, stdin=subprocess.PIPE, stdout=stdout
+    )
+    assert process.stdin is not None
     try:
         yield process
     finally:
+        process.stdin.close()
         process.terminate()
         try:
             process.wait(STOP_S)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -64,12 +65,16 @@ def make_tools(table: WeightTable) -> tuple[Tool, ...]:
     return tuple(replace(tool, function=function, context="context") for tool, function in pairs)
 
 
-async def run(url: str, session: str | None, tools: tuple[Tool, ...], token: str | None) -> None:
-    """Answer calls until a stop signal."""
-    task = asyncio.current_task()
+async def run(
+    url: str, session: str | None, tools: tuple[Tool, ...], token: str | None, attached: bool = False
+) -> None:
+    """Answer calls until a stop signal; one that is attached ends with its stdin, too."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, task.cancel)
+    if attached:
+        loop.add_reader(sys.stdin, task.cancel)
     with suppress(asyncio.CancelledError):
         if session is not None:
             await RemoteExecutor(url, session, tools, token).run()
@@ -81,11 +86,13 @@ async def run(url: str, session: str | None, tools: tuple[Tool, ...], token: str
 @click.option("--url", default="http://127.0.0.1:8765", show_default=True, help="The server.")
 @click.option("--session", help="One session; all of the application if not given.")
 @click.option("--db", type=click.Path(path_type=Path), default="weights.db", show_default=True)
-def main(url: str, session: str | None, db: Path) -> None:
+@click.option("--attached", is_flag=True, help="End when stdin does, and so with who started it.")
+def main(url: str, session: str | None, db: Path, attached: bool) -> None:
     """Run the tools of the weigh-ins on the table in a file."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    tools, token = make_tools(WeightTable(db)), os.environ.get("TURNLOG_TOKEN")
     try:
-        asyncio.run(run(url, session, make_tools(WeightTable(db)), os.environ.get("TURNLOG_TOKEN")))
+        asyncio.run(run(url, session, tools, token, attached))
     except TurnlogError as error:
         raise click.ClickException(str(error)) from error
 

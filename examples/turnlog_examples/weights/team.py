@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 from turnlog import Agent, App
@@ -17,6 +18,13 @@ from turnlog_examples.weights.script import make_script
 from turnlog_examples.weights.table import utc_now
 from turnlog_examples.weights.views import make_views
 
+GUIDE = files("turnlog_examples.weights").joinpath("guide.md").read_text(encoding="utf-8")
+TRIES = (
+    "Weigh-in 187.6 today",
+    "85 kg yesterday, after breakfast; 84.5 kg today",
+    "show my weights",
+    "history",
+)
 ZONE = "America/New_York"
 INSTRUCTIONS = """You keep the user's weigh-ins, in pounds (lbs). The user is in the time zone {zone}.
 - A weight in a message: say "Got it. Please confirm the entry:" and call weight_entry_form. Several weights:
@@ -63,4 +71,5 @@ def make_app(
     model: Model | str | None = None,
 ) -> App:
     """The agent behind a server: `turnlog serve turnlog_examples.weights:app`."""
-    return App("weights", make_agent(pace_s, zone, now, expires_s, model))
+    agent = make_agent(pace_s, zone, now, expires_s, model)
+    return App("weights", agent, title="Weigh-ins", guide=GUIDE, tries=TRIES)

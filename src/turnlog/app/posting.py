@@ -2,7 +2,7 @@
 
 An answer that was given before gives its old seq, another one is a conflict. A member answers only what it
 may see; calls for another process are answered by executors. An action on a view is checked against the view
-that was sent.
+that was sent, and is in its channel.
 """
 
 import re
@@ -73,6 +73,7 @@ class Poster:
             event = self._event(item, path)
             if isinstance(event.payload, UiAction):
                 await self._take(event.id, event.payload, path)
+                event = self._where_shown(event, event.payload)
             placed = await self._place(event)
             self._places.append(placed if isinstance(placed, int) else ~len(events))
             events += [] if isinstance(placed, int) else placed
@@ -114,6 +115,13 @@ class Poster:
                 raise Conflict(problems[0].message, self._driver.tree.last)
             raise InvalidAction(fault(problems), path)
         self._views.take(action)
+
+    def _where_shown(self, event: Event, action: UiAction) -> Event:
+        """An action in the channel of its view: whoever showed it answers."""
+        view = self._views.open.get(action.view_id or "")
+        if view is None or view.channel is None:
+            return event
+        return structs.replace(event, scope=structs.replace(event.scope, channel=view.channel))
 
     async def _place(self, event: Event) -> list[Event] | int:
         """An event with the scope of what it answers; the old seq of an answer given before."""

@@ -119,12 +119,7 @@ class Sessions:
         session_id: str | None = None,
     ) -> Seat:
         """A new session of an application, the first one if none is named; whoever makes it is a member."""
-        found = self.app(app)
-        session_id = await self.log.create(found.name, session_id)
-        about: list[Payload] = [SessionMember(principal=principal.name, roles=found.roles.creator)]
-        about += [SessionTitle(title=title)] if title else []
-        scope = Scope(actor=principal.name)
-        await self.log.append(session_id, [made(found, Item(payload, scope, "system")) for payload in about])
+        session_id = await make_session(self.log, self.app(app), principal, title, session_id)
         seat = await self.seat(principal, session_id)
         await self._driver(seat.head)
         return seat
@@ -389,6 +384,18 @@ class Sessions:
         """The documents of a session that this member may see."""
         found = await self.derived.documents(seat.session_id, type=type, category=category)
         return [one for one in found if seat.sees is None or seen_in(seat.sees, one.body)]
+
+
+async def make_session(
+    log: Log, app: App, principal: Principal, title: str | None = None, session_id: str | None = None
+) -> str:
+    """A session with its maker as a member, in which nothing runs yet."""
+    session_id = await log.create(app.name, session_id)
+    about: list[Payload] = [SessionMember(principal=principal.name, roles=app.roles.creator)]
+    about += [SessionTitle(title=title)] if title else []
+    scope = Scope(actor=principal.name)
+    await log.append(session_id, [made(app, Item(payload, scope, "system")) for payload in about])
+    return session_id
 
 
 def by_name(apps: Iterable[App]) -> dict[str, App]:

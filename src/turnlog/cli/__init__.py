@@ -14,6 +14,7 @@ import turnlog
 from turnlog.cli import log, serve, state
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert as convert_command
+from turnlog.cli.demo import demo as demo_command
 from turnlog.cli.parse import parse as parse_command
 from turnlog.cli.serve import load_app, run_server
 from turnlog.cli.terminal import escape
@@ -57,6 +58,7 @@ def schema(type_name: str | None, app: str | None) -> None:
 
 
 for command in (
+    demo_command,
     *serve.COMMANDS,
     *log.COMMANDS,
     *state.COMMANDS,

@@ -1,13 +1,13 @@
-"""Commands that run an application: `demo`, `serve`, `token`. They import the server when they run."""
+"""Commands that run an application: `serve`, `token`. They import the server when they run."""
 
 import importlib
 import os
 import secrets
+import socket
 import sys
-import tempfile
 import time
-import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,10 +17,9 @@ import turnlog
 
 if TYPE_CHECKING:
     from turnlog.app import Principal
-    from turnlog.server.auth import Verify
+    from turnlog.server.auth import Auth, Verify
 
 PORT = click.IntRange(0, 65535)
-DEMOS = {"tour": "turnlog_examples.tour:app"}
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN = "TURNLOG_TOKEN"
 
@@ -30,16 +29,6 @@ class TokenFiles(NamedTuple):
 
     hashed: Path | None = None
     jwt: Path | None = None
-
-
-@click.command()
-@click.argument("name", type=click.Choice(list(DEMOS)), default="tour")
-@click.option("--port", type=PORT, default=0, help="The port; a free one if not given.")
-@click.option("--browser/--no-browser", default=True, help="Open the page in a browser, if there is one.")
-def demo(name: str, port: int, browser: bool) -> None:
-    """Run an example application: no key, no network, no questions."""
-    with tempfile.TemporaryDirectory(prefix="turnlog-demo-") as folder:
-        run_server([DEMOS[name]], f"sqlite:///{folder}/demo.db", port=port, browser=browser)
 
 
 @click.command()
@@ -100,16 +89,15 @@ def token(name: str, roles: tuple[str, ...]) -> None:
     click.echo(f"For the file of `turnlog serve --tokens`, which knows the token by its hash:\n  {line}")
 
 
-COMMANDS = (demo, serve, token)
+COMMANDS = (serve, token)
 
 
 def run_server(
     apps: Sequence[str],
     log_url: str,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    host: str,
+    port: int,
     *,
-    browser: bool = False,
     tokens: TokenFiles = TokenFiles(),  # noqa: B008
     hosts: Sequence[str] = (),
     journal: str = "warning",
@@ -119,31 +107,47 @@ def run_server(
     from turnlog.server.auth import Auth
     from turnlog.server.journal import set_up
     from turnlog.server.keys import key_of
-    from turnlog.server.serve import listen
     from turnlog.server.serve import serve as run
 
     set_up(journal)
     loaded = [load_app(app) for app in apps]
     known, verify = known_tokens(tokens.hashed), verified_by(tokens.jwt)
+    with listening(host, port) as (listener, address):
+        auth = Auth(key_of(log_url), known, verify)
+        application = create_app(loaded, log_url, auth=auth, hosts=(*guard.LOOPBACK, *named(host), *hosts))
+        say_where(address)
+        if host in LOOPBACK:
+            say_link(sign_in_link(address, auth))
+        elif not hosts and not named(host):
+            click.echo("It answers for localhost only. Say under which names others reach it: --allow-host")
+        sys.stdout.flush()
+        run(application, listener)
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+    """A socket that listens, and the address it is at."""
+    from turnlog.server.serve import listen
+
     try:
         listener = listen(host, port)
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
     with listener:
-        auth = Auth(key_of(log_url), known, verify)
-        application = create_app(loaded, log_url, auth=auth, hosts=(*guard.LOOPBACK, *named(host), *hosts))
-        address = f"http://{bracketed(host)}:{listener.getsockname()[1]}/"
-        click.echo(f"Turnlog is at {address}  (stop with Ctrl+C)")
-        link = address
-        if host in LOOPBACK:
-            link = f"{address}sign-in?code={auth.sign_in_code(time.time())}"
-            click.echo(f"Open this link to sign in, it works once: {link}")
-        elif not hosts and not named(host):
-            click.echo("It answers for localhost only. Say under which names others reach it: --allow-host")
-        sys.stdout.flush()
-        if browser:
-            webbrowser.open(link)
-        run(application, listener)
+        yield listener, f"http://{bracketed(host)}:{listener.getsockname()[1]}/"
+
+
+def sign_in_link(address: str, auth: "Auth", session_id: str = "") -> str:
+    """A link that signs in who started the server, once, and leads to a session."""
+    return f"{address}sign-in?code={auth.sign_in_code(time.time(), session_id)}"
+
+
+def say_where(address: str) -> None:
+    click.echo(f"Turnlog is at {address}  (stop with Ctrl+C)")
+
+
+def say_link(link: str) -> None:
+    click.echo(f"Open this link to sign in, it works once: {link}")
 
 
 def named(host: str) -> tuple[str, ...]:

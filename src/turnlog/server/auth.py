@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 from starlette.requests import HTTPConnection
 
-from turnlog.app import LOCAL, Principal
+from turnlog.app import Principal
 from turnlog.errors import TurnlogError
 
 COOKIE_S = 30 * 24 * 3600
@@ -53,11 +53,12 @@ class Cookie(msgspec.Struct, frozen=True, tag="cookie"):
 
 
 class SignInCode(msgspec.Struct, frozen=True, tag="sign-in"):
-    """Whoever started the server may come in, once."""
+    """Whoever started the server may come in, once; a session is where to begin."""
 
     until: int
     start: str
     number: str
+    session: str = ""
 
 
 class JoinCode(msgspec.Struct, frozen=True, tag="join"):
@@ -125,20 +126,21 @@ class Auth:
         roles = tuple(sorted(known.principal.roles))
         return self.sign(Cookie(until, known.principal.name, roles, known.token)), until - int(now_s)
 
-    def sign_in_code(self, now_s: float) -> str:
+    def sign_in_code(self, now_s: float, session_id: str = "") -> str:
         """A code for whoever started this server, that holds once and for a quarter of an hour."""
-        return self.sign(SignInCode(int(now_s + CODE_S), self._start, secrets.token_urlsafe(16)))
+        number = secrets.token_urlsafe(16)
+        return self.sign(SignInCode(int(now_s + CODE_S), self._start, number, session_id))
 
     def join_code(self, session_id: str, roles: Iterable[str], now_s: float) -> str:
         """A code that makes one guest a member of a session."""
         guest = GUEST + secrets.token_hex(8)
         return self.sign(JoinCode(int(now_s + JOIN_S), session_id, guest, tuple(roles)))
 
-    def exchange(self, code: str, now_s: float) -> Known | JoinCode | None:
-        """What a code is good for. A sign-in is good once; who joins by a code sees to that in the log."""
+    def exchange(self, code: str, now_s: float) -> SignInCode | JoinCode | None:
+        """What a code says that is good. One to sign in is good once; the log sees to that for who joins."""
         match self.read(code, now_s):
-            case SignInCode(until, start, number) if start == self._start:
-                return Known(LOCAL) if self._first_use(number, until, now_s) else None
+            case SignInCode(until, start, number) as given if start == self._start:
+                return given if self._first_use(number, until, now_s) else None
             case JoinCode() as join:
                 return join
         return None

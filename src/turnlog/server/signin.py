@@ -9,10 +9,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from turnlog.app import OWNER, Principal, Seat, Sessions
+from turnlog.app import LOCAL, OWNER, Principal, Seat, Sessions
 from turnlog.errors import Closed, NotFound
 from turnlog.events.base import Name, Record, Role
-from turnlog.server.auth import Auth, Authenticator, Forbidden, JoinCode, Known
+from turnlog.server.auth import Auth, Authenticator, Forbidden, JoinCode, Known, SignInCode
 from turnlog.server.body import body
 from turnlog.server.entry import known_of
 
@@ -65,12 +65,18 @@ class SignIn:
         if request.method == "HEAD":  # a program that looks at links does not use them up
             return Response(status_code=204, headers=NO_STORE)
         given = auth.exchange(request.query_params.get("code", ""), now_s)
-        known = await self._join(given) if isinstance(given, JoinCode) else given
-        if known is None:
+        known = await self._known(given)
+        if given is None or known is None:
             return Response(USED, 403, NO_STORE, "text/html; charset=utf-8")
-        session = f"?session={given.session}" if isinstance(given, JoinCode) else ""
+        session = f"?session={given.session}" if given.session else ""
         target = f"{request.scope.get('root_path', '')}/{session}"
         return self._with_cookie(RedirectResponse(target, 303, NO_STORE), request, known, now_s)
+
+    async def _known(self, code: SignInCode | JoinCode | None) -> Known | None:
+        """Who a code lets in."""
+        if isinstance(code, JoinCode):
+            return await self._join(code)
+        return Known(LOCAL) if code else None
 
     async def _join(self, code: JoinCode) -> Known | None:
         """A guest takes its place, once: who finds its event in the log comes too late, also when the guest

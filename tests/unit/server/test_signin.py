@@ -79,6 +79,10 @@ class TestSignIn:
         assert "This link was used before, or it is too old." in second.text
         assert second.headers["content-type"].startswith("text/html")
 
+    def test_it_may_lead_to_a_session_that_the_code_names(self, site: Site) -> None:
+        code = site.auth.sign_in_code(time.time(), "sess_1")
+        assert site.get("", f"/sign-in?code={code}&session=sess_2").headers["location"] == "/?session=sess_1"
+
     def test_nothing_of_it_is_kept_or_told_to_others(self, site: Site) -> None:
         for response in (
             site.get("", f"/sign-in?code={site.auth.sign_in_code(time.time())}"),
