@@ -31,6 +31,7 @@ from typing import IO
 from tests.docs_blocks import ROOT, Block, blocks
 
 LIMIT_S = 30  # a block takes about a second; what takes longer never ends
+PROGRAMS = ("curl", "openssl", "node")  # that blocks of a shell use, and a machine may not have
 USUAL = "127.0.0.1:8765"
 IMPORT = re.compile(r"""^(?:import|export)\b[^"';]*["']([^"']+)["']""", re.MULTILINE)
 CLIENT = ROOT / "web/client"
@@ -43,10 +44,9 @@ class Fault(Exception):
 class Room:
     """A folder in which the blocks of one document run, its variables, and its server."""
 
-    def __init__(self, folder: Path, node: Callable[[], str], nginx: Callable[[], str]) -> None:
+    def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
         self.folder = folder
-        self.node = node
-        self.nginx = nginx
+        self.program = program
         self.printed = ""
         self.address = USUAL
         self.env = dict(os.environ) | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -88,6 +88,9 @@ class Room:
 
     def shell(self, text: str) -> list[str]:
         """A command that runs a text, with the variables of the blocks before it, and keeps its own."""
+        for name in PROGRAMS:
+            if re.search(rf"\b{name} ", text):
+                self.env["PATH"] += f":{Path(self.program(name)).parent}"
         kept = shlex.quote(str(self.variables))
         return ["bash", "-euo", "pipefail", "-c", f". {kept}\n{text}\n{{ export -p; declare -f; }} > {kept}"]
 
@@ -124,10 +127,10 @@ def python(room: Room, block: Block, text: str) -> None:
 def js(room: Room, block: Block, text: str) -> None:
     file = room.folder / (block.value("title") or f"block-{block.line}.mjs")
     file.write_text(text)
-    room.execute([room.node(), "--check", file.name])
+    room.execute([room.program("node"), "--check", file.name])
     for name in IMPORT.findall(text):
         probe = f"await import.meta.resolve({name!r}); await import({name!r})"
-        room.execute([room.node(), "--input-type=module", "-e", probe])
+        room.execute([room.program("node"), "--input-type=module", "-e", probe])
 
 
 def sh(room: Room, block: Block, text: str) -> None:
@@ -189,7 +192,7 @@ def parsed(parse: Callable[[str], object]) -> Callable[[Room, Block, str], None]
 def nginx(room: Room, block: Block, text: str) -> None:
     from tests.docs_nginx import check_command, configure
 
-    room.execute(check_command(room.nginx(), configure(room.folder, text)))
+    room.execute(check_command(room.program("nginx"), configure(room.folder, text)))
 
 
 def drawing(room: Room, block: Block, text: str) -> None:

@@ -1,6 +1,5 @@
 """Every block of code in the documents is run, or parsed where it cannot be; `docs_run` says how."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ BROKEN = {
 
 
 def room(folder: Path) -> Room:
-    return Room(folder, partial(program, "node"), partial(program, "nginx"))
+    return Room(folder, program)
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conftest import program
 from tests.docs_blocks import ROOT, blocks
 from tests.docs_nginx import NAME, configure, free_port, run_command
 from tests.e2e.harness import Server, running
@@ -135,7 +136,7 @@ def test_cookies_are_secure_and_plain_http_is_sent_to_tls(site: Site) -> None:
 
 
 def test_a_browser_may_speak_http_2(site: Site) -> None:
-    command = ["curl", "-s", "--http2", "-o", "-", "-w", "%{http_version}", "--cacert", "cert.pem"]
+    command = [program("curl"), "-s", "--http2", "-o", "-", "-w", "%{http_version}", "--cacert", "cert.pem"]
     resolve = ["--resolve", f"{site.host}:127.0.0.1", f"https://{site.host}/healthz"]
     ran = subprocess.run(
         [*command, *resolve], cwd=site.folder, capture_output=True, text=True, timeout=LIMIT_S

