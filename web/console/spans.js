@@ -1,7 +1,228 @@
-/** What took time in a session, for the waterfall: agents, completions, calls. A fold over durable events. */
+/**
+ * What took time in a session: turns, and in them agents, completions of a model and calls of tools, nested as
+ * they happened. A pure fold over durable events.
+ *
+ * A call that starts an agent is that agent. A completion begins where its agent had nothing else to wait for,
+ * or as long before its end as the model says. Clocks decide nothing: inside a turn time never goes backwards.
+ * What is open ends with the last event of the log, so that the same log gives the same picture.
+ */
+
+/** Something that has lasted; `seq` and `last` are the first and the last event of it. */
+class Span {
+  end = null; // null: open
+  state = "open"; // open, ok, error or cancelled
+  waits = []; // [start, end or null]: when somebody outside had to answer
+  children = [];
+
+  constructor(kind, name, seq, start) {
+    Object.assign(this, { kind, name, seq, start, last: seq });
+  }
+
+  add(span) {
+    this.children.push(span);
+    return span;
+  }
+
+  close(event, at, state) {
+    this.resume(at);
+    Object.assign(this, { end: Math.max(this.start, at), state, last: event.seq });
+  }
+
+  wait(at) {
+    if (!this.isWaiting) this.waits.push([at, null]);
+  }
+
+  resume(at) {
+    if (this.isWaiting) this.waits.at(-1)[1] = at;
+  }
+
+  get isWaiting() {
+    return this.waits.length > 0 && this.waits.at(-1)[1] === null;
+  }
+}
+
+/** An open agent: since when it has waited for its model, and the completion that runs. */
+class Running {
+  completion = null;
+
+  constructor(span, since) {
+    Object.assign(this, { span, since });
+  }
+
+  /** The completion that runs; it begins if none does. */
+  begun(event) {
+    this.completion ??= this.span.add(new Span("completion", "model", event.seq, this.since));
+    return this.completion;
+  }
+
+  over(event, at, state) {
+    this.completion?.close(event, at, state);
+    this.completion = null;
+    this.since = at;
+  }
+}
 
 export class Spans {
-  spans = [];
+  turns = new Map(); // trace id -> Span, in order
+  #now = 0; // when the last event was
+  #clocks = new Map(); // trace id -> the latest time in it
+  #open = new Map(); // trace id -> how many agents run
+  #agents = new Map(); // agent id -> Running
+  #spans = new Map(); // agent id -> its Span, kept for what it has started
+  #calls = new Map(); // agent id, call id -> Span
 
-  apply() {}
+  /** Take one event into account. */
+  apply(event) {
+    const time = Date.parse(event.ts);
+    if (!Number.isNaN(time)) this.#now = time;
+    if (event.trace_id === undefined) return;
+    const at = this.#clock(event.trace_id);
+    const turn = this.#turn(event, at);
+    STEPS[event.type]?.call(this, event, at, turn);
+  }
+
+  #clock(trace) {
+    const at = Math.max(this.#clocks.get(trace) ?? 0, this.#now);
+    this.#clocks.set(trace, at);
+    return at;
+  }
+
+  #turn(event, at) {
+    const known = this.turns.get(event.trace_id);
+    if (known) return known;
+    const turn = new Span("turn", event.payload.text ?? event.type, event.seq, at);
+    this.turns.set(event.trace_id, turn);
+    return turn;
+  }
+
+  start(event, at, turn) {
+    const { name, parent_id, call_id } = event.payload;
+    const call = this.#calls.get(keyOf(parent_id, call_id));
+    const own = call?.kind === "call" ? Object.assign(call, { kind: "agent", name }) : null;
+    const span = own ?? (this.#spans.get(parent_id) ?? turn).add(new Span("agent", name, event.seq, at));
+    this.#agents.set(event.agent_id, new Running(span, at));
+    this.#spans.set(event.agent_id, span);
+    this.#open.set(event.trace_id, (this.#open.get(event.trace_id) ?? 0) + 1);
+    Object.assign(turn, { end: null, state: "open" });
+  }
+
+  stop(event, at, turn) {
+    const agent = this.#agents.get(event.agent_id);
+    if (!agent) return;
+    const state = ENDS[event.payload.stop_reason] ?? "ok";
+    agent.over(event, at, state);
+    agent.span.close(event, at, state);
+    this.#agents.delete(event.agent_id);
+    const left = this.#open.get(event.trace_id) - 1;
+    this.#open.set(event.trace_id, left);
+    if (left === 0) turn.close(event, at, state);
+  }
+
+  /** The model has said something. */
+  speak(event) {
+    this.#agents.get(event.agent_id)?.begun(event);
+  }
+
+  usage(event, at) {
+    const agent = this.#agents.get(event.agent_id);
+    if (!agent) return;
+    const { model, duration_ms } = event.payload;
+    const completion = agent.begun(event);
+    completion.name = model;
+    if (duration_ms !== undefined) completion.start = Math.max(agent.span.start, at - duration_ms);
+    agent.over(event, at, "ok");
+  }
+
+  /** What was said is taken back: the model is asked again. */
+  retract(event, at) {
+    const agent = this.#agents.get(event.agent_id);
+    if (agent?.completion) agent.over(event, at, "error");
+  }
+
+  call(event, at) {
+    const agent = this.#agents.get(event.agent_id);
+    if (!agent) return;
+    agent.begun(event);
+    const { call_id, tool, executor } = event.payload;
+    const span = agent.span.add(new Span("call", tool, event.seq, at));
+    span.within = executor === "provider";
+    this.#calls.set(keyOf(event.agent_id, call_id), span);
+  }
+
+  result(event, at) {
+    const { call_id, ok, error } = event.payload;
+    const span = this.#calls.get(keyOf(event.agent_id, call_id));
+    const agent = this.#agents.get(event.agent_id);
+    if (!span || !agent) return;
+    if (span.end === null) span.close(event, at, ok ? "ok" : (FAULTS[error?.code] ?? "error"));
+    if (span.within) return;
+    // Tools run when the message is complete, whether or not anybody has told what it cost.
+    agent.completion?.close(event, span.start, "ok");
+    Object.assign(agent, { completion: null, since: at });
+  }
+
+  asks(event, at) {
+    for (const { call_id } of event.payload.calls ?? [event.payload]) {
+      const span = this.#calls.get(keyOf(event.agent_id, call_id));
+      if (span?.end === null) span.wait(at);
+    }
+  }
+
+  answered(event, at) {
+    this.#calls.get(keyOf(event.agent_id, event.payload.call_id))?.resume(at);
+  }
+
+  /** The turns in which somebody has begun, in order: `[trace, span]`. */
+  get begun() {
+    return [...this.turns].filter(([, turn]) => turn.children.length > 0);
+  }
+
+  /** When a span of a turn ends, or how far it has come. */
+  endOf(span, trace) {
+    return span.end ?? Math.max(this.#clocks.get(trace), this.#now);
+  }
+
+  /** The spans of a turn, each before what is inside it: `{ span, depth, trace }`. */
+  rows(trace) {
+    const found = [];
+    const walk = (span, depth) => {
+      found.push({ span, depth, trace });
+      for (const child of span.children) walk(child, depth + 1);
+    };
+    walk(this.turns.get(trace), 0);
+    return found;
+  }
+}
+
+const keyOf = (agent, call) => `${agent ?? ""} ${call ?? ""}`;
+
+const ENDS = { cancelled: "cancelled", error: "error", timeout: "error" };
+const FAULTS = { CANCELLED: "cancelled" };
+
+const { prototype: of } = Spans;
+const STEPS = {
+  "agent.start": of.start,
+  "agent.end": of.stop,
+  "agent.usage": of.usage,
+  "block.start": of.speak,
+  "block.retract": of.retract,
+  "assistant.message": of.speak,
+  "assistant.thinking": of.speak,
+  "assistant.block": of.speak,
+  "tool.call": of.call,
+  "tool.result": of.result,
+  "tool.await": of.asks,
+  "approval.request": of.asks,
+  "approval.decision": of.answered,
+  "ui.action": of.answered,
+};
+
+const STEPS_OF_TEN = [1, 2, 5, 10];
+
+/** Round times for an axis of so many milliseconds, from 0, at most six. */
+export function ticks(total) {
+  const least = Math.max(total, 1) / 5;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = Math.max(1, STEPS_OF_TEN.map((one) => one * power).find((one) => one >= least));
+  return Array.from({ length: Math.floor(total / step) + 1 }, (_, index) => index * step);
 }

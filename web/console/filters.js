@@ -1,0 +1,55 @@
+/**
+ * `<tl-filters>`: what a person can choose to see of a log: a text, a type or a family of types, an agent, a depth.
+ * What was set from an event (its turn, its agent, its call) can be taken away. Tells `choose` with what changed.
+ */
+
+import { html, nothing } from "lit";
+
+import { Element } from "./element.js";
+import { EVERYTHING, NOBODY } from "./matches.js";
+
+const SET = [["turn", "One turn"], ["invocation", "One agent run"], ["call", "One call"]];
+
+export class Filters extends Element {
+  static properties = {
+    filter: { attribute: false }, facets: { attribute: false }, version: { attribute: false },
+    shown: { attribute: false }, total: { attribute: false }, done: { attribute: false },
+  };
+
+  #choose(piece) {
+    this.dispatchEvent(new CustomEvent("choose", { detail: piece }));
+  }
+
+  #select(name, label, choices) {
+    const wanted = this.filter[name];
+    return html`<select aria-label=${label} ?data-set=${wanted !== ""}
+        @change=${({ target }) => this.#choose({ [name]: target.value })}>
+      ${[["", `Any ${label.toLowerCase()}`], ...choices].map(([value, words]) => html`
+        <option value=${value} .selected=${value === wanted}>${words}</option>`)}
+    </select>`;
+  }
+
+  render() {
+    const { filter, facets, shown, total } = this;
+    const types = facets.choices.map(([type, count]) => [type, `${type.endsWith(".") ? `${type}*` : type} (${count})`]);
+    const agents = [...facets.agents].map(([name, count]) => [name, `${name === NOBODY ? "No agent" : name} (${count})`]);
+    const depths = Array.from({ length: facets.depth }, (_, depth) => [String(depth), `Depth 0${depth ? ` to ${depth}` : ""}`]);
+    return html`<div class="filters" role="search" aria-label="Filter events">
+      <input type="search" aria-label="Search in events" placeholder="Search" .value=${filter.text}
+        @input=${({ target }) => this.#choose({ text: target.value })}>
+      <output class="count" aria-label="Events shown">${shown === total ? total : `${shown} of ${total}`}${
+        this.done ? nothing : "…"}</output>
+      <div class="selects">
+        ${this.#select("type", "Type", types)}
+        ${this.#select("agent", "Agent", agents)}
+        ${facets.depth ? this.#select("depth", "Depth", depths) : nothing}
+      </div>
+      ${SET.map(([name, words]) => (filter[name] ? html`<button class="chip" aria-label="${words}: show others again"
+        @click=${() => this.#choose({ [name]: "" })}>${words} ×</button>` : nothing))}
+      ${JSON.stringify(filter) === JSON.stringify(EVERYTHING) ? nothing : html`
+        <button class="plain" @click=${() => this.#choose(EVERYTHING)}>Clear</button>`}
+    </div>`;
+  }
+}
+
+customElements.define("tl-filters", Filters);

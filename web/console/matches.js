@@ -1,0 +1,109 @@
+/**
+ * Which events a person wants to see: a filter, the events that pass it, and what there is to choose from.
+ *
+ * Pure. `Matches` looks at events in portions, so that a search in a long session never holds up a frame. The
+ * search is in the JSON of an event, which is made once and kept as long as the event is.
+ */
+
+/** A filter that everything passes. `turn`, `invocation` and `call` are set from an event, not typed. */
+export const EVERYTHING = Object.freeze({
+  text: "", type: "", agent: "", depth: "", turn: "", invocation: "", call: "",
+});
+export const NOBODY = "-"; // as an agent: events without one
+const PORTION = 32; // events between two looks at the clock
+
+/** Each field of a filter: what an event has to be, cheap ones first. */
+const TESTS = {
+  type: (wanted) => ({ type }) => type === wanted || (wanted.endsWith(".") && type.startsWith(wanted)),
+  agent: (wanted) => ({ agent_name }) => (agent_name ?? NOBODY) === wanted,
+  depth: (wanted) => ({ depth }) => (depth ?? 0) <= Number(wanted),
+  turn: (wanted) => ({ trace_id }) => trace_id === wanted,
+  invocation: (wanted) => (event) => event.agent_id === wanted || event.payload.parent_id === wanted,
+  call: (wanted) => ({ payload }) => callsOf(payload).includes(wanted),
+  text: (wanted) => (event) => textOf(event).includes(wanted.toLowerCase()),
+};
+
+/** The calls that an event is about. */
+export function callsOf({ call_id, calls }) {
+  const asked = Array.isArray(calls) ? calls.map((call) => call?.call_id) : [];
+  return [call_id, ...asked].filter((id) => typeof id === "string");
+}
+
+const texts = new WeakMap(); // event -> its JSON in lower case
+
+function textOf(event) {
+  if (!texts.has(event)) texts.set(event, JSON.stringify(event).toLowerCase());
+  return texts.get(event);
+}
+
+/** The events that pass a filter, found bit by bit. */
+export class Matches {
+  events = []; // in order
+  at = 0; // how many were looked at
+  #tests;
+
+  constructor(filter) {
+    this.#tests = Object.keys(TESTS).filter((name) => filter[name]).map((name) => TESTS[name](filter[name]));
+  }
+
+  /** Look at what was not looked at, until it is `late()`. Returns whether that was all. */
+  advance(events, late) {
+    if (this.#tests.length === 0) {
+      this.events = events;
+      this.at = events.length;
+    }
+    while (this.at < events.length) {
+      const end = Math.min(this.at + PORTION, events.length);
+      for (; this.at < end; this.at += 1) this.#look(events[this.at]);
+      if (late()) break;
+    }
+    return this.at === events.length;
+  }
+
+  #look(event) {
+    if (this.#tests.every((passes) => passes(event))) this.events.push(event);
+  }
+}
+
+/** Where the event with a seq is in a list, or the last one before it; -1 if there is none. */
+export function indexOf(events, seq) {
+  let [low, high] = [0, events.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (events[middle].seq <= seq) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/** The next event of the same type in a direction, 1 or -1; undefined if there is none. */
+export function sameType(events, at, step) {
+  for (let index = at + step; index >= 0 && index < events.length; index += step) {
+    if (events[index].type === events[at].type) return events[index];
+  }
+  return undefined;
+}
+
+/** A fold: what occurs in a session, and how often. */
+export class Facets {
+  types = new Map();
+  agents = new Map(); // by name; NOBODY for events without an agent
+  depth = 0; // the deepest
+
+  apply({ type, agent_name = NOBODY, depth = 0 }) {
+    this.types.set(type, (this.types.get(type) ?? 0) + 1);
+    this.agents.set(agent_name, (this.agents.get(agent_name) ?? 0) + 1);
+    this.depth = Math.max(this.depth, depth);
+  }
+
+  /** What can be chosen as a type: `[value, count]`, families (ending with a dot) before their types. */
+  get choices() {
+    const families = new Map();
+    for (const [type, count] of [...this.types].sort(([one], [other]) => (one < other ? -1 : 1))) {
+      const first = `${type.split(".")[0]}.`;
+      families.set(first, [...(families.get(first) ?? []), [type, count]]);
+    }
+    const sum = (types) => types.reduce((all, [, count]) => all + count, 0);
+    return [...families].flatMap(([first, types]) => (types.length > 1 ? [[first, sum(types)], ...types] : types));
+  }
+}

@@ -1,0 +1,20 @@
+/**
+ * Styles of an element from a template: `<div ${styled({ left: "10%" })}>`. The page's policy forbids style
+ * attributes, which is what a template would write; this sets properties.
+ */
+
+import { noChange } from "lit";
+import { Directive, directive } from "lit/directive.js";
+
+export const styled = directive(
+  class extends Directive {
+    render() {
+      return noChange;
+    }
+
+    update({ element }, [styles]) {
+      for (const [name, value] of Object.entries(styles)) element.style.setProperty(name, value);
+      return noChange;
+    }
+  },
+);
