@@ -1,0 +1,24 @@
+/** The levels of the headings of a view, so that none is left out on the way down. Pure. */
+
+const DEEPEST = 6;
+const HOLDS = new Set(["screen", "section"]); // a form has a legend and a table a caption
+const INSIDE = new Map([["heading", 1], ["subheading", 2]]);
+
+/** By node: the level of its title or its text. `above` is the level of the heading before the view. */
+export function levelsOf(tree, above, title) {
+  const levels = new Map();
+  let last = above;
+  const step = (node, wanted) => {
+    last = Math.min(wanted, last + 1, DEEPEST);
+    levels.set(node, last);
+  };
+  const walk = (node, around) => {
+    const inner = node.title && HOLDS.has(node.type) ? around + 1 : around;
+    if (inner > around) step(node, inner);
+    if (node.type === "text" && INSIDE.has(node.style)) step(node, around + INSIDE.get(node.style));
+    for (const child of node.children ?? []) walk(child, inner);
+  };
+  if (title) step(null, above + 1);
+  walk(tree, title ? above + 1 : above);
+  return levels;
+}

@@ -1,0 +1,55 @@
+/**
+ * What is wrong with an action, at its place and in plain words. Pure.
+ *
+ * A place is the name of a field; a row's key, a space and a column's name, or nothing for the row itself; "" is the
+ * form, the table or the button as a whole. Places are keys of a Map: their names come from outside.
+ */
+
+const LATE = new Map([
+  ["view_id", "This is closed. Nothing was sent."],
+  ["shown", "This has been shown again below. Nothing was sent."],
+  ["form_id", "This was sent already."],
+  ["button_id", "This was sent already."],
+  ["rows", "New rows were sent already. Wait until the table is shown again."],
+]);
+const GONE = "This row was deleted already.";
+
+/** The problems of a request that failed, as `Views.check` would tell them. */
+export function problemsOf(error) {
+  const kind = error.status === 409 ? "conflict" : "invalid";
+  const told = error.fault?.details?.problems;
+  if (Array.isArray(told) && told.length > 0) return told.map(({ path, message }) => ({ kind, path, message }));
+  return [{ kind: "failed", path: [], message: `Not sent: ${error.message}` }];
+}
+
+/** Problems by their places in a form. */
+export const inForm = (problems) => placed(problems, ([first, name]) => (first === "values" && name) || "");
+
+/** Problems by their places in a table; `keys` are those of the rows that were sent. */
+export const inTable = (problems, keys) =>
+  placed(problems, ([first, at, name]) => {
+    if (first !== "rows" || keys[at] === undefined) return "";
+    return cellOf(keys[at], name === "row_id" ? "" : (name ?? ""));
+  });
+
+export const cellOf = (key, name) => `${key} ${name}`;
+
+/** The first problem of each place. */
+function placed(problems, placeOf) {
+  const places = new Map();
+  for (const problem of problems) {
+    const place = placeOf(problem.path);
+    if (!places.has(place)) places.set(place, plain(problem));
+  }
+  return places;
+}
+
+/** What a problem says, to a person. */
+function plain({ kind, message, path: [first, ...rest] }) {
+  if (kind !== "conflict") return message;
+  return rest.length > 0 ? GONE : (LATE.get(first) ?? `This comes too late: ${message}.`);
+}
+
+/** A message that begins with a field's name, with its label instead. */
+export const labelled = (message, { name, label }) =>
+  message.startsWith(`${name} `) ? label + message.slice(name.length) : message;
