@@ -1,4 +1,4 @@
-"""`turnlog serve` and `turnlog demo` refuse what cannot work in one clear line; no server is started here."""
+"""`turnlog serve` refuses what cannot work in one clear line; no server is started here."""
 
 import gc
 import socket
@@ -100,17 +100,8 @@ def test_a_busy_port_is_refused_by_its_number(busy: int) -> None:
     assert line == f"cannot listen on 127.0.0.1:{busy}: Address already in use"
 
 
-def test_a_busy_port_is_refused_by_the_demo_too(busy: int) -> None:
-    line = refusal(run("demo", "--no-browser", "--port", str(busy)))
-    assert line == f"cannot listen on 127.0.0.1:{busy}: Address already in use"
-
-
 def test_a_port_that_is_no_number_is_refused() -> None:
     assert "'http' is not a valid integer" in refusal(run("serve", TOUR, "--port", "http"))
-
-
-def test_a_demo_that_is_not_there_is_refused_with_those_that_are() -> None:
-    assert "'assistant', 'pipeline', 'weights', 'broker', 'office'" in refusal(run("demo", "no_such"))
 
 
 def test_nothing_is_left_behind_by_a_refusal(busy: int, tmp_path: Path) -> None:

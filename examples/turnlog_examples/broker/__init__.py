@@ -36,7 +36,7 @@ TRIES = (
     "£12,500, no deposit, panels with a battery, 4 kWp",
     "£30,000, 20% deposit, panels, a battery and an EV charger, 8 kWp",
     "What do you need to know?",
-    "The customer changed their mind",
+    "Please call it off",
 )
 RETAILER = "Brightside Solar"
 INSTALLERS = frozenset(

@@ -89,7 +89,8 @@ async def run(
 @click.option("--attached", is_flag=True, help="End when stdin does, and so with who started it.")
 def main(url: str, session: str | None, db: Path, attached: bool) -> None:
     """Run the tools of the weigh-ins on the table in a file."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    level = logging.ERROR if attached else logging.WARNING  # who ends with the server need not say it is gone
+    logging.basicConfig(level=level, format="%(message)s")
     tools, token = make_tools(WeightTable(db)), os.environ.get("TURNLOG_TOKEN")
     try:
         asyncio.run(run(url, session, tools, token, attached))

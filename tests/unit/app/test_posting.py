@@ -21,11 +21,12 @@ from tests.unit.app.desk import (
     make_app,
     play,
 )
-from turnlog import Agent, tool
-from turnlog.agents import Scripted, ToolUse
+from turnlog import Agent, View, tool
+from turnlog.agents import Context, Scripted, ToolUse
 from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.app import App, Posted, Roles, Seat
 from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, TurnlogError, UnknownType
+from turnlog.events.views import Button
 from turnlog.state.history import Message
 
 CASE = make_app(
@@ -258,6 +259,35 @@ def test_a_message_goes_to_a_channel_of_its_sender() -> None:
             for seat, channel in ((bob, "seller"), (eve, "buyer"), (ada, "clerk"), (bob, "owner")):
                 said = await refused(BadInput, at.say(seat, "hello", channel=channel))
                 assert f"expected a channel of yours, got {channel}" in said
+
+    play(run)
+
+
+def test_an_action_is_in_the_channel_of_its_view_whoever_acts() -> None:
+    @tool
+    def offer(context: Context) -> str:
+        """Show a button."""
+        context.show(View.of("offer", Button("take", "Take it", repeat=True)))
+        return "shown"
+
+    def selling(messages: list[Message]) -> Iterator[str | ToolUse]:
+        words = str(messages[-1].content[-1].get("text", ""))
+        yield ToolUse("offer") if words == "sell" else "Sold." if "take" in words else "There it is."
+
+    seller = Agent("S", "", Scripted(selling), tools=[offer])
+
+    async def run() -> None:
+        async with desk(App("shop", {"buyer": agent("B"), "seller": seller})) as at:
+            ada = await at.sessions.create(ADA)
+            await at.say(ada, "sell", channel="seller")
+            await at.until(ada, "agent.end")
+            both = await at.member(ada, BOB, "buyer", "seller")
+            for seat in (ada, both):
+                click = {"action": {"kind": "button.click", "button_id": "take"}, "view_id": "offer"}
+                await at.post(seat, "ui.action", click)
+                await at.until(ada, "ui.action", channel="seller", actor=seat.principal.name)
+            await at.until(ada, "assistant.message", channel="seller", text="Sold.")
+            assert {one.channel for one in await at.told(ada, "ui.action", "agent.start")} == {"seller"}
 
     play(run)
 
