@@ -14,10 +14,10 @@ from turnlog.errors import NotFound
 from turnlog.events import CATALOG
 
 COMMANDS = {
-    "assemble", "convert", "demo", "export", "import", "parse", "prune", "schema", "serve", "sessions",
-    "tail", "verify",
+    "assemble", "convert", "demo", "export", "import", "new", "parse", "prune", "schema", "serve",
+    "sessions", "tail", "verify",
     "state", "rebuild", "token"}  # fmt: skip
-ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "parse", "schema", "serve", "token"}
+ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "new", "parse", "schema", "serve", "token"}
 
 
 def run(*arguments: str) -> Result:

@@ -1,8 +1,8 @@
 """The command `turnlog`: a thin shell over the rooms. The only place that reads the environment.
 
-Commands are in modules by what they are about: `serve` runs applications, `log` reads and tends a log,
-`convert`, `assemble` and `parse` are filters. What stands here is the group and what belongs to no log.
-Errors of Turnlog are one line, never a stack trace.
+Commands are in modules by what they are about: `demo` and `serve` run applications, `new` makes one, `log`
+reads and tends a log, `convert`, `assemble` and `parse` are filters. What stands here is the group and what
+belongs to no log. Errors of Turnlog are one line, never a stack trace.
 """
 
 import json
@@ -15,6 +15,7 @@ from turnlog.cli import log, serve, state
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert as convert_command
 from turnlog.cli.demo import demo as demo_command
+from turnlog.cli.new import new as new_command
 from turnlog.cli.parse import parse as parse_command
 from turnlog.cli.serve import load_app, run_server
 from turnlog.cli.terminal import escape
@@ -59,6 +60,7 @@ def schema(type_name: str | None, app: str | None) -> None:
 
 for command in (
     demo_command,
+    new_command,
     *serve.COMMANDS,
     *log.COMMANDS,
     *state.COMMANDS,
