@@ -11,6 +11,7 @@ BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
+	@test -z "$$ANTHROPIC_API_KEY" || $(BIN)/python -c "import anthropic" 2>/dev/null || $(PIP) install -q -c constraints.txt anthropic || true
 	@$(BIN)/turnlog demo $(ARGS)
 
 test: check
