@@ -82,7 +82,7 @@ export class Ask extends Element {
         ${KINDS[kind].call(this, this.call)}
       </fieldset>
       ${this.problem ? html`<p class="wrong" role="alert">${this.problem}</p>` : nothing}
-      <span class="state" role="status">${this.sending ? "Sending" : this.sent ? "Sent" : ""}</span>
+      <span class="told" role="status">${this.sending ? "Sending" : this.sent ? "Sent" : ""}</span>
     </form>`;
   }
 
@@ -102,7 +102,7 @@ export class Ask extends Element {
       </dl>
       ${this.#args(args)}
       ${this.#field({ type: "field.text", name: "note", label: "Note (optional)" })}
-      <div class="foot">
+      <div class="doing">
         <button type="button" class="strong" @click=${() => decide("approve")}>Approve</button>
         <button type="button" class="danger" @click=${() => decide("deny")}>Deny</button>
       </div>`;
@@ -118,7 +118,7 @@ export class Ask extends Element {
   input({ awaited }) {
     const fields = fieldsOf(awaited.args);
     return html`${fields.map((field, at) => this.#field(field, at))}
-      <div class="foot"><button class="strong" @click=${() => this.#give(fields)}>Send</button></div>`;
+      <div class="doing"><button class="strong" @click=${() => this.#give(fields)}>Send</button></div>`;
   }
 
   #give(fields) {
@@ -167,7 +167,7 @@ export class Ask extends Element {
 
   choice({ awaited }) {
     return html`${this.#asked(awaited)}
-      <div class="foot">
+      <div class="doing">
         ${choicesOf(awaited.args).map(({ value, label }) => html`<button type="button"
           @click=${() => this.#answer(value)}>${label}</button>`)}
         ${this.#cannotButton}
@@ -177,7 +177,7 @@ export class Ask extends Element {
 
   confirm({ awaited }) {
     return html`${this.#asked(awaited)}
-      <div class="foot">
+      <div class="doing">
         <button type="button" class="strong" @click=${() => this.#answer(true)}>Yes</button>
         <button type="button" @click=${() => this.#answer(false)}>No</button>
         ${this.#cannotButton}
@@ -199,7 +199,7 @@ export class Ask extends Element {
     return html`${this.#field({ type: "field.text", name: "answer", label: "Answer", multiline: true })}
       <label class="check"><input type="checkbox" .checked=${live(isJson)}
         @change=${({ target }) => this.#type("json", target.checked ? "yes" : "")}> The answer is JSON</label>
-      <div class="foot"><button class="strong" @click=${() => this.#say(isJson)}>Send</button> ${more}</div>`;
+      <div class="doing"><button class="strong" @click=${() => this.#say(isJson)}>Send</button> ${more}</div>`;
   }
 
   #say(isJson) {

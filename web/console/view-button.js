@@ -16,7 +16,7 @@ export class ViewButton extends Part {
     const { id, label, style = "secondary" } = this.node;
     const button = html`<button type="button" class=${LOOKS[style]} data-button=${id}
       ?disabled=${this.isUsed || this.isBusy} @click=${() => this.#click()}>${label}</button>`;
-    return html`<div class="foot">${this.foot(button, label)} ${this.status()}</div>${this.whole()}`;
+    return html`<div class="doing">${this.foot(button, label)} ${this.status()}</div>${this.whole()}`;
   }
 }
 

@@ -66,7 +66,7 @@ export class ViewForm extends Part {
         ${title ? html`<legend>${title}</legend>` : nothing}
         ${fields.map((field) => this.#field(field))}
         ${this.whole(error)}
-        <div class="foot">
+        <div class="doing">
           ${this.foot(html`<button class="strong">${submit}</button>`, submit)} ${this.status()}
         </div>
       </fieldset>

@@ -1,7 +1,7 @@
 /** The levels of the headings of a view, so that none is left out on the way down. Pure. */
 
 const DEEPEST = 6;
-const HOLDS = new Set(["screen", "section"]); // a form has a legend and a table a caption
+const HOLDS = new Set(["screen", "section"]); // forms and tables have legends
 const INSIDE = new Map([["heading", 1], ["subheading", 2]]);
 
 /** By node: the level of its title or its text. `above` is the level of the heading before the view. */

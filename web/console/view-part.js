@@ -128,6 +128,6 @@ export class Part extends Element {
 
   status(words = "Sent") {
     const said = this.sending ? "Sending" : this.sent ? words : "";
-    return html`<span class="state" role="status">${said}</span>`;
+    return html`<span class="told" role="status">${said}</span>`;
   }
 }

@@ -93,15 +93,15 @@ export class ViewTable extends Part {
     return html`<form class="table" novalidate autocomplete="off" data-table=${id}
       data-state=${this.isUsed ? "sent" : "open"} @submit=${(event) => this.#save(event)}>
       <fieldset ?disabled=${this.isUsed || this.isBusy}>
-        <div class="wide"><table>
-          ${title ? html`<caption>${title}</caption>` : nothing}
+        ${title ? html`<legend>${title}</legend>` : nothing}
+        <div class="wide"><table aria-label=${title ?? "Table"}>
           <thead><tr>${this.node.columns.map((column) => this.#head(column))}${this.#tools("th")}</tr></thead>
           <tbody>${repeat(rows.slice(0, this.count), ({ key }) => key, (row, at) => this.#drawRow(row, at))}</tbody>
         </table></div>
         ${rows.length === 0 ? html`<p class="help">No rows.</p>` : nothing}
         ${this.#more(rows.length)}
         ${this.whole(this.sent ? null : error)}
-        <div class="foot">
+        <div class="doing">
           ${can_add ? html`<button type="button" class="add" @click=${() => this.#add()}>Add row</button>` : nothing}
           ${this.foot(html`<button class="strong">${save}</button>`, save)} ${this.status()}
         </div>
