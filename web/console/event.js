@@ -34,10 +34,11 @@ export class Event extends SessionElement {
 
   render() {
     const { event } = this;
+    const about = [event.seq, event.ts, event.origin, event.actor].filter((part) => part !== undefined);
     return html`<section class="event" aria-label="Event ${event.seq}" data-seq=${event.seq}>
       <header>
-        <h3 data-kind=${family(event)}>${event.type}</h3>
-        <span class="about">${event.seq} · ${event.ts} · ${event.origin}${event.actor ? ` · ${event.actor}` : ""}</span>
+        <h2 data-kind=${family(event)}>${event.type}</h2>
+        <span class="about">${about.join(" · ")}</span>
         ${this.#neighbours()}
         <button class="plain" aria-label="Close event" @click=${() => this.#tell("close")}>Close</button>
       </header>
@@ -59,13 +60,13 @@ export class Event extends SessionElement {
   }
 
   #ways() {
-    const { trace_id, agent_id, agent_name, payload, seq } = this.event;
+    const { trace_id, agent_id, payload, seq } = this.event;
     const only = (words, filter) => html`<button @click=${() => this.#tell("only", filter)}>${words}</button>`;
     return html`
       <button @click=${this.#copy}>${this.copied === this.event ? "Copied" : "Copy"}</button>
       <button @click=${() => this.#tell("show-in-chat", seq)}>Show in chat</button>
       ${trace_id ? only("This turn", { turn: trace_id }) : nothing}
-      ${agent_id ? only(`This ${agent_name ?? "agent"}`, { invocation: agent_id }) : nothing}
+      ${agent_id ? only("This agent", { invocation: agent_id }) : nothing}
       ${callsOf(payload).slice(0, 1).map((call) => only("This call", { call }))}`;
   }
 }

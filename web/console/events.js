@@ -20,6 +20,7 @@ import { styled } from "./styled.js";
 
 const BUDGET_MS = 6; // of a frame, for looking which events pass the filter
 const ROW_PX = 44;
+const UNTOLD = Infinity; // as what somebody has seen: not known before the whole log is here
 const INDENTS = 6; // deeper agents stand no further to the right
 
 export class Events extends SessionElement {
@@ -56,6 +57,7 @@ export class Events extends SessionElement {
     if (this.session.id !== this.#named) this.#begin();
     if (changed.has("filter") || this.session.record !== this.#record) this.#matches = new Matches(this.filter);
     this.#record = this.session.record;
+    if (this.#left === UNTOLD && this.session.connection === "live") this.#left = this.#record.last;
     const until = performance.now() + BUDGET_MS;
     this.#done = this.#matches.advance(this.#record.events, () => performance.now() > until);
     if (!this.#done) requestAnimationFrame(() => this.requestUpdate());
@@ -68,7 +70,7 @@ export class Events extends SessionElement {
     const { filter, seq = null, top = null, pixels, left = null } = this.#kept();
     this.filter = { ...EVERYTHING, ...filter };
     this.seq = this.active = here().seq;
-    this.#left = left;
+    this.#left = left ?? (top === null ? null : UNTOLD);
     if (seq === this.seq) this.#aim = top === null ? null : { seq: top, pixels };
     else this.#look(this.seq);
   }
@@ -95,7 +97,7 @@ export class Events extends SessionElement {
   #look(seq) {
     this.active = seq;
     this.#aim = seq === null ? null : { seq };
-    if (seq !== null) this.#left ??= Math.max(this.session.record.last, seq);
+    if (seq !== null) this.#left ??= UNTOLD;
   }
 
   get #list() {
@@ -114,24 +116,25 @@ export class Events extends SessionElement {
 
   #pick({ detail }) {
     const { seq } = this.#matches.events[detail];
-    this.#left ??= this.#record.last;
+    this.#left ??= UNTOLD;
     this.active = seq;
     go({ ...here(), seq }, { replace: true });
   }
 
   #move({ detail }) {
     const { seq } = this.#matches.events[detail];
-    this.#left ??= this.#record.last;
+    this.#left ??= UNTOLD;
     this.active = seq;
   }
 
   /** Whoever looks at an event and goes on with the keys sees the one where they stop. */
   #rest({ key }) {
-    if (this.seq !== null && moves(key) && this.active !== this.seq) go({ ...here(), seq: this.active }, { replace: true });
+    if (this.seq === null || this.active === this.seq || !moves(key)) return;
+    go({ ...here(), seq: this.active }, { replace: true });
   }
 
   #scrolled({ detail: atEnd }) {
-    this.#left = atEnd ? null : (this.#left ?? this.#record.last);
+    this.#left = atEnd ? null : (this.#left ?? UNTOLD);
     this.requestUpdate();
   }
 
@@ -168,7 +171,8 @@ export class Events extends SessionElement {
       <tl-list class="log" label="Events" .count=${events.length} .rowHeight=${ROW_PX} .active=${active}
         .rowAt=${(row) => this.#row(events[row])} .follows=${this.#left === null}
         @pick=${this.#pick} @move=${this.#move} @scrolled=${this.#scrolled}></tl-list>
-      ${fresh > 0 ? html`<button class="fresh" @click=${this.#follow}>${fresh} new</button>` : nothing}
+      ${this.#left === null ? nothing : html`<button class="fresh" @click=${this.#follow}>${
+        fresh > 0 ? `${fresh} new` : "Latest"}</button>`}
     </div>`;
   }
 
@@ -185,7 +189,7 @@ export class Events extends SessionElement {
       <span class="what" ${styled({ "--depth": Math.min(depth, INDENTS) })}><span class="type">${type}</span>
         <span class="who">${agent_name ?? ""}</span></span>
       <span class="time">${clock(ts)}</span>
-      <span class="said" ${styled({ "--depth": Math.min(depth, INDENTS) })}>${summary(event)}</span>`;
+      <span class="brief" ${styled({ "--depth": Math.min(depth, INDENTS) })}>${summary(event)}</span>`;
     return { seq, kind, selected: seq === this.seq, content };
   }
 

@@ -8,6 +8,7 @@ import { html, nothing } from "lit";
 import { Element } from "./element.js";
 import { EVERYTHING, NOBODY } from "./matches.js";
 
+const NAMES = { [NOBODY]: "No agent" };
 const SET = [["turn", "One turn"], ["invocation", "One agent run"], ["call", "One call"]];
 
 export class Filters extends Element {
@@ -31,9 +32,9 @@ export class Filters extends Element {
 
   render() {
     const { filter, facets, shown, total } = this;
-    const types = facets.choices.map(([type, count]) => [type, `${type.endsWith(".") ? `${type}*` : type} (${count})`]);
-    const agents = [...facets.agents].map(([name, count]) => [name, `${name === NOBODY ? "No agent" : name} (${count})`]);
-    const depths = Array.from({ length: facets.depth }, (_, depth) => [String(depth), `Depth 0${depth ? ` to ${depth}` : ""}`]);
+    const types = facets.choices.map(([type, count]) => [type, `${type}${type.endsWith(".") ? "*" : ""} (${count})`]);
+    const agents = [...facets.agents].map(([name, count]) => [name, `${NAMES[name] ?? name} (${count})`]);
+    const depths = Array.from({ length: facets.depth }, (_, depth) => [`${depth}`, `Depth at most ${depth}`]);
     return html`<div class="filters" role="search" aria-label="Filter events">
       <input type="search" aria-label="Search in events" placeholder="Search" .value=${filter.text}
         @input=${({ target }) => this.#choose({ text: target.value })}>

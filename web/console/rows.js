@@ -27,14 +27,27 @@ export const clock = (ts) => String(ts).slice(11, 23);
 export function compact(value, room = LINE_CHARS) {
   if (typeof value === "string") return JSON.stringify(value.slice(0, room));
   if (value === null || typeof value !== "object") return String(value);
-  const list = Array.isArray(value);
-  let text = list ? "[" : "{";
-  for (const key in value) {
+  return Array.isArray(value) ? list(value, room) : object(value, room);
+}
+
+function list(values, room) {
+  let text = "[";
+  for (const value of values) {
     if (text.length > 1) text += ",";
     if (text.length >= room) return text;
-    text += (list ? "" : `${JSON.stringify(key)}:`) + compact(value[key], room - text.length);
+    text += compact(value, room - text.length);
   }
-  return text + (list ? "]" : "}");
+  return `${text}]`;
+}
+
+function object(values, room) {
+  let text = "{";
+  for (const key in values) {
+    if (text.length > 1) text += ",";
+    if (text.length >= room) return text;
+    text += `${JSON.stringify(key)}:${compact(values[key], room - text.length)}`;
+  }
+  return `${text}}`;
 }
 
 function oneLine(text) {
@@ -86,7 +99,7 @@ const SUMMARIES = {
   "assistant.block": ({ kind, data }) => words(kind, compact(data)),
   "assistant.view": ({ view }) => words(view.view_id, view.title, compact(view.tree)),
   "assistant.files": ({ files }) => names(files, ({ filename }) => filename),
-  "tool.call": ({ tool, args, incomplete }) => `${tool} ${incomplete === undefined ? compact(args) : start(incomplete)}`,
+  "tool.call": ({ tool, args, incomplete }) => `${tool} ${incomplete ? start(incomplete) : compact(args)}`,
   "tool.result": ({ tool, ...rest }) => `${tool} ${outcome(rest)}`,
   "tool.await": ({ calls }) => names(calls, ({ tool, args }) => `${tool} ${compact(args)}`),
   "approval.request": ({ tool, risk, reason }) => words(tool, risk, start(reason)),

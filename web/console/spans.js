@@ -217,12 +217,19 @@ const STEPS = {
   "ui.action": of.answered,
 };
 
-const STEPS_OF_TEN = [1, 2, 5, 10];
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+/** Steps of an axis that people can count in. */
+const ROUND = [
+  1, 2, 5, 10, 20, 50, 100, 200, 500, ...[1, 2, 5, 10, 20, 30].map((many) => many * SECOND),
+  ...[1, 2, 5, 10, 20, 30].map((many) => many * MINUTE), ...[1, 2, 6, 12].map((many) => many * HOUR),
+];
 
 /** Round times for an axis of so many milliseconds, from 0, at most six. */
 export function ticks(total) {
-  const least = Math.max(total, 1) / 5;
-  const power = 10 ** Math.floor(Math.log10(least));
-  const step = Math.max(1, STEPS_OF_TEN.map((one) => one * power).find((one) => one >= least));
+  const least = total / 5;
+  const step = ROUND.find((one) => one >= least) ?? Math.ceil(least / DAY) * DAY;
   return Array.from({ length: Math.floor(total / step) + 1 }, (_, index) => index * step);
 }

@@ -18,6 +18,7 @@ import { styled } from "./styled.js";
 const ROW_PX = 26;
 const INDENTS = 8;
 const TITLE_CHARS = 60;
+const LABELLED = 0.85; // of the axis: a label further on would be cut
 /** Words for states that need one. */
 const STATES = { open: "running", waiting: "waiting", error: "failed", cancelled: "cancelled" };
 const KEY = [["agent", "Agent"], ["completion", "Model"], ["call", "Tool"], ["wait", "Waiting"], ["error", "Failed"]];
@@ -61,7 +62,7 @@ export class Waterfall extends SessionElement {
     return html`
       <div class="filters">${this.#picker(turns)}${this.#key()}</div>
       ${this.#axis(total)}
-      <div class="listed">
+      <div class="listed" ${styled({ "--step": percent((ticks(total)[1] ?? total) / total) })}>
         <tl-list class="spans" label="Timeline" .count=${rows.length} .rowHeight=${ROW_PX} .active=${active}
           .rowAt=${(row) => this.#row(spans, rows[row], total)}
           @pick=${({ detail }) => goToEvent(rows[detail].span.seq)}
@@ -84,7 +85,7 @@ export class Waterfall extends SessionElement {
 
   #axis(total) {
     return html`<div class="axis" aria-hidden="true"><span class="name">Time in the turn</span>
-      <div class="bars">${ticks(total).map((tick) => html`
+      <div class="bars">${ticks(total).filter((tick) => tick <= LABELLED * total).map((tick) => html`
         <span ${styled({ left: percent(tick / total) })}>${duration(tick)}</span>`)}</div></div>`;
   }
 
@@ -100,7 +101,8 @@ export class Waterfall extends SessionElement {
         <span class="title">${span.kind === "turn" ? span.name.slice(0, 2 * TITLE_CHARS) : span.name}</span>
         ${STATES[state] ? html`<span class="state">${STATES[state]}</span>` : nothing}
         <span class="took">${duration(end - span.start)}</span></span>
-      <span class="bars">${bar(span.kind, span.start, end)}${span.waits.map(([from, to]) => bar("wait", from, to ?? end))}</span>`;
+      <span class="bars">${bar(span.kind, span.start, end)}
+        ${span.waits.map(([from, to]) => bar("wait", from, to ?? end))}</span>`;
     const title = `${span.name}: ${duration(end - span.start)}, events ${span.seq} to ${span.last}`;
     return { seq: span.seq, kind: span.kind, state, selected: false, title, content };
   }
