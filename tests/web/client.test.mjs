@@ -93,6 +93,13 @@ test("the applications come without what they are wrapped in", async (t) => {
   assert.deepEqual(requests.map(({ method, url }) => [method, url]), [["GET", "/below/api/apps"], ["GET", "/below/api/apps"]]);
 });
 
+for (const type of ["application/jsonl", "application/x-ndjson", "text/plain; charset=utf-8"]) {
+  test(`a log that comes as ${type} is text`, async (t) => {
+    const { client } = await serving(t, says(200, { session: "sess_1" }, { "content-type": type }));
+    assert.equal(await client.log("sess_1"), '{"session":"sess_1"}');
+  });
+}
+
 test("a link is asked for with its session and roles", async (t) => {
   const { client, requests } = await serving(t, says(201, { path: "/below/sign-in?code=abc" }));
   assert.equal(await client.link("sess_1", ["customer"]), "/below/sign-in?code=abc");

@@ -151,7 +151,7 @@ async function reached(url, request) {
 
 /** The JSON of an answer, or its text if it is something else. */
 function contentOf({ response, text }) {
-  const isJson = response.headers.get("content-type")?.startsWith("application/json");
+  const isJson = /^application\/json(;|$)/.test(response.headers.get("content-type"));
   const content = isJson ? JSON.parse(text) : text;
   if (response.ok) return content;
   const retryAfterMs = 1000 * (Number(response.headers.get("retry-after")) || 0);
