@@ -191,7 +191,7 @@ def test_the_link_leads_to_a_session_of_the_named_system_and_the_others_are_ther
         listed = server.told("/api/sessions")["sessions"]
         apps = server.told("/api/apps")["apps"]
         assert [app["name"] for app in apps] == ["broker", *[name for name in NAMES if name != "broker"]]
-        assert {(one["app"], one["title"]) for one in listed} == {(app["name"], app["title"]) for app in apps}
+        assert sorted(one["app"] for one in listed) == sorted(NAMES)
         [first] = [one["session_id"] for one in listed if one["app"] == "broker"]
         assert place == f"/?session={first}"
         assert [line.strip() for line in server.said[3:-1]] == list(broker.TRIES)

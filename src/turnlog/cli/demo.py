@@ -77,7 +77,7 @@ async def first_sessions(log_url: str, apps: "Iterable[App]") -> list[str]:
 
     log = await open_log(log_url)
     try:
-        return [await make_session(log, app, LOCAL, app.title) for app in apps]
+        return [await make_session(log, app, LOCAL) for app in apps]
     finally:
         await log.close()
 
