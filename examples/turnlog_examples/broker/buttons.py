@@ -16,6 +16,7 @@ from turnlog.state.fold import Reducers
 from turnlog.state.rules import Rule
 from turnlog_examples.broker import case as cases
 from turnlog_examples.broker.case import ENDS, Case, awaited, consented, disclosure
+from turnlog_examples.broker.disclosures import DISCLOSURES
 from turnlog_examples.broker.events import (
     AcceptCounterOffer,
     AcknowledgeDisclosure,
@@ -51,7 +52,7 @@ LEAVE = Choice("Withdraw", [Withdraw(reason="The customer left by the button.")]
 READ = AcknowledgeDisclosure(id="pre_contract_summary")
 CONSENT = Question(
     "consent",
-    "Your consent to a credit search",
+    DISCLOSURES["credit_search_consent"].title,
     "No lender is asked before you agree.",
     {"grant": GRANT, "refuse": REFUSE},
 )
@@ -61,10 +62,10 @@ AGAIN = Question(
     "You may still agree, or leave.",
     {"grant": GRANT, "leave": LEAVE},
 )
-SUMMARY = Question(
+SUMMARY = Question(  # a rule presents it, and the guide speaks after that: it is read here
     "summary",
-    "Your loan in short",
-    "When you confirm that you have read it, your application goes to the lenders.",
+    DISCLOSURES["pre_contract_summary"].title,
+    DISCLOSURES["pre_contract_summary"].body,
     {"confirm": Choice("I have read it, ask the lenders", [READ, SubmitApplication()]), "leave": LEAVE},
 )
 
