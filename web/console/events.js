@@ -185,7 +185,7 @@ export class Events extends SessionElement {
   #row(event) {
     const { seq, type, ts, agent_name, depth = 0 } = event;
     const kind = family(event);
-    const content = html`<span class="seq">${seq}</span>
+    const content = html`<span class="nr">${seq}</span>
       <span class="what" ${styled({ "--depth": Math.min(depth, INDENTS) })}><span class="type">${type}</span>
         <span class="who">${agent_name ?? ""}</span></span>
       <span class="time">${clock(ts)}</span>

@@ -36,7 +36,7 @@ export class Json extends Element {
 
   #leaf() {
     const { value, whole } = this;
-    if (typeof value !== "string") return html`<span class="plain">${String(value)}</span>`;
+    if (typeof value !== "string") return html`<span class="scalar">${String(value)}</span>`;
     if (whole || value.length <= TEXT_CHARS) return html`<span class="string">${JSON.stringify(value)}</span>`;
     const more = () => (this.whole = true);
     return html`<span class="string">${JSON.stringify(value.slice(0, TEXT_CHARS))}</span>
