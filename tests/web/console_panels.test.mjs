@@ -7,7 +7,7 @@ import { Tree } from "../../web/client/tree.js";
 import { documents } from "../../web/client/documents.js";
 import { Conversation } from "../../web/console/conversation.js";
 import { changes } from "../../web/console/diff.js";
-import { fenced, fileName, markdown, plain, prose, visible } from "../../web/console/exports.js";
+import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../../web/console/exports.js";
 import { Invocations, standing } from "../../web/console/invocations.js";
 import { Latest } from "../../web/console/latest.js";
 import { Library, holds, titleOf, wordsOf } from "../../web/console/library.js";
@@ -28,12 +28,15 @@ for (const [meter, said] of [
 }
 
 for (const [ms, said] of [
-  [null, "–"], [0, "0 ms"], [999, "999 ms"], [1000, "1.0 s"], [59_949, "59.9 s"], [59_950, "1 min 0 s"], [125_400, "2 min 5 s"],
+  [null, "–"], [0, "0 ms"], [999, "999 ms"], [1000, "1.0 s"], [59_949, "59.9 s"], [59_950, "1 min 0 s"],
+  [125_400, "2 min 5 s"],
 ]) {
   test(`${ms} ms are ${said}`, () => assert.equal(duration(ms), said));
 }
 
-for (const [bytes, said] of [[0, "0 bytes"], [999, "999 bytes"], [1500, "1.5 kB"], [2_000_000, "2.0 MB"], [4e12, "4000.0 GB"]]) {
+for (const [bytes, said] of [
+  [0, "0 bytes"], [999, "999 bytes"], [1500, "1.5 kB"], [2_000_000, "2.0 MB"], [4e12, "4000.0 GB"],
+]) {
   test(`${bytes} bytes are ${said}`, () => assert.equal(size(bytes), said));
 }
 
@@ -43,9 +46,12 @@ for (const [name, before, after, expected] of [
   ["nothing", { a: [1, { b: null }] }, { a: [1, { b: null }] }, []],
   ["a change", { a: { b: 1 } }, { a: { b: 2 } }, [{ path: "a.b", kind: "changed", before: 1, after: 2 }]],
   ["an addition and a removal, in order", { a: 1, c: [] }, { c: [5], d: null }, [
-    { path: "a", kind: "removed", before: 1 }, { path: "c[0]", kind: "added", after: 5 }, { path: "d", kind: "added", after: null },
+    { path: "a", kind: "removed", before: 1 }, { path: "c[0]", kind: "added", after: 5 },
+    { path: "d", kind: "added", after: null },
   ]],
-  ["names that are no words", { "a b": { x: 1 } }, { "a b": { x: 2 } }, [{ path: '["a b"].x', kind: "changed", before: 1, after: 2 }]],
+  ["names that are no words", { "a b": { x: 1 } }, { "a b": { x: 2 } }, [
+    { path: '["a b"].x', kind: "changed", before: 1, after: 2 },
+  ]],
   ["another kind", { a: [] }, { a: {} }, [{ path: "a", kind: "changed", before: [], after: {} }]],
   ["the whole", null, { a: 1 }, [{ path: "all", kind: "changed", before: null, after: { a: 1 } }]],
   ["what objects inherit", {}, JSON.parse('{"__proto__": 1, "toString": 2}'), [
@@ -85,7 +91,7 @@ const TURN = [
   agent("agt_2", "agent.start", { name: "Reader", via: "call", parent_id: "agt_1", call_id: "c1" }),
   agent("agt_2", "agent.handoff", { to: "Writer", to_agent_id: "agt_3" }),
   agent("agt_2", "agent.end", { stop_reason: "handoff" }),
-  agent("agt_3", "agent.start", { name: "Writer", via: "handoff", parent_id: "agt_1", call_id: "c1", resumes: "agt_0" }),
+  agent("agt_3", "agent.start", { name: "Writer", via: "handoff", parent_id: "agt_1", resumes: "agt_0" }),
   agent("agt_3", "agent.end", { stop_reason: "error" }),
 ];
 
@@ -109,7 +115,8 @@ test("an invocation runs, waits or has ended for a reason", () => {
   const said = [...byId.values()].map((one) => standing(one, tree)[0]);
   assert.deepEqual(said, ["running", "handed over", "failed"]);
   const waits = { ...agent("agt_1", "tool.await", { calls: [{ call_id: "c9", tool: "ask", args: {} }] }), seq: 9 };
-  tree.apply({ ...agent("agt_1", "tool.call", { call_id: "c9", tool: "ask", args: {}, executor: "frontend" }), seq: 8 });
+  const call = { call_id: "c9", tool: "ask", args: {}, executor: "frontend" };
+  tree.apply({ ...agent("agt_1", "tool.call", call), seq: 8 });
   tree.apply(waits);
   assert.deepEqual(standing(byId.get("agt_1"), tree), ["waiting", "busy"]);
 });
@@ -124,7 +131,8 @@ test("every invocation of the vectors is shown once", () => {
 });
 
 test("a long beginning is cut between characters", () => {
-  const fold = folded(new Invocations(), logOf([{ type: "ui.message", trace_id: "tr_1", payload: { text: "😀".repeat(200) } }]));
+  const long = { type: "ui.message", trace_id: "tr_1", payload: { text: "😀".repeat(200) } };
+  const fold = folded(new Invocations(), logOf([long]));
   assert.equal(fold.turns.get("tr_1").words, `${"😀".repeat(79)}…`);
 });
 
@@ -133,9 +141,12 @@ test("the library holds the documents that the client makes, on their shelves", 
     const log = logOf(events);
     const library = folded(new Library(), log);
     assert.deepEqual(library.byId, documents(log));
-    const shelved = [...library.shelves].flatMap(([category, shelf]) => [...shelf.values()].map((one) => [one, category]));
-    for (const [one, category] of shelved) assert.equal(one.category, category);
-    assert.equal(shelved.length, library.byId.size);
+    let shelved = 0;
+    for (const [category, shelf] of library.shelves) {
+      for (const one of shelf.values()) assert.equal(one.category, category);
+      shelved += shelf.size;
+    }
+    assert.equal(shelved, library.byId.size);
     for (const one of library.byId.values()) assert(titleOf(one).every((text) => typeof text === "string"), one.id);
   }
 });
@@ -155,19 +166,24 @@ test("commands say what the log knows", () => {
     { type: "assistant.message", payload: { text: "Here", speaker: "Lyra" } },
   ]));
   assert.equal(staff.process.pid, 2);
-  const member = (name, seat, soul) => ({ name, seat, soul, state: "sleeping", color: "#fff", color_name: "white", eyes: "round" });
-  const asleep = sleepers([member("Lyra", 0, "I sort."), null, { ...member("Orin", 2, ""), state: "alive" }, member("Wren", 3, "")]);
+  const looks = { state: "sleeping", color: "#fff", color_name: "white", eyes: "round" };
+  const member = (name, seat, soul) => ({ name, seat, soul, ...looks });
+  const awake = { ...member("Orin", 2, ""), state: "alive" };
+  const asleep = sleepers([member("Lyra", 0, "I sort."), null, awake, member("Wren", 3, "")]);
   assert.deepEqual(wake(asleep, staff), { kind: "wake", agents: [
     { name: "Lyra", color: "#fff", color_name: "white", seat: 0, has_soul: true, has_transcript: true },
     { name: "Wren", color: "#fff", color_name: "white", seat: 3, has_soul: false, has_transcript: false },
   ] });
-  assert.deepEqual(startSession(staff), { kind: "session.start", has_previous_transcript: true, has_artifact_catalog: false });
+  const start = { kind: "session.start", has_previous_transcript: true, has_artifact_catalog: false };
+  assert.deepEqual(startSession(staff), start);
   assert.deepEqual(offerWork("Lyra", " a \n\nb"), { kind: "offer_work", agent: "Lyra", jobs: ["a", "b"] });
   staff.apply({ type: "process.end", payload: { process: "model", reason: "user_ended" } });
   assert.equal(staff.process, null);
 });
 
-for (const [text, painted] of [["#c9b1ff", "#c9b1ff"], ["#FFF", "#FFF"], ["red", ""], ["url(//evil)", ""], ["#12345", ""], ["#fff;x:y", ""]]) {
+for (const [text, painted] of [
+  ["#c9b1ff", "#c9b1ff"], ["#FFF", "#FFF"], ["red", ""], ["url(//evil)", ""], ["#12345", ""], ["#fff;x:y", ""],
+]) {
   test(`the colour ${text} is ${painted || "not painted"}`, () => assert.equal(colour(text), painted));
 }
 
@@ -207,25 +223,34 @@ for (const [name, text, expected] of [
   test(`prose: ${name}`, () => assert.equal(prose(text), expected));
 }
 
+for (const [name, text, expected] of [
+  ["lines", " a\n  b\n\nc ", "a\\\nb\n\nc"],
+  ["marks", "- a\n1. b\n+ c\n===", "\\- a\\\n1\\. b\\\n\\+ c\\\n\\==="],
+  ["Markdown", "# *a* <b>", "\\# \\*a\\* \\<b\\>"],
+]) {
+  test(`what a person wrote: ${name}`, () => assert.equal(spoken(text), expected));
+}
+
 test("a conversation as Markdown, nested as it was", () => {
   const record = folded(new Record(), logOf([
     { type: "ui.message", trace_id: "tr_1", payload: { text: "Hello" } },
     agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }, { agent_name: "Guide" }),
-    agent("agt_1", "tool.call", { call_id: "c1", tool: "ask_reader", args: { prompt: "Tin" } }, { agent_name: "Guide" }),
-    agent("agt_2", "agent.start", { name: "Reader", via: "call", parent_id: "agt_1", call_id: "c1" }, { agent_name: "Reader" }),
+    agent("agt_1", "tool.call", { call_id: "c1", tool: "ask_reader", args: { prompt: "Tin" } }),
+    agent("agt_2", "agent.start", { name: "Reader", via: "call", parent_id: "agt_1", call_id: "c1" }),
     agent("agt_2", "assistant.message", { text: "A metal\n\nThat is all." }, { agent_name: "Reader" }),
     agent("agt_2", "agent.end", { stop_reason: "end_turn" }, { agent_name: "Reader" }),
     agent("agt_1", "tool.result", { call_id: "c1", tool: "ask_reader", ok: true, result: "A metal", error: null }),
     agent("agt_1", "assistant.message", { text: "Tin is a metal." }, { agent_name: "Guide" }),
     agent("agt_1", "agent.end", { stop_reason: "end_turn" }),
   ]));
-  const text = markdown(record.conversation, "Metals");
+  const text = markdown(record.conversation, "Metals", "ada");
   assert(text.startsWith("# Metals\n\n**You**\n\nHello\n\n"), text);
   assert(text.includes("> **Reader**\n>\n> A metal\n>\n> That is all.\n"), text);
   assert(text.endsWith("**Guide**\n\nTin is a metal.\n"), text);
 });
 
 test("every entry that a conversation can hold has Markdown", () => {
+  const error = { code: "NO", message: "no" };
   const one = (type, payload) => ({ type, trace_id: "tr_1", payload });
   const { flow } = folded(new Conversation(), logOf([
     agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }),
@@ -236,18 +261,24 @@ test("every entry that a conversation can hold has Markdown", () => {
     one("session.error", { code: "e", message: "Broken" }),
     one("assistant.files", { files: [{ file_id: "f", filename: "a_b.txt", storage_location: "s" }] }),
     agent("agt_1", "tool.call", { call_id: "c", tool: "t", args: {} }),
-    agent("agt_1", "tool.result", { call_id: "c", tool: "t", ok: false, result: null, error: { code: "NO", message: "no" } }),
+    agent("agt_1", "tool.result", { call_id: "c", tool: "t", ok: false, result: null, error }),
     agent("agt_1", "agent.end", { stop_reason: "error" }),
     one("broker.agree", { granted: true }),
     one("ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v" }),
   ]));
-  const text = markdown({ flow }, "All");
-  for (const part of ["Nested", "> > Hm", "(view)", "Writer", "Broken", "a\\_b.txt", "NO: no", "broker.agree", "button.click"]) {
+  const text = markdown({ flow }, "All", "ada");
+  for (const part of [
+    "**Nested**", "> > Hm", "**v**", "handed over to Writer", "**e** Broken", "a\\_b.txt", "**t** Error", "**NO** no",
+    "ended with an error", "**broker.agree**", "pressed b",
+  ]) {
     assert(text.includes(part), `${part} in ${text}`);
   }
   assert(!text.includes("undefined"), text);
 });
 
-for (const [title, name] of [["Ships & tin", "Ships-tin.md"], ["../../x", "x.md"], ["", "session.md"], ["é", "e.md"], ["a".repeat(99), `${"a".repeat(60)}.md`]]) {
+for (const [title, name] of [
+  ["Ships & tin", "Ships-tin.md"], ["../../x", "x.md"], ["", "session.md"], ["é", "e.md"],
+  ["a".repeat(99), `${"a".repeat(60)}.md`],
+]) {
   test(`the file of ${JSON.stringify(title)} is ${name}`, () => assert.equal(fileName(title, "md"), name));
 }

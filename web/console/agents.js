@@ -60,7 +60,7 @@ export class Agents extends SessionElement {
       <strong>${toEvent(agent.seq, agent.name)}</strong>
       <span class="chip ${look}">${words}</span>
       ${agent.channel ? html`<span class="chip">${agent.channel}</span>` : nothing}
-      <small class="soft">${VIA[agent.via] ?? agent.via}${this.#links(agent)}${agent.model ? `, ${agent.model}` : ""}</small>
+      <small class="soft">${VIA[agent.via]}${this.#links(agent)}${agent.model ? `, ${agent.model}` : ""}</small>
       ${meter?.completions ? html`<small class="numbers">${count(meter.completions)}
         ${meter.completions === 1 ? "step" : "steps"}, ${count(meter.input_tokens + meter.output_tokens)} tokens,
         ${cost(meter)}</small>` : nothing}

@@ -12,13 +12,14 @@ export function changes(before, after, most = MOST) {
   while (todo.length && found.length < most) {
     const [path, old, now] = todo.pop();
     if (Object.is(old, now)) continue;
-    if (nests(old) && nests(now) && Array.isArray(old) === Array.isArray(now)) todo.push(...inside(path, old, now).reverse());
+    if (kindOf(old) && kindOf(old) === kindOf(now)) todo.push(...inside(path, old, now).reverse());
     else found.push(one(path || "all", old, now));
   }
   return found;
 }
 
-const nests = (value) => typeof value === "object" && value !== null;
+/** What holds other values is of a kind. */
+const kindOf = (value) => (Array.isArray(value) ? "array" : typeof value === "object" && value !== null && "object");
 
 function inside(path, old, now) {
   const names = [...new Set([...Object.keys(old), ...Object.keys(now)])];

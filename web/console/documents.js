@@ -54,9 +54,11 @@ export class DocumentList extends SessionElement {
   #shelves({ shelves, byId }) {
     if (!byId.size) return html`<p class="soft">There are no documents yet.</p>`;
     const words = wordsOf(this.query);
-    const found = [...shelves].map(([category, shelf]) => [category, [...shelf.values()].filter((one) => holds(one, words))]);
-    if (found.every(([, documents]) => !documents.length)) return html`<p class="soft">No document has these words.</p>`;
-    return found.map(([category, documents]) => (documents.length ? this.#shelf(category, documents) : nothing));
+    const inside = (shelf) => [...shelf.values()].filter((document) => holds(document, words));
+    const found = [...shelves].map(([category, shelf]) => [category, inside(shelf)]);
+    const some = found.filter(([, documents]) => documents.length > 0);
+    if (!some.length) return html`<p class="soft">No document has these words.</p>`;
+    return some.map(([category, documents]) => this.#shelf(category, documents));
   }
 
   /** The latest first. */
@@ -84,7 +86,8 @@ export class DocumentList extends SessionElement {
 
   #detail({ id, type, body }) {
     return html`<div class="detail">
-      <p class="soft">${toEvent(body.seq, `Event ${body.seq}`)}, ${body.createdAt.slice(0, 19).replace("T", " ")}, <span class="mono">${id}</span></p>
+      <p class="soft">${toEvent(body.seq, `Event ${body.seq}`)}, ${body.createdAt.slice(0, 19).replace("T", " ")},
+        <span class="mono">${id}</span></p>
       ${type === "message" ? body.content.map((part) => this.#part(part)) : nothing}
       <pre class="json" tabindex="0" aria-label="The document as JSON">${JSON.stringify(body, null, 2)}</pre>
     </div>`;
@@ -111,7 +114,8 @@ export class DocumentList extends SessionElement {
   #words() {
     return this.attempt(async () => {
       const title = await this.#title();
-      save(fileName(title, "md"), markdown(this.session.record.conversation, title), "text/markdown");
+      const { record, me } = this.session;
+      save(fileName(title, "md"), markdown(record.conversation, title, me.name), "text/markdown");
     });
   }
 }

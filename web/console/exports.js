@@ -6,6 +6,8 @@
  * the direction of writing are spelled out.
  */
 
+import { DECISIONS, STATES, actionOf, endOf } from "./words.js";
+
 const CONTROL = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
 /** Control characters as `\x1b` or `\u202e`; line feeds and tabs stay. */
@@ -58,38 +60,70 @@ function outside(line) {
 
 const disarmed = (text) => text.replace(/<(?=[a-z/!?])/gi, "&lt;").replace(/!(?=\[)/g, "&#33;");
 
-const json = (value) => fenced(JSON.stringify(value, null, 2), "json");
+/** What a person wrote: words, not Markdown. Lines stay lines. */
+export function spoken(text) {
+  const line = (words) => plain(words.trim()).replace(STARTS, "$1\\$2");
+  const paragraph = (lines) => lines.split("\n").map(line).join("\\\n");
+  return text.trim().split(/\n\s*\n/).map(paragraph).join("\n\n");
+}
+
+const STARTS = /^(\d*)([-+=.)])/; // what would begin a list or underline a title
+
+const json = (value) => (typeof value === "string" ? fenced(value) : fenced(JSON.stringify(value, null, 2), "json"));
 const quoted = (text) => text.replace(/^/gm, "> ").replace(/^> $/gm, ">");
-const titled = (title, ...rest) => [title, ...rest].filter(Boolean).join("\n\n");
+const titled = (...parts) => parts.filter(Boolean).join("\n\n");
+const bold = (text) => `**${plain(text)}**`;
+const note = (text) => `_${plain(text)}_`;
+const value = (name, given) => given != null && titled(`${name}:`, json(given));
+const fault = ({ code, message }) => `${bold(code)} ${plain(message)}`;
+
+function message({ payload, actor, channel, queued }, me) {
+  const who = payload.speaker ?? actor ?? me;
+  const to = [payload.target && `to ${plain(payload.target)}`, channel && `in ${plain(channel)}`, queued && "(queued)"];
+  return titled([bold(who === me ? "You" : who), ...to].filter(Boolean).join(" "), spoken(payload.text));
+}
+
+function text({ speaker, agent_name, text, aborted, citations }) {
+  const sources = citations.map(({ title, document_title, url, source, cited_text }, at) => {
+    const where = [title ?? document_title ?? "Source", url ?? source, cited_text && `“${cited_text}”`];
+    return `${at + 1}. ${where.filter(Boolean).map(plain).join(", ")}`;
+  });
+  const said = [prose(text), aborted && note("Stopped"), sources.join("\n")];
+  return titled(bold(speaker ?? agent_name ?? "Assistant"), ...said);
+}
+
+function thinking({ text, redacted }) {
+  return redacted ? note("Thinking, which the provider does not show") : titled(note("Thinking"), quoted(spoken(text)));
+}
+
+function call({ tool, state, args, incomplete, input, decision, child, flow, result }, me) {
+  const said = decision && `${DECISIONS[decision.decision]}${decision.actor ? ` by ${decision.actor}` : ""}`;
+  const inside = (child || flow.entries.length > 0) && quoted(titled(child && bold(child), entries(flow, me)));
+  return titled(
+    `${bold(tool)} ${STATES[state][0]}`, value("Arguments", args), value("Arguments, incomplete", incomplete),
+    value("Given", input), said && note(decision.notes ? `${said}: ${decision.notes}` : said), inside,
+    value("Result", result?.result), result?.error && fault(result.error),
+    ...(result?.images ?? []).map(({ media_type }) => note(`An image: ${media_type}`)),
+  );
+}
 
 const KINDS = {
-  message: ({ payload }) => titled(`**${plain(payload.speaker ?? "You")}**`, prose(payload.text)),
-  text: ({ speaker, agent_name, text, aborted }) =>
-    titled(`**${plain(speaker ?? agent_name ?? "Assistant")}**`, prose(text), aborted && "_Broken off_"),
-  thinking: ({ text, redacted }) => titled("_Thinking_", redacted ? "" : quoted(prose(text))),
-  call: (call) => titled(
-    `**${plain(call.tool)}** (${call.state})`,
-    json(call.args ?? {}), call.flow.entries.length > 0 && quoted(flow(call.flow)), call.result && outcome(call.result),
-  ),
-  agent: (entry) => titled(`**${plain(entry.payload.name)}**`, quoted(flow(entry.flow))),
-  view: ({ view }) => titled(`**${plain(view.title ?? view.view_id)}** (view)`, json(view.tree)),
-  handoff: ({ payload }) => `_Handed over to ${plain(payload.to)}_`,
-  error: ({ payload }) => `**Error** ${plain(payload.message)}`,
-  files: ({ payload }) => titled("**Files**", payload.files.map(({ filename }) => `- ${plain(filename)}`).join("\n")),
-  end: ({ payload, agent_name }) => `_${plain(agent_name ?? "Agent")}: ${plain(payload.stop_reason)}_`,
+  message, text, thinking, call,
+  agent: ({ payload, flow }, me) => titled(bold(payload.name), quoted(entries(flow, me))),
+  view: ({ view, over }) => titled(`${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(), json(view.tree)),
+  handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
+  files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
+  error: ({ payload }) => fault(payload),
+  end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
+  action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
 };
 
-const outcome = ({ ok, result, error }) => {
-  if (!ok) return `**Error** ${plain(`${error.code}: ${error.message}`)}`;
-  return typeof result === "string" ? fenced(result) : json(result);
-};
+const event = ({ type, payload }) => titled(bold(type), json(payload));
 
-const told = (entry) => (KINDS[entry.kind] ?? (({ type, payload }) => titled(`_${plain(type)}_`, json(payload))))(entry);
+const entries = (flow, me) => flow.entries.map((entry) => (KINDS[entry.kind] ?? event)(entry, me)).join("\n\n");
 
-const flow = ({ entries }) => entries.map(told).join("\n\n");
-
-/** The whole conversation (`conversation.js`) under a title. */
-export const markdown = (conversation, title) => `${titled(`# ${plain(title)}`, flow(conversation.flow))}\n`;
+/** The whole conversation (`conversation.js`) under a title, for `me`. */
+export const markdown = (conversation, title, me) => `${titled(`# ${plain(title)}`, entries(conversation.flow, me))}\n`;
 
 /** A name for a file that every system takes. */
 export const fileName = (title, ending) =>

@@ -6,8 +6,17 @@
 import { html, nothing } from "lit";
 
 import { SessionElement } from "./element.js";
+import { rendered } from "./markdown.js";
 
 export class Guide extends SessionElement {
+  #drawn = { guide: "", nodes: null };
+
+  /** The guide as nodes, drawn once. */
+  #nodes(guide) {
+    if (this.#drawn.guide !== guide) this.#drawn = { guide, nodes: rendered(guide) };
+    return this.#drawn.nodes;
+  }
+
   #try(text) {
     this.dispatchEvent(new CustomEvent("try", { detail: text, bubbles: true }));
   }
@@ -16,7 +25,7 @@ export class Guide extends SessionElement {
     const { name, title, guide, tries } = this.session.app;
     return html`<div class="pad guide">
       <h2>${title || name}</h2>
-      ${guide ? html`<pre class="words">${guide}</pre>` : html`<p class="soft">This application has no guide.</p>`}
+      ${guide ? this.#nodes(guide) : html`<p class="soft">This application has no guide.</p>`}
       ${tries.length ? html`<h3>Try</h3>
         <ul class="tries">${tries.map((text) => html`<li>
           <button @click=${() => this.#try(text)}>${text}</button></li>`)}</ul>` : nothing}

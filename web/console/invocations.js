@@ -30,9 +30,10 @@ export class Invocations {
     STEPS[event.type]?.(this, event, turn);
   }
 
+  /** The turn of an event; agents that are in none are in one without a name. */
   #turn(event) {
-    const { trace_id, seq } = event;
-    if (!trace_id) return null;
+    const { trace_id = "", seq, type } = event;
+    if (!trace_id && type !== "agent.start") return null;
     if (!this.turns.has(trace_id)) {
       const number = this.turns.size + 1;
       this.turns.set(trace_id, { turn: trace_id, number, seq, words: beginning(event), agents: [] });
@@ -55,7 +56,7 @@ function start(fold, event, turn) {
   const from = fold.takes.get(agent_id) ?? null;
   const made = { agent_id, name, via, model, resumes, channel, seq, ended: null, from, to: null, agents: [] };
   fold.byId.set(agent_id, made);
-  (fold.byId.get(parent_id) ?? turn)?.agents.push(made);
+  (fold.byId.get(parent_id) ?? turn).agents.push(made);
 }
 
 function handoff(fold, { agent_id, payload }) {

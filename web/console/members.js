@@ -18,14 +18,14 @@ export class Members extends SessionElement {
   }
 
   render() {
-    const { me, record: { tree: { members } } } = this.session;
+    const { app: { channels }, me, record: { tree: { members } } } = this.session;
     const known = [...members].filter(([, roles]) => roles.length > 0);
     return html`<section class="members" aria-labelledby="members-title">
       <h2 id="members-title">Members</h2>
       <ul class="rows">${known.map(([principal, roles]) => html`<li>
         <strong>${principal}</strong>${principal === me.name ? html` <span class="soft">you</span>` : nothing}
         ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`)}</ul>
-      ${me.name.startsWith(GUEST) ? nothing : this.#form(new Set([...this.session.app.channels, ...[...members.values()].flat()]))}
+      ${me.name.startsWith(GUEST) ? nothing : this.#form(new Set([...channels, ...[...members.values()].flat()]))}
     </section>`;
   }
 
@@ -33,7 +33,7 @@ export class Members extends SessionElement {
     return html`<details><summary>Make a link</summary>
       <form class="row" @submit=${this.#make}>
         <label class="grow">Role of the guest
-          <input name="role" list="roles" required maxlength="64" autocomplete="off" value=${this.session.app.channels[0] ?? ""}></label>
+          <input name="role" list="roles" required maxlength="64" autocomplete="off"></label>
         <datalist id="roles">${[...roles].map((role) => html`<option value=${role}></option>`)}</datalist>
         <button>Make a link</button>
       </form>

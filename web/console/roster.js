@@ -27,7 +27,8 @@ export class RosterGrid extends SessionElement {
   }
 
   #command(command) {
-    return this.attempt(() => this.session.client.dispatch(this.session.id, [{ type: "ui.command", payload: { command } }]));
+    const { client, id } = this.session;
+    return this.attempt(() => client.dispatch(id, [{ type: "ui.command", payload: { command } }]));
   }
 
   #process(staff) {
@@ -48,7 +49,7 @@ export class RosterGrid extends SessionElement {
     const asleep = this.session.app.process ? sleepers(grid) : [];
     return html`<div class="team">
       ${channel ? html`<h3>${channel}</h3>` : nothing}
-      ${hatching ? html`<p class="soft" role="status">Somebody is expected since ${hatching.slice(11, 19)}.</p>` : nothing}
+      ${hatching ? html`<p class="soft" role="status">Somebody is expected.</p>` : nothing}
       <ol class="seats" start="0">${grid.map((member, seat) => this.#seat(member, seat, staff))}</ol>
       ${asleep.length > 1 ? html`<button @click=${() => this.#command(wake(asleep, staff))}>
         Wake all ${asleep.length}</button>` : nothing}
@@ -56,9 +57,9 @@ export class RosterGrid extends SessionElement {
   }
 
   #seat(member, seat, staff) {
-    if (member === null) return html`<li class="seat free" data-state="free"><span class="soft">Seat ${seat}, free</span></li>`;
+    if (member === null) return html`<li class="seat soft" data-state="free">Seat ${seat}, free</li>`;
     const sleeps = this.session.app.process && member.state === "sleeping";
-    return html`<li class="seat ${member.state}" data-state=${member.state}>
+    return html`<li class="seat" data-state=${member.state}>
       <span class="swatch" data-colour=${colour(member.color)} title=${member.color_name}></span>
       <strong>${member.name}</strong>
       <span class="chip ${LOOKS[member.state]}">${member.state}</span>

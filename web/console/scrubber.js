@@ -1,6 +1,7 @@
 /**
  * `<tl-scrubber>`: a place among the durable events of a session, or now. It says where it is dragged
- * (`moving`) and where it is let go (`moved`), each with a seq, or null for now.
+ * (`moving`) and where it is let go (`moved`), each with a seq, or null for now. The list of events grows in
+ * place; `length` says that it has.
  */
 
 import { html } from "lit";
@@ -10,7 +11,10 @@ import { toEvent } from "./event-link.js";
 import { count } from "./numbers.js";
 
 export class Scrubber extends Element {
-  static properties = { events: { attribute: false }, index: { attribute: false }, last: { attribute: false }, follows: { attribute: false } };
+  static properties = {
+    events: { attribute: false }, index: { attribute: false }, length: { attribute: false },
+    follows: { attribute: false },
+  };
 
   /** Whatever a person chose, as a seq. */
   #say(name, index) {
@@ -24,7 +28,8 @@ export class Scrubber extends Element {
     const event = this.events[index];
     if (!event) return html`<p class="soft">Nothing has happened yet.</p>`;
     return html`<div class="scrubber" role="group" aria-label="Moment">
-      <button aria-label="First event" title="First event" ?disabled=${index <= 0} @click=${() => this.#say("moved", 0)}>«</button>
+      <button aria-label="First event" title="First event" ?disabled=${index <= 0}
+        @click=${() => this.#say("moved", 0)}>«</button>
       <button aria-label="One event back" title="One event back" ?disabled=${index <= 0}
         @click=${() => this.#say("moved", index - 1)}>‹</button>
       <input type="range" min="0" max=${end} aria-label="Event" aria-valuetext="Event ${event.seq}, ${event.type}"

@@ -1,9 +1,9 @@
 /**
  * `<tl-state>`: what the application makes of the log, now or as of any event, and what that event changed.
  *
- * The server folds; this asks it, once at a time and for the last place wanted only. "Now" is as of the last
- * durable event this page has, and asked for again at most every `PAUSE_MS`. A moment in the past is part of the
- * address.
+ * The server folds; this asks it, once at a time, for the last place wanted only, and at most every `PAUSE_MS`
+ * while things move. "Now" is as of the last durable event that this page has. A moment in the past is part of
+ * the address.
  */
 
 import { html, nothing } from "lit";
@@ -57,7 +57,8 @@ export class StateAt extends SessionElement {
     this.index = Math.max(at, 0);
     const seq = record.events[this.index]?.seq;
     if (seq === undefined) return;
-    const before = this.#seq === null ? null : (record.events[this.index - 1]?.seq ?? null);
+    const rests = this.#seq !== null && this.dragged === null;
+    const before = rests ? (record.events[this.index - 1]?.seq ?? null) : null;
     const wanted = { id, part: this.part, seq, before };
     if (JSON.stringify(wanted) === this.#wanted) return;
     this.#wanted = JSON.stringify(wanted);
@@ -67,7 +68,8 @@ export class StateAt extends SessionElement {
   async #ask(wanted) {
     const { part, seq, before } = wanted;
     try {
-      const [now, then] = await Promise.all([this.#part(wanted, seq), before === null ? null : this.#part(wanted, before)]);
+      const moments = before === null ? [seq] : [seq, before];
+      const [now, then] = await Promise.all(moments.map((moment) => this.#part(wanted, moment)));
       this.told = { part, seq, value: now, changed: before === null ? null : changes(then, now) };
     } catch (error) {
       const gone = error instanceof Gone || error instanceof NotFound;
@@ -98,7 +100,7 @@ export class StateAt extends SessionElement {
         <label>Show <select @change=${this.#choose}>${Object.entries(PARTS).map(([name, words]) => html`
           <option value=${name} ?selected=${name === this.part}>${words}</option>`)}</select></label>
       </div>
-      <tl-scrubber .events=${events} .last=${events.length} .index=${this.index} .follows=${this.#seq === null}
+      <tl-scrubber .events=${events} .length=${events.length} .index=${this.index} .follows=${this.#seq === null}
         @moving=${({ detail }) => (this.dragged = detail)} @moved=${this.#move}></tl-scrubber>
       ${this.told ? this.#told(this.told) : nothing}
     </div>`;
@@ -108,14 +110,14 @@ export class StateAt extends SessionElement {
     if (error) return html`<p class="problem" role="alert">${error}</p>`;
     const text = JSON.stringify(value, null, 2);
     return html`${changed ? this.#changes(changed) : nothing}
-      <h3>${PARTS[part]}</h3>
+      <h2>${PARTS[part]}</h2>
       <pre class="json" tabindex="0" aria-label=${PARTS[part]} data-seq=${seq}>${text.slice(0, MOST)}</pre>
       ${text.length > MOST ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
   }
 
   #changes(changed) {
     return html`<section aria-label="Changed by this event">
-      <h3>Changed by this event</h3>
+      <h2>Changed by this event</h2>
       ${changed.length ? html`<ul class="changes">${changed.map(({ path, kind, before, after }) => html`
         <li data-kind=${kind}><span class="path">${path}</span>
           ${before === undefined ? nothing : html`<del>${brief(before)}</del>`}

@@ -10,7 +10,8 @@ export class Totals extends SessionElement {
   render() {
     const { session } = this.session.record.fold(Meters);
     if (!session?.completions) return html``;
-    return html`<span class="totals">${count(session.input_tokens + session.output_tokens)} tokens, ${cost(session)}</span>`;
+    const tokens = count(session.input_tokens + session.output_tokens);
+    return html`<span class="totals">${tokens} tokens, ${cost(session)}</span>`;
   }
 }
 

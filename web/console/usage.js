@@ -21,7 +21,7 @@ const COLUMNS = [
   ["Calls", (meter) => count(meter.calls)],
   ["Failed", (meter) => count(meter.failed)],
   ["First", (meter) => duration(meter.first_token_ms)],
-  ["Time", (meter) => (meter.running ? "running" : duration(meter.duration_ms))],
+  ["Time", (meter) => (meter.running ? "open" : duration(meter.duration_ms))],
 ];
 
 export class Usage extends SessionElement {
@@ -40,8 +40,8 @@ export class Usage extends SessionElement {
     return html`<div class="pad usage">
       <h2>Session</h2>
       ${this.#totals(meters)}
-      ${this.#table("turns", "Turns", meters.turns, (id) => turns.get(id), ({ number, words }) => [`${number}`, words])}
-      ${this.#table("agents", "Agents", meters.agents, (id) => byId.get(id), ({ name, model }) => [name, model ?? ""])}
+      ${this.#table("turns", "Turns", meters.turns, turns, ({ number, words }) => [`${number}`, words])}
+      ${this.#table("agents", "Agents", meters.agents, byId, ({ name, model }) => [name, model ?? ""])}
     </div>`;
   }
 
@@ -59,18 +59,20 @@ export class Usage extends SessionElement {
       ["Turns", count(turns.size)],
       ["Time in turns", duration(lasted)],
     ];
-    return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+    return html`<dl class="facts">${rows.map(([name, value]) => html`
+      <div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
   }
 
   /** The latest first. */
-  #table(key, title, meters, find, nameOf) {
-    const rows = [...meters].reverse().filter(([id]) => find(id));
+  #table(key, title, meters, known, nameOf) {
+    const rows = [...meters].reverse();
     if (!rows.length) return nothing;
     const shown = this.shown[key];
     return html`<h2 id="usage-${key}">${title}</h2>
       <div class="scroll" role="region" tabindex="0" aria-labelledby="usage-${key}"><table class="meters">
-        <thead><tr><th scope="col">${title.slice(0, -1)}</th>${COLUMNS.map(([name]) => html`<th scope="col">${name}</th>`)}</tr></thead>
-        <tbody>${rows.slice(0, shown).map(([id, meter]) => this.#row(find(id), nameOf, meter))}</tbody>
+        <thead><tr>${[title.slice(0, -1), ...COLUMNS.map(([name]) => name)].map((name) => html`
+          <th scope="col">${name}</th>`)}</tr></thead>
+        <tbody>${rows.slice(0, shown).map(([id, meter]) => this.#row(known.get(id), nameOf, meter))}</tbody>
       </table></div>
       ${rows.length > shown ? html`<button @click=${() => (this.shown = { ...this.shown, [key]: shown + MORE })}>
         Show earlier ones (${count(rows.length - shown)})</button>` : nothing}`;
