@@ -54,6 +54,7 @@ export class Console extends Element {
     addEventListener("keydown", (event) => this.#key(event));
     this.addEventListener("problem", ({ detail }) => this.#tell(detail));
     this.addEventListener("changed", () => this.#list());
+    this.addEventListener("try", ({ detail }) => this.#write(detail));
     this.#begin();
   }
 
@@ -141,6 +142,16 @@ export class Console extends Element {
   #tell(problem) {
     this.problems = [...this.problems, problem];
     setTimeout(() => (this.problems = this.problems.slice(1)), SHOWN_MS);
+  }
+
+  /** Put a message where it can be sent. */
+  async #write(text) {
+    this.screen = "chat";
+    await this.updateComplete;
+    const field = this.querySelector("tl-composer textarea");
+    field.value = text;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    field.focus();
   }
 
   /** The key that works everywhere: `/` goes to where one writes. */
