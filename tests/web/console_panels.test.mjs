@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Tree } from "../../web/client/tree.js";
 import { documents } from "../../web/client/documents.js";
+import { Meters } from "../../web/client/meters.js";
+import { Tree } from "../../web/client/tree.js";
 import { Conversation } from "../../web/console/conversation.js";
 import { changes } from "../../web/console/diff.js";
 import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../../web/console/exports.js";
@@ -13,6 +14,7 @@ import { Latest } from "../../web/console/latest.js";
 import { Library, holds, titleOf, wordsOf } from "../../web/console/library.js";
 import { cost, count, duration, size } from "../../web/console/numbers.js";
 import { Record } from "../../web/console/record.js";
+import { Spent } from "../../web/console/spent.js";
 import { Staff, colour, offerWork, sleepers, startSession, wake } from "../../web/console/team.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
@@ -25,6 +27,16 @@ for (const [meter, said] of [
   [{ cost_usd: 12.3, unpriced: 1, completions: 2 }, "$12.30, partly unknown"],
 ]) {
   test(`a cost is ${said}`, () => assert.equal(cost(meter), said));
+}
+
+for (const { name, events } of vectors("state/meters").cases) {
+  test(`the totals are the sums of the meters: ${name}`, () => {
+    const log = logOf(events);
+    const { session } = folded(new Meters(), log).report();
+    const { tokens, ...spent } = folded(new Spent(), log);
+    assert.equal(tokens, (session.input_tokens ?? 0) + (session.output_tokens ?? 0));
+    for (const [name, sum] of Object.entries(spent)) assert.equal(sum, session[name] ?? 0, name);
+  });
 }
 
 for (const [ms, said] of [

@@ -140,10 +140,11 @@ function result(meters, event) {
   const asked = calls?.get(event.payload.call_id);
   if (asked === undefined) return;
   calls.delete(event.payload.call_id);
+  const took = between(asked, event.ts);
   for (const meter of meters.of(event)) {
     meter.calls += 1;
     meter.failed += event.payload.ok ? 0 : 1;
-    meter.tool_ms += between(asked, event.ts);
+    meter.tool_ms += took;
   }
 }
 

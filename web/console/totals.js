@@ -1,17 +1,16 @@
 /** `<tl-totals>`: what the session has taken so far, in the bar at the top. */
 
-import { html } from "lit";
+import { html, nothing } from "lit";
 
-import { Meters } from "../client/meters.js";
 import { SessionElement } from "./element.js";
 import { cost, count } from "./numbers.js";
+import { Spent } from "./spent.js";
 
 export class Totals extends SessionElement {
   render() {
-    const { session } = this.session.record.fold(Meters);
-    if (!session?.completions) return html``;
-    const tokens = count(session.input_tokens + session.output_tokens);
-    return html`<span class="totals">${tokens} tokens, ${cost(session)}</span>`;
+    const spent = this.session.record.fold(Spent);
+    if (!spent.completions) return nothing;
+    return html`<span class="totals">${count(spent.tokens)} tokens, ${cost(spent)}</span>`;
   }
 }
 
