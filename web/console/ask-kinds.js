@@ -22,7 +22,7 @@ export const kindOf = (call) => KINDS.find(([, holds]) => holds(call))[0];
 export const questionOf = (call) => `${kindOf(call)} ${call.approval ? call.approval.args_hash : call.awaited.seq}`;
 
 /** The question in words, if the arguments have one. */
-export const wordsOf = ({ args }) => ["question", "prompt", "message"].map((name) => own(args, name)).find(isName) ?? null;
+export const wordsOf = ({ args }) => WORDS.map((name) => own(args, name)).find(isName) ?? null;
 
 /** What can be chosen: [{value, label}], or nothing. */
 export function choicesOf(args) {
@@ -49,7 +49,8 @@ export function fieldsOf(args) {
 function fieldOf(name, said) {
   if (name === "question" && isName(said)) return text("answer", said);
   if (isName(said)) return text(name, said);
-  if (Array.isArray(said) && choicesOf({ options: said }).length > 0) return selectOf(name, name, choicesOf({ options: said }));
+  const choices = choicesOf({ options: said });
+  if (choices.length > 0) return selectOf(name, name, choices);
   const field = { label: name, ...said, name };
   const fits = flaw({ type: "form", id: "input", fields: [{ ...field, name: "field" }] }) === null;
   return fits ? field : text(name, name);
@@ -60,6 +61,7 @@ const selectOf = (name, label, choices) => ({
   type: "field.select", name, label, options: choices.map((choice) => ({ ...choice, value: String(choice.value) })),
 });
 
+const WORDS = ["question", "prompt", "message"];
 const PLAIN = new Set(["string", "number", "boolean"]);
 const LISTS = new Set(["options", "choices"]);
 const own = (value, name) => (value != null && Object.hasOwn(Object(value), name) ? value[name] : undefined);

@@ -15,6 +15,7 @@ import { textOf, valueOf } from "./view-values.js";
 import { wrong } from "../client/fields.js";
 
 const LATE = new Set([404, 409]);
+const TOO_LATE = "This was answered already, somewhere else.";
 const CANNOT = { code: "CANCELLED", message: "The user cannot answer this." };
 let count = 0;
 
@@ -66,7 +67,7 @@ export class Ask extends Element {
       this.#draft.clear();
       this.sent = true;
     } catch (error) {
-      this.problem = LATE.has(error.status) ? "This was answered already, somewhere else." : `Not sent: ${error.message}`;
+      this.problem = LATE.has(error.status) ? TOO_LATE : `Not sent: ${error.message}`;
     } finally {
       this.sending = false;
     }
@@ -75,8 +76,8 @@ export class Ask extends Element {
   render() {
     if (this.call.state !== "waiting") return nothing;
     const kind = kindOf(this.call);
-    return html`<form class="sheet ask" novalidate autocomplete="off" data-kind=${kind} aria-label="${TITLES[kind]}: ${this.call.tool}"
-      @submit=${(event) => event.preventDefault()}>
+    return html`<form class="sheet ask" novalidate autocomplete="off" data-kind=${kind}
+      aria-label="${TITLES[kind]}: ${this.call.tool}" @submit=${(event) => event.preventDefault()}>
       <fieldset ?disabled=${this.sending || this.sent}>
         <p class="title">${TITLES[kind]}</p>
         ${KINDS[kind].call(this, this.call)}
@@ -98,7 +99,7 @@ export class Ask extends Element {
         <dt>Risk</dt><dd>${risk}</dd>
         ${reason ? html`<dt>Reason</dt><dd>${reason}</dd>` : nothing}
         <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Anybody in this session"}</dd>
-        ${expires_at ? html`<dt>Expires</dt><dd><time datetime=${expires_at}>${moment(expires_at)}</time></dd>` : nothing}
+        ${expires_at ? html`<dt>Expires</dt><dd>${moment(expires_at)}</dd>` : nothing}
       </dl>
       ${this.#args(args)}
       ${this.#field({ type: "field.text", name: "note", label: "Note (optional)" })}
@@ -127,8 +128,14 @@ export class Ask extends Element {
       const sentence = this.#half(at) ? "is not complete" : wrong(field, values[at][1]);
       return sentence ? [[field.name, `${field.label} ${sentence}`]] : [];
     }));
-    if (this.problems.size > 0) return void this.updateComplete.then(() => this.querySelector("[aria-invalid]")?.focus());
+    if (this.problems.size > 0) return void this.#point();
     this.#send((client, id) => client.submitInput(id, this.call, Object.fromEntries(values)));
+  }
+
+  /** Go to the first field that is wrong. */
+  async #point() {
+    await this.updateComplete;
+    this.querySelector("[aria-invalid]")?.focus();
   }
 
   #half(at) {
@@ -191,7 +198,8 @@ export class Ask extends Element {
 
   /** Who asked may want more than a yes or a no. */
   #other() {
-    return html`<details ?open=${this.#texts.size > 0}><summary>Another answer</summary>${this.#box(nothing)}</details>`;
+    return html`<details ?open=${this.#texts.size > 0}>
+      <summary>Another answer</summary>${this.#box(nothing)}</details>`;
   }
 
   #box(more) {
@@ -208,7 +216,7 @@ export class Ask extends Element {
       this.#answer(isJson ? JSON.parse(text) : text);
     } catch (error) {
       this.problems = new Map([["answer", `This is not JSON: ${error.message}`]]);
-      this.updateComplete.then(() => this.querySelector("[aria-invalid]")?.focus());
+      this.#point();
     }
   }
 }

@@ -55,7 +55,7 @@ const area = (field, control) => html`<textarea id=${control.id} .value=${live(c
   @input=${({ target }) => control.tell(target.value)}></textarea>`;
 
 const date = (field, control) => html`<input type="date" id=${control.id} .value=${live(control.text)}
-  min=${field.min ?? nothing} max=${field.max ?? nothing} ?required=${field.required}
+  ?data-empty=${control.text === ""} min=${field.min ?? nothing} max=${field.max ?? nothing} ?required=${field.required}
   aria-label=${control.name ?? nothing} aria-invalid=${invalid(control)} aria-describedby=${control.about}
   @input=${({ target }) => control.tell(target.value)}>`;
 
@@ -69,7 +69,7 @@ function moment(field, control) {
   };
   return html`<span class="moment" @input=${tell}>
     ${date(field, { ...control, text: day, tell: () => {} })}
-    <input type="time" .value=${live(time)} step=${time.length > 5 ? 1 : nothing}
+    <input type="time" ?data-empty=${time === ""} .value=${live(time)} step=${time.length > 5 ? 1 : nothing}
       aria-label="${control.name ?? field.label}: time" aria-invalid=${invalid(control)}
       aria-describedby=${control.about}>
     ${zone ? html`<span class="zone">${zone}</span>` : nothing}
@@ -77,7 +77,7 @@ function moment(field, control) {
 }
 
 /** A time that has no day yet. */
-const parted = (said) => ({ day: said.slice(0, said.indexOf("T")), time: /T(\d\d:\d\d(?::\d\d)?)/.exec(said)?.[1] ?? "" });
+const parted = (said) => ({ day: "", time: /^T(\d\d:\d\d(:\d\d)?)/.exec(said)?.[1] ?? "" });
 
 const select = (field, control) => html`<select id=${control.id} ?required=${field.required}
   aria-label=${control.name ?? nothing} aria-invalid=${invalid(control)} aria-describedby=${control.about}

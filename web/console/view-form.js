@@ -1,13 +1,13 @@
 /**
- * `<tl-view-form>`: a form of a view. What is typed stays through a reload until it is sent; what was sent stays readable,
- * and cannot be sent again unless the form says so.
+ * `<tl-view-form>`: a form of a view. What is typed stays through a reload until it is sent; what was sent stays
+ * readable, and cannot be sent again unless the form says so.
  */
 
 import { html, nothing } from "lit";
 
 import { drawField, isHalf } from "./view-field.js";
 import { Part } from "./view-part.js";
-import { inForm } from "./view-problems.js";
+import { halfOf, inForm } from "./view-problems.js";
 import { textOf, valueOf } from "./view-values.js";
 
 export class ViewForm extends Part {
@@ -52,16 +52,16 @@ export class ViewForm extends Part {
     this.act({ kind: "form.submit", form_id: id, values }, inForm, half.length > 0 ? half : undefined);
   }
 
-  /** Dates that are not complete: the browser would say that there is none. */
+  /** Dates that are not complete. */
   #half() {
-    const rows = [...this.querySelectorAll(".field")].filter(isHalf);
-    return rows.map(({ dataset: { name } }) => ({ kind: "invalid", path: ["values", name], message: `${name} is not complete` }));
+    const fields = [...this.querySelectorAll(".field")].filter(isHalf);
+    return fields.map(({ dataset: { name } }) => halfOf(name, "values", name));
   }
 
   render() {
     const { id, title, fields, submit = "Submit", error } = this.node;
-    return html`<form class="form" novalidate autocomplete="off" data-form=${id} data-state=${this.isUsed ? "sent" : "open"}
-      @submit=${(event) => this.#submit(event)}>
+    return html`<form class="form" novalidate autocomplete="off" data-form=${id}
+      data-state=${this.isUsed ? "sent" : "open"} @submit=${(event) => this.#submit(event)}>
       <fieldset ?disabled=${this.isUsed || this.isBusy}>
         ${title ? html`<legend>${title}</legend>` : nothing}
         ${fields.map((field) => this.#field(field))}
@@ -75,8 +75,8 @@ export class ViewForm extends Part {
 
   #field(field) {
     return drawField(field, {
-      id: `${this.key}-${field.name}`, first: this.#first(field), text: this.#text(field), problem: this.#problem(field),
-      tell: (text) => this.#type(field.name, text),
+      id: `${this.key}-${field.name}`, first: this.#first(field), text: this.#text(field),
+      problem: this.#problem(field), tell: (text) => this.#type(field.name, text),
     });
   }
 }

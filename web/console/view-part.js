@@ -84,9 +84,13 @@ export class Part extends Element {
   /** What was typed has been sent. */
   taken() {}
 
-  #refuse(places) {
+  /** Say what is wrong, and go there unless the person is somewhere else by now. */
+  async #refuse(places) {
+    const { activeElement } = document;
+    const isHere = activeElement === document.body || this.contains(activeElement);
     this.problems = places;
-    this.revealed().then(() => this.querySelector("[aria-invalid=true], [role=alert]")?.focus());
+    await this.revealed();
+    if (isHere) this.querySelector("[aria-invalid=true], [role=alert]")?.focus();
   }
 
   /** When everything is drawn that can be wrong. */

@@ -22,6 +22,9 @@ export function problemsOf(error) {
   return [{ kind: "failed", path: [], message: `Not sent: ${error.message}` }];
 }
 
+/** A date that is not complete: the browser would say that there is none. */
+export const halfOf = (name, ...path) => ({ kind: "invalid", path, message: `${name} is not complete` });
+
 /** Problems by their places in a form. */
 export const inForm = (problems) => placed(problems, ([first, name]) => (first === "values" && name) || "");
 

@@ -7,7 +7,8 @@
 
 import { textOf, valueOf } from "./view-values.js";
 
-const ELEMENTS = 6000; // of one table, in a page that must not pause
+const ELEMENTS = 1500; // that a page can draw without a pause one would notice
+const PICKER = 15; // elements of a date, in the browser
 
 export class Edits {
   #cells = new Map(); // row key -> (column -> text)
@@ -18,7 +19,7 @@ export class Edits {
   static of(json) {
     const edits = new Edits();
     try {
-      for (const [key, cells] of json.cells) edits.#cells.set(key, new Map(cells.map(([name, text]) => [name, String(text)])));
+      for (const [key, cells] of json.cells) for (const [name, text] of cells) edits.write(key, name, String(text));
       edits.#added = json.added.map(String);
       edits.#removed = new Set(json.removed);
       return edits;
@@ -103,8 +104,8 @@ export function saveOf(node, rows, edits) {
   return { action: { kind: "table.save", table_id: node.id, rows: flat }, keys: kept.map(({ key }) => key) };
 }
 
-/** How many rows are drawn at first: a select has all its options in every row. */
+/** How many rows are drawn at first: a select has all its options in every row, and pickers are heavy. */
 export function pageSize(columns) {
-  const cost = columns.reduce((sum, { options = [] }) => sum + 3 + options.length, 0);
-  return Math.max(10, Math.floor(ELEMENTS / cost));
+  const costs = columns.map(({ type, options = [] }) => (type === "field.datetime" ? PICKER : 3) + options.length);
+  return Math.max(10, Math.floor(ELEMENTS / costs.reduce((sum, cost) => sum + cost)));
 }

@@ -1,6 +1,6 @@
 /**
- * `<tl-view-table>`: a table of a view, edited in its cells and saved whole. Rows are added and deleted on the page; Save
- * sends all of them. A long table shows its first rows and the others when asked, and saves them in any case.
+ * `<tl-view-table>`: a table of a view, edited in its cells and saved whole. Rows are added and deleted on the page;
+ * Save sends all of them. A long table shows its first rows and the others when asked, and saves them in any case.
  */
 
 import { html, nothing } from "lit";
@@ -8,7 +8,7 @@ import { repeat } from "lit/directives/repeat.js";
 
 import { drawControl, drawNotes, isHalf, star } from "./view-field.js";
 import { Part } from "./view-part.js";
-import { cellOf, inTable } from "./view-problems.js";
+import { cellOf, halfOf, inTable } from "./view-problems.js";
 import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "./view-rows.js";
 
 export class ViewTable extends Part {
@@ -82,9 +82,8 @@ export class ViewTable extends Part {
     const cells = [...this.querySelectorAll("td[data-name]")].filter((cell) => isHalf(cell));
     return cells.map((cell) => {
       const { name } = cell.dataset;
-      const path = ["rows", keys.indexOf(cell.parentElement.dataset.row), name];
-      return { kind: "invalid", path, message: `${name} is not complete` };
-    }).filter(({ path }) => path[1] >= 0);
+      return halfOf(name, "rows", keys.indexOf(cell.parentElement.dataset.row), name);
+    });
   }
 
   render() {
@@ -111,8 +110,9 @@ export class ViewTable extends Part {
 
   #more(length) {
     if (length <= this.count) return nothing;
+    const more = () => (this.count += pageSize(this.node.columns));
     return html`<p class="help">${this.count} of ${length} rows are shown.
-      <button type="button" class="plain" @click=${() => (this.count += pageSize(this.node.columns))}>Show more</button></p>`;
+      <button type="button" class="plain" @click=${more}>Show more</button></p>`;
   }
 
   /** The last column, if rows can be deleted at all: what was added can. */
@@ -134,7 +134,8 @@ export class ViewTable extends Part {
       ${this.node.columns.map((column) => this.#cell(row, at, column, gone))}
       ${this.#tools("td", this.#tool(row, at, gone))}
     </tr>
-    ${problem == null ? nothing : html`<tr class="row-wrong"><td colspan="99"><p class="wrong" role="alert" tabindex="-1">${problem}</p></td></tr>`}`;
+    ${problem == null ? nothing : html`<tr class="row-wrong"><td colspan="99">
+      <p class="wrong" role="alert" tabindex="-1">${problem}</p></td></tr>`}`;
   }
 
   #tool(row, at, gone) {

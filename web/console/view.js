@@ -1,9 +1,9 @@
 /**
  * `<tl-view>`: a view that an agent shows: texts, forms, tables, buttons (docs/protocol.md, 3.3).
  *
- * Only nodes of the protocol are drawn, all words as text; a tree with a flaw says so and offers nothing. A view that was
- * replaced or closed is one quiet line. It draws again when something happens to it, not whenever something comes: what
- * is being typed is left alone.
+ * Only nodes of the protocol are drawn, all words as text; a tree with a flaw says so and offers nothing. A view that
+ * was replaced or closed is one quiet line. It draws again when something happens to it, not whenever something comes:
+ * what is being typed is left alone.
  */
 
 import { html, nothing } from "lit";
@@ -60,9 +60,11 @@ export class View extends SessionElement {
 
   render() {
     const { view, event_id } = this.entry;
-    if (this.over) return html`<p class="sheet over" data-state=${this.over}><b>${this.#name}</b> ${OVER[this.over]}</p>`;
+    const { over } = this;
+    if (over) return html`<p class="sheet over" data-state=${over}><b>${this.#name}</b> ${OVER[over]}</p>`;
     if (this.#flaw) return this.#refused();
-    return html`<div class="sheet view" role="group" aria-label=${this.#name} data-state="open" data-view=${view.view_id}>
+    return html`<div class="sheet view" role="group" aria-label=${this.#name} data-state="open"
+      data-view=${view.view_id}>
       ${view.title ? this.#heading(null, view.title) : nothing}
       ${keyed(event_id, this.#draw(view.tree))}
     </div>`;
@@ -93,15 +95,18 @@ export class View extends SessionElement {
   }
 
   form(node) {
-    return html`<tl-view-form .session=${this.session} .entry=${this.entry} .node=${node} .stamp=${this.#stamp}></tl-view-form>`;
+    return html`<tl-view-form .session=${this.session} .entry=${this.entry} .node=${node}
+      .stamp=${this.#stamp}></tl-view-form>`;
   }
 
   table(node) {
-    return html`<tl-view-table .session=${this.session} .entry=${this.entry} .node=${node} .stamp=${this.#stamp}></tl-view-table>`;
+    return html`<tl-view-table .session=${this.session} .entry=${this.entry} .node=${node}
+      .stamp=${this.#stamp}></tl-view-table>`;
   }
 
   button(node) {
-    return html`<tl-view-button .session=${this.session} .entry=${this.entry} .node=${node} .stamp=${this.#stamp}></tl-view-button>`;
+    return html`<tl-view-button .session=${this.session} .entry=${this.entry} .node=${node}
+      .stamp=${this.#stamp}></tl-view-button>`;
   }
 
   #heading(node, words) {
