@@ -29,6 +29,14 @@ export class Conversation {
     else this.#note(event, KINDS.get(event.type) ?? "event");
   }
 
+  /** The entry that tells of an event, or the one that stands before it. */
+  find(event) {
+    const { seq, agent_id, payload } = event;
+    const flow = this.#flowOf(event);
+    return this.calls.get(keyOf(agent_id, payload.call_id)) ?? this.#blocks.get(payload.block_id)
+      ?? flow.entries.findLast((entry) => entry.seq <= seq) ?? flow.owner;
+  }
+
   /** Where an event of an agent belongs. */
   #flowOf({ agent_id }) {
     return this.#agents.get(agent_id) ?? this.flow;
@@ -37,7 +45,7 @@ export class Conversation {
   /** An entry that says what its event says. */
   #note(event, kind, flow = this.#flowOf(event)) {
     const entry = new Entry(kind, event, flow);
-    return flow.add(Object.assign(entry, { type: event.type, origin: event.origin, payload: event.payload }));
+    return flow.add(Object.assign(entry, { type: event.type, actor: event.actor ?? null, payload: event.payload }));
   }
 
   message(event, payload) {
@@ -126,10 +134,16 @@ export class Conversation {
     for (const block_id of block_ids) {
       const block = this.#blocks.get(block_id);
       if (!block) continue;
-      if (block instanceof Call) this.#settle(block, { aborted: true });
+      if (block instanceof Call) this.#void(block);
       block.inside.remove(block);
       this.#blocks.delete(block_id);
     }
+  }
+
+  /** A call that never was: another one may have its id. */
+  #void(call) {
+    this.#settle(call, { aborted: true });
+    this.calls.delete(keyOf(call.agent_id, call.call_id));
   }
 
   /** The twin of a text or a thinking. */
@@ -142,10 +156,19 @@ export class Conversation {
   }
 
   call(event, { call_id, tool, args, executor, incomplete, block_id }) {
+    this.#name(this.#blocks.get(block_id), call_id);
     const call = this.#call(event, call_id, tool, block_id);
     if (block_id) this.#blocks.set(block_id, call);
     Object.assign(call, { tool, args, executor: executor ?? "backend", incomplete: incomplete ?? null, written: "" });
     call.touch();
+  }
+
+  /** The id of a call whose block began without one. */
+  #name(call, call_id) {
+    if (!call || call.call_id === call_id) return;
+    this.calls.delete(keyOf(call.agent_id, call.call_id));
+    call.call_id = call_id;
+    this.calls.set(keyOf(call.agent_id, call_id), call);
   }
 
   progress(event, { call_id, text }) {

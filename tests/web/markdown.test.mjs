@@ -1,0 +1,146 @@
+// Markdown as it is written: any pieces give the same HTML as the whole, and what leads elsewhere is checked.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Lexer } from "../../web/node_modules/marked/lib/marked.esm.js";
+import { Blocks, htmlOf } from "../../web/console/blocks.js";
+import { imageOf, linkOf, placeOf } from "../../web/console/links.js";
+
+/** Numbers between 0 and 1 that a seed gives (mulberry32). */
+function numbers(start) {
+  let state = start;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const PARTS = [
+  "a", "b c", "\n", "\n\n", "\n\n\n", "# ", "## h", "#", "- ", "* ", "1. ", "2) ", "  ", "    ", "\t", "> ", ">", "```", "```js\n",
+  "~~~", "`", "*", "**", "_", "| a | b |", "|---|---|", "|-", "|", "---", "===", "***", "- [ ] x", "<div>", "</div>", "<!--", "-->",
+  "[a]: http://x.y/z", "[a]", "[t](http://q.r)", "![i](http://q.r/p.png)", "\\\\", "&amp;", "\r\n", "\r", "text", "http://auto.link",
+  "+ ", "10. ", "\n- ", "\n  - ", "\n> ", "\n\n    ", "  \n", "<script>", "<pre>\n",
+];
+const TEXTS = 2000;
+
+/** A text of parts that mean something beside each other, and where it is cut. */
+function drawn(seed) {
+  const random = numbers(seed);
+  const pick = (count) => Math.floor(random() * count);
+  const text = Array.from({ length: 1 + pick(25) }, () => PARTS[pick(PARTS.length)]).join("");
+  const cuts = [];
+  for (let at = 0; at < text.length; cuts.push(at)) at = Math.min(text.length, at + 1 + pick(random() < 0.5 ? 2 : 8));
+  return { text, cuts };
+}
+
+/** The HTML of a text that came at once. */
+function atOnce(text, options) {
+  const blocks = new Blocks();
+  blocks.update(text, options);
+  return blocks.html.join("");
+}
+
+test("any pieces show what the whole would, while it is written and at the end", () => {
+  for (let seed = 0; seed < TEXTS; seed += 1) {
+    const { text, cuts } = drawn(seed);
+    const blocks = new Blocks();
+    for (const cut of cuts) {
+      blocks.update(text.slice(0, cut), { open: true });
+      const whole = atOnce(text.slice(0, cut), { open: true });
+      assert.equal(blocks.html.join(""), whole, `seed ${seed}, ${JSON.stringify(text.slice(0, cut))}`);
+    }
+    blocks.update(text);
+    assert.equal(blocks.html.join(""), htmlOf(text), `seed ${seed}, ${JSON.stringify(text)}`);
+  }
+});
+
+const PART = "## Part\n\nSome *words* with `code`.\n\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet a;\n```\n\n";
+
+test("blocks that are finished are not made again", () => {
+  const blocks = new Blocks();
+  blocks.update(PART.repeat(20), { open: true });
+  const before = blocks.html;
+  const [first] = before;
+  blocks.update(PART.repeat(20) + "More", { open: true });
+  assert.equal(blocks.html, before);
+  assert.equal(blocks.html[0], first);
+});
+
+/** How many characters are read while a text comes in pieces. */
+function readFor(text) {
+  const { blockTokens } = Lexer.prototype;
+  let read = 0;
+  Lexer.prototype.blockTokens = function counted(source, ...more) {
+    read += source.length;
+    return blockTokens.call(this, source, ...more);
+  };
+  const blocks = new Blocks();
+  for (let at = 80; at < text.length + 80; at += 80) blocks.update(text.slice(0, at), { open: true });
+  Lexer.prototype.blockTokens = blockTokens;
+  return read;
+}
+
+test("twice the text is twice the work", () => {
+  const text = PART.repeat(100);
+  assert.ok(readFor(text) > text.length);
+  assert.ok(readFor(text + text) < 2.1 * readFor(text));
+});
+
+test("a text that is not the beginning of the next one starts anew", () => {
+  const blocks = new Blocks();
+  blocks.update("# One\n\nTwo", { open: true });
+  blocks.update("Three");
+  assert.equal(blocks.html.join(""), "<p>Three</p>\n");
+});
+
+test("references are resolved at the end", () => {
+  const text = "See [it][a].\n\n[a]: https://example.com/a";
+  assert.equal(atOnce(text, { open: true }), "<p>See [it][a].</p>\n");
+  assert.equal(htmlOf(text), '<p>See <a href="https://example.com/a">it</a>.</p>\n');
+});
+
+for (const [markdown, html] of [
+  ["<b>x</b><img src=x onerror=alert(1)>", "<p>&lt;b&gt;x&lt;/b&gt;&lt;img src=x onerror=alert(1)&gt;</p>\n"],
+  ["<script>\nalert(1)\n</script>", "<p>&lt;script&gt;\nalert(1)\n&lt;/script&gt;</p>\n"],
+  ["[x](javascript:alert(1))", "<p>x</p>\n"],
+  ["[x](data:text/html,1)", "<p>x</p>\n"],
+  ["[x](relative)", "<p>x</p>\n"],
+  ['[x](https://e.com/"onclick=1 "a\\"b")', '<p><a href="https://e.com/%22onclick=1" title="a&quot;b">x</a></p>\n'],
+  ["<https://e.com/?a=1&b=2>", '<p><a href="https://e.com/?a=1&amp;b=2">https://e.com/?a=1&amp;b=2</a></p>\n'],
+  ["![alt](https://evil.com/p.png?q=1)", '<p><a href="https://evil.com/p.png?q=1">Image: alt (evil.com)</a></p>\n'],
+  ["![](http://evil.com)", '<p><a href="http://evil.com/">Image: no description (evil.com)</a></p>\n'],
+  ["[![alt](https://evil.com/p)](https://e.com)", '<p><a href="https://e.com/">alt</a></p>\n'],
+  ["![alt](//evil.com/p)", "<p>alt</p>\n"],
+  ['![a"b](api/blobs/sess_1/abc)', '<p><img src="api/blobs/sess_1/abc" alt="a&quot;b"></p>\n'],
+  ["- [x] a\n- [ ] b", "<ul>\n<li>\u2611 a</li>\n<li>\u2610 b</li>\n</ul>\n"],
+  ["```<i>\n<b>\n```", "<figure><figcaption></figcaption><pre><code>&lt;b&gt;\n</code></pre></figure>\n"],
+  ["### a\n# b\n### c\n## d", "<h3>a</h3>\n<h3>b</h3>\n<h4>c</h4>\n<h4>d</h4>\n"],
+  ["# 1\n## 2\n### 3\n#### 4\n##### 5", "<h3>1</h3>\n<h4>2</h4>\n<h5>3</h5>\n<h6>4</h6>\n<h6>5</h6>\n"],
+]) {
+  test(`markdown: ${markdown}`, () => assert.equal(htmlOf(markdown), html));
+}
+
+for (const [address, link] of [
+  ["https://e.com/a b", "https://e.com/a%20b"], ["mailto:a@b.c", "mailto:a@b.c"], ["HTTP://E.com", "http://e.com/"],
+  [" javascript:alert(1)", null], ["java\nscript:alert(1)", null], ["vbscript:x", null], ["data:image/png;base64,AA==", null],
+  ["//e.com", null], ["/api/x", null], ["file:///etc/passwd", null], ["blob:https://e.com/1", null], ["", null], [undefined, null],
+]) {
+  test(`link: ${address}`, () => assert.equal(linkOf(address), link));
+}
+
+test("the place of a link is where it leads, not what it looks like", () => {
+  assert.equal(placeOf(linkOf("https://good.com@evil.com/good.com")), "evil.com");
+  assert.equal(placeOf("mailto:a@b.c"), "a@b.c");
+});
+
+for (const [address, image] of [
+  ["api/blobs/sess_1/abc", "api/blobs/sess_1/abc"], ["/api/blobs/sess_1/abc", "api/blobs/sess_1/abc"],
+  ["data:image/png;base64,AA==", "data:image/png;base64,AA=="], [`data:image/png;base64,${"A".repeat(300_000)}`, null],
+  ["api/blobs/../stop", null], ["api/blobs/%2e%2e/stop", null], ["data:image/svg+xml;base64,AA==", null],
+  ["data:text/html,x", null], ["https://e.com/p.png", null], ["//e.com/api/blobs/x", null], [undefined, null],
+]) {
+  test(`image: ${String(address).slice(0, 40)}`, () => assert.equal(imageOf(address), image));
+}

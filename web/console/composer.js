@@ -1,0 +1,161 @@
+/**
+ * `<tl-composer>`: where a person writes. Enter sends, Shift+Enter begins a line, Escape with nothing written stops.
+ * What is written stays until it was sent, through a reload too. During a turn a message waits in the queue. Whom
+ * it is for is asked only if there is a choice.
+ */
+
+import { html, nothing } from "lit";
+
+import { SessionElement } from "./element.js";
+
+/** Who has joined a team, as a fold. */
+class Names {
+  names = new Set();
+
+  apply({ type, payload }) {
+    if (type === "roster.join") this.names.add(payload.name);
+  }
+}
+
+export class Composer extends SessionElement {
+  static properties = { sending: { state: true }, target: { state: true }, channel: { state: true } };
+  #unsent = null; // the message that is on its way, and its key
+
+  constructor() {
+    super();
+    this.#begin();
+  }
+
+  #begin() {
+    Object.assign(this, { sending: false, target: "", channel: "" });
+  }
+
+  willUpdate(changed) {
+    super.willUpdate(changed);
+    if (changed.has("session")) this.#begin();
+  }
+
+  updated(changed) {
+    if (!changed.has("session")) return;
+    this.#field.value = sessionStorage.getItem(this.#key) ?? "";
+    this.#grow();
+  }
+
+  get #field() {
+    return this.querySelector("textarea");
+  }
+
+  get #key() {
+    return `draft ${this.session.id}`;
+  }
+
+  /** Put a text where a person can go on with it. */
+  write(text) {
+    this.#field.value = text;
+    this.#written();
+    this.#field.focus();
+  }
+
+  #written() {
+    sessionStorage.setItem(this.#key, this.#field.value);
+    this.#grow();
+  }
+
+  #grow() {
+    const field = this.#field;
+    field.style.setProperty("height", "auto");
+    field.style.setProperty("height", `${field.scrollHeight + 2}px`);
+  }
+
+  #pressed(event) {
+    if (event.isComposing) return;
+    if (event.key === "Escape" && !this.#field.value && this.session.isOpen) this.#stop();
+    if (event.key !== "Enter" || event.shiftKey) return;
+    event.preventDefault();
+    this.#submit();
+  }
+
+  async #submit() {
+    const [text, key] = [this.#field.value, this.#key];
+    if (!text.trim() || this.sending || !(await this.send(text))) return;
+    sessionStorage.removeItem(key);
+    if (key !== this.#key) return; // somebody went to another session meanwhile
+    this.#field.value = "";
+    this.#grow();
+  }
+
+  /** Send a message; true when it is in the log. */
+  async send(text) {
+    const { session, target } = this;
+    const to = { session: session.id, target: target || undefined, channel: this.channel || this.#own };
+    this.sending = true;
+    const sent = await this.attempt(() => session.client.send(text, { ...to, key: this.#keyOf(text, to) }));
+    if (session === this.session) this.sending = false;
+    if (!sent) return false;
+    this.#unsent = null;
+    this.dispatchEvent(new CustomEvent("sent", { bubbles: true }));
+    return true;
+  }
+
+  /** What was not answered and is sent again is the same message: it may have arrived. */
+  #keyOf(text, to) {
+    const message = JSON.stringify([text, to]);
+    if (this.#unsent?.message !== message) this.#unsent = { message, key: crypto.randomUUID() };
+    return this.#unsent.key;
+  }
+
+  #stop() {
+    this.attempt(() => this.session.client.stop(this.session.id));
+  }
+
+  /** Who can be addressed. */
+  get #targets() {
+    const { app, record } = this.session;
+    if (app.process) return [...record.fold(Names).names];
+    return app.agents.length > 1 ? app.agents : [];
+  }
+
+  get #roles() {
+    return this.session.record.tree.members.get(this.session.me.name) ?? [];
+  }
+
+  /** The channels one may speak in: an owner in all of them. */
+  get #channels() {
+    const roles = this.#roles;
+    return this.session.app.channels.filter((name) => roles.includes("owner") || roles.includes(name));
+  }
+
+  /** The channel one speaks in if one does not say another; none if the server knows. */
+  get #own() {
+    const roles = this.#roles;
+    return this.#channels.find((name) => roles.includes(name)) ?? this.#channels[0];
+  }
+
+  render() {
+    const [{ isOpen }, channels] = [this.session, this.#channels];
+    const words = isOpen ? "Write a message: it waits for its turn" : "Write a message";
+    return html`<form class="composer" @submit=${(event) => { event.preventDefault(); this.#submit(); }}>
+      <textarea rows="1" aria-label="Message" placeholder=${words} enterkeyhint="send" @input=${this.#written}
+        @keydown=${this.#pressed} ?readonly=${this.sending}></textarea>
+      <div class="tools">
+        ${choice("To", this.#targets, this.target, "anybody", (name) => (this.target = name))}
+        ${choice("In", channels.length > 1 ? channels : [], this.channel || this.#own, null, (name) => (this.channel = name))}
+        ${isOpen ? html`<span class="note">Your message will be queued</span>` : nothing}
+        <span class="gap"></span>
+        <button type="button" ?disabled=${!isOpen} @click=${this.#stop}>Stop</button>
+        <button class="strong" ?disabled=${this.sending}>${isOpen ? "Queue" : "Send"}</button>
+      </div>
+    </form>`;
+  }
+}
+
+/** A select, if there is something to select from. */
+function choice(label, names, chosen, none, choose) {
+  if (!names.length) return nothing;
+  return html`<label>${label} <select @change=${({ target }) => choose(target.value)}>
+    ${none ? html`<option value="" ?selected=${!chosen}>${none}</option>` : nothing}
+    ${names.map((name) => html`<option value=${name} ?selected=${name === chosen}>${name}</option>`)}
+  </select></label>`;
+}
+
+customElements.define("tl-composer", Composer);

@@ -1,0 +1,92 @@
+/**
+ * `<tl-entry>`: one entry of the chat, drawn by its kind. An unknown kind is drawn as what it is: an event.
+ * `named` says that the entry begins what somebody says. What draws it is loaded when it is first needed, so that
+ * the page is there before its largest parts are.
+ */
+
+import { html, nothing } from "lit";
+
+import { Element } from "./element.js";
+import { goToEvent } from "./place.js";
+import { actionOf, endOf, oneLine } from "./words.js";
+
+export class Entry extends Element {
+  static properties = {
+    session: { attribute: false }, entry: { attribute: false }, version: { attribute: false }, named: { attribute: false },
+  };
+
+  render() {
+    const { entry, session } = this;
+    const draw = KINDS[entry.kind] ?? ((other) => chips([other]));
+    return html`<div class="entry ${entry.kind}" data-kind=${entry.kind} data-seq=${entry.seq} tabindex="-1">
+      ${this.named ? html`<p class="name">${nameOf(entry)}</p>` : nothing}
+      ${draw(entry, session)}
+      <button class="plain seq" title=${entry.ts} aria-label="Event ${entry.seq}"
+        @click=${() => goToEvent(entry.seq)}>#${entry.seq}</button>
+    </div>`;
+  }
+}
+
+/** Whose words or work an entry is; null if that needs no name. */
+export const nameOf = (entry) => (SPOKEN.has(entry.kind) ? (entry.speaker ?? entry.agent_name) : null);
+
+const SPOKEN = new Set(["text", "thinking", "call", "view", "files"]);
+
+/** Events that need no look of their own, side by side. */
+export const chips = (entries) => html`<p class="events">${entries.map((entry) => html`
+  <button class="chip" data-seq=${entry.seq} data-type=${entry.type} @click=${() => goToEvent(entry.seq)}>
+    <b>${entry.type}</b> ${oneLine(entry.payload)}</button>`)}</p>`;
+
+function message({ payload, actor, channel, queued }, { me }) {
+  const who = payload.speaker ?? actor;
+  return html`<p class="about">
+      ${who && who !== me.name ? html`<b>${who}</b>` : html`<b class="unseen">You</b>`}
+      ${payload.target ? html`<span>to ${payload.target}</span>` : nothing}
+      ${channel ? html`<span class="chip">${channel}</span>` : nothing}
+      ${queued ? html`<span class="chip queued">Queued</span>` : nothing}
+    </p>
+    <p class="said">${payload.text}</p>`;
+}
+
+function thinking({ text, redacted }) {
+  if (redacted) return html`<p class="note">Thinking, which the provider does not show</p>`;
+  return html`<details><summary>Thinking <span class="gist">${oneLine(text)}</span></summary>
+    <p class="plain">${text}</p></details>`;
+}
+
+function text(entry) {
+  import("./text.js");
+  return html`<tl-text .entry=${entry} .version=${entry.version}></tl-text>`;
+}
+
+function call(entry, session) {
+  import("./call.js");
+  return html`<tl-call .session=${session} .call=${entry} .version=${entry.version}></tl-call>`;
+}
+
+function view(entry, session) {
+  import("./view.js");
+  return html`<tl-view .session=${session} .entry=${entry} .version=${entry.version}></tl-view>`;
+}
+
+const agent = ({ payload, flow, version }, session) => html`<details open>
+  <summary><b>${payload.name}</b> <span class="gist">${payload.model ?? ""}</span></summary>
+  <tl-flow .session=${session} .flow=${flow} .version=${version} .who=${payload.name}></tl-flow></details>`;
+
+const note = (words) => html`<p class="note">${words}</p>`;
+
+const KINDS = {
+  message,
+  text,
+  thinking,
+  call,
+  view,
+  agent,
+  handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
+  files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
+  error: ({ payload }) => html`<p class="fault"><b>${payload.code}</b> ${payload.message}</p>`,
+  end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
+  action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
+};
+
+customElements.define("tl-entry", Entry);

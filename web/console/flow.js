@@ -1,0 +1,97 @@
+/**
+ * `<tl-flow>`: entries in their order, of the whole session or of one agent inside a call. Of a long one the end is
+ * shown: at most 149 entries, in steps of 50, so that a page does not grow with its session. Whoever reads
+ * earlier ones (`earlier`, `reveal`) keeps them until `attached` is set again.
+ */
+
+import { html, nothing } from "lit";
+import { repeat } from "lit/directives/repeat.js";
+
+import { Element } from "./element.js";
+import { chips, nameOf } from "./entry.js";
+
+const SHOWN = 100;
+const STEP = 50;
+
+/** The first entry that is shown of so many. */
+export const startOf = (count) => Math.max(0, Math.floor((count - SHOWN) / STEP) * STEP);
+
+export class Flow extends Element {
+  static properties = {
+    session: { attribute: false }, flow: { attribute: false }, version: { attribute: false },
+    attached: { attribute: false }, who: { attribute: false },
+  };
+  #start = 0;
+  #held = false; // somebody reads what is earlier
+
+  constructor() {
+    super();
+    Object.assign(this, { attached: true, who: null });
+  }
+
+  willUpdate(changed) {
+    if (changed.has("flow") || (changed.has("attached") && this.attached)) this.#held = false;
+    const start = startOf(this.flow.entries.length);
+    this.#start = this.attached && !this.#held ? start : Math.min(this.#start, start);
+  }
+
+  get hasEarlier() {
+    return this.#start > 0;
+  }
+
+  /** Show more of what came before. */
+  async earlier() {
+    await this.#from(this.#start - STEP);
+  }
+
+  /** The element that shows an entry of this flow, once it is there. */
+  async reveal(entry) {
+    const at = this.flow.entries.indexOf(entry);
+    if (at < this.#start) await this.#from(at - STEP);
+    await this.updateComplete;
+    return this.querySelector(`:scope > .entries > [data-at="${entry.seq}"]`) ?? this.#chip(entry);
+  }
+
+  #chip({ seq }) {
+    return this.querySelector(`:scope > .entries > .events > [data-seq="${seq}"]`);
+  }
+
+  #from(start) {
+    this.#held = true;
+    this.#start = Math.max(0, start);
+    this.requestUpdate();
+    return this.updateComplete;
+  }
+
+  render() {
+    return html`
+      ${this.hasEarlier ? html`<button class="earlier" @click=${() => this.earlier()}>Show earlier</button>` : nothing}
+      <div class="entries">${repeat(this.#items(), ({ entries: [first] }) => first, (item) => this.#item(item))}</div>`;
+  }
+
+  /** Entries, each with whether it begins what somebody says; events that follow each other are one item. */
+  #items() {
+    const items = [];
+    let { who } = this;
+    for (const entry of this.flow.entries.slice(this.#start)) {
+      const last = items.at(-1)?.entries;
+      if (entry.kind === "event" && last?.[0].kind === "event") {
+        last.push(entry);
+        continue;
+      }
+      const name = nameOf(entry);
+      items.push({ entries: [entry], named: name !== null && name !== who });
+      who = entry.kind === "message" ? null : (name ?? who);
+    }
+    return items;
+  }
+
+  #item({ entries, named }) {
+    const [entry] = entries;
+    if (entry.kind === "event") return chips(entries);
+    return html`<tl-entry data-at=${entry.seq} .session=${this.session} .entry=${entry} .version=${entry.version}
+      .named=${named}></tl-entry>`;
+  }
+}
+
+customElements.define("tl-flow", Flow);

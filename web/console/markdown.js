@@ -1,0 +1,108 @@
+/**
+ * The one place where text becomes markup. `blocks.js` writes HTML of markdown; here DOMPurify lets through what
+ * is listed and nothing else, and what leads elsewhere is held to `links.js` once more.
+ *
+ * Blocks that did not change keep their elements, so a person's selection and the browser's work stay.
+ */
+
+import DOMPurify from "dompurify";
+
+import { Blocks } from "./blocks.js";
+import { imageOf, linkOf } from "./links.js";
+
+const MOST_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
+const COPIED_MS = 1500;
+const ALLOWED = {
+  ALLOWED_TAGS: [
+    "a", "blockquote", "br", "code", "del", "em", "figcaption", "figure", "h3", "h4", "h5", "h6", "hr", "img", "li",
+    "ol", "p", "pre", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul", "#text",
+  ],
+  ALLOWED_ATTR: ["align", "alt", "href", "src", "start", "title"],
+  ALLOW_ARIA_ATTR: false,
+  ALLOW_DATA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
+};
+
+/** A text in an element: shows it, and goes on showing it while it grows. */
+export class Prose {
+  #element;
+  #blocks = new Blocks();
+  #shown = []; // the HTML that each child of the element was made of
+
+  constructor(element) {
+    this.#element = element;
+  }
+
+  update(text, { open = false } = {}) {
+    if (text.length > MOST_CHARS) return this.#plain(text);
+    this.#blocks.update(text, { open });
+    const { html } = this.#blocks;
+    if (!this.#shown.length) this.#element.replaceChildren();
+    const { children } = this.#element;
+    while (children.length > html.length) this.#element.lastChild.remove();
+    for (let at = 0; at < html.length; at += 1) {
+      if (html[at] === this.#shown[at] && at < children.length) continue;
+      if (at >= children.length) this.#element.append(made("div", "block"));
+      children[at].replaceChildren(clean(html[at]));
+    }
+    this.#shown = [...html];
+  }
+
+  #plain(text) {
+    this.#shown = [];
+    const [node] = this.#element.childNodes;
+    if (node?.nodeType === Node.TEXT_NODE && text.startsWith(node.data)) node.appendData(text.slice(node.length));
+    else this.#element.replaceChildren(text);
+  }
+}
+
+/** A text that is complete, as nodes. */
+export function rendered(text) {
+  const element = made("div", "prose");
+  new Prose(element).update(text);
+  return element;
+}
+
+/** Nodes of HTML, with nothing in them that is not allowed. */
+function clean(html) {
+  const fragment = DOMPurify.sanitize(html, ALLOWED);
+  for (const link of fragment.querySelectorAll("a")) lead(link);
+  for (const image of fragment.querySelectorAll("img")) if (imageOf(image.getAttribute("src")) === null) image.remove();
+  for (const code of fragment.querySelectorAll("pre")) addCopy(code);
+  for (const table of fragment.querySelectorAll("table")) scrolls(table);
+  return fragment;
+}
+
+/** Make a link one that says nothing about this page, or none. */
+function lead(link) {
+  const address = linkOf(link.getAttribute("href"));
+  if (address === null) return link.replaceWith(...link.childNodes);
+  link.target = "_blank";
+  link.rel = "noopener noreferrer nofollow";
+}
+
+function addCopy(code) {
+  const button = made("button", "plain");
+  button.type = "button";
+  button.textContent = "Copy";
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(code.textContent);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
+  });
+  code.parentElement.querySelector("figcaption")?.append(button);
+  code.tabIndex = 0; // it scrolls, so keys must reach it
+}
+
+function scrolls(table) {
+  const around = made("div", "scroll");
+  around.tabIndex = 0;
+  table.replaceWith(around);
+  around.append(table);
+}
+
+function made(tag, name) {
+  const element = document.createElement(tag);
+  element.className = name;
+  return element;
+}

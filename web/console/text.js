@@ -1,0 +1,53 @@
+/**
+ * `<tl-text>`: what somebody said, in markdown, while it is written and afterwards, with its sources.
+ *
+ * What takes long to draw is drawn less often: drawing has at most a quarter of the time, so that a huge table
+ * that grows by a word does not stop the page.
+ */
+
+import { html, nothing } from "lit";
+
+import { Element } from "./element.js";
+import { linkOf, placeOf } from "./links.js";
+import { Prose } from "./markdown.js";
+
+const REST = 3; // times as long as drawing took
+const CHEAP_MS = 4; // what fits into a frame needs no rest
+
+export class Text extends Element {
+  static properties = { entry: { attribute: false }, version: { attribute: false } };
+  #prose = null;
+  #rested = 0;
+
+  async scheduleUpdate() {
+    const wait = this.#rested - performance.now();
+    if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
+    const began = performance.now();
+    super.scheduleUpdate();
+    const took = performance.now() - began;
+    this.#rested = took > CHEAP_MS ? performance.now() + REST * took : 0;
+  }
+
+  updated() {
+    const element = this.querySelector(".prose");
+    this.#prose ??= new Prose(element);
+    this.#prose.update(this.entry.text, { open: this.entry.open });
+  }
+
+  render() {
+    const { citations, aborted } = this.entry;
+    return html`<div class="prose"></div>
+      ${aborted ? html`<p class="note"><span class="chip">Stopped</span></p>` : nothing}
+      ${citations.length ? html`<ol class="sources" aria-label="Sources">${citations.map(source)}</ol>` : nothing}`;
+  }
+}
+
+/** One source: what it is called, where it is, and the words. */
+function source({ title, document_title, source, url, cited_text }) {
+  const link = linkOf(url ?? source);
+  const name = title ?? document_title ?? (link === null ? (url ?? source) : null) ?? "Source";
+  return html`<li>${name}${link === null ? nothing : html` <a href=${link} target="_blank"
+    rel="noopener noreferrer nofollow">${placeOf(link)}</a>`}${cited_text ? html`<q>${cited_text}</q>` : nothing}</li>`;
+}
+
+customElements.define("tl-text", Text);
