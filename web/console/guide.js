@@ -1,5 +1,5 @@
 /**
- * `<tl-guide>`: what the application says of itself, and messages worth sending. A try is put into the composer
+ * `<tl-guide>`: messages worth sending, and what the application says of itself. A try is put into the composer
  * and not sent: a person sends.
  */
 
@@ -25,10 +25,10 @@ export class Guide extends SessionElement {
     const { name, title, guide, tries } = this.session.app;
     return html`<div class="pad guide">
       <h2>${title || name}</h2>
-      ${guide ? this.#nodes(guide) : html`<p class="soft">This application has no guide.</p>`}
       ${tries.length ? html`<h3>Try</h3>
         <ul class="tries">${tries.map((text) => html`<li>
           <button @click=${() => this.#try(text)}>${text}</button></li>`)}</ul>` : nothing}
+      ${guide ? this.#nodes(guide) : html`<p class="soft">This application has no guide.</p>`}
     </div>`;
   }
 }

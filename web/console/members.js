@@ -33,7 +33,8 @@ export class Members extends SessionElement {
     return html`<details><summary>Make a link</summary>
       <form class="row" @submit=${this.#make}>
         <label class="grow">Role of the guest
-          <input name="role" list="roles" required maxlength="64" autocomplete="off"></label>
+          <input name="role" list="roles" required maxlength="32" pattern="[a-z][a-z0-9_\\-]*" autocomplete="off"
+            title="Small letters, digits, - and _"></label>
         <datalist id="roles">${[...roles].map((role) => html`<option value=${role}></option>`)}</datalist>
         <button>Make a link</button>
       </form>

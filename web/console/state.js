@@ -109,6 +109,7 @@ export class StateAt extends SessionElement {
   #told({ part, seq, value, changed, error }) {
     if (error) return html`<p class="problem" role="alert">${error}</p>`;
     const text = JSON.stringify(value, null, 2);
+    if (part === "state" && text === "{}") return html`<p class="soft">This application has made no state yet.</p>`;
     return html`${changed ? this.#changes(changed) : nothing}
       <h2>${PARTS[part]}</h2>
       <pre class="json" tabindex="0" aria-label=${PARTS[part]} data-seq=${seq}>${text.slice(0, MOST)}</pre>
