@@ -65,7 +65,7 @@ export class Events extends SessionElement {
 
   /** Be where this session was left, or at the event that the address names. */
   #begin() {
-    if (this.#named) this.#keep();
+    this.#keep();
     this.#named = this.session.id;
     const { filter, seq = null, top = null, pixels, left = null } = this.#kept();
     this.filter = { ...EVERYTHING, ...filter };
@@ -80,6 +80,7 @@ export class Events extends SessionElement {
   }
 
   #keep() {
+    if (this.#named === null) return;
     const { row, pixels } = this.#list?.position ?? {};
     const top = this.#left === null ? null : (this.#aim?.seq ?? this.#matches.events[row]?.seq ?? null);
     const place = { filter: this.filter, seq: this.seq, top, pixels: this.#aim?.pixels ?? pixels, left: this.#left };

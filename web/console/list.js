@@ -7,6 +7,7 @@
  */
 
 import { html, nothing } from "lit";
+import { repeat } from "lit/directives/repeat.js";
 
 import { Element } from "./element.js";
 import { Track } from "./track.js";
@@ -143,7 +144,8 @@ export class List extends Element {
 
   render() {
     const { first, end } = this.#track.rowsAt(this.#scroll);
-    const rows = Array.from({ length: end - first }, (_, index) => this.#row(first + index));
+    const indexes = Array.from({ length: end - first }, (_, index) => first + index);
+    const rows = repeat(indexes, (index) => index, (index) => this.#row(index));
     const isDrawn = this.active >= first && this.active < end;
     return html`<div role="listbox" tabindex="0" aria-label=${this.label}
         aria-activedescendant=${isDrawn ? `row-${this.active}` : nothing}
