@@ -17,8 +17,8 @@ WIDE = {"width": 1400, "height": 900}
 READ = """async () => {
   const frames = async (count) => { while (count--) await new Promise(requestAnimationFrame); };
   const still = async (element) => {
-    for (let last = null, calm = 0; calm < 3; ) {
-      await frames(2);
+    for (let last = null, calm = 0; calm < 2; ) {
+      await frames(1);
       const busy = element.querySelector("[aria-busy=true]") !== null && element.id === "panel";
       calm = !busy && element.innerText === last ? calm + 1 : 0;
       last = element.innerText;

@@ -55,6 +55,7 @@ def test_every_panel_reads_the_same_after_a_reload(
         page = opened(browser, server.link)
         for order in ORDERS:
             say(page, order)
+        before: dict[str, str] = {}
         for moment, said in zip(moments, [0, *moments], strict=False):
             os.write(allowance, b"." * (moment - said))
             at_rest(page, server)
