@@ -71,7 +71,7 @@ function end(fold, { agent_id, seq, payload }) {
   if (ended) ended.ended ??= { reason: payload.stop_reason, seq };
 }
 
-const STEPS = { "agent.start": start, "agent.handoff": handoff, "agent.end": end };
+const STEPS = { __proto__: null, "agent.start": start, "agent.handoff": handoff, "agent.end": end };
 
 /** What an invocation does: the word for it, and its look. `tree` is the client's. */
 export function standing({ agent_id, ended }, tree) {

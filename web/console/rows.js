@@ -61,6 +61,7 @@ const FAMILIES = new Set([
 
 /** When an event tells of a fault. */
 const FAULTS = {
+  __proto__: null, // a type may be called like what every object has
   "session.error": () => true,
   "parse.reject": () => true,
   "tool.result": ({ ok }) => !ok,
@@ -77,6 +78,7 @@ const names = (things, name) => things.map(name).join(", ");
 const outcome = ({ ok, result, error }) => (ok ? compact(result) : `${error?.code}: ${start(error?.message)}`);
 
 const SUMMARIES = {
+  __proto__: null,
   "process.start": ({ process, pid, model }) => words(`${process} ${pid}`, model),
   "process.end": ({ process, reason, exit_code }) => words(process, reason, exit_code && `exit code ${exit_code}`),
   "process.auth": ({ method, needs_setup }) => words(method, needs_setup && "needs setup"),

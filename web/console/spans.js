@@ -197,10 +197,11 @@ export class Spans {
 const keyOf = (agent, call) => `${agent ?? ""} ${call ?? ""}`;
 
 const ENDS = { cancelled: "cancelled", error: "error", timeout: "error" };
-const FAULTS = { CANCELLED: "cancelled" };
+const FAULTS = { __proto__: null, CANCELLED: "cancelled" };
 
 const { prototype: of } = Spans;
 const STEPS = {
+  __proto__: null, // a type may be called like what every object has
   "agent.start": of.start,
   "agent.end": of.stop,
   "agent.usage": of.usage,

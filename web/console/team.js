@@ -16,6 +16,7 @@ export class Staff {
 }
 
 const STEPS = {
+  __proto__: null, // a type may be called like what every object has
   "process.start": (staff, payload) => payload.process === "model" && (staff.process = payload),
   "process.end": (staff, payload) => payload.process === "model" && (staff.process = null),
   "ui.message": (staff) => (staff.talked = true),
