@@ -12,6 +12,20 @@ import { build } from "esbuild";
 const WEB = fileURLToPath(new URL(".", import.meta.url));
 const SOURCES = join(WEB, "console");
 
+/** A style that a script imports is put on by it: parts of the page that load late bring their own. */
+const worn = {
+  name: "worn",
+  setup({ onResolve, onLoad, esbuild }) {
+    onResolve({ filter: /\.css$/ }, ({ kind, path, resolveDir }) =>
+      kind === "import-statement" ? { path: join(resolveDir, path), namespace: "worn" } : undefined);
+    onLoad({ filter: /.*/, namespace: "worn" }, async ({ path }) => {
+      const { code } = await esbuild.transform(readFileSync(path, "utf8"), { loader: "css", minify: true, target: "es2022" });
+      const contents = `import { wear } from "./wear.js"; wear(${JSON.stringify(code.trim())});`;
+      return { contents, resolveDir: SOURCES };
+    });
+  },
+};
+
 /** The scripts and the style, in memory, and what esbuild knows of them. */
 async function bundled() {
   const { outputFiles, metafile } = await build({
@@ -21,6 +35,7 @@ async function bundled() {
       { in: join(SOURCES, "console.css"), out: "console" },
     ],
     bundle: true,
+    plugins: [worn],
     splitting: true,
     format: "esm",
     target: "es2022",
@@ -53,7 +68,7 @@ function licence(name) {
   return [`${name} ${version} (${license})`, ...texts].join("\n\n");
 }
 
-/** The files a browser takes before it shows anything: the page, the style, the script and what that imports. */
+/** The files a browser takes to show a conversation: the page, the style, the script and what that imports. */
 function firstLoad(metafile) {
   const wanted = new Set(["out/console.js"]);
   for (const path of wanted) {
@@ -86,4 +101,4 @@ place(new Map([["index.html", page], ...files, ...twins, ["LICENSES.txt", `${lic
 const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
 const first = firstLoad(metafile).reduce((sum, name) => sum + zipped.get(name).length, 0);
 const sizes = [...files].map(([name, bytes]) => `${name} ${kB(bytes.length)} (${kB(zipped.get(name).length)})`);
-console.log(`console: first load ${kB(first)} gzip; ${sizes.join(", ")}`);
+console.log(`console: a conversation takes ${kB(first)} gzip; ${sizes.join(", ")}`);

@@ -12,6 +12,7 @@ import { Invocations, standing } from "./invocations.js";
 import "./members.js";
 import { cost, count } from "./numbers.js";
 import "./roster.js";
+import "./panels.css";
 
 const MORE = 30; // turns that are shown at first, and that come with every step
 const VIA = { call: "called", handoff: "took over", prompt: "answers" };

@@ -13,6 +13,7 @@ import { Element } from "./element.js";
 import { drawField, isHalf } from "./view-field.js";
 import { textOf, valueOf } from "./view-values.js";
 import { wrong } from "../client/fields.js";
+import "./views.css";
 
 const LATE = new Set([404, 409]);
 const TOO_LATE = "This was answered already, somewhere else.";

@@ -33,7 +33,7 @@ export class CallCard extends Element {
   render() {
     const { call } = this;
     const [words, look] = STATES[call.state];
-    return html`<section class="call" data-state=${call.state} aria-label="Call of ${call.tool}">
+    return html`<section class="call" role="group" data-state=${call.state} aria-label="Call of ${call.tool}">
       <details class="io">
         <summary><b class="mono">${call.tool}</b> <span class="gist mono">${call.args ? oneLine(call.args) : ""}</span>
           <span class="chip ${look}">${words}</span></summary>
@@ -72,7 +72,7 @@ export class CallCard extends Element {
 
   #asked() {
     if (this.call.state !== "waiting") return nothing;
-    import("./ask.js");
+    import("./answers.js");
     return html`<tl-ask .session=${this.session} .call=${this.call} .version=${this.version}></tl-ask>`;
   }
 

@@ -9,12 +9,10 @@ import { Client } from "../client/client.js";
 import { NotSignedIn } from "../client/errors.js";
 import "./chat.js";
 import { Element } from "./element.js";
-import "./home.js";
 import "./inspector.js";
 import { go, here } from "./place.js";
 import { Session } from "./session.js";
 import "./sessions.js";
-import "./sign-in.js";
 import { nextTheme, theme } from "./theme.js";
 import "./totals.js";
 
@@ -52,6 +50,8 @@ export class Console extends Element {
     super.connectedCallback();
     addEventListener("popstate", () => this.#follow());
     addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("show-in-chat", () => (this.screen = "chat"));
+    addEventListener("show-event", () => (this.screen = "inspector"));
     this.addEventListener("problem", ({ detail }) => this.#tell(detail));
     this.addEventListener("changed", () => this.#list());
     this.addEventListener("try", ({ detail }) => this.#write(detail));
@@ -168,7 +168,7 @@ export class Console extends Element {
   }
 
   render() {
-    if (this.signedOut) return html`<tl-sign-in @signed-in=${() => this.#begin()}></tl-sign-in>`;
+    if (this.signedOut) return this.#signIn();
     if (this.away) return this.#lost();
     if (this.me === null) return html`<p class="blank" role="status">Connecting to the server</p>`;
     return html`
@@ -176,11 +176,20 @@ export class Console extends Element {
       <div class="columns" data-screen=${this.screen}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
-        ${this.session ? this.#opened() : html`<tl-home .apps=${this.apps}
-          @start=${({ detail }) => this.#start(detail)}></tl-home>`}
+        ${this.session ? this.#opened() : this.#home()}
       </div>
       ${this.#tabs()}
       <div class="problems" role="alert">${this.problems.map((problem) => html`<p>${problem}</p>`)}</div>`;
+  }
+
+  #signIn() {
+    import("./sign-in.js");
+    return html`<tl-sign-in @signed-in=${() => this.#begin()}></tl-sign-in>`;
+  }
+
+  #home() {
+    import("./home.js");
+    return html`<tl-home .apps=${this.apps} @start=${({ detail }) => this.#start(detail)}></tl-home>`;
   }
 
   #lost() {

@@ -12,6 +12,7 @@ import { fileName, markdown } from "./exports.js";
 import { Library, SHELVES, holds, titleOf, wordsOf } from "./library.js";
 import { remember, remembered } from "./memory.js";
 import { count, size } from "./numbers.js";
+import "./panels.css";
 
 const MORE = 50; // documents of a category that are shown at first, and that come with every step
 

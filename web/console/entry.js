@@ -1,13 +1,14 @@
 /**
  * `<tl-entry>`: one entry of the chat, drawn by its kind. An unknown kind is drawn as what it is: an event.
- * `named` says that the entry begins what somebody says. What draws it is loaded when it is first needed, so that
- * the page is there before its largest parts are.
+ * `named` says that the entry begins what somebody says.
  */
 
 import { html, nothing } from "lit";
 
+import "./call.js";
 import { Element } from "./element.js";
 import { goToEvent } from "./place.js";
+import "./text.js";
 import { actionOf, endOf, oneLine } from "./words.js";
 
 export class Entry extends Element {
@@ -55,17 +56,15 @@ function thinking({ text, redacted }) {
 }
 
 function text(entry) {
-  import("./text.js");
   return html`<tl-text .entry=${entry} .version=${entry.version}></tl-text>`;
 }
 
 function call(entry, session) {
-  import("./call.js");
   return html`<tl-call .session=${session} .call=${entry} .version=${entry.version}></tl-call>`;
 }
 
 function view(entry, session) {
-  import("./view.js");
+  import("./answers.js");
   return html`<tl-view .session=${session} .entry=${entry} .version=${entry.version}></tl-view>`;
 }
 

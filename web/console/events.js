@@ -17,6 +17,7 @@ import { remember, remembered } from "./memory.js";
 import { go, here } from "./place.js";
 import { clock, family, summary } from "./rows.js";
 import { styled } from "./styled.js";
+import "./events.css";
 
 const BUDGET_MS = 6; // of a frame, for looking which events pass the filter
 const ROW_PX = 44;

@@ -7,6 +7,7 @@ import { html, nothing } from "lit";
 
 import { SessionElement } from "./element.js";
 import { rendered } from "./markdown.js";
+import "./panels.css";
 
 export class Guide extends SessionElement {
   #drawn = { guide: "", nodes: null };

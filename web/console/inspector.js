@@ -5,15 +5,14 @@ import { html } from "lit";
 import { SessionElement } from "./element.js";
 import { go, here } from "./place.js";
 
-/** Each with what loads it: nobody waits for what nobody looks at. */
 const PANELS = [
-  ["guide", "Guide", () => import("./guide.js"), (session) => html`<tl-guide .session=${session}></tl-guide>`],
-  ["events", "Events", () => import("./events.js"), (session) => html`<tl-events .session=${session}></tl-events>`],
-  ["timeline", "Timeline", () => import("./waterfall.js"), (session) => html`<tl-waterfall .session=${session}></tl-waterfall>`],
-  ["agents", "Agents", () => import("./agents.js"), (session) => html`<tl-agents .session=${session}></tl-agents>`],
-  ["state", "State", () => import("./state.js"), (session) => html`<tl-state .session=${session}></tl-state>`],
-  ["documents", "Documents", () => import("./documents.js"), (session) => html`<tl-documents .session=${session}></tl-documents>`],
-  ["usage", "Usage", () => import("./usage.js"), (session) => html`<tl-usage .session=${session}></tl-usage>`],
+  ["guide", "Guide", (session) => html`<tl-guide .session=${session}></tl-guide>`],
+  ["events", "Events", (session) => html`<tl-events .session=${session}></tl-events>`],
+  ["timeline", "Timeline", (session) => html`<tl-waterfall .session=${session}></tl-waterfall>`],
+  ["agents", "Agents", (session) => html`<tl-agents .session=${session}></tl-agents>`],
+  ["state", "State", (session) => html`<tl-state .session=${session}></tl-state>`],
+  ["documents", "Documents", (session) => html`<tl-documents .session=${session}></tl-documents>`],
+  ["usage", "Usage", (session) => html`<tl-usage .session=${session}></tl-usage>`],
 ];
 const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
 
@@ -52,8 +51,8 @@ export class Inspector extends SessionElement {
 
   render() {
     const at = this.#panel;
-    const [name, , load, draw] = PANELS[at];
-    load();
+    const [name, , draw] = PANELS[at];
+    import("./panels.js"); // the chat is there before them
     return html`<aside class="inspector" aria-label="Inspector">
       <div role="tablist" aria-label="Panels" @keydown=${this.#key}>${PANELS.map(([each, title], index) => html`
         <button role="tab" id="tab-${each}" aria-selected=${index === at} aria-controls="panel"

@@ -25,5 +25,8 @@ export function go(place, { replace = false } = {}) {
   dispatchEvent(new PopStateEvent("popstate"));
 }
 
-/** Show an event: in the panel of events, unless that is left alone. */
-export const goToEvent = (seq) => go({ ...here(), panel: "events", seq });
+/** Show an event in the panel of events. */
+export function goToEvent(seq) {
+  go({ ...here(), panel: "events", seq });
+  dispatchEvent(new CustomEvent("show-event", { detail: seq }));
+}

@@ -15,6 +15,7 @@ import { Latest } from "./latest.js";
 import { remember, remembered } from "./memory.js";
 import { go, here } from "./place.js";
 import "./scrubber.js";
+import "./panels.css";
 
 const PAUSE_MS = 250;
 const MOST = 200_000; // characters of JSON on the screen

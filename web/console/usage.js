@@ -10,6 +10,7 @@ import { SessionElement } from "./element.js";
 import { toEvent } from "./event-link.js";
 import { Invocations } from "./invocations.js";
 import { UNKNOWN, cost, count, duration } from "./numbers.js";
+import "./panels.css";
 
 const MORE = 50; // rows that are shown at first, and that come with every step
 

@@ -18,6 +18,7 @@ import "./view-form.js";
 import { levelsOf } from "./view-headings.js";
 import { Sent } from "./view-sent.js";
 import "./view-table.js";
+import "./views.css";
 
 const OVER = { replaced: "Shown again below", closed: "Closed" };
 const ABOVE = 2; // the level of the heading that a chat stands under

@@ -14,6 +14,7 @@ import { duration } from "./numbers.js";
 import { goToEvent } from "./place.js";
 import { Spans, ticks } from "./spans.js";
 import { styled } from "./styled.js";
+import "./events.css";
 
 const ROW_PX = 26;
 const INDENTS = 8;
