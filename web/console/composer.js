@@ -115,6 +115,14 @@ export class Composer extends SessionElement {
     return app.agents.length > 1 ? app.agents : [];
   }
 
+  /** What becomes of a message now (docs/protocol.md, section 4): who waits goes on with it, who works does not. */
+  get #fate() {
+    const { tree } = this.session.record;
+    const open = [...tree.open.keys()];
+    if (!open.length) return "";
+    return open.every((agent) => tree.waits(agent)) ? ": it cancels what waits" : ": it will be queued";
+  }
+
   get #roles() {
     return this.session.record.tree.members.get(this.session.me.name) ?? [];
   }
@@ -133,17 +141,15 @@ export class Composer extends SessionElement {
 
   render() {
     const [{ isOpen }, channels] = [this.session, this.#channels];
-    const words = isOpen ? "Write a message: it waits for its turn" : "Write a message";
     return html`<form class="composer" @submit=${(event) => { event.preventDefault(); this.#submit(); }}>
-      <textarea rows="1" aria-label="Message" placeholder=${words} enterkeyhint="send" @input=${this.#written}
+      <textarea rows="1" aria-label="Message" placeholder="Write a message${this.#fate}" enterkeyhint="send" @input=${this.#written}
         @keydown=${this.#pressed} ?readonly=${this.sending}></textarea>
       <div class="tools">
         ${choice("To", this.#targets, this.target, "anybody", (name) => (this.target = name))}
         ${choice("In", channels.length > 1 ? channels : [], this.channel || this.#own, null, (name) => (this.channel = name))}
-        ${isOpen ? html`<span class="note">Your message will be queued</span>` : nothing}
         <span class="gap"></span>
         <button type="button" ?disabled=${!isOpen} @click=${this.#stop}>Stop</button>
-        <button class="strong" ?disabled=${this.sending}>${isOpen ? "Queue" : "Send"}</button>
+        <button class="strong" ?disabled=${this.sending}>Send</button>
       </div>
     </form>`;
   }

@@ -12,7 +12,8 @@ import { linkOf, placeOf } from "./links.js";
 import { Prose } from "./markdown.js";
 
 const REST = 3; // times as long as drawing took
-const CHEAP_MS = 4; // what fits into a frame needs no rest
+const FRAME_MS = 16; // a rest that is shorter has passed when the next frame comes
+const LAYOUT_MS = 1 / 1000; // for each character: what the browser needs after us grows with the text
 
 export class Text extends Element {
   static properties = { entry: { attribute: false }, version: { attribute: false } };
@@ -21,11 +22,11 @@ export class Text extends Element {
 
   async scheduleUpdate() {
     const wait = this.#rested - performance.now();
-    if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
+    if (wait > FRAME_MS) await new Promise((resolve) => setTimeout(resolve, wait));
     const began = performance.now();
     super.scheduleUpdate();
-    const took = performance.now() - began;
-    this.#rested = took > CHEAP_MS ? performance.now() + REST * took : 0;
+    const now = performance.now();
+    this.#rested = now + REST * (now - began) + LAYOUT_MS * this.entry.text.length;
   }
 
   updated() {
