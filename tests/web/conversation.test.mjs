@@ -220,3 +220,10 @@ test("an agent that no call has started stands in an entry of its own", () => {
   const said = { type: "assistant.message", trace_id: "tr_1", agent_id: "agt_2", agent_name: "B", payload: { text: "Here." } };
   assert.deepEqual(outline(chat(logOf([START, child, said])).flow), [["agent", ["Here."]]]);
 });
+
+test("a server that was away and is back says so; one that starts a session does not", () => {
+  const server = (type) => ({ type, payload: { process: "server", pid: 1, reason: "process_crash" } });
+  const log = logOf(["process.start", "process.end", "process.start"].map(server));
+  const { flow } = folded(new Conversation(), log);
+  assert.deepEqual(flow.entries.map(({ kind, seq }) => [kind, seq]), [["restart", 2]]);
+});

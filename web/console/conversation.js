@@ -20,6 +20,7 @@ export class Conversation {
   #views = new Map(); // channel, view id -> the entry that shows it
   #queued = new Map(); // turn -> messages that wait for it
   #turns = new Map(); // open agent -> its turn
+  #away = false; // the server has gone, and has not come back
   #untold = new Map(); // agent id -> calls of a message that is not complete
 
   /** Take one event into account. */
@@ -232,6 +233,18 @@ export class Conversation {
     this.#wait(call);
   }
 
+  /** The server is there: worth a word only where it was away. */
+  processStart(event, { process }) {
+    if (process !== "server") this.#note(event, "event");
+    else if (this.#away) this.#note(event, "restart");
+    if (process === "server") this.#away = false;
+  }
+
+  processEnd(event, { process }) {
+    if (process === "server") this.#away = true;
+    else this.#note(event, "event");
+  }
+
   view(event, { view }) {
     const key = keyOf(event.channel, view.view_id);
     const before = this.#views.get(key);
@@ -272,6 +285,8 @@ const STEPS = new Map([
   ["tool.await", of.awaits],
   ["approval.request", of.approvalRequest],
   ["approval.decision", of.approvalDecision],
+  ["process.start", of.processStart],
+  ["process.end", of.processEnd],
   ["session.member", nothing],
   ["assistant.block", nothing],
 ]);

@@ -86,6 +86,7 @@ const KINDS = {
   error: ({ payload }) => html`<p class="fault"><b>${payload.code}</b> ${payload.message}</p>`,
   end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
   action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
+  restart: () => note("The server was restarted"),
 };
 
 customElements.define("tl-entry", Entry);

@@ -116,6 +116,7 @@ const KINDS = {
   error: ({ payload }) => fault(payload),
   end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
   action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
+  restart: () => note("The server was restarted"),
 };
 
 const event = ({ type, payload }) => titled(bold(type), json(payload));
