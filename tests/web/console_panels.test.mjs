@@ -182,15 +182,17 @@ test("commands say what the log knows", () => {
   const member = (name, seat, soul) => ({ name, seat, soul, ...looks });
   const awake = { ...member("Orin", 2, ""), state: "alive" };
   const asleep = sleepers([member("Lyra", 0, "I sort."), null, awake, member("Wren", 3, "")]);
-  assert.deepEqual(wake(asleep, staff), { kind: "wake", agents: [
-    { name: "Lyra", color: "#fff", color_name: "white", seat: 0, has_soul: true, has_transcript: true },
+  const woken = (has_transcript) => ({ kind: "wake", agents: [
+    { name: "Lyra", color: "#fff", color_name: "white", seat: 0, has_soul: true, has_transcript },
     { name: "Wren", color: "#fff", color_name: "white", seat: 3, has_soul: false, has_transcript: false },
   ] });
+  assert.deepEqual(wake(asleep, staff), woken(false), "what she said is of the session that runs");
   const start = { kind: "session.start", has_previous_transcript: true, has_artifact_catalog: false };
   assert.deepEqual(startSession(staff), start);
   assert.deepEqual(offerWork("Lyra", " a \n\nb"), { kind: "offer_work", agent: "Lyra", jobs: ["a", "b"] });
   staff.apply({ type: "process.end", payload: { process: "model", reason: "user_ended" } });
   assert.equal(staff.process, null);
+  assert.deepEqual(wake(asleep, staff), woken(true), "there are messages of an earlier session");
 });
 
 for (const [text, painted] of [

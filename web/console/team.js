@@ -1,11 +1,12 @@
 /**
  * What a person may tell a process and its team: the commands of `ui.command`, with what they need to say. A
- * fold knows what the roster does not: whether the process runs, who has spoken, what was written.
+ * fold knows what the roster does not: whether the process runs, with whom was spoken before it, what was written.
  */
 
 export class Staff {
   process = null; // the payload of the last process.start of a model that has not ended
-  spoke = new Set(); // names
+  known = new Set(); // names: there are messages of theirs, or for them, of a process that has ended
+  spoke = new Set(); // names: the same of the process that runs
   talked = false;
   wrote = false;
 
@@ -18,11 +19,21 @@ export class Staff {
 const STEPS = {
   __proto__: null, // a type may be called like what every object has
   "process.start": (staff, payload) => payload.process === "model" && (staff.process = payload),
-  "process.end": (staff, payload) => payload.process === "model" && (staff.process = null),
-  "ui.message": (staff) => (staff.talked = true),
+  "process.end": (staff, payload) => payload.process === "model" && ended(staff),
+  "ui.message": (staff, { target }) => {
+    staff.talked = true;
+    if (target) staff.spoke.add(target);
+  },
   "assistant.message": (staff, { speaker }) => speaker && staff.spoke.add(speaker),
   "artifact.write": (staff) => (staff.wrote = true),
 };
+
+/** What was said is of an earlier session from now on. */
+function ended(staff) {
+  staff.process = null;
+  for (const name of staff.spoke) staff.known.add(name);
+  staff.spoke.clear();
+}
 
 export const summon = () => ({ kind: "summon" });
 
@@ -30,7 +41,7 @@ export const summon = () => ({ kind: "summon" });
 export const wake = (members, staff) => ({
   kind: "wake",
   agents: members.map(({ name, color, color_name, seat, soul }) => ({
-    name, color, color_name, seat, has_soul: soul !== "", has_transcript: staff.spoke.has(name),
+    name, color, color_name, seat, has_soul: soul !== "", has_transcript: staff.known.has(name),
   })),
 });
 
