@@ -87,7 +87,8 @@ for (const vector of SEQUENCES) {
     let before = new Map();
     for (const event of log) {
       conversation.apply(event);
-      const after = new Map(allOf(conversation.flow).map((entry) => [entry, [JSON.stringify(saidBy(entry)), entry.version]]));
+      const entries = allOf(conversation.flow);
+      const after = new Map(entries.map((entry) => [entry, [JSON.stringify(saidBy(entry)), entry.version]]));
       for (const [entry, [said, version]] of after) {
         const [saidBefore, versionBefore] = before.get(entry) ?? [];
         if (saidBefore !== said) assert.notEqual(version, versionBefore, `${event.type} at ${event.seq}`);
@@ -118,13 +119,14 @@ for (const vector of SEQUENCES) {
 
 /** An outline: each entry as a word, with what is inside it. */
 const outline = (flow) => flow.entries.map((entry) => {
-  const words = { message: entry.payload?.text, text: entry.text, call: `${entry.tool} ${entry.state}`, handoff: "handoff" };
+  const words = { message: entry.payload?.text, text: entry.text, call: `${entry.tool} ${entry.state}` };
   const word = words[entry.kind] ?? entry.kind;
   return entry.flow?.entries.length ? [word, outline(entry.flow)] : word;
 });
 
 for (const [name, expected] of [
-  ["nested call", ["Go.", ["b done", [["c done", ["Checking.", "look done", "C: grass is green"]], "B found."]], "Done."]],
+  ["nested call",
+    ["Go.", ["b done", [["c done", ["Checking.", "look done", "C: grass is green"]], "B found."]], "Done."]],
   ["hand-off inside a call", ["Go.", ["b done", ["handoff_to_c done", "handoff", "C did it."]], "I heard: C did it."]],
   ["retry", ["Go.", "Event one. And two."]],
   ["approval denied", ["Go.", "remove denied", "Then not."]],
@@ -143,7 +145,8 @@ const CALL = [
   by("tool.call", { call_id: "c1", tool: "dig", args: { deep: 1 }, block_id: "b1" }),
   by("agent.usage", { model: "m", usage: { input_tokens: 1, output_tokens: 1 } }),
 ];
-const result = (fields) => by("tool.result", { call_id: "c1", tool: "dig", ok: false, result: null, error: null, ...fields });
+const UNANSWERED = { call_id: "c1", tool: "dig", ok: false, result: null, error: null };
+const result = (fields) => by("tool.result", { ...UNANSWERED, ...fields });
 const fault = (code) => result({ error: { code, message: "no" } });
 const ASKED = by("approval.request", { call_id: "c1", tool: "dig", args_hash: "h", risk: "r" });
 const last = (events) => chat(logOf([START, ...events])).flow.entries.at(-1);
@@ -178,7 +181,8 @@ test("of progress the end is kept, while the call runs", () => {
 });
 
 test("a call that was taken back leaves its id to another one", () => {
-  const { flow } = chat(logOf([START, ...CALL.slice(0, 4), by("block.retract", { block_ids: ["b1"], reason: "retry" }), ...CALL]));
+  const back = by("block.retract", { block_ids: ["b1"], reason: "retry" });
+  const { flow } = chat(logOf([START, ...CALL.slice(0, 4), back, ...CALL]));
   assert.deepEqual(outline(flow), ["dig running"]);
 });
 
@@ -190,13 +194,15 @@ test("a call whose block began without its id is one entry", () => {
 });
 
 test("what was said of a text that was stopped stays", () => {
-  const begun = [by("block.start", { block_id: "t1", kind: "text" }), by("block.delta", { block_id: "t1", text: "Hel" })];
+  const start = by("block.start", { block_id: "t1", kind: "text" });
+  const begun = [start, by("block.delta", { block_id: "t1", text: "Hel" })];
   const stopped = last([...begun, by("block.end", { block_id: "t1", status: "aborted", text: "Hel" })]);
   assert.deepEqual([last(begun).open, stopped.open, stopped.aborted, stopped.text], [true, false, true, "Hel"]);
 });
 
 test("a message is queued until an agent has its turn; one that joins a turn is not", () => {
-  const queued = (events) => chat(logOf(events)).flow.entries.filter(({ kind }) => kind === "message").map((one) => one.queued);
+  const queued = (events) =>
+    chat(logOf(events)).flow.entries.filter(({ kind }) => kind === "message").map((one) => one.queued);
   assert.deepEqual(queued([MESSAGE]), [true]);
   assert.deepEqual(queued([MESSAGE, START]), [false]);
   assert.deepEqual(queued([MESSAGE, START, MESSAGE]), [false, false]);
@@ -217,7 +223,7 @@ test("a result without its call is an event, and so is what nobody knows", () =>
 test("an agent that no call has started stands in an entry of its own", () => {
   const child = { type: "agent.start", trace_id: "tr_1", agent_id: "agt_2", agent_name: "B",
     payload: { name: "B", via: "call", parent_id: "agt_1", call_id: "gone" } };
-  const said = { type: "assistant.message", trace_id: "tr_1", agent_id: "agt_2", agent_name: "B", payload: { text: "Here." } };
+  const said = { ...child, type: "assistant.message", payload: { text: "Here." } };
   assert.deepEqual(outline(chat(logOf([START, child, said])).flow), [["agent", ["Here."]]]);
 });
 

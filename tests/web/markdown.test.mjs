@@ -19,9 +19,12 @@ function numbers(start) {
 }
 
 const PARTS = [
-  "a", "b c", "\n", "\n\n", "\n\n\n", "# ", "## h", "#", "- ", "* ", "1. ", "2) ", "  ", "    ", "\t", "> ", ">", "```", "```js\n",
-  "~~~", "`", "*", "**", "_", "| a | b |", "|---|---|", "|-", "|", "---", "===", "***", "- [ ] x", "<div>", "</div>", "<!--", "-->",
-  "[a]: http://x.y/z", "[a]", "[t](http://q.r)", "![i](http://q.r/p.png)", "\\\\", "&amp;", "\r\n", "\r", "text", "http://auto.link",
+  "a", "b c", "\n", "\n\n", "\n\n\n", "# ", "## h", "#", "- ", "* ", "1. ", "2) ", "  ", "    ", "\t", "> ", ">",
+  "```", "```js\n",
+  "~~~", "`", "*", "**", "_", "| a | b |", "|---|---|", "|-", "|", "---", "===", "***", "- [ ] x",
+  "<div>", "</div>", "<!--", "-->",
+  "[a]: http://x.y/z", "[a]", "[t](http://q.r)", "![i](http://q.r/p.png)", "\\\\", "&amp;", "\r\n", "\r", "text",
+  "http://auto.link",
   "+ ", "10. ", "\n- ", "\n  - ", "\n> ", "\n\n    ", "  \n", "<script>", "<pre>\n",
 ];
 const TEXTS = 2000;
@@ -57,7 +60,8 @@ test("any pieces show what the whole would, while it is written and at the end",
   }
 });
 
-const PART = "## Part\n\nSome *words* with `code`.\n\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet a;\n```\n\n";
+const PART =
+  "## Part\n\nSome *words* with `code`.\n\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet a;\n```\n\n";
 
 test("blocks that are finished are not made again", () => {
   const blocks = new Blocks();
@@ -125,8 +129,10 @@ for (const [markdown, html] of [
 
 for (const [address, link] of [
   ["https://e.com/a b", "https://e.com/a%20b"], ["mailto:a@b.c", "mailto:a@b.c"], ["HTTP://E.com", "http://e.com/"],
-  [" javascript:alert(1)", null], ["java\nscript:alert(1)", null], ["vbscript:x", null], ["data:image/png;base64,AA==", null],
-  ["//e.com", null], ["/api/x", null], ["file:///etc/passwd", null], ["blob:https://e.com/1", null], ["", null], [undefined, null],
+  [" javascript:alert(1)", null], ["java\nscript:alert(1)", null], ["vbscript:x", null],
+  ["data:image/png;base64,AA==", null],
+  ["//e.com", null], ["/api/x", null], ["file:///etc/passwd", null], ["blob:https://e.com/1", null], ["", null],
+  [undefined, null],
 ]) {
   test(`link: ${address}`, () => assert.equal(linkOf(address), link));
 }

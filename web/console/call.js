@@ -46,8 +46,8 @@ export class CallCard extends Element {
   /** What went in and came out, for those who look. */
   #values() {
     const { args, incomplete, input, result } = this.call;
-    const parts = [["Arguments", args], ["Arguments, incomplete", incomplete], ["Given", input], ["Result", result?.result],
-      ["Details of the error", result?.error?.details]];
+    const parts = [["Arguments", args], ["Arguments, incomplete", incomplete], ["Given", input],
+      ["Result", result?.result], ["Details of the error", result?.error?.details]];
     return parts.filter(([, value]) => value != null).map(([name, value]) => html`
       <tl-value .name=${name} .value=${value}></tl-value>`);
   }

@@ -8,7 +8,7 @@
 
 import { html, nothing } from "lit";
 
-import "./composer.js";
+import { works } from "./composer.js";
 import { SessionElement } from "./element.js";
 import "./flow.js";
 
@@ -131,12 +131,11 @@ export class Chat extends SessionElement {
   }
 
   render() {
-    const { conversation } = this.session.record;
-    const { flow, waiting } = conversation;
+    const { conversation: { flow, waiting }, tree } = this.session.record;
     return html`<main class="chat">
       <h2 class="unseen">Chat</h2>
-      <div class="scroller" role="log" aria-label="Conversation" aria-live="off" aria-busy=${this.session.isOpen}
-        tabindex="0" @scroll=${this.#scrolled}>
+      <div class="scroller ${this.attached ? "end" : ""}" role="log" aria-label="Conversation" aria-live="off"
+        aria-busy=${works(tree)} tabindex="0" @scroll=${this.#scrolled}>
         <div class="content">
           ${flow.entries.length ? nothing : html`<p class="blank">Nothing has been said yet.</p>`}
           <tl-flow .session=${this.session} .flow=${flow} .version=${{}}
@@ -178,7 +177,8 @@ function heard({ entries }) {
 /** The flow inside an element, with the folds around it open. */
 function flowIn(element) {
   const flow = element.querySelector("tl-flow");
-  for (let fold = flow?.closest("details"); fold && element.contains(fold); fold = fold.parentElement.closest("details")) fold.open = true;
+  const foldOf = (inner) => inner?.closest("details");
+  for (let fold = foldOf(flow); fold && element.contains(fold); fold = foldOf(fold.parentElement)) fold.open = true;
   return flow;
 }
 

@@ -8,6 +8,9 @@ import { html, nothing } from "lit";
 
 import { SessionElement } from "./element.js";
 
+/** Whether an agent does more than wait. */
+export const works = (tree) => [...tree.open.keys()].some((agent) => !tree.waits(agent));
+
 /** Who has joined a team, as a fold. */
 class Names {
   names = new Set();
@@ -117,10 +120,8 @@ export class Composer extends SessionElement {
 
   /** What becomes of a message now (docs/protocol.md, section 4): who waits goes on with it, who works does not. */
   get #fate() {
-    const { tree } = this.session.record;
-    const open = [...tree.open.keys()];
-    if (!open.length) return "";
-    return open.every((agent) => tree.waits(agent)) ? ": it cancels what waits" : ": it will be queued";
+    if (!this.session.isOpen) return "";
+    return works(this.session.record.tree) ? ": it will be queued" : ": it cancels what waits";
   }
 
   get #roles() {
@@ -142,11 +143,12 @@ export class Composer extends SessionElement {
   render() {
     const [{ isOpen }, channels] = [this.session, this.#channels];
     return html`<form class="composer" @submit=${(event) => { event.preventDefault(); this.#submit(); }}>
-      <textarea rows="1" aria-label="Message" placeholder="Write a message${this.#fate}" enterkeyhint="send" @input=${this.#written}
-        @keydown=${this.#pressed} ?readonly=${this.sending}></textarea>
+      <textarea rows="1" aria-label="Message" placeholder="Write a message${this.#fate}" enterkeyhint="send"
+        @input=${this.#written} @keydown=${this.#pressed} ?readonly=${this.sending}></textarea>
       <div class="tools">
         ${choice("To", this.#targets, this.target, "anybody", (name) => (this.target = name))}
-        ${choice("In", channels.length > 1 ? channels : [], this.channel || this.#own, null, (name) => (this.channel = name))}
+        ${choice("In", channels.length > 1 ? channels : [], this.channel || this.#own, null,
+          (name) => (this.channel = name))}
         <span class="gap"></span>
         <button type="button" ?disabled=${!isOpen} @click=${this.#stop}>Stop</button>
         <button class="strong" ?disabled=${this.sending}>Send</button>

@@ -196,7 +196,9 @@ export class Conversation {
     const waits = call.state === "waiting";
     if (waits !== this.waiting.has(call)) {
       this.waiting[waits ? "add" : "delete"](call);
-      for (let entry = call.inside.owner; entry; entry = entry.inside?.owner) entry.waiting = (entry.waiting ?? 0) + (waits ? 1 : -1);
+      for (let entry = call.inside.owner; entry; entry = entry.inside?.owner) {
+        entry.waiting = (entry.waiting ?? 0) + (waits ? 1 : -1);
+      }
     }
     call.touch();
   }

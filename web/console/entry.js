@@ -13,7 +13,8 @@ import { actionOf, endOf, oneLine } from "./words.js";
 
 export class Entry extends Element {
   static properties = {
-    session: { attribute: false }, entry: { attribute: false }, version: { attribute: false }, named: { attribute: false },
+    session: { attribute: false }, entry: { attribute: false }, version: { attribute: false },
+    named: { attribute: false },
   };
 
   render() {

@@ -25,7 +25,7 @@ export const endOf = (name, reason) => `${name ?? "The agent"} ${ENDS[reason] ??
 /** What a person did on a view. */
 const ACTIONS = {
   "form.submit": ({ form_id, values }) => `sent the form ${form_id}: ${pairs(values)}`,
-  "table.save": ({ table_id, rows }) => `saved the table ${table_id}: ${rows.length} ${rows.length === 1 ? "row" : "rows"}`,
+  "table.save": ({ table_id, rows }) => `saved the table ${table_id}: rows ${rows.length}`,
   "table.add_row": ({ table_id }) => `added a row to ${table_id}`,
   "table.delete_row": ({ table_id, row_id }) => `deleted row ${row_id} of ${table_id}`,
   "button.click": ({ button_id }) => `pressed ${button_id}`,
@@ -35,7 +35,8 @@ const ACTIONS = {
 export const actionOf = (who, action) =>
   `${who ?? "Somebody"} ${ACTIONS[action.kind]?.(action) ?? `did ${action.kind}`}`;
 
-const pairs = (values) => oneLine(Object.entries(values ?? {}).map(([name, value]) => `${name} ${oneLine(value)}`).join(", "));
+const pairs = (values) =>
+  oneLine(Object.entries(values ?? {}).map(([name, value]) => `${name} ${oneLine(value)}`).join(", "));
 
 /** The state of a call, and how it looks. */
 export const STATES = {
