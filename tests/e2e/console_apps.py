@@ -42,6 +42,8 @@ Some *words* about **part {0}**, with `code` and a [link](https://example.com/{0
 print({0})
 ```"""
 LONG = "\n\n".join(PART.format(number) for number in range(1, 40))
+BOOK = "\n\n".join(PART.format(number) for number in range(1, 320))[:50_000]
+BOOK_PIECES = 600
 
 
 class Note(Payload, frozen=True, kw_only=True):
@@ -204,6 +206,22 @@ class Held:
             yield batch
 
 
+@dataclass(frozen=True, slots=True)
+class Book:
+    """A model that says 50 kB of markdown in 600 pieces, as fast as a fast model speaks."""
+
+    pace_s: float = 0.005
+    name: str = "book"
+
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        reply.begin(self.name)
+        size = len(BOOK) // BOOK_PIECES + 1
+        for start in range(0, len(BOOK), size):
+            await asyncio.sleep(self.pace_s)
+            yield reply.text(BOOK[start : start + size])
+        yield reply.done("end_turn")
+
+
 def make_app(speak: Callable[[Script], Model]) -> App:
     """The application; its models say what is written in the way that `speak` makes them."""
     experts = Agent("Expert", "Know.", speak(expert), tools=(confirm,))
@@ -230,3 +248,4 @@ app = make_app(lambda script: Scripted(script, SLOW_S))
 fast = make_app(Scripted)
 ALLOWED = Allowance(os.environ.get("CONSOLE_ALLOWANCE", ""))
 held = make_app(lambda script: Held(script, ALLOWED))
+book = App("desk", Agent("Author", "Write.", Book()))

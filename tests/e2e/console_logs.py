@@ -1,6 +1,7 @@
 """Long sessions for the console, written straight into a log before a server serves it."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import turnlog
@@ -17,7 +18,8 @@ BATCH = 500  # events of one append
 
 def long_session(folder: Path, app: str, count: int) -> str:
     """A session of `app` with `count` events: turns of a message, a call, a sub-agent and an answer each."""
-    return asyncio.run(_written(folder, app, count))
+    with ThreadPoolExecutor(1) as pool:  # Playwright has a loop in this thread
+        return pool.submit(asyncio.run, _written(folder, app, count)).result()
 
 
 async def _written(folder: Path, app: str, count: int) -> str:

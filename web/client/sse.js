@@ -126,7 +126,7 @@ export class Decoder {
   }
 
   #read(bytes) {
-    const text = UTF8.decode(bytes);
+    const text = bytes.length > 0 ? UTF8.decode(bytes) : ""; // a decoder costs, and every third line is empty
     const line = this.#first && text.startsWith("\ufeff") ? text.slice(1) : text;
     const lineBytes = bytes.length - (line === text ? 0 : 3);
     this.#first = false;

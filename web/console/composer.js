@@ -20,6 +20,8 @@ class Names {
   }
 }
 
+const SIZED = CSS.supports("field-sizing", "content");
+
 export class Composer extends SessionElement {
   static properties = { sending: { state: true }, target: { state: true }, channel: { state: true } };
   #unsent = null; // the message that is on its way, and its key
@@ -64,7 +66,9 @@ export class Composer extends SessionElement {
     this.#grow();
   }
 
+  /** As tall as its text, where the style sheet cannot say so: asking for a height lays out the whole page. */
   #grow() {
+    if (SIZED) return;
     const field = this.#field;
     field.style.setProperty("height", "auto");
     field.style.setProperty("height", `${field.scrollHeight + 2}px`);

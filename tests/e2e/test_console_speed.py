@@ -1,0 +1,159 @@
+"""How fast the console is, in real Chromium: a long session, scrolling in it, and text while it streams.
+
+Each figure is the best of three: what the machine does beside it can only make it worse.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.e2e.browser import browsing
+from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say
+from tests.e2e.console_logs import long_session
+from tests.e2e.harness import Server, running
+
+EVENTS = 20_000
+LOAD_MS = 500
+FRAME_MS = 20
+STREAM_MS = 1000
+
+# The first frame in which the page says that it is live, and every task that held up the page.
+WATCH = """
+window.seen = { live: null, long: [] };
+new PerformanceObserver((list) => seen.long.push(...list.getEntries().map(({ duration }) => duration)))
+  .observe({ entryTypes: ["longtask"] });
+const look = () => {
+  if (document.querySelector("#connection")?.textContent.trim() === "Live") seen.live = performance.now();
+  else requestAnimationFrame(look);
+};
+look();
+"""
+
+# How long each frame takes while a list is scrolled by so many pixels a frame.
+SCROLL = """async ([selector, step, count]) => {
+  const list = document.querySelector(selector);
+  list.scrollTop = 0;
+  const frame = () => new Promise(requestAnimationFrame);
+  await frame();
+  const took = [];
+  for (let last = await frame(); took.length < count; ) {
+    list.scrollTop += step;
+    const now = await frame();
+    took.push(now - last);
+    last = now;
+  }
+  return { took, top: list.scrollTop };
+}"""
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture(scope="module")
+def context(chromium: str) -> Iterator[BrowserContext]:
+    with browsing(chromium) as browser, context_of(browser) as context:
+        context.add_init_script(WATCH)
+        yield context
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
+    """A server with a session of 20,000 events."""
+    folder = tmp_path_factory.mktemp("long")
+    session = long_session(folder, "desk", EVENTS)
+    with running("tests.e2e.console_apps:app", folder) as server:
+        yield server, f"{server.url}/?session={session}&panel=events"
+
+
+def signed_in(context: BrowserContext, server: Server) -> None:
+    page = context.new_page()
+    page.goto(server.link)
+    live(page)
+    page.close()
+
+
+def best(measure: Callable[[], float], goal: float) -> float:
+    """The best of three, or the first that reaches the goal."""
+    figures: list[float] = []
+    while len(figures) < 3 and not (figures and min(figures) <= goal):
+        figures.append(measure())
+    return min(figures)
+
+
+def p95(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.95)]
+
+
+def shown(page: Page) -> int:
+    """The number of durable events that a page has."""
+    return int(page.evaluate("document.querySelector('tl-console').session.record.events.length"))
+
+
+def test_a_session_of_20000_events_is_there_in_half_a_second(
+    context: BrowserContext, long: tuple[Server, str], record_property: Any
+) -> None:
+    server, url = long
+    signed_in(context, server)
+
+    def load() -> float:
+        page = opened(context, url)
+        assert shown(page) >= EVENTS
+        expect(chat(page)).to_contain_text("the aide says", timeout=LIMIT_MS)
+        figure = float(page.evaluate("seen.live"))
+        page.close()
+        return figure
+
+    figure = best(load, LOAD_MS)
+    record_property("load_ms", figure)
+    assert figure <= LOAD_MS
+
+
+@pytest.mark.parametrize(("selector", "step"), [("tl-list [role=listbox]", 48), (".scroller", 48)])
+def test_scrolling_keeps_to_its_frames(
+    context: BrowserContext, long: tuple[Server, str], selector: str, step: int, record_property: Any
+) -> None:
+    server, url = long
+    signed_in(context, server)
+    page = opened(context, url)
+    expect(page.locator(selector).first).to_be_visible(timeout=LIMIT_MS)
+
+    def scroll() -> float:
+        measured = page.evaluate(SCROLL, [selector, step, 150])
+        assert measured["top"] >= step * 100
+        return p95(measured["took"])
+
+    figure = best(scroll, FRAME_MS)
+    record_property("frame_p95_ms", figure)
+    page.close()
+    assert figure <= FRAME_MS
+
+
+def test_50_kb_of_markdown_take_a_second_of_the_page_and_never_hold_it_up(
+    context: BrowserContext, tmp_path: Path, record_property: Any
+) -> None:
+    with running("tests.e2e.console_apps:book", tmp_path) as server:
+        page = opened(context, server.link)
+        tools = context.new_cdp_session(page)
+        tools.send("Performance.enable")
+
+        def busy() -> float:
+            metrics = tools.send("Performance.getMetrics")["metrics"]
+            return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration")) * 1000
+
+        def stream() -> float:
+            page.evaluate("seen.long.length = 0")
+            before = busy()
+            said = chat(page).locator("[data-kind=text]").count()
+            say(page, "go on")
+            expect(chat(page).locator("[data-kind=text]")).to_have_count(said + 1, timeout=LIMIT_MS)
+            expect(page.get_by_role("button", name="Stop", exact=True)).to_be_disabled(timeout=LIMIT_MS)
+            return busy() - before
+
+        figure = best(stream, STREAM_MS)
+        held_up = page.evaluate("seen.long")
+        record_property("stream_ms", figure)
+        assert "part 290" in chat(page).inner_text()
+        assert figure <= STREAM_MS
+        assert held_up == []
