@@ -19,7 +19,8 @@ READ = """async () => {
   const still = async (element) => {
     for (let last = null, calm = 0; calm < 2; ) {
       await frames(1);
-      const busy = element.querySelector("[aria-busy=true]") !== null && element.id === "panel";
+      const busy = element.id === "panel"
+        && (!element.firstElementChild?.childElementCount || element.querySelector("[aria-busy=true]"));
       calm = !busy && element.innerText === last ? calm + 1 : 0;
       last = element.innerText;
     }

@@ -96,7 +96,8 @@ export class StateAt extends SessionElement {
 
   render() {
     const { events } = this.session.record;
-    return html`<div class="pad state">
+    const waits = this.told?.seq !== (events[this.index]?.seq ?? null) || this.told?.part !== this.part;
+    return html`<div class="pad state" aria-busy=${events.length > 0 && waits}>
       <div class="row">
         <label>Show <select @change=${this.#choose}>${Object.entries(PARTS).map(([name, words]) => html`
           <option value=${name} ?selected=${name === this.part}>${words}</option>`)}</select></label>
