@@ -93,7 +93,7 @@ def test_the_host_keeps_its_routes_and_its_lifespan(ada: Mounted) -> None:
 
 
 def test_the_users_of_the_host_are_those_of_turnlog(ada: Mounted) -> None:
-    assert ada.get("/api/me") == (200, {"name": "ada", "apps": ["dots"]})
+    assert ada.get("/api/me") == (200, {"name": "ada", "roles": [], "apps": ["dots"]})
     session = ada.session()
     bob = Mounted(ada.process, ada.port, prefix="/log", cookie="user=cookie-of-bob")
     eve = Mounted(ada.process, ada.port, prefix="/log", cookie="user=forged")

@@ -240,7 +240,8 @@ def test_the_printed_link_and_a_token_give_cookies_and_signing_out_takes_them(tm
         status, headers, _ = opened(server.link)
         assert (status, headers["location"]) == (303, "/")
         local = by_cookie(server, cookie_of(headers))
-        assert local.get("/api/me") == (200, {"name": "local", "apps": ["tour", "endless", "remote"]})
+        apps = ["tour", "endless", "remote"]
+        assert local.get("/api/me") == (200, {"name": "local", "roles": ["owner"], "apps": apps})
         assert opened(server.link)[0] == 403
         status, headers, _ = opened(
             f"{server.url}/api/sign-in", "POST", Authorization=f"Bearer {token('bob')}"

@@ -119,7 +119,8 @@ export declare class Client {
   }): Promise<Array<Document & { session_id: string }>>;
   /** The log as lines of JSON; the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
-  me(): Promise<{ name: string; apps: string[] }>;
+  /** Who is asking; `roles` are those of every session. */
+  me(): Promise<{ name: string; roles: string[]; apps: string[] }>;
   /** The applications that are served, the one first that is meant if none is named. */
   apps(): Promise<AppInfo[]>;
 }

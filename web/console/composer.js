@@ -128,8 +128,10 @@ export class Composer extends SessionElement {
     return works(this.session.record.tree) ? ": it will be queued" : ": it cancels what waits";
   }
 
+  /** What one is in this session, and in every one. */
   get #roles() {
-    return this.session.record.tree.members.get(this.session.me.name) ?? [];
+    const { me, record } = this.session;
+    return [...(record.tree.members.get(me.name) ?? []), ...me.roles];
   }
 
   /** The channels one may speak in: an owner in all of them. */

@@ -156,9 +156,10 @@ class DocumentsAnswer(msgspec.Struct):
 
 
 class Me(msgspec.Struct):
-    """Who is asking, and which applications there are."""
+    """Who is asking, and which applications there are; `roles` are those it has in every session."""
 
     name: str
+    roles: list[str]
     apps: list[str]
 
 
@@ -286,7 +287,8 @@ class Routes:
         )
 
     async def me(self, request: Request) -> Response:
-        return answer(Me(known_of(request.scope).principal.name, list(self.sessions().apps)))
+        principal = known_of(request.scope).principal
+        return answer(Me(principal.name, sorted(principal.roles), list(self.sessions().apps)))
 
     async def list_apps(self, _: Request) -> Response:
         return answer(AppsAnswer([app_info(app) for app in self.sessions().apps.values()]))

@@ -116,7 +116,11 @@ class TestSignIn:
     def test_a_token_gives_a_cookie_that_is_as_good(self, site: Site) -> None:
         response = site.post("ada", "/api/sign-in")
         assert response.status_code == 204
-        assert site.get("", "/api/me", cookie_of(response)).json() == {"name": "ada", "apps": ["plain"]}
+        assert site.get("", "/api/me", cookie_of(response)).json() == {
+            "name": "ada",
+            "roles": [],
+            "apps": ["plain"],
+        }
         assert site.post("wrong", "/api/sign-in").status_code == 401
 
     def test_signing_out_takes_the_cookie_away(self, site: Site) -> None:
