@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
-from tests.e2e.harness import Reader, Server
+from tests.e2e.harness import TURNLOG, Reader, Server
 from turnlog.events import CATALOG
 from turnlog.wire.assemble import Assembler
 from turnlog.wire.sse import Message
@@ -59,6 +61,21 @@ def replayed(server: Server, session: str, last: int) -> list[Any]:
     return read(
         reader, lambda message: message.event == "message" and json.loads(message.data)["seq"] == last
     )
+
+
+def standing(server: Server, session: str, at: int | None = None) -> Any:
+    """Everything that the events of a session make, now or as of a seq."""
+    moment = "" if at is None else f"&at={at}"
+    path = f"/api/state?session={session}&include=transcript,meters,open,roster{moment}"
+    status, answer = server.get(path)
+    assert status == 200, answer
+    return answer
+
+
+def emptied(folder: Path) -> None:
+    """Throw away whatever a server has kept beside the events: the next one has to read them."""
+    command = [TURNLOG, "rebuild", "--log", f"sqlite:///{folder}/log.db"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 def bodies(events: list[Any], type: str) -> list[Any]:

@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.examples import APPS, BOTH, assembled, bodies, durable, over, read, replayed, told, watch
+from tests.e2e.examples import (
+    APPS,
+    BOTH,
+    assembled,
+    bodies,
+    durable,
+    emptied,
+    over,
+    read,
+    replayed,
+    standing,
+    told,
+    watch,
+)
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.test_crash import NOTHING, answer, open_things
 from tests.test_seed_names import NAMES
@@ -288,13 +301,16 @@ def test_an_assistant_killed_at_work_goes_on_with_the_next_question(
         reader = Reader(server, session)
         server.send(session, "Göreme")
         read(reader, kind(*moment))
-        port = server.port
+        before, port = standing(server, session), server.port
         server.kill()
+    emptied(tmp_path)
     with running(f"{APPS}slow_assistant", tmp_path, port) as server:
         reader.server = server
         read(reader, kind("process.start"))
         assert open_things(reader.events) == NOTHING
         assert {end["stop_reason"] for end in bodies(reader.events, "agent.end")} == {"error"}
+        assert before["open"]["agents"], "it was in mid-turn"
+        assert standing(server, session, before["seq"]) == before
         server.send(session, "Bristol")
         events = read(reader, over)
         assert events[-1]["payload"]["stop_reason"] == "end_turn"

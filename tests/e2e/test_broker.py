@@ -34,6 +34,7 @@ from tests.e2e.broker_desk import (
     timeless,
     token,
 )
+from tests.e2e.examples import emptied, standing
 from tests.e2e.harness import ROOT
 from turnlog.state.fold import fold
 from turnlog_examples.broker import start
@@ -331,9 +332,11 @@ def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path:
         people.customer.chat(Step(words="Hello"))
         consent = [{"type": GRANTED[0], "data": GRANTED[1], "id": "evt_consent"}]
         step, key = Step(words="Yes, I understand"), "the-same"
+        before: Any = {}
 
         def killed() -> None:
             people.customer.heard(f"&types={moment}&after={len(people.items) - 1}", moment)
+            before.update(standing(people.root, people.root.session_id))
             server.kill()
 
         def cut() -> Any:
@@ -343,8 +346,11 @@ def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path:
                 return None
 
         assert at_once(killed, cut)[1] is None
+    emptied(tmp_path)
     with serving("slow", tmp_path, port) as server:
         people.moved(server)
+        assert before["open"]["agents"], "it was in mid-turn"
+        assert standing(people.root, people.root.session_id, before["seq"]) == before
         case = people.customer.case
         assert case["consents"][0]["granted"]
         assert fold(REDUCERS, people.items, start()) == case

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.examples import emptied, standing
 from tests.e2e.harness import Server
 from tests.e2e.office_desk import Desk, bodies, of, serving, typed, unended, words
 
@@ -92,14 +93,19 @@ class TestRestart:
     def test_a_server_that_is_killed_in_mid_turn_leaves_nothing_open(self, tmp_path: Path) -> None:
         with serving(tmp_path) as first:
             desk = Desk.at(first)
+            desk.summon()
             first.send(desk.session, "/wait")
             desk.until(typed("assistant.message"))
+            before = standing(first, desk.session)
             first.kill()
             assert gone(pid_of(desk))
+        emptied(tmp_path)
         with serving(tmp_path, port=first.port) as second:
             desk.moved(second)
             events = desk.until(typed("process.start", process="server"))
             assert [body["stop_reason"] for body in bodies(events, "agent.end")] == ["error"]
+            assert before["open"]["agents"], "it was in mid-turn"
+            assert standing(second, desk.session, before["seq"]) == before
             assert_well(desk)
 
 

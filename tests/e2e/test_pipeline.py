@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.examples import APPS, assembled, bodies, durable, over, read, replayed, told, watch
+from tests.e2e.examples import (
+    APPS,
+    assembled,
+    bodies,
+    durable,
+    emptied,
+    over,
+    read,
+    replayed,
+    standing,
+    told,
+    watch,
+)
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.test_crash import NOTHING, open_things
 
@@ -183,14 +195,17 @@ def test_a_team_killed_at_work_is_closed_and_the_next_topic_works(
         reader = Reader(server, session)
         server.send(session, "honey and the Moon")
         read(reader, kind(*moment))
-        port = server.port
+        before, port = standing(server, session), server.port
         server.kill()
+    emptied(tmp_path)
     with running(f"{APPS}slow_pipeline", tmp_path, port) as server:
         reader.server = server
         read(reader, kind("process.start"))
         assert open_things(reader.events) == NOTHING
         cut = [end for end in bodies(reader.events, "agent.end") if end["stop_reason"] == "error"]
         assert cut, "those who worked were ended by events"
+        assert before["open"]["agents"], "it was in mid-turn"
+        assert standing(server, session, before["seq"]) == before
         server.send(session, "honey")
         events = read(reader, over)
         assert last_words(events).endswith("Of 1 claims, 1 held.")

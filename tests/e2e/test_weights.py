@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.examples import bodies, over
+from tests.e2e.examples import bodies, emptied, over, standing
 from tests.e2e.harness import ROOT, Reader, Server, running
 from tests.e2e.test_crash import NOTHING, open_things
 from tests.e2e.weights_desk import (
@@ -266,13 +266,35 @@ def test_the_server_may_be_killed_while_a_form_or_an_approval_waits(tmp_path: Pa
         assert words(desk.turn()) == ["Saved: 187.6 lbs on 2026-01-08."]
         [row] = desk.table()
         assert desk.delete(row["row_id"])[0] == 202
-        asked = desk.until("approval.request")
+        asked, before = desk.until("approval.request"), standing(server, desk.session)
         server.kill()
+    emptied(tmp_path)
     with running(APP, tmp_path, port) as server, executing(server, tmp_path):
         desk.moved(server)
+        assert standing(server, desk.session, before["seq"]) == before
         assert desk.decide(asked, "approve")[0] == 202
         desk.turn()
         assert desk.stored == []
+        assert open_things(desk.reader.events) == NOTHING
+
+
+def test_a_turn_that_was_killed_in_mid_sentence_is_closed_and_the_next_one_saves(tmp_path: Path) -> None:
+    slow = "tests.e2e.weights_apps:slow"
+    with running(slow, tmp_path) as server:
+        desk, port = Desk.at(server, tmp_path), server.port
+        server.send(desk.session, "Weigh-in 187.6 today")
+        desk.until("block.delta")
+        before = standing(server, desk.session)
+        server.kill()
+    emptied(tmp_path)
+    with running(slow, tmp_path, port) as server, executing(server, tmp_path):
+        desk.moved(server)
+        assert desk.until("agent.end")["stop_reason"] == "error"
+        assert desk.submit(ENTRY)[0] == 409, "its form was never shown"
+        assert before["open"]["agents"], "it was in mid-turn"
+        assert standing(server, desk.session, before["seq"]) == before
+        assert words(desk.weigh_in(ENTRY))[-1] == "Saved: 187.6 lbs on 2026-01-08."
+        assert desk.stored == [STORED]
         assert open_things(desk.reader.events) == NOTHING
 
 
