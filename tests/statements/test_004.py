@@ -1,12 +1,21 @@
 """Statements of document 004 (docs/seeds.md) that no other test says in so many words."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Page
 
 from tests.e2e import harness
+from tests.e2e.browser import browsing
+from tests.e2e.streams import add_notes, log_lines
+from tests.e2e.web_client import LIMIT_MS, streams
 from tests.test_seed_names import NAMES, mapping
 from turnlog.events import CATALOG
+
+ARCHITECTURE = harness.ROOT / "docs/architecture.md"
 
 CATEGORIES = {
     "session lifecycle": "session_start session_end auth_state",
@@ -52,3 +61,85 @@ def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path
         frames = asyncio.run(raw(harness.Reader(server, session)))
         assert re.fullmatch(rb'retry: \d+\n\n(id: [0-9a-f]+:\d+\ndata: \{"type":.*\}\n\n)+', frames)
         assert server.post("/api/chat", sent)[0] == 404
+
+
+# A page that has nothing but the browser's own means.
+PLAIN = "<!doctype html><title>plain</title>"
+SUBSCRIBE = """(url) => {
+  window.seen = [];
+  window.opened = 0;
+  const source = new EventSource(url);
+  source.onopen = () => (window.opened += 1);
+  source.onmessage = ({ data, lastEventId }) => window.seen.push([lastEventId, data]);
+}"""
+
+
+def subscribed(context: BrowserContext, server: harness.Server, session: str) -> Page:
+    """A tab that follows a session by itself."""
+    page = context.new_page()
+    page.goto(f"{server.url}/plain/")
+    page.evaluate(SUBSCRIBE, f"/api/events?session={session}&after=-1")
+    return page
+
+
+def told(page: Page, last: int) -> list[Any]:
+    """The events that a tab has got, when it has got the last one; each id is that of its event."""
+    page.wait_for_function("last => seen.length && JSON.parse(seen.at(-1)[1]).seq >= last", arg=last)
+    seen = page.evaluate("seen")
+    events = [json.loads(data) for _, data in seen]
+    assert [int(cursor.partition(":")[2]) for cursor, _ in seen] == [event["seq"] for event in events]
+    return events
+
+
+def test_tabs_read_with_the_eventsource_of_the_browser_which_comes_back_by_itself(
+    chromium: str, tmp_path: Path
+) -> None:
+    app = "tests.e2e.stream_apps:slow_duo"
+    with browsing(chromium) as browser:
+        context = browser.new_context()
+        context.set_default_timeout(LIMIT_MS)
+        context.route("**/plain/", lambda route: route.fulfill(body=PLAIN, content_type="text/html"))
+        with harness.running(app, tmp_path) as server:
+            session, page = server.session(), context.new_page()
+            page.goto(server.link)  # signs in
+            page.close()
+            first, second, gone = (subscribed(context, server, session) for _ in range(3))
+            last = add_notes(server, session, 20, 100)
+            assert told(first, last) == told(second, last) == told(gone, last)
+            streams(server, 3)  # each has its own
+            gone.close()
+            add_notes(server, session, 20, 100)
+            server.kill()
+        with harness.running(app, tmp_path, server.port) as again:
+            last = add_notes(again, session, 20, 100)
+            events = told(first, last)
+            assert events == told(second, last), "the one that was closed changed nothing for them"
+            assert events == [json.loads(line) for line in log_lines(again, session)], (
+                "none twice, none missed"
+            )
+            assert first.evaluate("opened") > 1, "no script of the page has connected again"
+
+
+def test_the_architecture_document_describes_the_log_that_there_is() -> None:
+    text, source = ARCHITECTURE.read_text(), harness.ROOT / "src/turnlog"
+    assert "sources only append, clients only read. The two share nothing but the log" in text
+    table = text.partition("## Rooms")[2].partition("## Words")[0]
+    rooms = {path.name + "/" for path in source.iterdir() if (path / "__init__.py").exists()}
+    rooms |= {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
+    assert rooms <= set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE))
+    way = text.partition("## One message, file by file")[2].partition("\n## ")[0]
+    files = re.findall(r"`(\w+/[\w/]+\.py)`", way)
+    assert len(files) > 20
+    assert [name for name in files if not (source / name).exists()] == []
+    steps = (
+        "/api/send",
+        "answers 202",
+        "`log/log.py`",
+        "followers wake",
+        "`GET /api/events`",
+        "after a cursor",
+    )
+    places = [way.index(step) for step in steps]
+    assert places == sorted(places), "a message is accepted, appended, and read by everybody from a cursor"
+    words = text.partition("## Words")[2].partition("## One message")[0]
+    assert {"event", "envelope", "seq", "cursor", "store"} <= set(re.findall(r"^\| (\w+) \|", words, re.M))
