@@ -47,3 +47,18 @@ export class SessionElement extends Element {
     }
   }
 }
+
+/** An element that draws where a person is in the session too, again whenever they move (`place.js`). */
+export class PlacedElement extends SessionElement {
+  #moved = () => this.requestUpdate();
+
+  connectedCallback() {
+    super.connectedCallback();
+    addEventListener("popstate", this.#moved);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    removeEventListener("popstate", this.#moved);
+  }
+}

@@ -2,7 +2,7 @@
 
 import { html } from "lit";
 
-import { SessionElement } from "./element.js";
+import { PlacedElement } from "./element.js";
 import { go, here } from "./place.js";
 
 const PANELS = [
@@ -16,18 +16,9 @@ const PANELS = [
 ];
 const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
 
-export class Inspector extends SessionElement {
-  #moved = () => this.requestUpdate();
-
-  connectedCallback() {
-    super.connectedCallback();
-    addEventListener("popstate", this.#moved);
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    removeEventListener("popstate", this.#moved);
-  }
+export class Inspector extends PlacedElement {
+  static properties = { screen: { attribute: false } };
+  #seen = null; // the tab that is in sight
 
   /** What the address names, or the guide if there is one. */
   get #panel() {
@@ -49,17 +40,24 @@ export class Inspector extends SessionElement {
     this.querySelector("[role=tab][aria-selected=true]").focus();
   }
 
+  updated() {
+    const tab = this.querySelector("[aria-selected=true]");
+    if (this.#seen === this.#panel || !tab.offsetParent) return;
+    this.#seen = this.#panel;
+    tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
   render() {
     const at = this.#panel;
     const [name, , draw] = PANELS[at];
     import("./panels.js"); // the chat is there before them
-    return html`<aside class="inspector" aria-label="Inspector">
+    return html`<section class="inspector" aria-label="Inspector">
       <div role="tablist" aria-label="Panels" @keydown=${this.#key}>${PANELS.map(([each, title], index) => html`
         <button role="tab" id="tab-${each}" aria-selected=${index === at} aria-controls="panel"
           tabindex=${index === at ? 0 : -1} @click=${() => this.#show(index)}>${title}</button>`)}
       </div>
       <div role="tabpanel" id="panel" class="panel" aria-labelledby="tab-${name}" tabindex="0">${draw(this.session)}</div>
-    </aside>`;
+    </section>`;
   }
 }
 

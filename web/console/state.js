@@ -10,7 +10,7 @@ import { html, nothing } from "lit";
 
 import { Gone, NotFound } from "../client/errors.js";
 import { changes } from "./diff.js";
-import { SessionElement } from "./element.js";
+import { PlacedElement } from "./element.js";
 import { Latest } from "./latest.js";
 import { remember, remembered } from "./memory.js";
 import { go, here } from "./place.js";
@@ -24,25 +24,14 @@ const PARTS = { state: "State", transcript: "Transcript", meters: "Meters", open
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-export class StateAt extends SessionElement {
+export class StateAt extends PlacedElement {
   static properties = { part: { state: true }, told: { state: true }, dragged: { state: true } };
   #asks = new Latest((wanted) => this.#ask(wanted));
   #wanted = "";
-  #moved = () => this.requestUpdate();
 
   constructor() {
     super();
     Object.assign(this, { part: remembered("part", "state"), told: null, dragged: null });
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    addEventListener("popstate", this.#moved);
-  }
-
-  disconnectedCallback() {
-    super.disconnectedCallback();
-    removeEventListener("popstate", this.#moved);
   }
 
   /** Where the person is: a seq, or null for now. */
