@@ -12,6 +12,8 @@ import { Staff, colour, endSession, offerWork, sleepers, startSession, summon, w
 
 const LOOKS = { alive: "good", hatching: "busy", sleeping: "" };
 
+const MIDDLE = 4; // of the nine seats
+
 export class RosterGrid extends SessionElement {
   render() {
     const { app, record } = this.session;
@@ -57,7 +59,7 @@ export class RosterGrid extends SessionElement {
   }
 
   #seat(member, seat, staff) {
-    if (member === null) return html`<li class="seat soft" data-state="free">Seat ${seat}, free</li>`;
+    if (member === null) return this.#empty(seat);
     const sleeps = this.session.app.process && member.state === "sleeping";
     return html`<li class="seat" data-state=${member.state}>
       <span class="swatch" data-colour=${colour(member.color)} title=${member.color_name}></span>
@@ -67,6 +69,13 @@ export class RosterGrid extends SessionElement {
       ${sleeps ? html`<button @click=${() => this.#command(wake([member], staff))}>
         Wake<span class="unseen"> ${member.name}, seat ${seat}</span></button>` : nothing}
     </li>`;
+  }
+
+  /** The middle is where the process itself sits, which joins no team. */
+  #empty(seat) {
+    const { process, agents } = this.session.app;
+    if (process && seat === MIDDLE) return html`<li class="seat" data-state="lead"><strong>${agents[0]}</strong></li>`;
+    return html`<li class="seat soft" data-state="free">Seat ${seat}, free</li>`;
   }
 
   /** Names are not unique: whoever has one is offered the work. */
