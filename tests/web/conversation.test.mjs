@@ -130,7 +130,7 @@ for (const [name, expected] of [
   ["hand-off inside a call", ["Go.", ["b done", ["handoff_to_c done", "handoff", "C did it."]], "I heard: C did it."]],
   ["retry", ["Go.", "Event one. And two."]],
   ["approval denied", ["Go.", "remove denied", "Then not."]],
-  ["stop during a wait", ["Go.", ["b aborted", ["confirm aborted", "end"]], "event", "end", "Hello.", "Hello."]],
+  ["stop during a wait", ["Go.", ["b aborted", ["confirm aborted", "end"]], "command", "end", "Hello.", "Hello."]],
 ]) {
   test(`${name}: the outline`, () => assert.deepEqual(outline(chat(sequence(name)).flow), expected));
 }

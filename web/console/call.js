@@ -88,7 +88,7 @@ export class CallCard extends Element {
   #outcome() {
     const { error, images = [] } = this.call.result ?? {};
     return html`
-      ${error ? html`<p class="fault"><b>${error.code}</b> ${error.message}</p>` : nothing}
+      ${error ? html`<p class=${this.call.state === "aborted" ? "note" : "fault"}><b>${error.code}</b> ${error.message}</p>` : nothing}
       ${images.map(({ src, media_type }) => picture(src, media_type, this.call.tool))}`;
   }
 }

@@ -132,7 +132,7 @@ export class Chat extends SessionElement {
 
   render() {
     const { conversation: { flow, waiting }, tree } = this.session.record;
-    return html`<main class="chat">
+    return html`<div class="chat">
       <h2 class="unseen">Chat</h2>
       <div class="scroller ${this.attached ? "end" : ""}" role="log" aria-label="Conversation" aria-live="off"
         aria-busy=${works(tree)} tabindex="0" @scroll=${this.#scrolled}>
@@ -145,11 +145,11 @@ export class Chat extends SessionElement {
       </div>
       <p class="unseen" role="status">${heard(flow)}</p>
       <div class="foot">
-        ${this.unseen ? html`<button class="more" @click=${this.#toEnd}>New content</button>` : nothing}
+        ${this.unseen ? html`<button class="more" @click=${this.#toEnd}>Latest</button>` : nothing}
         ${waiting.size ? this.#waiting([...waiting]) : nothing}
         <tl-composer .session=${this.session} @sent=${this.#toEnd}></tl-composer>
       </div>
-    </main>`;
+    </div>`;
   }
 
   #tries({ entries }) {

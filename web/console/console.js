@@ -24,10 +24,12 @@ const LINES = {
   reconnecting: ["Reconnecting", "bad"],
   reset: ["Reset: reading again", "busy"],
   closed: ["Closed", "calm"],
-  refused: ["Not allowed", "bad"],
+  refused: ["Not open", "bad"],
 };
+const NO = { 403: "You are no member of this session.", 404: "There is no such session." };
 const UNKNOWN = { name: "", title: "", guide: "", tries: [], types: [], agents: [], channels: [], process: false };
 const SCREENS = [["sessions", "Sessions"], ["chat", "Chat"], ["inspector", "Inspect"]];
+const AT_HOME = [["sessions", "Sessions"], ["chat", "Start"]];
 const SHOWN_MS = 10_000; // how long a problem stays on the screen
 
 export class Console extends Element {
@@ -39,6 +41,7 @@ export class Console extends Element {
   #stop = null;
   #opening = Promise.resolve();
   #stand = "";
+  #seq = null; // the event that was asked for last
 
   constructor() {
     super();
@@ -54,6 +57,7 @@ export class Console extends Element {
     addEventListener("show-event", () => (this.screen = "inspector"));
     this.addEventListener("problem", ({ detail }) => this.#tell(detail));
     this.addEventListener("changed", () => this.#list());
+    addEventListener("show-in-chat", () => (this.screen = "chat"));
     this.addEventListener("try", ({ detail }) => this.#write(detail));
     this.#begin();
   }
@@ -92,6 +96,8 @@ export class Console extends Element {
       return go({ panel: place.panel, session: await this.#recent(app) }, { replace: true });
     }
     if (place.session !== this.session?.id) this.#open(place.session);
+    if (place.seq !== null && place.seq !== this.#seq) this.screen = "inspector";
+    this.#seq = place.seq;
     this.requestUpdate();
   }
 
@@ -113,7 +119,7 @@ export class Console extends Element {
     const app = this.#appOf(id);
     this.session = id === null ? null : new Session({ id, app, client: this.#client, me: this.me });
     this.#stop = this.session?.watch(() => this.#heed());
-    this.screen = id === null ? "sessions" : "chat";
+    this.screen = "chat";
   }
 
   /** Draw, and ask for the list again when this session stands differently in it. */
@@ -170,13 +176,13 @@ export class Console extends Element {
   render() {
     if (this.signedOut) return this.#signIn();
     if (this.away) return this.#lost();
-    if (this.me === null) return html`<p class="blank" role="status">Connecting to the server</p>`;
+    if (this.me === null) return html`<main class="blank"><p role="status">Connecting to the server</p></main>`;
     return html`
       ${this.#header()}
       <div class="columns" data-screen=${this.screen}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
-        ${this.session ? this.#opened() : this.#home()}
+        <main>${this.session ? this.#opened() : this.#home()}</main>
       </div>
       ${this.#tabs()}
       <div class="problems" role="alert">${this.problems.map((problem) => html`<p>${problem}</p>`)}</div>`;
@@ -193,18 +199,19 @@ export class Console extends Element {
   }
 
   #lost() {
-    return html`<div class="blank" role="alert">
-      <p>The server does not answer: ${this.away}</p>
+    return html`<main class="blank">
+      <h1>Turnlog</h1>
+      <p role="alert">The server does not answer: ${this.away}</p>
       <button @click=${() => { this.away = null; this.#begin(); }}>Try again</button>
-    </div>`;
+    </main>`;
   }
 
   #opened() {
     const { refusal } = this.session;
-    if (refusal) return html`<main class="blank"><p>This session cannot be read: ${refusal.message}</p></main>`;
+    if (refusal) return html`<p class="blank">${NO[refusal.status] ?? `This session cannot be read: ${refusal.message}`}</p>`;
     return html`
       <tl-chat .session=${this.session}></tl-chat>
-      <tl-inspector .session=${this.session}></tl-inspector>`;
+      <tl-inspector .session=${this.session} .screen=${this.screen}></tl-inspector>`;
   }
 
   #header() {
@@ -222,7 +229,7 @@ export class Console extends Element {
 
   /** On a phone one column is shown at a time. */
   #tabs() {
-    return html`<nav class="screens" aria-label="Screens">${SCREENS.map(([name, title]) => html`
+    return html`<nav class="screens" aria-label="Screens">${(this.session ? SCREENS : AT_HOME).map(([name, title]) => html`
       <button aria-current=${this.screen === name ? "page" : nothing} @click=${() => (this.screen = name)}>
         ${title}</button>`)}</nav>`;
   }

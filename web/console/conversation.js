@@ -259,7 +259,7 @@ export class Conversation {
 }
 
 /** Events that have a look of their own. */
-const KINDS = new Map([["agent.handoff", "handoff"], ["session.error", "error"], ["assistant.files", "files"]]);
+const KINDS = new Map([["agent.handoff", "handoff"], ["session.error", "error"], ["ui.command", "command"], ["assistant.files", "files"]]);
 
 /** Ends that need no word. */
 const CALM = new Set(["end_turn", "stop_sequence", "handoff"]);

@@ -9,7 +9,7 @@ import "./call.js";
 import { Element } from "./element.js";
 import { goToEvent } from "./place.js";
 import "./text.js";
-import { actionOf, endOf, oneLine } from "./words.js";
+import { actionOf, commandOf, endOf, oneLine } from "./words.js";
 
 export class Entry extends Element {
   static properties = {
@@ -87,6 +87,7 @@ const KINDS = {
   error: ({ payload }) => html`<p class="fault"><b>${payload.code}</b> ${payload.message}</p>`,
   end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
   action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
+  command: ({ actor, payload }) => note(commandOf(actor, payload.command)),
   restart: () => note("The server was restarted"),
 };
 

@@ -6,7 +6,7 @@
  * the direction of writing are spelled out.
  */
 
-import { DECISIONS, STATES, actionOf, endOf } from "./words.js";
+import { DECISIONS, STATES, actionOf, commandOf, endOf } from "./words.js";
 
 const CONTROL = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
@@ -116,6 +116,7 @@ const KINDS = {
   error: ({ payload }) => fault(payload),
   end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
   action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
+  command: ({ actor, payload }) => note(commandOf(actor, payload.command)),
   restart: () => note("The server was restarted"),
 };
 

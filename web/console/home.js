@@ -8,10 +8,10 @@ export class Home extends Element {
   static properties = { apps: { attribute: false } };
 
   render() {
-    return html`<main class="home">
+    return html`<div class="home">
       <h2>What would you like to see?</h2>
       <div class="cards">${this.apps.map((app) => this.#card(app))}</div>
-    </main>`;
+    </div>`;
   }
 
   #card(app) {

@@ -9,7 +9,7 @@ import { Spent } from "./spent.js";
 export class Totals extends SessionElement {
   render() {
     const spent = this.session.record.fold(Spent);
-    if (!spent.completions) return nothing;
+    if (!spent.tokens) return nothing;
     return html`<span class="totals">${count(spent.tokens)} tokens, ${cost(spent)}</span>`;
   }
 }

@@ -64,25 +64,26 @@ export class Usage extends SessionElement {
       <div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
   }
 
-  /** The latest first. */
+  /** The latest first; a column that would have nothing but zeros is left out. */
   #table(key, title, meters, known, nameOf) {
     const rows = [...meters].reverse();
     if (!rows.length) return nothing;
     const shown = this.shown[key];
+    const columns = COLUMNS.filter(([, value]) => rows.some(([, meter]) => value(meter) !== "0"));
     return html`<h2 id="usage-${key}">${title}</h2>
       <div class="scroll" role="region" tabindex="0" aria-labelledby="usage-${key}"><table class="meters">
-        <thead><tr>${[title.slice(0, -1), ...COLUMNS.map(([name]) => name)].map((name) => html`
+        <thead><tr>${[title.slice(0, -1), ...columns.map(([name]) => name)].map((name) => html`
           <th scope="col">${name}</th>`)}</tr></thead>
-        <tbody>${rows.slice(0, shown).map(([id, meter]) => this.#row(known.get(id), nameOf, meter))}</tbody>
+        <tbody>${rows.slice(0, shown).map(([id, meter]) => this.#row(known.get(id), nameOf, columns, meter))}</tbody>
       </table></div>
       ${rows.length > shown ? html`<button @click=${() => (this.shown = { ...this.shown, [key]: shown + MORE })}>
         Show earlier ones (${count(rows.length - shown)})</button>` : nothing}`;
   }
 
-  #row(what, nameOf, meter) {
+  #row(what, nameOf, columns, meter) {
     const [name, more] = nameOf(what);
     return html`<tr><th scope="row" title=${more}>${toEvent(what.seq, name)} <span class="soft">${more}</span></th>
-      ${COLUMNS.map(([, value]) => html`<td>${value(meter)}</td>`)}</tr>`;
+      ${columns.map(([, value]) => html`<td>${value(meter)}</td>`)}</tr>`;
   }
 }
 

@@ -69,7 +69,7 @@ function moment(field, control) {
   };
   return html`<span class="moment" @input=${tell}>
     ${date(field, { ...control, text: day, tell: () => {} })}
-    <input type="time" ?data-empty=${time === ""} .value=${live(time)} step=${time.length > 5 ? 1 : nothing}
+    <input type="time" ?data-empty=${time === ""} .value=${live(time)} step=${/:(?!00)..$/.test(time.slice(5)) ? 1 : nothing}
       aria-label="${control.name ?? field.label}: time" aria-invalid=${invalid(control)}
       aria-describedby=${control.about}>
     ${zone ? html`<span class="zone">${zone}</span>` : nothing}

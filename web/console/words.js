@@ -25,7 +25,7 @@ export const endOf = (name, reason) => `${name ?? "The agent"} ${ENDS[reason] ??
 /** What a person did on a view. */
 const ACTIONS = {
   "form.submit": ({ form_id, values }) => `sent the form ${form_id}: ${pairs(values)}`,
-  "table.save": ({ table_id, rows }) => `saved the table ${table_id}: rows ${rows.length}`,
+  "table.save": ({ table_id, rows }) => `saved the table ${table_id}: ${rows.length} row${rows.length === 1 ? "" : "s"}`,
   "table.add_row": ({ table_id }) => `added a row to ${table_id}`,
   "table.delete_row": ({ table_id, row_id }) => `deleted row ${row_id} of ${table_id}`,
   "button.click": ({ button_id }) => `pressed ${button_id}`,
@@ -37,6 +37,9 @@ export const actionOf = (who, action) =>
 
 const pairs = (values) =>
   oneLine(Object.entries(values ?? {}).map(([name, value]) => `${name} ${oneLine(value)}`).join(", "));
+
+/** What a person told the server to do. */
+export const commandOf = (who, { kind }) => `${who ?? "Somebody"} asked: ${kind.replace(/[._]/g, " ")}`;
 
 /** The state of a call, and how it looks. */
 export const STATES = {
