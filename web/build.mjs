@@ -70,7 +70,9 @@ function licence(name) {
 
 /** The files a browser takes to show a conversation: the page, the style, the script and what that imports. */
 function firstLoad(metafile) {
-  const wanted = new Set(["out/console.js"]);
+  const isText = ([, { entryPoint }]) => entryPoint === "console/text.js"; // asked for at once, waited for by nobody
+  const [[texts]] = Object.entries(metafile.outputs).filter(isText);
+  const wanted = new Set(["out/console.js", texts]);
   for (const path of wanted) {
     const { imports } = metafile.outputs[path];
     imports.filter(({ kind }) => kind === "import-statement").forEach((one) => wanted.add(one.path));

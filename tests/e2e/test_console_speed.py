@@ -59,12 +59,13 @@ def context(chromium: str) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
-    """A server with a session of 20,000 events."""
+def long(context: BrowserContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a session of 20,000 events, for a browser that is signed in."""
     folder = tmp_path_factory.mktemp("long")
     session = long_session(folder, "desk", EVENTS)
     with running("tests.e2e.console_apps:app", folder) as server:
-        yield server, f"{server.url}/?session={session}&panel=events"
+        signed_in(context, server)
+        yield f"{server.url}/?session={session}&panel=events"
 
 
 def signed_in(context: BrowserContext, server: Server) -> None:
@@ -92,13 +93,11 @@ def shown(page: Page) -> int:
 
 
 def test_a_session_of_20000_events_is_there_in_half_a_second(
-    context: BrowserContext, long: tuple[Server, str], record_property: Any
+    context: BrowserContext, long: str, record_property: Any
 ) -> None:
-    server, url = long
-    signed_in(context, server)
 
     def load() -> float:
-        page = opened(context, url)
+        page = opened(context, long)
         assert shown(page) >= EVENTS
         expect(chat(page)).to_contain_text("the aide says", timeout=LIMIT_MS)
         figure = float(page.evaluate("seen.live"))
@@ -112,11 +111,9 @@ def test_a_session_of_20000_events_is_there_in_half_a_second(
 
 @pytest.mark.parametrize(("selector", "step"), [("tl-list [role=listbox]", 48), (".scroller", 48)])
 def test_scrolling_keeps_to_its_frames(
-    context: BrowserContext, long: tuple[Server, str], selector: str, step: int, record_property: Any
+    context: BrowserContext, long: str, selector: str, step: int, record_property: Any
 ) -> None:
-    server, url = long
-    signed_in(context, server)
-    page = opened(context, url)
+    page = opened(context, long)
     expect(page.locator(selector).first).to_be_visible(timeout=LIMIT_MS)
 
     def scroll() -> float:

@@ -116,8 +116,7 @@ export class Console extends Element {
   #open(id) {
     this.#stop?.();
     this.session?.close();
-    const app = this.#appOf(id);
-    this.session = id === null ? null : new Session({ id, app, client: this.#client, me: this.me });
+    this.session = id === null ? null : this.#session(id);
     this.#stop = this.session?.watch(() => this.#heed());
     this.screen = "chat";
   }
@@ -132,9 +131,10 @@ export class Console extends Element {
     this.#list();
   }
 
-  #appOf(id) {
-    const name = this.sessions.find(({ session_id }) => session_id === id)?.app;
-    return this.apps.find((app) => app.name === name) ?? UNKNOWN;
+  #session(id) {
+    const known = this.sessions.find(({ session_id }) => session_id === id);
+    const app = this.apps.find(({ name }) => name === known?.app) ?? UNKNOWN;
+    return new Session({ id, app, client: this.#client, me: this.me, last: known?.last });
   }
 
   async #start(app) {

@@ -8,8 +8,9 @@ import { html, nothing } from "lit";
 import "./call.js";
 import { Element } from "./element.js";
 import { goToEvent } from "./place.js";
-import "./text.js";
 import { actionOf, commandOf, endOf, oneLine } from "./words.js";
+
+import("./text.js"); // marked and DOMPurify are most of the script: asking for the log does not wait for them
 
 export class Entry extends Element {
   static properties = {

@@ -4,8 +4,7 @@
  * earlier ones (`earlier`, `reveal`) keeps them until `attached` is set again.
  */
 
-import { html, nothing } from "lit";
-import { repeat } from "lit/directives/repeat.js";
+import { html, nothing, render } from "lit";
 
 import { Element } from "./element.js";
 import { chips, nameOf } from "./entry.js";
@@ -23,6 +22,7 @@ export class Flow extends Element {
   };
   #start = 0;
   #held = false; // somebody reads what is earlier
+  #elements = new Map(); // the first entry of an item -> what shows it
 
   constructor() {
     super();
@@ -49,11 +49,11 @@ export class Flow extends Element {
     const at = this.flow.entries.indexOf(entry);
     if (at < this.#start) await this.#from(at - STEP);
     await this.updateComplete;
-    return this.querySelector(`:scope > .entries > [data-at="${entry.seq}"]`) ?? this.#chip(entry);
+    return this.#chip(entry) ?? this.querySelector(`:scope > .entries > [data-at="${entry.seq}"]`);
   }
 
   #chip({ seq }) {
-    return this.querySelector(`:scope > .entries > .events > [data-seq="${seq}"]`);
+    return this.querySelector(`:scope > .entries > div > .events > [data-seq="${seq}"]`);
   }
 
   #from(start) {
@@ -66,7 +66,24 @@ export class Flow extends Element {
   render() {
     return html`
       ${this.hasEarlier ? html`<button class="earlier" @click=${() => this.earlier()}>Show earlier</button>` : nothing}
-      <div class="entries">${repeat(this.#items(), ({ entries: [first] }) => first, (item) => this.#item(item))}</div>`;
+      <div class="entries"></div>`;
+  }
+
+  /** An element stays with its entry: what somebody has opened in it is open wherever the window moves. */
+  updated() {
+    const holder = this.querySelector(":scope > .entries");
+    const items = this.#items();
+    const wanted = new Set(items.map(({ entries: [first] }) => first));
+    for (const [first, element] of this.#elements) if (!wanted.has(first)) element.remove();
+    const before = this.#elements;
+    this.#elements = new Map();
+    let next = holder.firstElementChild;
+    for (const item of items) {
+      const element = this.#drawn(item, before.get(item.entries[0]));
+      if (element === next) next = next.nextElementSibling;
+      else holder.insertBefore(element, next);
+      this.#elements.set(item.entries[0], element);
+    }
   }
 
   /** Entries, each with whether it begins what somebody says; events that follow each other are one item. */
@@ -86,11 +103,14 @@ export class Flow extends Element {
     return items;
   }
 
-  #item({ entries, named }) {
+  #drawn({ entries, named }, known) {
     const [entry] = entries;
-    if (entry.kind === "event") return chips(entries);
-    return html`<tl-entry data-at=${entry.seq} .session=${this.session} .entry=${entry} .version=${entry.version}
-      .named=${named}></tl-entry>`;
+    const isEvent = entry.kind === "event";
+    const element = known ?? document.createElement(isEvent ? "div" : "tl-entry");
+    if (isEvent) render(chips(entries), element);
+    else Object.assign(element, { session: this.session, entry, version: entry.version, named });
+    element.dataset.at = entry.seq;
+    return element;
   }
 }
 

@@ -50,7 +50,7 @@ export class Inspector extends PlacedElement {
   render() {
     const at = this.#panel;
     const [name, , draw] = PANELS[at];
-    import("./panels.js"); // the chat is there before them
+    if (!this.session.isCatchingUp) import("./panels.js"); // the chat is there before them
     return html`<section class="inspector" aria-label="Inspector">
       <div role="tablist" aria-label="Panels" @keydown=${this.#key}>${PANELS.map(([each, title], index) => html`
         <button role="tab" id="tab-${each}" aria-selected=${index === at} aria-controls="panel"

@@ -1,24 +1,26 @@
 /**
  * A session that is open in this page: its record, the line it comes over, and what a person does in it.
  *
- * Whoever draws it watches it: told once a frame, however much came. While history comes nothing is drawn but
- * every `PATIENCE_MS`, so that catching up costs the fold and not the drawing.
+ * Whoever draws it watches it: told in a frame, `PACE_MS` after the last at the soonest, however much came. While
+ * history comes that is `PATIENCE_MS`, so that catching up costs the fold and not the drawing.
  */
 
 import { connect } from "../client/connect.js";
 import { Record } from "./record.js";
 
+const PACE_MS = 40; // between two drawings: text flows, and there is time for everything else
 const PATIENCE_MS = 1000;
 
 export class Session {
   connection = "connecting"; // as `connect` says it; "reset" until history has come again
   refusal = null; // why the server does not let us read
   #watchers = new Set();
-  #due = false;
+  #timer = null;
   #drawn = performance.now();
   #feed;
 
-  constructor({ id, app, client, me }) {
+  /** `last` is a seq that the log has: with it, history has come. */
+  constructor({ id, app, client, me, last = Infinity }) {
     Object.assign(this, { id, app, client, me });
     this.record = new Record(app.types);
     this.#feed = connect({
@@ -26,7 +28,8 @@ export class Session {
       share: me.name,
       onEvent: (event) => {
         this.record.apply(event);
-        this.#changed();
+        if (event.seq >= last && this.isCatchingUp) this.#said("live");
+        else this.#changed();
       },
       onReset: () => {
         this.record = new Record(app.types);
@@ -44,10 +47,15 @@ export class Session {
     this.#feed.close();
   }
 
-  /** Be told of changes, at most once a frame; returns how to stop. */
+  /** Be told of changes, in a frame; returns how to stop. */
   watch(tell) {
     this.#watchers.add(tell);
     return () => this.#watchers.delete(tell);
+  }
+
+  /** Whether history is coming. */
+  get isCatchingUp() {
+    return this.connection === "catching-up" || this.connection === "reset";
   }
 
   /** Whether anything runs or waits. */
@@ -58,23 +66,26 @@ export class Session {
   #said(state) {
     if (state === "catching-up" && this.connection === "reset") return;
     this.connection = state;
-    this.#changed();
+    this.#wait(this.isCatchingUp ? PATIENCE_MS : 0);
   }
 
   #changed() {
-    if (this.#due) return;
-    this.#due = true;
-    // A hidden tab has no frames, and must not fall behind by more than a frame when it is shown.
-    if (document.hidden) setTimeout(() => this.#tell(), PATIENCE_MS);
-    else requestAnimationFrame(() => this.#tell());
+    if (this.#timer === null) this.#wait(this.#pace - (performance.now() - this.#drawn));
+  }
+
+  /** How long what is shown may stand. A hidden tab has nobody to show it to. */
+  get #pace() {
+    return this.isCatchingUp || document.hidden ? PATIENCE_MS : PACE_MS;
+  }
+
+  #wait(ms) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => (document.hidden ? this.#tell() : requestAnimationFrame(() => this.#tell())), ms);
   }
 
   #tell() {
-    this.#due = false;
-    const now = performance.now();
-    const catchingUp = this.connection === "catching-up" || this.connection === "reset";
-    if (catchingUp && now - this.#drawn < PATIENCE_MS) return void this.#changed();
-    this.#drawn = now;
+    this.#timer = null;
+    this.#drawn = performance.now();
     for (const tell of [...this.#watchers]) tell();
   }
 }
