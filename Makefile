@@ -7,7 +7,7 @@ BESIDE := -n 2 --dist loadfile -m "not alone"
 WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
 BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
-.PHONY: demo test check console bench docs format clean
+.PHONY: demo test check console bench docs screens format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
@@ -38,6 +38,10 @@ bench: .venv/dev.stamp
 
 docs: .venv/dev.stamp
 	$(BIN)/python -m tests.generate_docs
+
+# The pictures of the console in docs/screens, each made by the test of its screen.
+screens: .venv/dev.stamp
+	UPDATE_SCREENS=1 $(BIN)/python -m pytest tests/e2e/test_console_screens.py
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix

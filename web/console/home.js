@@ -3,6 +3,7 @@
 import { html } from "lit";
 
 import { Element } from "./element.js";
+import "./focus.js";
 
 export class Home extends Element {
   static properties = { apps: { attribute: false } };

@@ -18,7 +18,7 @@ const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
 
 export class Inspector extends PlacedElement {
   static properties = { screen: { attribute: false } };
-  #seen = null; // the tab that is in sight
+  #seen = null; // the tab that was brought into sight
 
   /** What the address names, or the guide if there is one. */
   get #panel() {
@@ -40,11 +40,10 @@ export class Inspector extends PlacedElement {
     this.querySelector("[role=tab][aria-selected=true]").focus();
   }
 
-  updated() {
-    const tab = this.querySelector("[aria-selected=true]");
-    if (this.#seen === this.#panel || !tab.offsetParent) return;
+  updated(changed) {
+    if (this.#seen === this.#panel && !changed.has("screen")) return;
     this.#seen = this.#panel;
-    tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.querySelector("[aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   render() {

@@ -3,6 +3,7 @@
 import "./agents.js";
 import "./documents.js";
 import "./events.js";
+import "./focus.js";
 import "./guide.js";
 import "./state.js";
 import "./usage.js";

@@ -3,6 +3,7 @@
 import { html, nothing } from "lit";
 
 import { Element } from "./element.js";
+import "./focus.js";
 
 export class SignIn extends Element {
   static properties = { problem: { state: true } };

@@ -87,7 +87,7 @@ export class Part extends Element {
   /** Say what is wrong, and go there unless the person is somewhere else by now. */
   async #refuse(places) {
     const { activeElement } = document;
-    const isHere = activeElement === document.body || this.contains(activeElement);
+    const isHere = activeElement.contains(this) || this.contains(activeElement);
     this.problems = places;
     await this.revealed();
     if (isHere) this.querySelector("[aria-invalid=true], [role=alert]")?.focus();

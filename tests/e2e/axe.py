@@ -1,0 +1,26 @@
+"""What axe-core finds wrong on a page: every rule that it has switched on, those of good practice too."""
+
+from playwright.sync_api import BrowserContext, Page
+
+from tests.e2e.harness import ROOT
+
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+RUN = """async () => {
+  const { violations, passes } = await axe.run(document, { resultTypes: ["violations"] });
+  const told = ({ target, html, failureSummary }) => [target.join(" "), html.slice(0, 120), failureSummary];
+  const found = violations.flatMap(({ id, nodes }) => nodes.map((node) => [id, ...told(node)].join(" | ")));
+  return { rules: passes.length, found };
+}"""
+FEWEST = 10  # rules that every page of the console is held to; fewer, and axe has not seen it
+
+
+def carry(context: BrowserContext) -> None:
+    """Have axe on every page of a browser, where its policy for scripts does not reach."""
+    context.add_init_script(path=AXE)
+
+
+def violations(page: Page) -> list[str]:
+    """Each with its rule, its element and what would help."""
+    answer = page.evaluate(RUN)
+    assert answer["rules"] >= FEWEST, answer
+    return list(answer["found"])
