@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 import turnlog
-from tests.security.console_apps import CATALOG, Noted, mild
-from tests.security.console_apps import app as hostile
+from tests.security.console_apps import CATALOG, Noted, hostile, mild
 from tests.security.console_payloads import (
     BREAKING,
     CALM,
@@ -313,8 +312,9 @@ class Sessions(NamedTuple):
     """The sessions of a hostile log."""
 
     full: str  # every payload in every place
-    live: str  # nothing yet: a model says everything in it
+    live: str  # nothing yet: a model says every payload in it
     short: str  # every payload as a message, a few in every place: what a page without defences survives
+    short_live: str  # nothing yet: a model says a few in it
     rude: str  # payloads that lead the page away, or take what it uses
     breaking: str  # one after which nothing is drawn any more
 
@@ -327,7 +327,7 @@ def hostile_log(folder: Path) -> Sessions:
 async def _hostile_log(folder: Path) -> Sessions:
     log = await turnlog.open_log(f"sqlite:///{folder}/log.db")
     told = {"full": everywhere(CALM), "live": (), "short": chain(everywhere(SHARP), messages(CALM))}
-    told |= {"rude": messages(RUDE), "breaking": messages(BREAKING)}
+    told |= {"short_live": (), "rude": messages(RUDE), "breaking": messages(BREAKING)}
     sessions = {}
     for (name, events), title in zip(told.items(), cycle(SHARP.names("title"))):
         app = hostile if name in ("full", "live") else mild

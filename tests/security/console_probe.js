@@ -20,7 +20,7 @@
   const COPY = /^\s*Copy/;
   const MARKS = /[a-z0-9-]+(?:\.evil\.test)?\/[a-z-]+/g;
   const STEPS = 60; // of showing more: of what is longer than that, so much is enough
-  const EACH = 10;
+  const EACH = 30;
   const CHOICES = 5;
   const LIMIT_MS = 20_000;
   const REL = ["noopener", "noreferrer", "nofollow"];
@@ -124,9 +124,10 @@
     await frames(1);
   }
 
-  async function home() {
+  async function home(problems) {
     const finds = new Finds();
     await until(() => one("tl-home"));
+    for (const detail of problems) one("tl-console").dispatchEvent(new CustomEvent("problem", { detail }));
     await frames(2);
     finds.look();
     return finds.told;
@@ -144,6 +145,11 @@
     await still(element);
     finds.look();
     return finds.told;
+  }
+
+  async function insert(markup) {
+    one("body").append(document.createRange().createContextualFragment(markup));
+    return broken();
   }
 
   async function broken() {
@@ -229,5 +235,5 @@
     watching = look();
   }
 
-  globalThis.probe = { broken, live, home, chat, panels, watch, watched: () => watching };
+  globalThis.probe = { broken, insert, live, home, chat, panels, watch, watched: () => watching };
 })();

@@ -9,7 +9,7 @@ the listener are on loopback, or else Chromium would not let one ask the other.
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,6 +137,10 @@ class Visitor:
         self._now.loaded = self._listener.hits - {CANARY_HIT}
         self._now.connections = self._listener.connections - 1
 
+    def show(self, name: str, markup: str) -> None:
+        """Put markup into a page without any defence."""
+        self.visit(Layer(name, frozenset()), lambda visit: visit.insert(f"{self._server.url}{PLAIN}", markup))
+
     def _load_canary(self, page: Page) -> None:
         """Load something from the evil host: whatever was asked for before has come when this has."""
         page.goto(f"{self._server.url}{PLAIN}")
@@ -161,10 +165,10 @@ class Visit:
     seen: Seen
     listener: Listener
 
-    def home(self) -> None:
-        """What there is to start, and all sessions with their titles."""
+    def home(self, problems: Sequence[str]) -> None:
+        """What there is to start, all sessions with their titles, and problems that the page is told of."""
         self.page.goto(self.url)
-        self._take("probe.home()")
+        self._take("problems => probe.home(problems)", problems)
 
     def open(self, session: str) -> None:
         """Open a session of the log."""
@@ -189,6 +193,18 @@ class Visit:
         say(self.page, "Go on")
         self._take("probe.watched()")
 
+    def insert(self, url: str, markup: str) -> None:
+        """Put markup into a page, as it is."""
+        self.page.goto(url)
+        self._take("markup => probe.insert(markup)", markup)
+
+    def export(self) -> str:
+        """The session as Markdown, as a person gets it."""
+        self.page.locator("#tab-documents").click()
+        with self.page.expect_download() as download:
+            self.page.get_by_role("button", name="Markdown").click()
+        return download.value.path().read_text()
+
     def until(self, attacks: Iterable[Attack]) -> None:
         """Wait for what those that get through are known to do; whether it came is for a test to say."""
         through = [attack for attack in attacks if attack.id in self.layer.lets]
@@ -199,20 +215,24 @@ class Visit:
                 return
             self.page.wait_for_timeout(20)
 
-    def _take(self, script: str) -> None:
-        found = self.page.evaluate(script)
+    def _take(self, script: str, given: Sequence[str] | str = ()) -> None:
+        found = self.page.evaluate(script, given)
         self.seen.stood += [(rule, markup) for rule, markup in found["stood"]]
         self.seen.shown |= hits(found["shown"])
         self.seen.texts = max(self.seen.texts, found["texts"])
 
 
-def looked_up(log: Path, seen: Seen) -> set[str]:
-    """The payloads whose names the network was asked for during a visit, as the browser's log of it says."""
+def looked_up(log: Path, visits: Iterable[Seen]) -> None:
+    """Add to visits whose names the network was asked for in their time, as the browser's log of it says."""
     told = json.loads(log.read_text())
     kind = told["constants"]["logEventTypes"]["HOST_RESOLVER_MANAGER_REQUEST"]
-    first, last = (time_ms - told["constants"]["timeTickOffset"] for time_ms in seen.time_ms)
-    events = [
-        event for event in told["events"] if event["type"] == kind and first <= int(event["time"]) <= last
+    offset_ms = told["constants"]["timeTickOffset"]
+    asked = [
+        (int(event["time"]) + offset_ms, json.dumps(event))
+        for event in told["events"]
+        if event["type"] == kind
     ]
-    hosts = " ".join(event.get("params", {}).get("host", "") for event in events)
-    return {*re.findall(r"([a-z0-9-]+)\.localhost", hosts)} - {CANARY.id}
+    for seen in visits:
+        first, last = seen.time_ms
+        hosts = " ".join(what for time_ms, what in asked if first <= time_ms <= last)
+        seen.looked_up = {*re.findall(r"([a-z0-9-]+)\.localhost", hosts)} - {CANARY.id}

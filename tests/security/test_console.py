@@ -4,8 +4,11 @@ The same log is shown by consoles that lack some of their defences (`console_lay
 of it is looked at once, in one browser; the tests say what must have been seen.
 """
 
+import json
 import re
+import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -18,6 +21,7 @@ from tests.security.console_layers import (
     POLICY,
     PURIFY,
     SANITISERS,
+    WEB,
     Layer,
     build_all,
 )
@@ -51,30 +55,36 @@ class Plans:
 
     def __init__(self, sessions: Sessions) -> None:
         self._of = sessions
+        self.exported = ""
 
     def prose(self, visit: Visit) -> None:
         """What was said."""
         visit.open(self._of.short)
         visit.chat()
-        visit.until(CALM.all)
         self._rude(visit)
 
     def short(self, visit: Visit) -> None:
         """As much as a page without defences survives."""
-        visit.home()
+        visit.home(SHARP.by("alert"))
         visit.open(self._of.short)
         visit.chat()
-        visit.until([*CALM.all, *SOURCES])
         visit.panels(deep=False)
-        visit.until([*COLOURS, *KEYS])
+        visit.until([*CALM.all, *COLOURS, *SOURCES, *KEYS])
         self._rude(visit)
+
+    def bare(self, visit: Visit) -> None:
+        """The same, and live."""
+        self.short(visit)
+        visit.open(self._of.short_live)
+        visit.talk()
 
     def all(self, visit: Visit) -> None:
         """Everything, written down and live, and once more after a reload."""
-        visit.home()
+        visit.home(CALM.by("alert"))
         visit.open(self._of.full)
         visit.chat()
         visit.panels(deep=True)
+        self.exported = visit.export()
         visit.open(self._of.live)
         visit.talk()
         visit.open(self._of.live)
@@ -88,17 +98,30 @@ class Plans:
             visit.until(attacks.all)
 
 
-def visited(server: Server, sessions: Sessions, visitor: Visitor) -> None:
+def rendered(node: str, texts: Sequence[str]) -> str:
+    """Markdown as a viewer shows it that takes no care."""
+    script = (
+        f"import {{ marked }} from {json.dumps(str(WEB / 'node_modules/marked/lib/marked.esm.js'))};"
+        "const texts = JSON.parse(await new Response(process.stdin).text());"
+        "console.log(texts.map((text) => marked.parse(text)).join(''));"
+    )
+    command = [node, "--input-type=module", "-e", script]
+    return subprocess.run(command, input=json.dumps(texts), text=True, check=True, capture_output=True).stdout
+
+
+def visited(node: str, server: Server, sessions: Sessions, visitor: Visitor) -> None:
     """Visit every layer, the whole console last: sessions with hostile titles are for it alone."""
     plans = Plans(sessions)
     visitor.visit(SANITISERS, plans.short)
     visitor.visit(MARKDOWN, plans.prose)
     visitor.visit(PURIFY, plans.prose)
     visitor.visit(POLICY, plans.short)
-    visitor.visit(NONE, plans.short)
-    for title in CALM.names("title"):
+    visitor.visit(NONE, plans.bare)
+    for title in CALM.names("title")[::2]:
         server.post("/api/sessions", {"app": "mild", "title": title})
     visitor.visit(ALL, plans.all)
+    visitor.show("export", rendered(node, [plans.exported]))
+    visitor.show("texts", rendered(node, CALM.by("text")))
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +132,13 @@ def seen(chromium: str, node: str, tmp_path_factory: pytest.TempPathFactory) -> 
     sessions = hostile_log(folder)
     program = [sys.executable, "-m", "tests.security.console_server", str(folder / "builds")]
     with (
-        running(f"{APPS}:app", folder, program=program, options=[f"{APPS}:mild"]) as server,
+        running(f"{APPS}:hostile", folder, program=program, options=[f"{APPS}:mild"]) as server,
         listening() as listener,
         evil_browser(chromium, folder, listener.server_port) as context,
     ):
         visitor = Visitor(context, server, listener)
-        visited(server, sessions, visitor)
-    for each in visitor.seen.values():
-        each.looked_up = looked_up(folder / "net.json", each)
+        visited(node, server, sessions, visitor)
+    looked_up(folder / "net.json", visitor.seen.values())
     return visitor.seen
 
 
@@ -199,7 +221,17 @@ def test_control_without_defences_every_way_in_leads_out(seen: dict[str, Seen]) 
     told = {hit for event in everywhere(SHARP) for hit in hits(event.body.decode())}
     led_out = {way for _, way in seen["none"].ran | seen["none"].loaded}
     assert {way for payload, way in told if payload in payloads} - led_out == UNDRAWN
-    assert {"title", "app", "guide", "try"} <= led_out
+    assert {"title", "app", "guide", "try", "alert", "live", "given", "progress"} <= led_out
+
+
+def test_an_export_as_markdown_runs_and_loads_nothing_where_no_care_is_taken(seen: dict[str, Seen]) -> None:
+    assert (seen["export"].ran, seen["export"].loaded, seen["export"].looked_up) == (set(), set(), set())
+    assert payloads_of(seen["export"].shown) > {attack.id for attack in SHARP.all}
+
+
+def test_control_the_same_texts_as_they_are_do_both(seen: dict[str, Seen]) -> None:
+    assert len(payloads_of(seen["texts"].ran)) > 10
+    assert len(payloads_of(seen["texts"].loaded)) > 10
 
 
 def known(layer: Layer) -> tuple[int, int, int]:
