@@ -149,6 +149,7 @@ def test_the_built_console_is_for_everybody_and_under_its_policy() -> None:
         assert "unsafe" not in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["x-dns-prefetch-control"] == "off"
     assert visitor.get("/nothing.js").status_code == 401
     known = {"authorization": f"Bearer {TOKEN}"}
     assert visitor.get("/nothing.js", headers=known).status_code == 404
