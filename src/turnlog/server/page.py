@@ -28,7 +28,7 @@ PAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; font-src 'none'; frame-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html dompurify",
-    "x-dns-prefetch-control": "off",  # the host of a link can say what was said: nobody is to look it up ahead
+    "x-dns-prefetch-control": "off",  # a link that nobody follows tells nobody anything
 }
 NOT_BUILT = (
     "Turnlog's console is not built; everything else works. Install turnlog again, or run "
