@@ -80,6 +80,13 @@ function firstLoad(metafile) {
   return ["index.html", "console.css", ...[...wanted].map((path) => basename(path))];
 }
 
+/** The page, with what it needs named at once: a browser that finds it in the scripts asks later. */
+function pageOf(needed) {
+  const chunks = needed.filter((name) => name.startsWith("chunk-"));
+  const links = chunks.map((name) => `<link rel="modulepreload" href="${name}">\n`);
+  return readFileSync(join(SOURCES, "index.html"), "utf8").replace(/(?=<script)/, links.join(""));
+}
+
 /** Puts the files into a folder, each whole or not at all, and takes away what else was there. */
 function place(files, folder) {
   mkdirSync(folder, { recursive: true });
@@ -94,13 +101,14 @@ function place(files, folder) {
 
 const out = process.argv[2] ?? join(WEB, "..", "src", "turnlog", "server", "console");
 const { files, metafile } = await bundled().catch(() => process.exit(1)); // esbuild has said what is wrong
-const page = readFileSync(join(SOURCES, "index.html"));
+const needed = firstLoad(metafile);
+const page = Buffer.from(pageOf(needed));
 const zipped = new Map([...files, ["index.html", page]].map(([name, bytes]) => [name, gzipSync(bytes, { level: 9 })]));
 const twins = [...files.keys()].map((name) => [`${name}.gz`, zipped.get(name)]);
 const licences = packages(metafile).map(licence).join(`\n\n${"-".repeat(80)}\n\n`);
 place(new Map([["index.html", page], ...files, ...twins, ["LICENSES.txt", `${licences}\n`]]), out);
 
 const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
-const first = firstLoad(metafile).reduce((sum, name) => sum + zipped.get(name).length, 0);
+const first = needed.reduce((sum, name) => sum + zipped.get(name).length, 0);
 const sizes = [...files].map(([name, bytes]) => `${name} ${kB(bytes.length)} (${kB(zipped.get(name).length)})`);
 console.log(`console: a conversation takes ${kB(first)} gzip; ${sizes.join(", ")}`);

@@ -120,8 +120,9 @@ export class Connection {
     if (event === "reset") return [this.#reset(JSON.parse(data))];
     const moved = this.cursors.move(id);
     if (event !== "message" || moved.length === 0) return moved;
-    const { session, ...last } = this.#said(moved, data);
-    return [...moved.filter((other) => other.session !== session), { session, ...last, data }];
+    const said = this.#said(moved, data);
+    const others = moved.length > 1 ? moved.filter((other) => other !== said) : [];
+    return [...others, { session: said.session, before: said.before, at: said.at, data }];
   }
 
   /** Which move a message belongs to. When ids without data came before it there are several. */

@@ -63,13 +63,16 @@ export class Cursors {
 
   /** Go on to the places of an SSE id; what moved: [{session, before, at}]. */
   move(id) {
-    const places = id.split(",").map(placeOf);
-    if (places.length !== this.#places.size) return [];
+    const texts = id.split(",");
+    if (texts.length !== this.#places.size) return [];
     const moved = [];
-    for (const [at, [session, before]] of [...this.#places].entries()) {
-      if (places[at] === null || !isNews(places[at], before)) continue;
-      this.#places.set(session, places[at]);
-      moved.push({ session, before, at: places[at] });
+    let number = 0;
+    for (const [session, before] of this.#places) {
+      const at = placeOf(texts[number]);
+      number += 1;
+      if (at === null || !isNews(at, before)) continue;
+      this.#places.set(session, at);
+      moved.push({ session, before, at });
     }
     return moved;
   }

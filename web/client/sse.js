@@ -60,13 +60,35 @@ export class Decoder {
   feed(chunk) {
     this.#check();
     const messages = [];
-    for (const part of this.#parts(chunk)) {
-      if (!this.#fits(part.bytes)) break;
-      const message = part.ended ? this.#read(this.#complete(part.bytes)) : this.#keep(part.bytes);
-      if (message) messages.push(message);
-    }
+    const plain = !this.#afterCr && !chunk.includes(CR);
+    const first = plain && this.#lineBytes > 0 ? chunk.indexOf(LF) + 1 : 0; // the end of a line that began before
+    this.#take(chunk.subarray(0, first), messages);
+    const rest = chunk.subarray(first);
+    this.#take(plain && this.#lineBytes === 0 ? this.#takeAscii(rest, messages) : rest, messages);
     if (messages.length === 0) this.#check();
     return messages;
+  }
+
+  #take(chunk, messages) {
+    for (const part of this.#parts(chunk)) {
+      if (this.#overflowed || !this.#fits(part.bytes.length)) break;
+      const message = part.ended ? this.#readBytes(this.#complete(part.bytes)) : this.#keep(part.bytes);
+      if (message) messages.push(message);
+    }
+  }
+
+  /** Take the whole lines of a chunk at once if they are ASCII, as most are; returns what is left to take. */
+  #takeAscii(chunk, messages) {
+    const whole = chunk.lastIndexOf(LF) + 1;
+    const text = UTF8.decode(chunk.subarray(0, whole));
+    if (text.length !== whole) return chunk;
+    for (let start = 0, end; start < whole; start = end + 1) {
+      end = text.indexOf("\n", start);
+      if (this.#overflowed || !this.#fits(end - start)) break;
+      const message = this.#read(text.slice(start, end), end - start);
+      if (message) messages.push(message);
+    }
+    return chunk.subarray(whole);
   }
 
   /** The stream ended: an unfinished message is dropped, and the next stream may begin. */
@@ -99,7 +121,7 @@ export class Decoder {
   }
 
   #fits(bytes) {
-    if (this.#dataBytes + this.#lineBytes + bytes.length <= this.limitBytes) return true;
+    if (this.#dataBytes + this.#lineBytes + bytes <= this.limitBytes) return true;
     this.#start();
     this.#overflowed = true;
     return false;
@@ -125,10 +147,13 @@ export class Decoder {
     return line;
   }
 
-  #read(bytes) {
-    const text = bytes.length > 0 ? UTF8.decode(bytes) : ""; // a decoder costs, and every third line is empty
-    const line = this.#first && text.startsWith("\ufeff") ? text.slice(1) : text;
-    const lineBytes = bytes.length - (line === text ? 0 : 3);
+  #readBytes(bytes) {
+    const text = UTF8.decode(bytes);
+    const marked = this.#first && text.startsWith("\ufeff");
+    return this.#read(marked ? text.slice(1) : text, bytes.length - (marked ? 3 : 0));
+  }
+
+  #read(line, lineBytes) {
     this.#first = false;
     if (line === "") return this.#dispatch();
     const colon = line.includes(":") ? line.indexOf(":") : line.length;
