@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # The most frequent colours are the palette, no two alike; every other pixel gets the nearest of them.
@@ -45,10 +45,12 @@ REDUCE = """async (data) => {
 }"""
 
 
-def take(page: Page, painter: Page, path: Path) -> None:
-    """Write what a page looks like; the painter is a page that may read a data: address."""
+def take(browser: Browser, page: Page, path: Path) -> None:
+    """Write what a page looks like. Colours are counted by another page, which may read a data: address."""
     data = base64.b64encode(page.screenshot(animations="disabled", caret="hide")).decode()
-    path.write_bytes(png(painter.evaluate(REDUCE, f"data:image/png;base64,{data}")))
+    counting = browser.new_page()
+    path.write_bytes(png(counting.evaluate(REDUCE, f"data:image/png;base64,{data}")))
+    counting.close()
 
 
 def png(picture: Any) -> bytes:

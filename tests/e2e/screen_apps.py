@@ -12,9 +12,7 @@ Tell     a text of some paragraphs, word by word
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from turnlog import Agent, App, tool
 from turnlog.agents import Context, Scripted, ToolFault, ToolUse, WaitForInput
@@ -26,8 +24,6 @@ from turnlog.state.history import Message
 from turnlog_examples import assistant, broker, pipeline, weights
 from turnlog_examples.assistant.chart import bars
 from turnlog_examples.conversation import last_text, results
-from turnlog_examples.office.team import make_app as make_office
-from turnlog_examples.office.team import played
 
 PACE_S = 0.01
 NAME = "scripted:claude-sonnet-4-5"  # whose prices are counted
@@ -194,11 +190,8 @@ def make_trips() -> App:
     return App("trips", planners, title="Trips", guide=GUIDE, tries=TRIES)
 
 
-FOLDER = Path(os.environ.get("OFFICE_FOLDER", "."))
-
 briefing = assistant.make_app(PACE_S, patience=Patience(first_s=0.0))
 checks = pipeline.make_app()
 entries = weights.make_app()
 loans = broker.make_app()
-office = make_office(FOLDER, played(), demo_mode=True)
 trips = make_trips()

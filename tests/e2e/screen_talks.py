@@ -13,8 +13,8 @@ from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.weights_desk import executing
 from turnlog.wire.sse import Message
 
-APPS = "tests.e2e.screen_apps:"
-FIRST, *OTHERS = [f"{APPS}{name}" for name in ("briefing", "checks", "entries", "loans", "office", "trips")]
+APPS = [f"tests.e2e.screen_apps:{name}" for name in ("briefing", "checks", "entries", "loans", "trips")]
+OFFICE = "tests.e2e.office_apps:demo"
 INSTALLER = ("£12,500, no deposit, panels with a battery, 4 kWp", "Sarah O'Neil, 07700 900 123")
 CUSTOMER = (
     "Hello",
@@ -148,5 +148,5 @@ def held(server: Server) -> dict[str, Talk]:
 def serving(folder: Path) -> Iterator[Server]:
     """All applications on a log in a folder, with the executor of one of them."""
     os.environ["OFFICE_FOLDER"] = str(folder / "office")
-    with running(FIRST, folder, options=OTHERS) as server, executing(server, folder):
+    with running(APPS[0], folder, options=(*APPS[1:], OFFICE)) as server, executing(server, folder):
         yield server

@@ -163,6 +163,9 @@ def reconnecting(stage: Stage) -> Page:
     with line_to(stage.server.port) as line:
         page = stage.page(f"/?session={stage.talks['briefing'].session}&panel=guide", line.url)
         live(page)
+        for text in ("Please confirm", "What to break"):  # parts of the page that come a bit later
+            expect(page.get_by_text(text)).to_be_visible()
+        page.evaluate("() => Promise.all([...document.images].map((image) => image.decode()))")
     return page
 
 

@@ -38,13 +38,6 @@ def stage(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield Stage(server, browser, held(server))
 
 
-@pytest.fixture
-def painter(stage: Stage) -> Iterator[Page]:
-    page = stage.browser.new_page()
-    yield page
-    page.close()
-
-
 def views(screen: Screen, page: Page) -> Iterator[tuple[Mode, str]]:
     """The screen in every mode, on a phone each of its columns."""
     for mode in MODES:
@@ -59,7 +52,7 @@ def views(screen: Screen, page: Page) -> Iterator[tuple[Mode, str]]:
 
 
 @pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: screen.name)
-def test_nothing_is_wrong_with_a_screen(screen: Screen, stage: Stage, painter: Page) -> None:
+def test_nothing_is_wrong_with_a_screen(screen: Screen, stage: Stage) -> None:
     stage.errors.clear()
     wanted = (
         {look: name for name, look in screen.pictures.items()} if os.environ.get("UPDATE_SCREENS") else {}
@@ -69,7 +62,7 @@ def test_nothing_is_wrong_with_a_screen(screen: Screen, stage: Stage, painter: P
             assert violations(page) == [], (mode.name, column)
             assert page.evaluate(WIDER) <= 0, (mode.name, column)
             if name := wanted.get((mode, column)):
-                take(page, painter, FOLDER / name)
+                take(stage.browser, page, FOLDER / name)
     assert [error for error in stage.errors if not (screen.noise and screen.noise in error)] == []
 
 
