@@ -169,11 +169,12 @@ export class Events extends SessionElement {
     const at = this.active === null ? -1 : indexOf(events, this.active);
     const active = events[at]?.seq === this.active ? at : -1;
     const fresh = this.#left === null ? 0 : events.length - 1 - indexOf(events, this.#left);
+    const isCalm = fresh <= 0 && this.seq !== null; // who reads one event is told of new ones only
     return html`<div class="listed" @keyup=${this.#rest}>
       <tl-list class="log" label="Events" .count=${events.length} .rowHeight=${ROW_PX} .active=${active}
         .rowAt=${(row) => this.#row(events[row])} .follows=${this.#left === null}
         @pick=${this.#pick} @move=${this.#move} @scrolled=${this.#scrolled}></tl-list>
-      ${this.#left === null ? nothing : html`<button class="fresh" @click=${this.#follow}>${
+      ${this.#left === null || isCalm ? nothing : html`<button class="fresh" @click=${this.#follow}>${
         fresh > 0 ? `${fresh} new` : "Latest"}</button>`}
     </div>`;
   }
