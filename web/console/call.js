@@ -87,8 +87,9 @@ export class CallCard extends Element {
 
   #outcome() {
     const { error, images = [] } = this.call.result ?? {};
+    const look = this.call.state === "aborted" ? "note" : "fault";
     return html`
-      ${error ? html`<p class=${this.call.state === "aborted" ? "note" : "fault"}><b>${error.code}</b> ${error.message}</p>` : nothing}
+      ${error ? html`<p class=${look}><b>${error.code}</b> ${error.message}</p>` : nothing}
       ${images.map(({ src, media_type }) => picture(src, media_type, this.call.tool))}`;
   }
 }

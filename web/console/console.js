@@ -208,7 +208,8 @@ export class Console extends Element {
 
   #opened() {
     const { refusal } = this.session;
-    if (refusal) return html`<p class="blank">${NO[refusal.status] ?? `This session cannot be read: ${refusal.message}`}</p>`;
+    const why = refusal && (NO[refusal.status] ?? `This session cannot be read: ${refusal.message}`);
+    if (why) return html`<p class="blank">${why}</p>`;
     return html`
       <tl-chat .session=${this.session}></tl-chat>
       <tl-inspector .session=${this.session} .screen=${this.screen}></tl-inspector>`;
@@ -229,7 +230,8 @@ export class Console extends Element {
 
   /** On a phone one column is shown at a time. */
   #tabs() {
-    return html`<nav class="screens" aria-label="Screens">${(this.session ? SCREENS : AT_HOME).map(([name, title]) => html`
+    const screens = this.session ? SCREENS : AT_HOME;
+    return html`<nav class="screens" aria-label="Screens">${screens.map(([name, title]) => html`
       <button aria-current=${this.screen === name ? "page" : nothing} @click=${() => (this.screen = name)}>
         ${title}</button>`)}</nav>`;
   }

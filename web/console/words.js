@@ -25,7 +25,7 @@ export const endOf = (name, reason) => `${name ?? "The agent"} ${ENDS[reason] ??
 /** What a person did on a view. */
 const ACTIONS = {
   "form.submit": ({ form_id, values }) => `sent the form ${form_id}: ${pairs(values)}`,
-  "table.save": ({ table_id, rows }) => `saved the table ${table_id}: ${rows.length} row${rows.length === 1 ? "" : "s"}`,
+  "table.save": ({ table_id, rows }) => `saved the table ${table_id}: ${counted(rows)}`,
   "table.add_row": ({ table_id }) => `added a row to ${table_id}`,
   "table.delete_row": ({ table_id, row_id }) => `deleted row ${row_id} of ${table_id}`,
   "button.click": ({ button_id }) => `pressed ${button_id}`,
@@ -35,6 +35,7 @@ const ACTIONS = {
 export const actionOf = (who, action) =>
   `${who ?? "Somebody"} ${ACTIONS[action.kind]?.(action) ?? `did ${action.kind}`}`;
 
+const counted = ({ length }) => `${length} row${length === 1 ? "" : "s"}`;
 const pairs = (values) =>
   oneLine(Object.entries(values ?? {}).map(([name, value]) => `${name} ${oneLine(value)}`).join(", "));
 
