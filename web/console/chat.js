@@ -43,7 +43,9 @@ export class Chat extends SessionElement {
 
   willUpdate(changed) {
     super.willUpdate(changed);
-    if (changed.has("session")) Object.assign(this, { attached: true, unseen: false });
+    if (!changed.has("session")) return;
+    Object.assign(this, { attached: true, unseen: false });
+    this.session.answered.then(() => import("./text.js")); // most of the script: asking for the log comes first
   }
 
   firstUpdated() {

@@ -30,6 +30,7 @@ const NO = { 403: "You are no member of this session.", 404: "There is no such s
 const UNKNOWN = { name: "", title: "", guide: "", tries: [], types: [], agents: [], channels: [], process: false };
 const SCREENS = [["sessions", "Sessions"], ["chat", "Chat"], ["inspector", "Inspect"]];
 const AT_HOME = [["sessions", "Sessions"], ["chat", "Start"]];
+const ANSWER_MS = 300; // a server that takes longer is waited for on the screen
 const SHOWN_MS = 10_000; // how long a problem stays on the screen
 
 export class Console extends Element {
@@ -45,7 +46,7 @@ export class Console extends Element {
 
   constructor() {
     super();
-    Object.assign(this, { me: null, apps: [], sessions: [], session: null, problems: [], screen: "chat" });
+    Object.assign(this, { me: null, apps: [], sessions: [], session: undefined, problems: [], screen: "chat" });
     Object.assign(this, { away: null, signedOut: false });
   }
 
@@ -95,7 +96,7 @@ export class Console extends Element {
       if (app === null) return this.#open(null);
       return go({ panel: place.panel, session: await this.#recent(app) }, { replace: true });
     }
-    if (place.session !== this.session?.id) this.#open(place.session);
+    if (place.session !== this.session?.id) await this.#open(place.session);
     if (place.seq !== null && place.seq !== this.#seq) this.screen = "inspector";
     this.#seq = place.seq;
     this.requestUpdate();
@@ -113,11 +114,14 @@ export class Console extends Element {
     return session;
   }
 
-  #open(id) {
+  /** The log is asked for before anything is drawn: it comes while the page is. */
+  async #open(id) {
     this.#stop?.();
     this.session?.close();
-    this.session = id === null ? null : this.#session(id);
-    this.#stop = this.session?.watch(() => this.#heed());
+    const session = id === null ? null : this.#session(id);
+    await Promise.race([session?.answered, new Promise((resolve) => setTimeout(resolve, ANSWER_MS))]);
+    this.session = session;
+    this.#stop = session?.watch(() => this.#heed());
     this.screen = "chat";
   }
 
@@ -182,7 +186,7 @@ export class Console extends Element {
       <div class="columns" data-screen=${this.screen}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
-        <main>${this.session ? this.#opened() : this.#home()}</main>
+        <main>${this.session ? this.#opened() : this.session === null ? this.#home() : nothing}</main>
       </div>
       ${this.#tabs()}
       <div class="problems" role="alert">${this.problems.map((problem) => html`<p>${problem}</p>`)}</div>`;

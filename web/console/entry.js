@@ -10,8 +10,6 @@ import { Element } from "./element.js";
 import { goToEvent } from "./place.js";
 import { actionOf, commandOf, endOf, oneLine } from "./words.js";
 
-import("./text.js"); // marked and DOMPurify are most of the script: asking for the log does not wait for them
-
 export class Entry extends Element {
   static properties = {
     session: { attribute: false }, entry: { attribute: false }, version: { attribute: false },

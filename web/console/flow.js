@@ -1,6 +1,6 @@
 /**
  * `<tl-flow>`: entries in their order, of the whole session or of one agent inside a call. Of a long one the end is
- * shown: at most 149 entries, in steps of 50, so that a page does not grow with its session. Whoever reads
+ * shown: at most 44 entries, in steps of 15, so that a page does not grow with its session. Whoever reads
  * earlier ones (`earlier`, `reveal`) keeps them until `attached` is set again.
  */
 
@@ -9,8 +9,8 @@ import { html, nothing, render } from "lit";
 import { Element } from "./element.js";
 import { chips, nameOf } from "./entry.js";
 
-const SHOWN = 100;
-const STEP = 50;
+const SHOWN = 30;
+const STEP = 15;
 
 /** The first entry that is shown of so many. */
 export const startOf = (count) => Math.max(0, Math.floor((count - SHOWN) / STEP) * STEP);

@@ -10,11 +10,13 @@ import { Record } from "./record.js";
 
 const PACE_MS = 40; // between two drawings: text flows, and there is time for everything else
 const PATIENCE_MS = 1000;
+const COMING = new Set(["connecting", "catching-up", "reset"]);
 
 export class Session {
   connection = "connecting"; // as `connect` says it; "reset" until history has come again
   refusal = null; // why the server does not let us read
   #watchers = new Set();
+  #answer;
   #timer = null;
   #drawn = performance.now();
   #feed;
@@ -23,6 +25,7 @@ export class Session {
   constructor({ id, app, client, me, last = Infinity }) {
     Object.assign(this, { id, app, client, me });
     this.record = new Record(app.types);
+    this.answered = new Promise((resolve) => (this.#answer = resolve)); // what can wait, waits for the server
     this.#feed = connect({
       session: id,
       share: me.name,
@@ -55,7 +58,7 @@ export class Session {
 
   /** Whether history is coming. */
   get isCatchingUp() {
-    return this.connection === "catching-up" || this.connection === "reset";
+    return COMING.has(this.connection);
   }
 
   /** Whether anything runs or waits. */
@@ -64,6 +67,7 @@ export class Session {
   }
 
   #said(state) {
+    this.#answer();
     if (state === "catching-up" && this.connection === "reset") return;
     this.connection = state;
     this.#wait(this.isCatchingUp ? PATIENCE_MS : 0);
