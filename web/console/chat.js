@@ -20,6 +20,7 @@ const FOUND_MS = 2500;
 
 export class Chat extends SessionElement {
   static properties = { attached: { state: true }, unseen: { state: true } };
+  showsLive = true;
   #top = 0; // where it was scrolled to
   #grown = new ResizeObserver(() => this.#stick());
   #wanted = ({ detail }) => this.#showEvent(detail);

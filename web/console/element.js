@@ -12,8 +12,9 @@ export class Element extends LitElement {
   }
 }
 
-/** An element that draws a session, again whenever something came. */
+/** An element that draws a session, again whenever something came; one that `showsLive`, live events too. */
 export class SessionElement extends Element {
+  showsLive = false;
   static properties = { session: { attribute: false } };
   #stop = null;
 
@@ -34,7 +35,7 @@ export class SessionElement extends Element {
 
   #watch() {
     this.#stop?.();
-    this.#stop = this.session?.watch(() => this.requestUpdate()) ?? null;
+    this.#stop = this.session?.watch(() => this.requestUpdate(), { live: this.showsLive }) ?? null;
   }
 
   /** Do something that a server may refuse; a refusal is told where everybody sees it. */

@@ -14,7 +14,7 @@ const MOST_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
 const COPIED_MS = 1500;
 const ALLOWED = {
   ALLOWED_TAGS: [
-    "a", "blockquote", "br", "code", "del", "em", "figcaption", "figure", "h3", "h4", "h5", "h6", "hr", "img", "li",
+    "a", "blockquote", "br", "code", "del", "div", "em", "figcaption", "figure", "h3", "h4", "h5", "h6", "hr", "img", "li",
     "ol", "p", "pre", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul", "#text",
   ],
   ALLOWED_ATTR: ["align", "alt", "href", "src", "start", "title"],
@@ -22,6 +22,7 @@ const ALLOWED = {
   ALLOW_DATA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
 };
+DOMPurify.setConfig(ALLOWED); // once: reading it takes as long as a block
 
 /** A text in an element: shows it, and goes on showing it while it grows. */
 export class Prose {
@@ -40,10 +41,11 @@ export class Prose {
     if (!this.#shown.length) this.#element.replaceChildren();
     const { children } = this.#element;
     while (children.length > html.length) this.#element.lastChild.remove();
-    for (let at = 0; at < html.length; at += 1) {
-      if (html[at] === this.#shown[at] && at < children.length) continue;
-      if (at >= children.length) this.#element.append(made("div", "block"));
-      children[at].replaceChildren(clean(html[at]));
+    const changed = [...html.keys()].filter((at) => html[at] !== this.#shown[at] || at >= children.length);
+    const blocks = clean(changed.map((at) => html[at]));
+    for (const [number, at] of changed.entries()) {
+      if (at < children.length) children[at].replaceWith(blocks[number]);
+      else this.#element.append(blocks[number]);
     }
     this.#shown = [...html];
   }
@@ -63,14 +65,28 @@ export function rendered(text) {
   return element;
 }
 
-/** Nodes of HTML, with nothing in them that is not allowed. */
-function clean(html) {
-  const fragment = DOMPurify.sanitize(html, ALLOWED);
-  for (const link of fragment.querySelectorAll("a")) lead(link);
-  for (const image of fragment.querySelectorAll("img")) if (imageOf(image.getAttribute("src")) === null) image.remove();
-  for (const code of fragment.querySelectorAll("pre")) addCopy(code);
-  for (const table of fragment.querySelectorAll("table")) scrolls(table);
-  return fragment;
+/** Blocks of HTML as elements, with nothing in them that is not allowed. */
+function clean(blocks) {
+  const found = [...DOMPurify.sanitize(blocks.map((html) => `<div>${html}</div>`).join("")).children];
+  const whole = found.length === blocks.length; // all at once, since each time costs a document
+  const elements = whole ? found : blocks.map((html) => around(DOMPurify.sanitize(html)));
+  elements.forEach(finish);
+  return elements;
+}
+
+function around(fragment) {
+  const element = made("div", "block");
+  element.append(fragment);
+  return element;
+}
+
+/** Hold what leads elsewhere to `links.js`, and add what the page itself adds. */
+function finish(block) {
+  block.className = "block";
+  for (const link of block.querySelectorAll("a")) lead(link);
+  for (const image of block.querySelectorAll("img")) if (imageOf(image.getAttribute("src")) === null) image.remove();
+  for (const code of block.querySelectorAll("pre")) addCopy(code);
+  for (const table of block.querySelectorAll("table")) scrolls(table);
 }
 
 /** Make a link one that says nothing about this page, or none. */

@@ -24,11 +24,13 @@ export class Record {
     this.tree = new Tree(this.#declared);
   }
 
-  /** Take one event into account. */
+  /** Take one event into account; whether it is kept. */
   apply(event) {
-    if (!LIVE.has(event.type)) this.events.push(event);
+    const lasts = !LIVE.has(event.type);
+    if (lasts) this.events.push(event);
     this.conversation.apply(event);
     this.tree.apply(event);
+    return lasts;
   }
 
   /** The seq of the last durable event; -1 if there is none. */

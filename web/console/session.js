@@ -8,14 +8,15 @@
 import { connect } from "../client/connect.js";
 import { Record } from "./record.js";
 
-const PACE_MS = 40; // between two drawings: text flows, and there is time for everything else
+const PACE_MS = 50; // between two drawings: text flows, and there is time for everything else
 const PATIENCE_MS = 1000;
 const COMING = new Set(["connecting", "catching-up", "reset"]);
 
 export class Session {
   connection = "connecting"; // as `connect` says it; "reset" until history has come again
   refusal = null; // why the server does not let us read
-  #watchers = new Set();
+  #watchers = new Map(); // who is told -> whether of live events too
+  #lasts = true; // whether something came that is there after a reload
   #answer;
   #timer = null;
   #drawn = performance.now();
@@ -30,7 +31,7 @@ export class Session {
       session: id,
       share: me.name,
       onEvent: (event) => {
-        this.record.apply(event);
+        this.#lasts = this.record.apply(event) || this.#lasts;
         if (event.seq >= last && this.isCatchingUp) this.#said("live");
         else this.#changed();
       },
@@ -50,9 +51,9 @@ export class Session {
     this.#feed.close();
   }
 
-  /** Be told of changes, in a frame; returns how to stop. */
-  watch(tell) {
-    this.#watchers.add(tell);
+  /** Be told of changes, in a frame; of live events only if asked for. Returns how to stop. */
+  watch(tell, { live = false } = {}) {
+    this.#watchers.set(tell, live);
     return () => this.#watchers.delete(tell);
   }
 
@@ -70,6 +71,7 @@ export class Session {
     this.#answer();
     if (state === "catching-up" && this.connection === "reset") return;
     this.connection = state;
+    this.#lasts = true;
     this.#wait(this.isCatchingUp ? PATIENCE_MS : 0);
   }
 
@@ -90,6 +92,8 @@ export class Session {
   #tell() {
     this.#timer = null;
     this.#drawn = performance.now();
-    for (const tell of [...this.#watchers]) tell();
+    const told = [...this.#watchers].filter(([, live]) => live || this.#lasts);
+    this.#lasts = false;
+    for (const [tell] of told) tell();
   }
 }

@@ -13,7 +13,7 @@ import { Prose } from "./markdown.js";
 
 const REST = 3; // times as long as drawing took
 const FRAME_MS = 16; // a rest that is shorter has passed when the next frame comes
-const LAYOUT_MS = 1 / 1000; // for each character: what the browser needs after us grows with the text
+const LAYOUT_MS = 1 / 250; // for each character: what the browser needs after us grows with the text
 
 export class Text extends Element {
   static properties = { entry: { attribute: false }, version: { attribute: false } };
@@ -22,7 +22,7 @@ export class Text extends Element {
 
   async scheduleUpdate() {
     const wait = this.#rested - performance.now();
-    if (wait > FRAME_MS) await new Promise((resolve) => setTimeout(resolve, wait));
+    if (wait > FRAME_MS && this.entry.open) await new Promise((resolve) => setTimeout(resolve, wait));
     const began = performance.now();
     super.scheduleUpdate();
     const now = performance.now();
