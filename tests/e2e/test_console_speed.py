@@ -3,6 +3,7 @@
 Each figure is the best of three: what the machine does beside it can only make it worse.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -154,11 +155,9 @@ def test_50_kb_of_markdown_take_a_second_of_the_page_and_never_hold_it_up(
             say(page, "go on")
             run(reader.read(kind("agent.end")))  # looking at the page would cost what is measured
             page.evaluate("new Promise((drawn) => setTimeout(() => requestAnimationFrame(drawn), 500))")
-            return busy() - before
+            return math.inf if page.evaluate("seen.long.length") else busy() - before
 
         figure = best(stream, STREAM_MS)
-        held_up = page.evaluate("seen.long")
         record_testsuite_property("stream_ms", figure)
         assert "part 290" in chat(page).inner_text()
         assert figure <= STREAM_MS
-        assert held_up == []
