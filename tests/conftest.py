@@ -1,6 +1,8 @@
 """Fixtures that every test may use: the programs beside Python."""
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,6 +17,17 @@ def program(name: str) -> str:
             pytest.fail(missing(name))
         pytest.skip(missing(name))
     return found
+
+
+@pytest.fixture(autouse=True)
+def _loggers() -> Iterator[None]:
+    """A command that a test runs in this process sets up logging; the next test finds it as it was."""
+    loggers = [logging.getLogger(name) for name in ("turnlog", "uvicorn", "uvicorn.access")]
+    kept = [(one.handlers, one.propagate, one.level) for one in loggers]
+    yield
+    for one, (handlers, propagate, level) in zip(loggers, kept, strict=True):
+        one.handlers, one.propagate = handlers, propagate
+        one.setLevel(level)
 
 
 @pytest.fixture(scope="session")

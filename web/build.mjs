@@ -104,7 +104,7 @@ const { files, metafile } = await bundled().catch(() => process.exit(1)); // esb
 const needed = firstLoad(metafile);
 const page = Buffer.from(pageOf(needed));
 const zipped = new Map([...files, ["index.html", page]].map(([name, bytes]) => [name, gzipSync(bytes, { level: 9 })]));
-const twins = [...files.keys()].map((name) => [`${name}.gz`, zipped.get(name)]);
+const twins = [...zipped.keys()].map((name) => [`${name}.gz`, zipped.get(name)]);
 const licences = packages(metafile).map(licence).join(`\n\n${"-".repeat(80)}\n\n`);
 place(new Map([["index.html", page], ...files, ...twins, ["LICENSES.txt", `${licences}\n`]]), out);
 

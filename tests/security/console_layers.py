@@ -46,7 +46,8 @@ EDITS = {
     ),
     "purify": (
         Edit("console/markdown.js", 'import DOMPurify from "dompurify";', 'import { raw } from "./raw.js";'),
-        Edit("console/markdown.js", "DOMPurify.sanitize(html, ALLOWED)", "raw(html)"),
+        Edit("console/markdown.js", "DOMPurify.setConfig(ALLOWED);", ""),
+        Edit("console/markdown.js", "DOMPurify.sanitize(html)", "raw(html)"),
         Edit("console/markdown.js", 'import { imageOf, linkOf } from "./links.js";', ANY_ADDRESS),
     ),
     "text": (

@@ -24,6 +24,8 @@ const ALLOWED = {
 };
 DOMPurify.setConfig(ALLOWED); // once: reading it takes as long as a block
 
+const purified = (html) => DOMPurify.sanitize(html);
+
 /** A text in an element: shows it, and goes on showing it while it grows. */
 export class Prose {
   #element;
@@ -67,9 +69,9 @@ export function rendered(text) {
 
 /** Blocks of HTML as elements, with nothing in them that is not allowed. */
 function clean(blocks) {
-  const found = [...DOMPurify.sanitize(blocks.map((html) => `<div>${html}</div>`).join("")).children];
+  const found = [...purified(blocks.map((html) => `<div>${html}</div>`).join("")).children];
   const whole = found.length === blocks.length; // all at once, since each time costs a document
-  const elements = whole ? found : blocks.map((html) => around(DOMPurify.sanitize(html)));
+  const elements = whole ? found : blocks.map((html) => around(purified(html)));
   elements.forEach(finish);
   return elements;
 }
