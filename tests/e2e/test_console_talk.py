@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.e2e.browser import browsing, watched
-from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, panels, say, session_of
+from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say, session_of
 from tests.e2e.harness import Server, running
 from tests.e2e.streams import metric
 
@@ -125,15 +125,15 @@ def test_a_reload_and_a_restart_in_mid_stream_lose_nothing(context: BrowserConte
         page.reload()
         live(page)
         expect(page.get_by_role("button", name="Yes")).to_be_visible(timeout=LIMIT_MS)
+        before = chat(page).inner_text()
         other = opened(context, server.url)
-        before = panels(page)
         server.kill()
         for each in (page, other):
             expect(each.locator("#connection")).to_have_text("Reconnecting", timeout=LIMIT_MS)
     with running(APP, tmp_path, server.port) as again:
         for each in (page, other):
             live(each)
-        assert before["chat"].split("Bergen")[0] in panels(page)["chat"]
+        assert chat(page).inner_text().startswith(before)
         page.get_by_role("button", name="Yes").click()
         for each in (page, other):
             shown(each, "Done: The expert says true, then.")
