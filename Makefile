@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
-BESIDE := -n 3 --dist loadfile -m "not alone"
+BESIDE := -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
 WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
 BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
