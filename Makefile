@@ -7,6 +7,8 @@ BESIDE := -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
 WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
 BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
+COVERING := tests/unit tests/contract tests/statements $(wildcard tests/test_*.py)  # without processes of their own
+
 .PHONY: demo test check console bench docs screens format clean
 .DEFAULT_GOAL := test
 
@@ -17,12 +19,12 @@ demo: .venv/demo.stamp
 test: check
 	@$(BIN)/python -m tests.tools
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m coverage run -m pytest $(BESIDE) --ignore=tests/property --ignore=tests/faults
-	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
+	$(BIN)/python -m coverage run -m pytest $(BESIDE) $(COVERING)
 	@$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"
-	$(BIN)/python -m pytest $(BESIDE) tests/property tests/faults
+	$(BIN)/python -m pytest $(BESIDE) tests/e2e tests/security tests/property tests/faults
+	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check

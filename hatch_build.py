@@ -89,7 +89,7 @@ def fail(why: str) -> NoReturn:
 
 def is_built() -> bool:
     """Whether the built files are those of these sources."""
-    return written(BUILT) == digest(*sources())
+    return (CONSOLE / "index.html").is_file() and written(BUILT) == digest(*sources())
 
 
 def build() -> None:

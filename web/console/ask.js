@@ -63,12 +63,14 @@ export class Ask extends Element {
   async #send(work) {
     if (this.sending || this.sent) return;
     Object.assign(this, { sending: true, problem: null });
+    const [question, draft] = [this.#question, this.#draft]; // it may ask the next one before this is answered
     try {
       await work(this.session.client, this.session.id);
-      this.#draft.clear();
-      this.sent = true;
+      draft.clear();
+      if (question === this.#question) this.sent = true;
     } catch (error) {
-      this.problem = LATE.has(error.status) ? TOO_LATE : `Not sent: ${error.message}`;
+      const words = LATE.has(error.status) ? TOO_LATE : `Not sent: ${error.message}`;
+      if (question === this.#question) this.problem = words;
     } finally {
       this.sending = false;
     }

@@ -128,6 +128,7 @@ export class Chat extends SessionElement {
     }
     const found = element.querySelector(".entry") ?? element;
     found.scrollIntoView({ block: "center" });
+    if (this.#left <= NEAR_PX) this.#attach(); // it is at the end: nothing scrolls, and it goes on following
     found.focus({ preventScroll: true });
     found.classList.add("found");
     setTimeout(() => found.classList.remove("found"), FOUND_MS);

@@ -75,7 +75,7 @@ export class Composer extends SessionElement {
   }
 
   #pressed(event) {
-    if (event.isComposing) return;
+    if (event.isComposing || event.keyCode === 229) return; // Safari ends a composition with an Enter that says no
     if (event.key === "Escape" && !this.#field.value && this.session.isOpen) this.#stop();
     if (event.key !== "Enter" || event.shiftKey) return;
     event.preventDefault();
@@ -86,13 +86,14 @@ export class Composer extends SessionElement {
     const [text, key] = [this.#field.value, this.#key];
     if (!text.trim() || this.sending || !(await this.send(text))) return;
     sessionStorage.removeItem(key);
-    if (key !== this.#key) return; // somebody went to another session meanwhile
+    if (key !== this.#key || this.#field.value !== text) return; // somebody went on meanwhile
     this.#field.value = "";
     this.#grow();
   }
 
   /** Send a message; true when it is in the log. */
   async send(text) {
+    if (this.sending) return false;
     const { session, target } = this;
     const to = { session: session.id, target: target || undefined, channel: this.channel || this.#own };
     this.sending = true;

@@ -6,7 +6,7 @@
 import { html, nothing } from "lit";
 
 import { Client } from "../client/client.js";
-import { NotSignedIn } from "../client/errors.js";
+import { NotSignedIn, Unreachable } from "../client/errors.js";
 import "./chat.js";
 import { Element } from "./element.js";
 import "./inspector.js";
@@ -14,7 +14,6 @@ import { go, here } from "./place.js";
 import { Session } from "./session.js";
 import "./sessions.js";
 import { nextTheme, theme } from "./theme.js";
-import "./totals.js";
 
 /** The words for the line to the server, and how they look. */
 const LINES = {
@@ -42,6 +41,8 @@ export class Console extends Element {
   #stop = null;
   #opening = Promise.resolve();
   #stand = "";
+  #starting = false;
+  #listing = null;
   #seq = null; // the event that was asked for last
 
   constructor() {
@@ -57,7 +58,8 @@ export class Console extends Element {
     addEventListener("show-in-chat", () => (this.screen = "chat"));
     addEventListener("show-event", () => (this.screen = "inspector"));
     this.addEventListener("problem", ({ detail }) => this.#tell(detail));
-    this.addEventListener("changed", () => this.#list());
+    this.addEventListener("changed", () => this.#refresh());
+    document.addEventListener("visibilitychange", () => document.hidden || this.me === null || this.#refresh());
     addEventListener("show-in-chat", () => (this.screen = "chat"));
     this.addEventListener("try", ({ detail }) => this.#write(detail));
     this.#begin();
@@ -80,8 +82,15 @@ export class Console extends Element {
     try {
       this.sessions = await this.#client.listSessions();
     } catch (error) {
-      this.#tell(error.message);
+      if (error instanceof NotSignedIn) this.signedOut = true;
+      else if (!(error instanceof Unreachable)) this.#tell(error.message); // the bar says that already
     }
+  }
+
+  /** One list at a time: a late answer must not take the place of a newer one. */
+  #refresh() {
+    this.#listing ??= this.#list().finally(() => (this.#listing = null));
+    return this.#listing;
   }
 
   /** Be where the address says. One after the other: a second step waits for the first. */
@@ -93,19 +102,22 @@ export class Console extends Element {
     const place = here();
     if (place.session === null) {
       const app = place.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
-      if (app === null) return this.#open(null);
-      return go({ panel: place.panel, session: await this.#recent(app) }, { replace: true });
+      const session = app && (await this.#recent(app));
+      if (!session) return this.#open(null);
+      if (here().session === null) go({ panel: place.panel, session }, { replace: true });
+      return undefined;
     }
+    if (!this.sessions.some(({ session_id }) => session_id === place.session)) await this.#list();
     if (place.session !== this.session?.id) await this.#open(place.session);
     if (place.seq !== null && place.seq !== this.#seq) this.screen = "inspector";
     this.#seq = place.seq;
     this.requestUpdate();
   }
 
-  /** The session of an application that was active last, or a new one. */
+  /** The session of an application that was active last, or a new one; none if the server makes none. */
   async #recent(app) {
     const known = this.sessions.find((session) => session.app === app && session.state !== "closed");
-    return known?.session_id ?? this.#made(app);
+    return known?.session_id ?? this.#made(app).catch((error) => void this.#tell(error.message));
   }
 
   async #made(app) {
@@ -132,7 +144,7 @@ export class Console extends Element {
     const stand = `${isOpen} ${record.conversation.waiting.size} ${record.conversation.flow.entries.length > 0}`;
     if (stand === this.#stand) return;
     this.#stand = stand;
-    this.#list();
+    this.#refresh();
   }
 
   #session(id) {
@@ -142,10 +154,14 @@ export class Console extends Element {
   }
 
   async #start(app) {
+    if (this.#starting) return;
+    this.#starting = true;
     try {
       go({ session: await this.#made(app), panel: here().panel });
     } catch (error) {
       this.#tell(error.message);
+    } finally {
+      this.#starting = false;
     }
   }
 
@@ -159,7 +175,7 @@ export class Console extends Element {
     this.screen = "chat";
     await this.updateComplete;
     const field = this.querySelector("tl-composer textarea");
-    field.value = text;
+    field.value = [field.value.trimEnd(), text].filter(Boolean).join("\n\n"); // what is written there stays
     field.dispatchEvent(new Event("input", { bubbles: true }));
     field.focus();
   }

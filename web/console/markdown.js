@@ -100,6 +100,8 @@ function lead(link) {
 }
 
 function addCopy(code) {
+  code.tabIndex = 0; // it scrolls, so keys must reach it
+  if (!navigator.clipboard) return; // a page over plain http has none
   const button = made("button", "plain");
   button.type = "button";
   button.textContent = "Copy";
@@ -109,7 +111,6 @@ function addCopy(code) {
     setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
   });
   code.parentElement.querySelector("figcaption")?.append(button);
-  code.tabIndex = 0; // it scrolls, so keys must reach it
 }
 
 function scrolls(table) {

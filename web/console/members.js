@@ -17,6 +17,11 @@ export class Members extends SessionElement {
     Object.assign(this, { link: "", refusal: "", copied: false });
   }
 
+  willUpdate(changed) {
+    super.willUpdate(changed);
+    if (changed.has("session")) Object.assign(this, { link: "", refusal: "", copied: false });
+  }
+
   render() {
     const { app: { channels }, me, record: { tree: { members } } } = this.session;
     const known = [...members].filter(([, roles]) => roles.length > 0);
@@ -52,18 +57,22 @@ export class Members extends SessionElement {
 
   async #make(event) {
     event.preventDefault();
+    const { session } = this;
     const role = new FormData(event.target).get("role").trim();
     Object.assign(this, { link: "", refusal: "", copied: false });
     try {
-      this.link = new URL(await this.session.client.link(this.session.id, [role]), location.href).href;
+      const path = await session.client.link(session.id, [role]);
+      if (session === this.session) this.link = new URL(path, location.href).href;
     } catch (error) {
-      this.refusal = error.message;
+      if (session === this.session) this.refusal = error.message;
     }
   }
 
   async #copy() {
-    await this.attempt(() => navigator.clipboard.writeText(this.link));
-    this.copied = true;
+    await this.attempt(async () => {
+      await navigator.clipboard.writeText(this.link);
+      this.copied = true;
+    });
   }
 }
 

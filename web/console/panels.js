@@ -6,5 +6,6 @@ import "./events.js";
 import "./focus.js";
 import "./guide.js";
 import "./state.js";
+import "./totals.js";
 import "./usage.js";
 import "./waterfall.js";

@@ -20,7 +20,7 @@ export function addressOf(place) {
 /** Go somewhere; `replace` leaves no step to go back to. */
 export function go(place, { replace = false } = {}) {
   const address = addressOf(place);
-  if (address === location.search) return;
+  if (address === (location.search || "?")) return;
   history[replace ? "replaceState" : "pushState"](null, "", address);
   dispatchEvent(new PopStateEvent("popstate"));
 }

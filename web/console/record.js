@@ -42,7 +42,10 @@ export class Record {
   fold(Fold) {
     if (!this.#folds.has(Fold)) this.#folds.set(Fold, { fold: new Fold(), at: 0 });
     const kept = this.#folds.get(Fold);
-    for (; kept.at < this.events.length; kept.at += 1) kept.fold.apply(this.events[kept.at]);
+    while (kept.at < this.events.length) {
+      kept.at += 1; // before: an event that a fold cannot take must not stop those after it
+      kept.fold.apply(this.events[kept.at - 1]);
+    }
     return kept.fold;
   }
 

@@ -92,6 +92,7 @@ export class Session {
   #tell() {
     this.#timer = null;
     this.#drawn = performance.now();
+    if (this.connection === "reset") this.connection = "live"; // a second after it: what comes now is drawn as it comes
     const told = [...this.#watchers].filter(([, live]) => live || this.#lasts);
     this.#lasts = false;
     for (const [tell] of told) tell();

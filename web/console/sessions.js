@@ -8,6 +8,9 @@ import { go, here } from "./place.js";
 const FRESH_MS = 15_000; // how often the list is asked for while somebody looks
 const STATES = { running: "running", waiting: "waits for you", closed: "closed", idle: "" };
 
+/** An order that stays, so that nothing moves away from somebody who aims at it. */
+const newestFirst = (one, other) => (one.created < other.created ? 1 : one.created > other.created ? -1 : 0);
+
 export class Sessions extends Element {
   static properties = {
     apps: { attribute: false }, sessions: { attribute: false }, current: { attribute: false },
@@ -35,7 +38,7 @@ export class Sessions extends Element {
   }
 
   #app(app) {
-    const mine = this.sessions.filter((session) => session.app === app.name);
+    const mine = this.sessions.filter((session) => session.app === app.name).sort(newestFirst);
     const name = app.title || app.name;
     return html`<section>
       <h2>${name}<button class="plain" title="New session of ${name}" aria-label="New session of ${name}"
@@ -46,6 +49,7 @@ export class Sessions extends Element {
 
   #session({ session_id, title, state, created }) {
     const open = (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       go({ session: session_id, panel: here().panel });
     };

@@ -60,8 +60,10 @@ export class StateAt extends PlacedElement {
     try {
       const moments = before === null ? [seq] : [seq, before];
       const [now, then] = await Promise.all(moments.map((moment) => this.#part(wanted, moment)));
+      if (wanted.id !== this.session.id) return;
       this.told = { part, seq, value: now, changed: before === null ? null : changes(then, now) };
     } catch (error) {
+      if (wanted.id !== this.session.id) return;
       const gone = error instanceof Gone || error instanceof NotFound;
       this.told = { part, seq, error: gone ? "The log does not go back this far any more." : error.message };
     }

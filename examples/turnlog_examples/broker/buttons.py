@@ -46,6 +46,7 @@ class Question(NamedTuple):
     choices: dict[str, Choice]
 
 
+CHANNEL = "customer"  # where a click counts
 GRANT = Choice("I agree", [CaptureConsent(consent_type="credit_search", granted=True)])
 REFUSE = Choice("I do not agree", [CaptureConsent(consent_type="credit_search", granted=False)])
 LEAVE = Choice("Withdraw", [Withdraw(reason="The customer left by the button.")])
@@ -78,7 +79,8 @@ def question(case: Case) -> Question | None:
         return on_offer(fall["steps"][-1]["outcome"]["offer"])
     if not consented(case):
         asked = disclosure(case, "credit_search_consent") is not None
-        return (AGAIN if case["consents"] else CONSENT) if asked else None
+        refused = any(consent["type"] == "credit_search" for consent in case["consents"])
+        return (AGAIN if refused else CONSENT) if asked else None
     shown = disclosure(case, "pre_contract_summary") is not None
     return SUMMARY if shown and not acknowledged(case, "pre_contract_summary") else None
 
@@ -114,10 +116,12 @@ def shown(case: Case, payload: AssistantView, _: Envelope) -> Case:
     return {**case, "page": {"shows": asked.key}} if asked and ours else case
 
 
-def clicked(case: Case, payload: UiAction, _: Envelope) -> Case:
-    """A click on what is asked now waits for its rule."""
+def clicked(case: Case, payload: UiAction, at: Envelope) -> Case:
+    """A click on what is asked now waits for its rule. It is the customer's to make."""
     asked, action = question(case), payload.action
     if payload.view_id != VIEW or not isinstance(action, ButtonClick) or asked is None:
+        return case
+    if at.channel != CHANNEL:
         return case
     known = action.button_id in asked.choices and asked.key == showing(case)
     return {**case, "page": {"shows": asked.key, "clicked": action.button_id}} if known else case
@@ -153,7 +157,9 @@ def show(case: Case) -> list[Payload]:
 
 
 def to_mean(case: Case) -> bool:
-    return "clicked" in case.get("page", {})
+    """What came with the click may have answered the question already."""
+    asked = question(case)
+    return asked is not None and asked.key == showing(case) and case["page"].get("clicked") in asked.choices
 
 
 def mean(case: Case) -> list[Payload]:

@@ -74,7 +74,7 @@ async def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
     if attached:
-        loop.add_reader(sys.stdin, task.cancel)
+        loop.add_reader(sys.stdin, lambda: (loop.remove_reader(sys.stdin), task.cancel()))
     with suppress(asyncio.CancelledError):
         if session is not None:
             await RemoteExecutor(url, session, tools, token).run()

@@ -9,8 +9,9 @@ from string import Template
 
 import click
 
-PACKAGE = re.compile(r"[a-z][a-z0-9_]{0,63}")
-TAKEN = {"turnlog", "turnlog_examples", "tests", "anthropic", *sys.stdlib_module_names}
+PACKAGE = re.compile(r"[a-z](?:[a-z0-9_]{0,62}[a-z0-9])?")
+USED = {"anthropic", "click", "hatchling", "msgspec", "pytest", "rich", "starlette", "uvicorn"}
+TAKEN = {"turnlog", "turnlog_examples", "tests", *USED, *sys.stdlib_module_names}
 FILES = {  # what is made, and of what
     "pyproject.toml": "pyproject.toml.txt",
     "README.md": "README.md.txt",

@@ -54,7 +54,11 @@ def form(body: bytes, **headers: str) -> Form:
 
 def page_routes(folder: Traversable = CONSOLE) -> list[Route]:
     """A route for every file in the folder; `/` alone, which says so, if nothing was built."""
-    found = {path.name: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else {}
+    found = (
+        {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        if folder.is_dir()
+        else {}
+    )
     if INDEX not in found:
         return [Route("/", not_built)]
     return [
