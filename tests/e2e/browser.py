@@ -34,8 +34,3 @@ def watched(page: Page) -> list[str]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     return errors
-
-
-def bubbles(page: Page) -> list[str]:
-    """The texts of the chat, in order."""
-    return page.locator("#messages > div").all_inner_texts()

@@ -1,9 +1,7 @@
 """The console in real Chromium: how a test opens it, talks in it and reads what it shows."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
@@ -90,8 +88,3 @@ def last_of(server: Server, session: str) -> int:
 def has_all(page: Page) -> int:
     """The seq of the last event, live ones too, that this page was told."""
     return int(page.evaluate("document.querySelector('tl-console').session.record.tree.last"))
-
-
-def keep(folder: Path, name: str, value: object) -> None:
-    """Write something down where it can be looked at."""
-    (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False))
