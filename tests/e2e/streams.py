@@ -214,12 +214,6 @@ def resident_bytes(server: Server) -> int:
     return int(found[1]) * 1024
 
 
-def cpu_s(server: Server) -> float:
-    """What a server has computed, in seconds."""
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
 def open_files(server: Server) -> Counter[str]:
     """How many files a server has open, by what they are."""
     found = Counter[str]()
