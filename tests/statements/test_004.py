@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from playwright.sync_api import BrowserContext, Page
 
@@ -40,6 +41,20 @@ def test_the_22_event_types_in_8_categories_are_said_by_the_vocabulary() -> None
     assert [name for name in names if not homes[name]] == ["heartbeat"], "that one is on the wire only"
 
 
+def followed(server: harness.Server, path: str, turn: str) -> list[Any]:
+    """The events of a stream up to the first text of a turn."""
+    asked = Request(server.url + path, headers=server.headers)
+    events: list[Any] = []
+    with urlopen(asked, timeout=30) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream:
+            if line.startswith(b"data: {"):
+                events.append(json.loads(line.removeprefix(b"data: ")))
+                if events[-1]["type"] == "assistant.message" and events[-1]["trace_id"] == turn:
+                    break
+    return events
+
+
 def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path) -> None:
     async def raw(reader: harness.Reader) -> bytes:
         data, dechunker = b"", harness.Dechunker()
@@ -50,10 +65,11 @@ def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path
         return data
 
     with harness.running("fast", tmp_path) as server:
-        session = server.session()
-        sent = {"session": session, "message": "hello", "targetAgent": "Lyra"}
+        sent = {"message": "hello", "targetAgent": "Lyra"}
         status, answer = server.post("/api/send", sent)
-        assert (status, set(answer), type(answer["eventId"])) == (202, {"eventId", "id", "turn"}, int)
+        assert (status, type(answer["eventId"])) == (202, int)
+        session = answer["session"]
+        assert followed(server, "/api/events?after=1", answer["turn"])[0]["seq"] == 2, "as it stands there"
         reader = harness.Reader(server, session)
         assert asyncio.run(reader.read(harness.kind("assistant.message")))
         assert reader.events[answer["eventId"]]["payload"] == {"text": "hello", "target": "Lyra"}

@@ -43,7 +43,8 @@ from turnlog.server.stream import EventStream
 
 STREAM = "text/event-stream"
 EVENTS = {
-    "session": "the session, or several with commas between them",
+    "session": "the session, or several with commas between them; the caller's own without it",
+    "app": "the application whose own session is meant, if none is named",
     "after": "the cursor; the header Last-Event-ID wins",
     "dialect": "turnlog (default), blocks, blocks-xml, blocks-raw, office, agentic",
     "types": "only these types, or first words of types, with commas between them",

@@ -20,7 +20,7 @@ from turnlog.events import Envelope, Payload, SessionMember, Unknown
 from turnlog.log import Head, Log, Page
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.live import Take
-from turnlog.server.entry import known_of
+from turnlog.server.entry import known_of, maker_of
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.merge import Merged
 from turnlog.server.metrics import Metrics
@@ -69,13 +69,22 @@ class EventStream:
 
     async def events(self, request: Request) -> Response | Reader:
         """The route."""
-        known, query = known_of(request.scope), request.query_params
-        request.scope["turnlog.session"] = query.get("session", "")[:80]
-        seats = [await self.sessions().seat(known.principal, name) for name in wanted_sessions(query)]
+        known, seats = known_of(request.scope), await self._seats(request)
         frames = await self._frames(request, seats)
         if frames is None:
             return Response(status_code=204)
         return self.readers.response(frames if isinstance(frames, Whole) else Pages(frames), known, seats)
+
+    async def _seats(self, request: Request) -> list[Seat]:
+        """The caller's seats in the sessions it names; without a name, where its messages without one go."""
+        query, sessions = request.query_params, self.sessions()
+        request.scope["turnlog.session"] = query.get("session", "")[:80]
+        if "session" in query:
+            principal = known_of(request.scope).principal
+            return [await sessions.seat(principal, name) for name in wanted_sessions(query)]
+        seat = await sessions.default(maker_of(request.scope), query.get("app"))
+        request.scope["turnlog.session"] = seat.session_id
+        return [seat]
 
     async def _frames(self, request: Request, seats: Sequence[Seat]) -> "Frames | Whole | None":
         """The frames a request asks for; None when there is nothing more to come."""
