@@ -1,13 +1,21 @@
-"""The statement table says what is there: the tests that it names exist."""
+"""The statement table says what is there: the tests that it names exist, and so do their vectors."""
 
 import ast
+import json
 import re
 from functools import cache
 from pathlib import Path
 
+from turnlog.testing import CONTRACTS
+
 ROOT = Path(__file__).parent.parent
 ROW = re.compile(r"^\| (00[0-4])-(\d+) \| (.+) \| ([^|]+) \|$")
-SHOWN = re.compile(r"`(tests/[\w/]+\.(?:py|mjs))::(\w+)`")
+SHOWN = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^`]+)\])?`")
+MANY = {
+    "test_vector",
+    "test_whole",
+    "test_contract",
+}  # of which a row says which vector, or contract, it means
 
 
 def statement_rows() -> list[tuple[str, int, str]]:
@@ -22,6 +30,18 @@ def statement_rows() -> list[tuple[str, int, str]]:
 def functions(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@cache
+def cases(path: str) -> set[str]:
+    """What the vectors and contracts are called that a file of tests goes through."""
+    source = (ROOT / path).read_text()
+    names = {str(contract) for contract in CONTRACTS if "CONTRACTS" in source}
+    for file in re.findall(r'"(\w+\.json)"', source):
+        for vectors in (ROOT / "tests/vectors").rglob(file):
+            lists = [items for items in json.loads(vectors.read_text()).values() if isinstance(items, list)]
+            names |= {item.get("name", item.get("id")) for items in lists for item in items}
+    return names
 
 
 def test_statement_rows_are_numbered_without_gaps() -> None:
@@ -39,5 +59,8 @@ def test_every_statement_is_shown_or_changed_on_purpose() -> None:
         else:
             named = SHOWN.findall(shown)
             assert named, f"{document}-{number}: {shown}"
-            for path, function in named:
+            assert len(named) == shown.count("`") // 2, f"{document}-{number}: {shown}"
+            for path, function, case in named:
                 assert function in functions(path), f"{document}-{number}: no {function} in {path}"
+                assert bool(case) == (function in MANY), f"{document}-{number}: which vector of {path}?"
+                assert not case or case in cases(path), f"{document}-{number}: no {case} in {path}"

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,20 @@ import pytest
 
 import turnlog
 from tests.logs import entry, scope
-from tests.statements.room import BROKERS, TOUR, Room, body, cities, of_type, opened, saying, tag, talk, trip
+from tests.statements.room import (
+    BROKERS,
+    TOUR,
+    Room,
+    body,
+    cities,
+    of_type,
+    opened,
+    saying,
+    tag,
+    talk,
+    touring,
+    trip,
+)
 from turnlog import Agent, App, events, open_log
 from turnlog.agents import Reply, Request
 from turnlog.app import LOCAL, Posted, Sessions
@@ -95,6 +108,30 @@ def test_an_event_lost_in_a_malformed_tag_may_be_sent_again_on_the_next_turn() -
 def test_the_events_of_a_turn_are_applied_in_the_order_they_are_written() -> None:
     app = saying(lambda messages: [f"Two trips. {trip('Oslo')} And {trip('Rome')}"])
     assert cities(app, talk(app, "go")) == ["Oslo", "Rome"]
+
+
+@dataclass
+class Telling:
+    """A model that says its text in these pieces."""
+
+    pieces: Sequence[str]
+    name: str = "telling"
+
+    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        for piece in self.pieces:
+            yield reply.text(piece)
+        yield reply.done("end_turn")
+
+
+def test_a_turn_of_one_whole_text_is_that_of_its_pieces() -> None:
+    text = f"Two trips. {trip('Oslo')} And {trip('Rome')}"
+    turns = []
+    for pieces in ([text], text):
+        happened = [event for event in talk(touring(Telling(pieces)), "go") if event.type != "block.delta"]
+        texts = [said["text"] for said in of_type(happened, "assistant.message")]
+        turns.append(([event.type for event in happened], texts, of_type(happened, "tour.note_trip")))
+    assert turns[0] == turns[1]
+    assert (turns[0][1], len(turns[0][2])) == (["Two trips. And"], 2)
 
 
 def test_a_turn_of_events_alone_applies_them_and_says_nothing() -> None:

@@ -36,12 +36,30 @@ def direct(*events: tuple[str, Facts]) -> list[Posted]:
 
 
 def test_the_taxonomy_has_five_groups() -> None:
-    assert {name: len(group) for name, group in GROUPS.items()} == {
-        "Project & contact": 4,
-        "Customer journey": 6,
-        "Disclosures and consents": 3,
-        "Application": 4,
-        "Lifecycle": 3,
+    tags = {kind.payload: kind.tag for kind in BROKER}
+    assert {name: [tags[payload] for payload in group] for name, group in GROUPS.items()} == {
+        "Project & contact": [
+            "record_project_facts",
+            "record_customer_contact",
+            "generate_customer_link",
+            "installer_handoff_complete",
+        ],
+        "Customer journey": [
+            "record_eligibility",
+            "record_provisional_quote",
+            "record_email_preference",
+            "record_personal_facts",
+            "record_financial_facts",
+            "record_vulnerability_indicators",
+        ],
+        "Disclosures and consents": ["present_disclosure", "acknowledge_disclosure", "capture_consent"],
+        "Application": [
+            "submit_application",
+            "accept_counter_offer",
+            "refuse_counter_offer",
+            "select_offer",
+        ],
+        "Lifecycle": ["withdraw", "case_outcome", "case_complete"],
     }
 
 

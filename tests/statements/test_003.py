@@ -12,9 +12,11 @@ import pytest
 
 from tests.logs import entry, scope, vector_log
 from tests.statements.room import result_count, talk
+from tests.statements.test_001 import calling
 from tests.test_seed_names import NAMES
 from turnlog import Agent, App, events, tool
 from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.models.scripted import Files
 from turnlog.events import CATALOG, Envelope, Payload
 from turnlog.state.history import Message
 from turnlog.wire.blocks import Blocks
@@ -199,6 +201,37 @@ def test_who_makes_the_messages_of_a_run(run: list[Envelope]) -> None:
     assert made == by_runtime | by_others
 
 
+def test_each_agent_has_a_uuid_of_its_own_under_which_its_messages_stand() -> None:
+    top = calling("Agent A", calling("Agent B", calling("Agent D")), calling("Agent C"))
+    messages = [message for _, message in projected(talk(App("tree", top), "go"))]
+    starts = [message for message in messages if message["type"] == "meta_init"]
+    names = {UUID(start["agent"]): json.loads(start["delta"])["agent_name"] for start in starts}
+    assert sorted(names.values()) == ["Agent A", "Agent B", "Agent C", "Agent D"]
+    said = dict.fromkeys(names.values(), "")
+    for message in messages:
+        if message["type"] == "text":
+            said[names[UUID(message["agent"])]] += message["delta"]
+    assert said == {name: f"{name} begins." + f"{name} ends." * (name in ("Agent A", "Agent B")) for name in said}
+
+
+def drawing(messages: list[Message]) -> Iterator[str | ToolUse | Files]:
+    """A file in the first step, an answer in the second."""
+    if not result_count(messages):
+        yield Files((FILE,))
+        yield ToolUse("weather", {"city": "Oslo"})
+    else:
+        yield "Done."
+
+
+def test_files_are_told_when_they_are_made_and_all_again_in_the_summary() -> None:
+    happened = talk(App("drawing", Agent("Guide", "", Scripted(drawing), tools=(weather,))), "Hi")
+    messages = [message for _, message in projected(happened, stream_meta_history_and_tool_results=True)]
+    order = [name for name, _ in groupby(message["type"] for message in messages)]
+    assert order == ["meta_init", "meta_files", "tool_call", "tool_result", "text", "meta_final"]
+    told = json.loads(messages[1]["delta"])["files"]
+    assert json.loads(messages[-1]["delta"])["generated_files"] == told == [msgspec.to_builtins(FILE)]
+
+
 def test_histories_are_told_on_request_and_the_summary_at_the_end_of_the_run(run: list[Envelope]) -> None:
     plain = [message for _, message in projected(run)]
     assert "message_history" not in json.loads(plain[0]["delta"])
@@ -216,6 +249,7 @@ def test_histories_are_told_on_request_and_the_summary_at_the_end_of_the_run(run
         ('<meta_init data="', {"meta_init"}),
         ("<content-block-thinking ", {"thinking"}),
         ("<content-block-text ", {"text"}),
+        ("<citations ", {"citation"}),
         ("<citation ", {"citation"}),
         ("<content-block-tool_call ", {"tool_call"}),
         ("<content-block-server_tool_call ", {"server_tool_call"}),

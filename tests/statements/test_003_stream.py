@@ -37,17 +37,24 @@ def block(content: dict[str, Any], *deltas: dict[str, Any], index: int = 0) -> l
     return [begun, *pieces, {"type": "content_block_stop", "index": index}]
 
 
-def told(events: list[dict[str, Any]], **options: bool) -> list[Said]:
-    """The messages of each event of the API."""
+def messages(events: list[dict[str, Any]], **options: bool) -> list[list[Any]]:
+    """The messages of each event of the API, whole."""
     numbers = count(1)
     parser = MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}"))
     blocks = Blocks(BlocksOptions(**options))
     said = []
     for event in [START, *events, *STOP]:
         items = [entry(payload, scope("agt_1")) for payload in parser.feed(event)]
-        messages = [json.loads(message) for item in items for message in blocks.convert(*item)]
-        said.append([(message["type"], message["final"], message["delta"]) for message in messages])
+        said.append([json.loads(message) for item in items for message in blocks.convert(*item)])
     return said[1:]
+
+
+def told(events: list[dict[str, Any]], **options: bool) -> list[Said]:
+    """The messages of each event of the API."""
+    return [
+        [(message["type"], message["final"], message["delta"]) for message in said]
+        for said in messages(events, **options)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,8 @@ def test_calls_and_results_of_the_provider_are_sent_at_the_stop_of_their_blocks(
     [(kind, final, text)] = result
     assert (kind, final, json.loads(text)) == ("server_tool_result", True, FOUND)
     assert told(events, stream_tool_results=False)[4] == []
+    names = [(message["id"], message["name"]) for said in messages(events) for message in said]
+    assert names == [("srvtoolu_01", "web_search"), ("srvtoolu_01", "web_search_tool_result")]
 
 
 def test_files_that_a_container_made_are_told() -> None:

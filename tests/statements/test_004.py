@@ -13,8 +13,12 @@ from tests.e2e import harness
 from tests.e2e.browser import browsing
 from tests.e2e.streams import add_notes, log_lines
 from tests.e2e.web_client import LIMIT_MS, streams
+from tests.statements.room import opened, saying
 from tests.test_seed_names import NAMES, mapping
-from turnlog.events import CATALOG
+from turnlog.app import Principal
+from turnlog.events import CATALOG, UiMessage, decode
+from turnlog.log import line_of
+from turnlog.wire.office import Office
 
 ARCHITECTURE = harness.ROOT / "docs/architecture.md"
 
@@ -77,6 +81,19 @@ def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path
         frames = asyncio.run(raw(harness.Reader(server, session)))
         assert re.fullmatch(rb'retry: \d+\n\n(id: [0-9a-f]+:\d+\ndata: \{"type":.*\}\n\n)+', frames)
         assert server.post("/api/chat", sent)[0] == 404
+
+
+def test_the_speaker_of_a_message_is_who_is_signed_in() -> None:
+    async def play(principal: Principal) -> Any:
+        async with opened(saying(lambda messages: ["Hi."])) as room:
+            seat = await room.sessions.create(principal)
+            await room.sessions.send(seat, UiMessage(text="Hello"))
+            rows = await room.log.read(seat.session_id)
+            [sent] = [decode(line_of(row)) for row in rows if row.type == "ui.message"]
+            [message] = Office().convert(sent, CATALOG.payload(sent))
+            return json.loads(message)["speakerName"]
+
+    assert [asyncio.run(play(Principal(name))) for name in ("ada", "bob")] == ["ada", "bob"]
 
 
 # A page that has nothing but the browser's own means.
