@@ -211,7 +211,9 @@ def test_each_agent_has_a_uuid_of_its_own_under_which_its_messages_stand() -> No
     for message in messages:
         if message["type"] == "text":
             said[names[UUID(message["agent"])]] += message["delta"]
-    assert said == {name: f"{name} begins." + f"{name} ends." * (name in ("Agent A", "Agent B")) for name in said}
+    assert said == {
+        name: f"{name} begins." + f"{name} ends." * (name in ("Agent A", "Agent B")) for name in said
+    }
 
 
 def drawing(messages: list[Message]) -> Iterator[str | ToolUse | Files]:
