@@ -205,6 +205,53 @@ def test_a_message_in_one_channel_takes_nothing_from_another() -> None:
     run(scenario())
 
 
+STOP = {"type": "ui.command", "payload": {"command": {"kind": "stop"}}}
+
+
+async def stopped_by(at: Desk, session: str, who: str, *roles: str) -> list[str]:
+    """The channels of bob's and cyd's turns, which wait, that end when somebody with roles stops them."""
+    for name in ("bob", "cyd"):
+        await at.send(name, session, "confirm it")
+    waiting = await at.told("ada", session, "tool.await", 2)
+    await at.enrol("ada", session, who, *roles)
+    named = {"command": {"kind": "stop", "turn": waiting[1]["trace_id"]}}  # cyd's
+    events = [STOP, {"type": "ui.command", "payload": named}]
+    assert (await at.post(who, "/api/stop", {"session": session})).status == 202
+    assert (await at.post(who, "/api/events", {"session": session, "events": events})).status == 202
+    last = await at.send("ada", session, "say the-end")  # its turn comes when the stops were carried out
+    await at.follow("ada", f"session={session}&turn={last['turn']}").word("the-end")
+    ends = [event for event in await at.log("ada", session) if event["type"] == "agent.end"]
+    return sorted(event["channel"] for event in ends if event["payload"]["stop_reason"] == "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("roles", "reached"),
+    [
+        (["buyer"], ["buyer"]),
+        (["buyer", "executor"], ["buyer"]),
+        (["executor"], []),
+        (["buyer", "seller"], ["buyer", "seller"]),
+        (["owner"], ["buyer", "seller"]),
+        (["buyer", "owner"], ["buyer", "seller"]),
+    ],
+)
+def test_nobody_stops_a_turn_of_another_channel(roles: list[str], reached: list[str]) -> None:
+    async def scenario() -> None:
+        async with market() as (at, session):
+            assert await stopped_by(at, session, "bob", *roles) == reached
+
+    run(scenario())
+
+
+def test_control_a_stop_that_is_in_no_channel_ends_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with market() as (at, session):
+            monkeypatch.setattr(Seat, "stops", property(lambda seat: (None,)))
+            assert await stopped_by(at, session, "bob", "buyer") == ["buyer", "seller"]
+
+    run(scenario())
+
+
 MAKER = make("shop", Roles(creator=("buyer",)), channels=("buyer", "seller"))
 
 

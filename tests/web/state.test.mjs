@@ -48,6 +48,20 @@ for (const [value, expected] of [
   test(`${value} is rounded as in Python`, () => assert.equal(rounded(value), expected));
 }
 
+for (const { channel, stop, stopped } of vectors("state/tree").stops) {
+  test(`tree: a stop ${JSON.stringify(stop)} in the channel ${channel}`, () => {
+    const started = [undefined, "buyer", "seller"].map((where, number) => ({
+      type: "agent.start", trace_id: `tr_${number + 1}`, agent_id: `agt_${number + 1}`, channel: where,
+      payload: { name: "Guide", via: "prompt" },
+    }));
+    const command = { kind: "stop", ...stop };
+    const told = { type: "ui.command", channel: channel ?? undefined, payload: { command } };
+    const tree = folded(new Tree(), logOf([...started, told]));
+    const marked = [...tree.open].filter(([, invocation]) => invocation.stopped);
+    assert.deepEqual(marked.map(([agentId]) => agentId), stopped);
+  });
+}
+
 for (const vector of vectors("state/tree").cases) {
   test(`tree: ${vector.name}`, () => {
     const tree = folded(new Tree(), logOf(vector.events));

@@ -193,10 +193,13 @@ function action(tree, event) {
   else message(tree, event);
 }
 
-/** A stop that names a turn or an agent may come too late. */
-function command(tree, { payload: { command: { kind, turn, agent_id } } }) {
-  const concerns = (turn == null || tree.runs(turn)) && (agent_id == null || tree.open.has(agent_id));
-  if (kind === "stop" && concerns) for (const invocation of tree.open.values()) invocation.stopped = true;
+/** A stop in a channel is for what is open there and in none; one that names a turn or an agent may come too late. */
+function command(tree, { channel = null, payload: { command: { kind, turn, agent_id } } }) {
+  const reached = ({ scope }) => channel === null || scope.channel === null || scope.channel === channel;
+  const within = [...tree.open.values()].filter(reached);
+  const has = (key, name) => name == null || within.some(({ scope }) => scope[key] === name);
+  if (kind !== "stop" || !has("trace_id", turn) || !has("agent_id", agent_id)) return;
+  for (const invocation of within) invocation.stopped = true;
 }
 
 const STEPS = new Map([

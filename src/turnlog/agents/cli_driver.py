@@ -310,7 +310,7 @@ class ProcessDriver:
         life = self._life
         if life is None:
             return
-        traces = {agent.scope.trace_id for agent in self.tree.open.values() if agent.stopped}
+        traces = self.tree.stopped
         if life.sent in self._outbox.pending and stop.turn in (None, life.sent) and stop.agent_id is None:
             traces.add(life.sent)
         if traces:

@@ -73,7 +73,7 @@ from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Page, Row
 from turnlog.parse.reply import Reply, tags_of
 from turnlog.state.history import History, Message, text_part
-from turnlog.state.tree import Invocation, Tree, closing
+from turnlog.state.tree import Closing, Invocation, Tree, closing, only
 from turnlog.state.views import Views
 
 log = logging.getLogger("turnlog.agents")
@@ -134,8 +134,8 @@ class Driver:
             notices.append(ProcessEnd(process="server", reason="process_crash", pid=self.tree.server.pid))
         if pid is not None:
             notices.append(ProcessStart(process="server", pid=pid))
-        if self.tree.stopped:
-            await self._close_open("cancelled", STOPPED)
+        stopped = self.tree.stopped
+        await self._follower.close(lambda: self._cut(stopped), self._catch_up)
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
         await self._append([Item(notice, Scope(), "system") for notice in notices])
         await self._catch_up()
@@ -369,10 +369,27 @@ class Driver:
 
     # stopping
 
-    async def halt(self, _: Halt) -> None:
-        """Cancel every task of this session and close what they left open."""
+    async def halt(self, effect: Halt) -> None:
+        """Cancel the tasks of this session, or of what a channel's stop reaches, and close what they left."""
+        if effect.channel is not None:
+            traces = self._loop.ending(effect.channel)
+            await self._end(traces, lambda: self._cut(traces))
+            return
         await self._halt()
         await self._close_open("cancelled", STOPPED)
+        await self._carry_out(self._loop.start_next())
+
+    def _cut(self, traces: Collection[Trace]) -> list[Closing]:
+        """What closes turns that somebody stopped."""
+        return closing(only(self.tree, traces), "cancelled", STOPPED, keep_waiting=False)
+
+    async def _end(self, traces: Collection[Trace], closings: Callable[[], list[Closing]]) -> None:
+        """Cancel the tasks of some turns and close what they left open; other turns go on."""
+        await self._cancel([task for task, turn in self._tasks.items() if turn in traces])
+        await self._look(traces)
+        self._asked -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id in traces}
+        self._loop.ended(traces)
+        await self._follower.close(closings, lambda: self._look(traces))
         await self._carry_out(self._loop.start_next())
 
     async def _halt(self) -> None:
@@ -398,12 +415,7 @@ class Driver:
             await self._look()
             if not self._clocks.over(trace):
                 return
-            await self._cancel([task for task, turn in self._tasks.items() if turn == trace])
-            self._asked -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id == trace}
-            await self._follower.close(
-                lambda: timed_out(self.tree, trace, self._clocks.limit_s), lambda: self._look({trace})
-            )
-            await self._carry_out(self._loop.start_next())
+            await self._end({trace}, lambda: timed_out(self.tree, trace, self._clocks.limit_s))
 
     async def _close_open(self, reason: StopReason, message: str, *, keep_waiting: bool = False) -> None:
         """Close what is open, unless somebody answers it at the same moment: then look again."""

@@ -8,11 +8,10 @@ The clock is the event loop's.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 from turnlog.events import SessionError
 from turnlog.ids import new_id
-from turnlog.state.tree import Closing, Tree, closing
+from turnlog.state.tree import Closing, Tree, closing, only
 
 Trace = str | None
 
@@ -55,11 +54,11 @@ def running(tree: Tree) -> set[Trace]:
 
 def timed_out(tree: Tree, trace: Trace, limit_s: float) -> list[Closing]:
     """The events that end one turn: what went wrong, then the ends of all that is open in it."""
-    inside = {agent_id: agent for agent_id, agent in tree.open.items() if agent.scope.trace_id == trace}
-    if not inside:
+    inside = only(tree, {trace})
+    if not inside.open:
         return []
     message = f"The turn took longer than {limit_s:g} s and was ended."
     problem = SessionError(code="turn_timeout", message=message, retriable=True)
-    first = next(iter(inside.values())).scope
-    ends = closing(replace(tree, open=inside), "timeout", message, keep_waiting=False)
+    first = next(iter(inside.open.values())).scope
+    ends = closing(inside, "timeout", message, keep_waiting=False)
     return [Closing(problem, first, new_id("evt_")), *ends]

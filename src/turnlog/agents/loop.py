@@ -7,7 +7,7 @@ the driver; everything else an event causes is a batch of other events. Events c
 follows from half a batch, and only the first answer to a call counts.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import Reply
 from turnlog.state.narration import narrated
-from turnlog.state.tree import Invocation, OpenCall, Opening, Tree, cancelled
+from turnlog.state.tree import Invocation, OpenCall, Opening, Tree, cancelled, reaches
 
 NAMELESS = "unknown"  # a model that does not say what it is
 ENDED = "Its agent has ended."
@@ -91,7 +91,9 @@ class Say(NamedTuple):
 
 
 class Halt(NamedTuple):
-    """Stop everything in this session."""
+    """Stop what is in a channel and in none; without a channel everything in this session."""
+
+    channel: str | None
 
 
 Effect = Ask | Run | Approve | Say | Halt
@@ -146,6 +148,17 @@ class Loop:
         self._freed.clear()
 
     # turns
+
+    def ending(self, channel: str | None) -> set[str | None]:
+        """The turns that a stop in a channel ends, the one that is just being started too."""
+        opening = self.tree.queue.get(self._starting or "")
+        starting = opening is not None and reaches(channel, opening.scope)
+        return self.tree.stopped | ({self._starting} if starting else set())
+
+    def ended(self, traces: Collection[str | None]) -> None:
+        """Some turns are over, also one that had not begun: it may begin anew."""
+        if self._starting in traces:
+            self._starting = None
 
     def start_next(self) -> list[Effect]:
         """The next message in line, when nothing runs; a channel whose agent waits is left to it."""
@@ -342,9 +355,10 @@ def _action(loop: Loop, envelope: Envelope, payload: UiAction) -> list[Effect]:
     return [Run(envelope.agent_id or "", call.call, values_of(payload))]
 
 
-def _command(loop: Loop, _: Envelope, payload: UiCommand) -> list[Effect]:
-    stops = isinstance(payload.command, Stop) and loop.tree.concerns(payload.command)
-    return [Halt()] if stops else []
+def _command(loop: Loop, envelope: Envelope, payload: UiCommand) -> list[Effect]:
+    channel = envelope.channel
+    stops = isinstance(payload.command, Stop) and loop.tree.concerns(payload.command, channel)
+    return [Halt(channel)] if stops else []
 
 
 def _start(loop: Loop, envelope: Envelope, _: AgentStart) -> list[Effect]:

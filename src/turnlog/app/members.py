@@ -50,6 +50,16 @@ class Seat:
         """The channel it speaks in, unless it says another."""
         return next((name for name in self.app.channels if name in self.roles), None)
 
+    @property
+    def stops(self) -> tuple[str | None, ...]:
+        """The channels that a stop of its goes to: it reaches what is there or in none; None is everything.
+
+        Who is in no channel stops what is in none.
+        """
+        if self.sees is None:
+            return (None,)
+        return tuple(name for name in self.app.channels if name in self.roles) or (min(self.roles),)
+
     def seen(self, state: Any) -> Any:
         """What it sees of the application's state."""
         if OWNER in self.roles:

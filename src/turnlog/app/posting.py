@@ -6,7 +6,8 @@ that was sent, and is in its channel.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -28,6 +29,7 @@ from turnlog.events import (
     Unknown,
     decode,
 )
+from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
 from turnlog.log.append import known_event
@@ -50,6 +52,11 @@ class Posted(NamedTuple):
     type: str
     payload: Mapping[str, Any]
     id: str
+
+
+def is_stop(payload: Payload | Unknown) -> bool:
+    """Whether somebody wants what runs to stop."""
+    return isinstance(payload, UiCommand) and isinstance(payload.command, Stop)
 
 
 class Poster:
@@ -127,7 +134,7 @@ class Poster:
         """An event with the scope of what it answers; the old seq of an answer given before."""
         call_id = call_of(event.payload)
         if call_id is None or isinstance(event.payload, Unknown):
-            return [self._opening(event)]
+            return list(self._everywhere(event)) if is_stop(event.payload) else [self._opening(event)]
         try:
             scope, call = waiting_call(self._driver.tree, call_id)
         except NotFound:
@@ -146,6 +153,13 @@ class Poster:
 
     def _may_answer(self, executor: str) -> bool:
         return executor != "remote" or not self._seat.roles.isdisjoint({EXECUTOR, OWNER})
+
+    def _everywhere(self, event: Event) -> Iterator[Event]:
+        """A stop in each channel that this member may stop."""
+        for number, channel in enumerate(self._seat.stops):
+            more = f"evt_{sha256(f'{event.id}:{channel}'.encode()).hexdigest()[:32]}"
+            scope = structs.replace(event.scope, channel=channel)
+            yield structs.replace(event, scope=scope, id=more if number else event.id)
 
     def _opening(self, event: Event) -> Event:
         """An action that answers nothing opens a turn; so does a command that a process is to carry out."""

@@ -344,10 +344,12 @@ class Sessions:
         return Sent(min(row.seq for row in rows.values()), ids[-1], rows[ids[-1]].trace or "")
 
     async def stop(self, seat: Seat) -> int:
-        """Stop what runs; the stop is an event like any other."""
+        """Stop what runs where this member may look; the stop is an event like any other."""
         await self._driver(seat.head)
-        event = made(seat.app, by(seat, Item(UiCommand(command=Stop()), Scope(), "ui")))
-        return (await self.log.append(seat.session_id, [event]))[0]
+        stop, actor = UiCommand(command=Stop()), seat.principal.name
+        scopes = [Scope(channel=channel, actor=actor) for channel in seat.stops]
+        events = [made(seat.app, Item(stop, scope, "ui")) for scope in scopes]
+        return (await self.log.append(seat.session_id, events))[0]
 
     # looking
 

@@ -5,8 +5,8 @@ message is next; and, when something died or was stopped, `closing` lists the ev
 Closing events derive their ids from what they close, so two recoveries write one.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
@@ -182,14 +182,19 @@ class Tree:
         return child is not None and self.waits(child)
 
     @property
-    def stopped(self) -> bool:
-        """Whether a stop has not been carried out."""
-        return any(invocation.stopped for invocation in self.open.values())
+    def stopped(self) -> set[str | None]:
+        """The turns with a stop that has not been carried out."""
+        return {invocation.scope.trace_id for invocation in self.open.values() if invocation.stopped}
 
-    def concerns(self, stop: Stop) -> bool:
+    def within(self, channel: str | None) -> list[Invocation]:
+        """What a stop in a channel reaches: what is open there and in none; without a channel everything."""
+        return [agent for agent in self.open.values() if reaches(channel, agent.scope)]
+
+    def concerns(self, stop: Stop, channel: str | None) -> bool:
         """Whether a stop is for what is open: one that names a turn or an agent may come too late."""
-        traces = [invocation.scope.trace_id for invocation in self.open.values()]
-        return stop.turn in (None, *traces) and stop.agent_id in (None, *self.open)
+        scopes = [invocation.scope for invocation in self.within(channel)]
+        traces, agents = [scope.trace_id for scope in scopes], [scope.agent_id for scope in scopes]
+        return stop.turn in (None, *traces) and stop.agent_id in (None, *agents)
 
     def roles(self, trace: str | None) -> tuple[str, ...]:
         """The roles of whoever spoke last in a turn."""
@@ -323,9 +328,9 @@ def _action(tree: Tree, envelope: Envelope, payload: UiAction) -> None:
         _message(tree, envelope, payload)
 
 
-def _command(tree: Tree, _: Envelope, payload: UiCommand) -> None:
-    if isinstance(payload.command, Stop) and tree.concerns(payload.command):
-        for invocation in tree.open.values():
+def _command(tree: Tree, envelope: Envelope, payload: UiCommand) -> None:
+    if isinstance(payload.command, Stop) and tree.concerns(payload.command, envelope.channel):
+        for invocation in tree.within(envelope.channel):
             invocation.stopped = True
 
 
@@ -397,6 +402,16 @@ def cancelled(call: ToolCall, message: str) -> ToolResult:
     """The result of a call that nobody will answer any more."""
     fault = Fault(code="CANCELLED", message=message)
     return ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=fault)
+
+
+def reaches(channel: str | None, scope: Scope) -> bool:
+    """Whether a stop in a channel is for what is there: nobody stops what is not for them to see."""
+    return channel is None or scope.channel in (None, channel)
+
+
+def only(tree: Tree, traces: Collection[str | None]) -> Tree:
+    """A tree in which nothing but some turns is open."""
+    return replace(tree, open={key: one for key, one in tree.open.items() if one.scope.trace_id in traces})
 
 
 def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool) -> list[Closing]:

@@ -337,11 +337,12 @@ def test_a_hand_off_without_arguments_that_can_be_read_does_not_take_place() -> 
 
 
 def test_a_stop_halts_what_it_is_for() -> None:
-    def stop(**fields: Any) -> list[Effect]:
-        return running().feed(UiCommand(command=Stop(**fields)), Scope(), "ui")
+    def stop(channel: str | None = None, **fields: Any) -> list[Effect]:
+        return running().feed(UiCommand(command=Stop(**fields)), Scope(channel=channel), "ui")
 
-    assert stop() == stop(turn="tr_1") == stop(agent_id="agt_root") == [Halt()]
+    assert stop() == stop(turn="tr_1") == stop(agent_id="agt_root") == [Halt(None)]
     assert stop(turn="tr_0") == stop(agent_id="agt_9") == []
+    assert stop("side") == [Halt("side")]
     assert running().feed(UiCommand(command=Summon()), Scope(), "ui") == []
 
 

@@ -36,6 +36,7 @@ from turnlog.state.tree import Closing, Opening, Tree, cancelled, closing, closi
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
+STOPS: list[dict[str, Any]] = json.loads(VECTORS.read_text())["stops"]
 
 ROOT, CHILD, GRANDCHILD = scope("agt_1"), scope("agt_2", 1), scope("agt_3", 2)
 USAGE = AgentUsage(model="scripted", usage=Usage(input_tokens=0, output_tokens=0))
@@ -88,6 +89,25 @@ def test_vector(case: dict[str, Any]) -> None:
     assert tree.waiting() == case["waiting"]
     assert written(close(tree, keep_waiting=False), case["stop"]) == case["stop"]
     assert written(close(tree, keep_waiting=True), case["recovery"]) == case["recovery"]
+
+
+@pytest.mark.parametrize("case", STOPS, ids=lambda case: f"{case['channel']} {case['stop']}")
+def test_a_stop_reaches_what_is_in_its_channel_and_in_none(case: dict[str, Any]) -> None:
+    started = [
+        {
+            "type": "agent.start",
+            "trace_id": f"tr_{number}",
+            "agent_id": f"agt_{number}",
+            "payload": {"name": "Guide", "via": "prompt"},
+        }
+        | ({"channel": channel} if channel else {})
+        for number, channel in enumerate((None, "buyer", "seller"), 1)
+    ]
+    where = {"channel": case["channel"]} if case["channel"] else {}
+    stop = {"type": "ui.command", "payload": {"command": {"kind": "stop", **case["stop"]}}, **where}
+    tree = grown(vector_log([*started, stop]))
+    assert [agent_id for agent_id, agent in tree.open.items() if agent.stopped] == case["stopped"]
+    assert tree.stopped == {tree.open[agent_id].scope.trace_id for agent_id in case["stopped"]}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -67,7 +67,7 @@ def test_a_hand_off_that_is_held_outlives_the_process() -> None:
     ],
 )
 def test_a_stop_is_for_what_it_names_or_for_everybody(stop: Stop | Summon, stopped: bool) -> None:
-    assert grown(BEGIN, UiCommand(command=stop)).stopped is stopped
+    assert bool(grown(BEGIN, UiCommand(command=stop)).stopped) is stopped
 
 
 def test_what_is_retracted_is_not_waited_for() -> None:
