@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 
+from turnlog.events import CATALOG, decode
 from turnlog.log.store import (
     Blob,
     Damage,
@@ -25,6 +26,7 @@ from turnlog.log.store import (
     Sight,
     SpanMark,
     extent,
+    line_of,
     oldest_open,
     unseen,
 )
@@ -35,16 +37,25 @@ RING_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class Span:
+    """A block, a call or an agent; open until its first end."""
+
+    key: str
     first: int
     trace: str | None
     agent: bool
     last: int | None = None
 
+    @property
+    def end(self) -> float:
+        """The last seq, if it is known."""
+        return inf if self.last is None else self.last
+
 
 @dataclass(slots=True)
 class Turn:
-    """From the first event of a trace to its last; open while a message waits or an agent is open."""
+    """From the first durable event of a trace to its last; open while it waits for an agent, or has one."""
 
+    trace: str
     first: int
     last: int
     waiting: bool = False
@@ -73,6 +84,8 @@ class Ring:
     times: dict[int, int] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     turns: dict[str, Turn] = field(default_factory=dict)
+    begun: dict[int, list[Span | Turn]] = field(default_factory=dict)  # by the seq at which they begin
+    holding: Span | Turn | None = None  # what the ring could not let go of
     size_bytes: int = 0
     durable: int = 0
 
@@ -87,26 +100,41 @@ class Ring:
         self._count(new.row, new.span, 1)
         if new.span is not None:
             self.inside[seq] = new.span
-        if trace is not None and trace not in self.turns:
-            self.turns[trace] = Turn(seq, seq, waiting=new.row.type == "ui.message")
         elif trace is not None:
-            self.turns[trace].last = seq
+            self._take_part(trace, new.row)
+
+    def _take_part(self, trace: str, row: Row) -> None:
+        """Count an event to its turn, which begins with it if there is none."""
+        turn = self.turns.get(trace)
+        if turn is None:
+            turn = self.turns[trace] = Turn(trace, row.seq, row.seq)
+            self._begin(turn)
+        turn.last = row.seq
+        turn.waiting = turn.waiting or (not turn.agents and asks(row))
+
+    def _begin(self, one: Span | Turn) -> None:
+        self.begun.setdefault(one.first, []).append(one)
 
     def _count(self, row: Row, span: str | None, sign: int) -> None:
         self.size_bytes += sign * len(row.frame)
         self.durable += sign * (span is None)
 
     def mark(self, mark: SpanMark) -> None:
-        turn = self.turns.get(mark.trace or "")
+        span = self.spans.get(mark.key)
+        if span is not None and span.last is None:
+            self._end(span, mark.seq - 1 if mark.opens else mark.seq)  # what begins anew ended before
         if mark.opens:
-            self.spans[mark.key] = Span(mark.seq, mark.trace, mark.agent)
+            span = self.spans[mark.key] = Span(mark.key, mark.seq, mark.trace, mark.agent)
+            self._begin(span)
+            turn = self.turns.get(mark.trace or "")
             if turn and mark.agent:
                 turn.waiting, turn.started = False, True
                 turn.agents.add(mark.key)
-        elif mark.key in self.spans:
-            self.spans[mark.key].last = mark.seq
-            if turn and mark.agent:
-                turn.agents.discard(mark.key)
+
+    def _end(self, span: Span, seq: int) -> None:
+        span.last = seq
+        if turn := self.turns.get(span.trace or ""):
+            turn.agents.discard(span.key)
 
     def reach(self, begin: int, size_bytes: int) -> int:
         """Where a page of about this size ends, if it begins at a place; at least one row further."""
@@ -126,17 +154,18 @@ class Ring:
 
     def let_go(self, events: int, size_bytes: int) -> list[Row]:
         """Let go of the oldest rows until the ring is within its bounds, as far as no open turn is cut."""
+        if self.holding and self.holding.end == inf:
+            return []
         allowed, reach = 0, -inf
         durable, size = self.durable, self.size_bytes
-        ends = {turn.first: turn.end for turn in self.turns.values()}
-        for span in self.spans.values():
-            ends[span.first] = max(ends.get(span.first, -inf), inf if span.last is None else span.last)
         for place, row in enumerate(self.rows):
             if allowed == place and durable <= events and size <= size_bytes:
                 break
-            reach = max(reach, ends.get(row.seq, -inf))
-            if reach == inf:
+            begun = self.begun.get(row.seq, [])
+            self.holding = next((one for one in begun if one.end == inf), None)
+            if self.holding:
                 break
+            reach = max([reach, *[one.end for one in begun]])
             durable -= row.seq not in self.inside
             size -= len(row.frame)
             if reach <= row.seq:
@@ -148,8 +177,6 @@ class Ring:
                 del column[:allowed]
             first = self.seqs[0] if self.seqs else self.head.last + 1
             self.head = self.head.moved(first=first)
-            self.spans = {key: span for key, span in self.spans.items() if span.first >= first}
-            self.turns = {key: turn for key, turn in self.turns.items() if turn.last >= first}
         return gone
 
     def prune(self, before_ms: int) -> list[int]:
@@ -159,7 +186,7 @@ class Ring:
             for place, seq in enumerate(self.seqs)
             if self.times[seq] < before_ms
             and (span := self.spans.get(self.inside.get(seq, "")))
-            and span.last
+            and span.last is not None
         ]
         seqs = [self.seqs[place] for place in gone]
         self._drop(set(gone))
@@ -171,6 +198,11 @@ class Ring:
             row = self.rows[place]
             self._count(row, self.inside.pop(row.seq, None), -1)
             del self.ids[self.names[place]], self.times[row.seq]
+            for one in self.begun.pop(row.seq, ()):
+                if isinstance(one, Turn):
+                    del self.turns[one.trace]
+                elif self.spans.get(one.key) is one:  # and not one of its name that began later
+                    del self.spans[one.key]
 
     def _drop(self, places: set[int]) -> None:
         self._forget(places)
@@ -179,6 +211,13 @@ class Ring:
         self.seqs = [self.seqs[place] for place in kept]
         self.names = [self.names[place] for place in kept]
         self.ends = list(accumulate(len(row.frame) for row in self.rows))
+
+
+def asks(row: Row) -> bool:
+    """Whether an event asks for a turn: what a page says or does, or an application's event that it sent."""
+    if row.type in CATALOG.kinds:
+        return row.type in ("ui.message", "ui.action")
+    return decode(line_of(row)).origin == "ui"
 
 
 class MemoryStore:
@@ -220,10 +259,11 @@ class MemoryStore:
 
     def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
         ring = self._rings[head.session_id]
+        marked = {mark.seq: mark for mark in marks}
         for new in rows:
             ring.add(new)
-        for mark in marks:
-            ring.mark(mark)
+            if mark := marked.get(new.row.seq):
+                ring.mark(mark)
         ring.head = head
         full = ring.durable > self._ring_events or ring.size_bytes > self._ring_bytes
         if full and (gone := ring.let_go(self._ring_events, self._ring_bytes)):

@@ -1,17 +1,20 @@
 """The ring: what it lets go of, and what never."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 import pytest
 
 from tests.unit.log.delegates import scenario, soon
 from turnlog.errors import NotFound, StoreError
-from turnlog.events import Event
-from turnlog.log import Log, MemoryStore
+from turnlog.events import CORE, AgentEnd, Catalog, Event, Origin, Payload, Scope, UiAction, Vocabulary
+from turnlog.events.ui import ButtonClick
+from turnlog.log import Log, MemoryStore, Row
+from turnlog.log.memory import Ring
 from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
 from turnlog.testing.bench import following
-from turnlog.testing.samples import agent, began, delta, ended, message, note, over, started
+from turnlog.testing.samples import agent, began, delta, ended, event, message, note, over, started
 
 SESSION = "sess_1"
 
@@ -125,6 +128,97 @@ async def test_a_message_that_waits_for_its_turn_never_goes() -> None:
         assert (await kept(log))[0] == 3
         await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], [note("a")])
         assert len(await kept(log)) <= 3
+
+
+class Noted(Payload, frozen=True, kw_only=True):
+    """Something of an application."""
+
+
+CASES = Catalog(CORE, Vocabulary("case", [Noted]))
+
+
+def noted(trace: int, origin: Origin) -> Event:
+    scope = Scope(trace_id=f"tr_{trace}")
+    return CASES.event(Noted(), id=f"evt_noted-{trace}-{origin}", origin=origin, scope=scope)
+
+
+def clicked(trace: int) -> Event:
+    action = UiAction(action=ButtonClick(button_id="b"), view_id="v")
+    return event(action, f"clicked-{trace}", Scope(trace_id=f"tr_{trace}"))
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [[noted(9, "ui")], [clicked(9)], [noted(9, "ui"), message("m", trace=9)]],
+    ids=["event of a page", "action", "chat"],
+)
+def test_whatever_waits_for_its_turn_never_goes(opening: list[Event]) -> None:
+    @scenario
+    async def run() -> None:
+        async with ring(events=3) as log:
+            await add(log, opening, *[turn(number) for number in range(1, 7)])
+            assert (await kept(log))[0] == 0
+            await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], [note("a")])
+            assert len(await kept(log)) <= 3
+
+    run()
+
+
+@scenario
+async def test_an_event_that_asks_for_no_turn_goes() -> None:
+    async with ring(events=3) as log:
+        await add(log, [noted(9, "app")], *[turn(number) for number in range(1, 7)])
+        assert len(await kept(log)) <= 3
+
+
+@scenario
+async def test_a_message_in_the_turn_of_an_agent_that_has_just_ended_waits() -> None:
+    first = agent(1)
+    async with ring(events=3) as log:
+        await add(log, [started(first)], [ended(first), message("m")], turn(2), turn(3))
+        assert (await kept(log))[0] == 0
+
+
+@scenario
+async def test_an_agent_that_ends_in_another_turn_has_ended() -> None:
+    elsewhere = event(AgentEnd(stop_reason="end_turn"), "end", agent(1, trace=8))
+    async with ring(events=3) as log:
+        await add(log, [message("m"), started(agent(1))], [elsewhere], turn(2), turn(3))
+        assert len(await kept(log)) <= 3
+
+
+@scenario
+async def test_what_began_again_is_held_where_it_began_last() -> None:
+    async with ring(events=3) as log:
+        again = event(began("x").payload, "again")  # type: ignore[arg-type]
+        await add(log, [began("x")], turn(5), [again], turn(6), turn(7))
+        assert (await kept(log))[0] == 4
+        await add(log, [over("x")], turn(8))
+        assert len(await kept(log)) <= 3
+
+
+@scenario
+async def test_what_holds_the_ring_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+
+    class Rows(list[Row]):
+        def __iter__(self) -> Iterator[Row]:
+            nonlocal looked
+            for row in super().__iter__():
+                looked += 1
+                yield row
+
+    @dataclass
+    class Counting(Ring):
+        rows: list[Row] = field(default_factory=Rows)
+
+    monkeypatch.setattr("turnlog.log.memory.Ring", Counting)
+    async with ring(events=3) as log:
+        scope = agent(1)
+        await add(log, [started(scope)], *[[note(str(number))] for number in range(100)])
+        assert looked == 1
+        await add(log, [ended(scope)])
+        assert (await kept(log), looked) == ([], 103)
 
 
 @scenario
