@@ -1,6 +1,7 @@
 """Statements of document 000 (docs/seeds.md) on chats, reconciliation and the taxonomy: the broker."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,9 +12,11 @@ from click.testing import CliRunner
 
 from tests.logs import place, vector_event
 from tests.statements.room import body, tag, talk
+from tests.unit.examples.test_broker_case import STAGES
 from tests.unit.examples.test_broker_session import GRANTED, QUOTED, READ, SUBMIT, Facts, opened, play
 from turnlog import Agent, App, Catalog, tool
 from turnlog.agents import Reply, Request, Scripted, ToolUse
+from turnlog.agents.prompt import is_for_models
 from turnlog.app import Posted
 from turnlog.app.sessions import Chat
 from turnlog.cli import main
@@ -24,10 +27,17 @@ from turnlog.state.fold import fold
 from turnlog.state.history import Message
 from turnlog.state.rules import Rule
 from turnlog_examples.broker import RULES, make_agents, script, start
-from turnlog_examples.broker.case import REDUCERS, Case
-from turnlog_examples.broker.events import BROKER, GROUPS, RecordEligibility, RecordProvisionalQuote
+from turnlog_examples.broker.case import ENDS, REDUCERS, Case
+from turnlog_examples.broker.events import (
+    BROKER,
+    GROUPS,
+    RecordEligibility,
+    RecordProvisionalQuote,
+    SubmitApplication,
+)
 from turnlog_examples.broker.quote import exact
 
+SUBMITTED = vector_event({"type": "broker.submit_application", "payload": {}}, 9)
 ELIGIBLE = {"isOver18": True, "isUkResident": True, "isHomeowner": True, "isEmployed": True}
 
 
@@ -84,6 +94,35 @@ def test_the_brokers_events_are_tags_and_not_calls() -> None:
             assert await session.events("tool.call") == []
 
     play(run)
+
+
+def test_what_the_model_may_emit_stands_under_the_available_events_of_its_prompt() -> None:
+    asked: list[str] = []
+
+    @dataclass
+    class Reading:
+        name: str = "reading"
+
+        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+            asked.append(request.instructions)
+            yield [*reply.text("Hi."), *reply.done("end_turn")]
+
+    talk(App("broker", Agent("Broker", "Be kind.", Reading()), vocabulary=BROKER), "Hello")
+    instructions, listed = asked[0].split("\n\n## Available events\n")
+    assert instructions == "Be kind."
+    told = re.findall(r"<agent-event type=\"(\w+)\" data='(.*)' />", listed)
+    by_model = [kind for kind in BROKER if is_for_models(kind)]
+    assert [(name, json.loads(data)) for name, data in told] == [
+        (kind.tag, kind.payload.EXAMPLE) for kind in by_model
+    ]
+    assert "submit_application" not in listed
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_submission_sets_submitting_until_the_case_has_ended(stage: str) -> None:
+    case = STAGES[stage]
+    after = REDUCERS[SubmitApplication](case, SubmitApplication(), place(SUBMITTED, 9, Catalog(BROKER))[0])
+    assert after["status"] == (case["status"] if case["status"] in ENDS else "submitting")
 
 
 @tool

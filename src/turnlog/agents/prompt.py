@@ -12,7 +12,7 @@ import msgspec
 from turnlog.events import Kind, Vocabulary
 
 RULES = """\
-## Events
+## Available events
 When something below happens, say so with a tag on its own line at the end of your message. The user does not
 see tags. `data` is one JSON object in single quotes; write an apostrophe inside it as \\u0027. Never show a
 tag as an example, and emit each event once."""
