@@ -27,7 +27,7 @@ def test_commands_exist(path: Path) -> None:
         ("`turnlog tail --loud`", "page.md: turnlog tail: No such option '--loud'. Did you mean '--log'?"),
         ("`turnlog verify twice`", "page.md: turnlog verify takes no twice"),
         ("`turnlog parse --source [tags|tea]`", "page.md: no tea for source"),
-        ("a\n`turnlog export S |\nturnlog convert --to tea`", "page.md: no tea for name"),
+        ("a\n`turnlog export S |\nturnlog parse --source tea`", "page.md: no tea for source"),
         ("`make tea`", "page.md: no target tea"),
         ("`.venv/bin/python -m turnlog_examples.tea`", "page.md: no module turnlog_examples.tea"),
         ("```sh run\nexport A=1\nA=$(turnlog dance) true\n```", "page.md:2: no command turnlog dance"),

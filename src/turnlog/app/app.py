@@ -11,6 +11,7 @@ from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
 from turnlog.parse.cli_lines import CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Rule
+from turnlog.wire.telling import Kind, well_named
 
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so
 
@@ -36,6 +37,7 @@ class App:
     members of that role, and nobody else listens but the owner. A turn that runs, not counting the time in
     which it waits, longer than `turn_limit_s` is ended with `turn_timeout`. Pages show people its `title`, a
     `guide` in Markdown, and `tries`: messages worth sending, in the first channel if there are some.
+    Readers may ask for its `dialects` by their names, beside those of Turnlog.
     """
 
     def __init__(  # noqa: PLR0913  what an application is made of, each by its name
@@ -52,6 +54,7 @@ class App:
         title: str = "",
         guide: str = "",
         tries: Sequence[str] = (),
+        dialects: Mapping[str, Kind] = {},
     ) -> None:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
@@ -71,6 +74,7 @@ class App:
         self.title = title or name
         self.guide = guide
         self.tries = tuple(tries)
+        self.dialects = well_named(dialects)
 
     @property
     def agent(self) -> Agent:

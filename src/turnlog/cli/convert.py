@@ -7,20 +7,21 @@ bad line is written.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO
 
 import click
 
 from turnlog.cli.opening import INTERRUPTED
+from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import escape, escape_json
 from turnlog.cli.transfer import bounded_lines
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Envelope
+from turnlog.events import CATALOG, Catalog, Envelope
 from turnlog.log.transfer import SessionLine, read_line
 from turnlog.wire import sse
 from turnlog.wire.dialect import DEFAULT, DONE, BlocksOptions
-from turnlog.wire.telling import DIALECTS, Told, Wanted, frames
+from turnlog.wire.telling import DIALECTS, Kind, Told, Wanted, frames, plainly
 
 file_argument = click.argument(
     "file", type=click.File("rb"), default="-", callback=lambda context, option, value: piped(value)
@@ -41,7 +42,8 @@ def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 @click.command()
 @file_argument
-@click.option("--to", "name", type=click.Choice(DIALECTS), required=True, help="The dialect to write.")
+@click.option("--to", "name", metavar="DIALECT", required=True, help=f"One of {', '.join(DIALECTS)}.")
+@click.option("--app", metavar="MODULE:APP", help="An application, for its own events and dialects too.")
 @click.option("--turn", metavar="TRACE", help="Only this turn, as a response: with what ends it.")
 @click.option(
     "--stream-meta-history-and-tool-results/--no-stream-meta-history-and-tool-results",
@@ -54,12 +56,15 @@ def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     show_default=True,
     help="Tell the results of the provider's own tools.",
 )
-def convert(file: BinaryIO, name: str, turn: str | None, **options: bool) -> None:
+def convert(file: BinaryIO, name: str, app: str | None, turn: str | None, **options: bool) -> None:
     """Write the events of FILE, or of stdin, as Server-Sent Events.
 
     FILE holds lines of JSON, as `turnlog export` and `turnlog tail --json` write them.
     """
-    converter, output = Converter(Wanted(name, BlocksOptions(**options)), turn), sys.stdout.buffer
+    loaded = load_app(app) if app else None
+    wanted = wanted_dialect(name, BlocksOptions(**options), loaded.dialects if loaded else {})
+    converter = Converter(wanted, turn, loaded.catalog if loaded else CATALOG)
+    output = sys.stdout.buffer
     try:
         for number, line in numbered(file):
             output.write(converter.take(number, line))
@@ -69,12 +74,21 @@ def convert(file: BinaryIO, name: str, turn: str | None, **options: bool) -> Non
     output.write(converter.close())
 
 
+def wanted_dialect(name: str, options: BlocksOptions, own: Mapping[str, Kind]) -> Wanted:
+    """A dialect of Turnlog, or an application's own."""
+    names = (*DIALECTS, *own)
+    if name not in names:
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint="--to")
+    return Wanted(name, options, plainly(own[name]) if name in own else None)
+
+
 class Converter:
     """Lines of sessions in, frames out; every session begins anew."""
 
-    def __init__(self, wanted: Wanted, turn: str | None) -> None:
+    def __init__(self, wanted: Wanted, turn: str | None, catalog: Catalog = CATALOG) -> None:
         self._wanted = wanted
         self._turn = turn
+        self._catalog = catalog
         self._found = False
         self._session = ""
         self._last = -1
@@ -113,7 +127,7 @@ class Converter:
         self._found |= wanted
         if self._told is None:
             return [line] if wanted else []
-        payload = CATALOG.payload(envelope)
+        payload = self._catalog.payload(envelope)
         if wanted:
             return self._told.convert(envelope, payload)
         self._told.history.apply(envelope, payload)

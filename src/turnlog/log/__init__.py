@@ -1,5 +1,11 @@
-"""The log: append-only, durable, resumable. `open_log` opens one; stores are behind it."""
+"""The log: append-only, durable, resumable. `open_log` opens one; stores are behind it.
 
+The scheme of an address names its store. Beside `memory:` and `sqlite:` that is whatever an installed package
+names in its entry points of the group `turnlog.stores`: a function of the address and `writable`.
+"""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -25,15 +31,41 @@ __all__ = [
 ]
 
 
+Opener = Callable[..., Store]  # of an address and `writable=`
+
+
+def memory_store(url: str, *, writable: bool) -> Store:
+    """The store of `memory:`, which nobody else can write."""
+    if url != "memory:":
+        raise CallerError(f"expected memory: and nothing after it, got {quote(url)}")
+    return MemoryStore()
+
+
+def sqlite_store(url: str, *, writable: bool) -> Store:
+    """The store of `sqlite:///path`."""
+    parts = urlsplit(url)
+    if parts.netloc or not parts.path.startswith("/") or len(parts.path) < 2:
+        raise CallerError(f"expected a path after three slashes, sqlite:///turnlog.db, got {quote(url)}")
+    return SqliteStore(Path(unquote(parts.path[1:])), writable=writable)
+
+
+STORES: dict[str, Opener] = {"memory": memory_store, "sqlite": sqlite_store}
+
+
 async def open_log(url: str, *, writable: bool = True) -> Log:
-    """Open the log at `memory:` or `sqlite:///path` (a fourth slash makes the path absolute).
+    """Open the log at `memory:`, `sqlite:///path` (a fourth slash makes the path absolute), or an own scheme.
 
     One process writes a SQLite log; others open it with `writable=False` and follow it.
     """
-    parts = urlsplit(url)
-    if parts.scheme == "memory" and not parts.netloc and not parts.path:
-        return Log(MemoryStore())
-    if parts.scheme == "sqlite" and not parts.netloc and parts.path.startswith("/") and len(parts.path) > 1:
-        store = SqliteStore(Path(unquote(parts.path[1:])), writable=writable)
-        return Log(store, writable=writable)
+    return Log(opener(url)(url, writable=writable), writable=writable)
+
+
+def opener(url: str) -> Opener:
+    """What opens the store of an address."""
+    scheme = urlsplit(url).scheme
+    if scheme in STORES:
+        return STORES[scheme]
+    for entry in entry_points(group="turnlog.stores", name=scheme):
+        found: Opener = entry.load()
+        return found
     raise CallerError(f"expected a log like sqlite:///turnlog.db or memory:, got {quote(url)}")

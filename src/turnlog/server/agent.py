@@ -85,7 +85,7 @@ class AgentRoutes:
     def _admitted(self, request: Request) -> Wanted:
         """How the response is to be told; what cannot be told is refused before anything is done."""
         self._stream.readers.admit(known_of(request.scope))
-        return wanted_dialect(request.query_params, default="blocks")
+        return wanted_dialect(request.query_params, self._stream.dialects, default="blocks")
 
     async def _respond(self, request: Request, seat: Seat, wanted: Wanted, turn: str, begun: int) -> Reader:
         """The turn's events from the one that was just appended."""

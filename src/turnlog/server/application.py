@@ -21,9 +21,9 @@ from starlette.routing import Route
 import turnlog
 from turnlog.app import App, Sessions
 from turnlog.app.sessions import by_name
-from turnlog.errors import TurnlogError
+from turnlog.errors import CallerError, TurnlogError
 from turnlog.events import Envelope, Payload, Unknown
-from turnlog.log import open_log
+from turnlog.log import Log, Store, open_log
 from turnlog.server import agent, chat, routes, signin
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.auth import Auth, Authenticator
@@ -40,13 +40,13 @@ from turnlog.server.refusal import NotStarted, refuse, refuse_route
 from turnlog.server.routes import Routes
 from turnlog.server.signin import SignIn
 from turnlog.server.stream import EventStream
+from turnlog.wire.telling import CONVERTED, Kind, Make, plainly
 
 STREAM = "text/event-stream"
-EVENTS = {
+FOLLOWING = {
     "session": "the session, or several with commas between them; the caller's own without it",
     "app": "the application whose own session is meant, if none is named",
     "after": "the cursor; the header Last-Event-ID wins",
-    "dialect": "turnlog (default), blocks, blocks-xml, blocks-raw, office, agentic",
     "types": "only these types, or first words of types, with commas between them",
     "depth": "only events of this depth and less",
     "turn": "only this turn, as a response that ends",
@@ -74,13 +74,13 @@ LINKING = "Make a link that makes one guest a member."
 class Server:
     """Everything one application is made of; the sessions are there while it runs."""
 
-    def __init__(self, apps: Iterable[App], log_url: str, auth: Authenticator, limits: Limits) -> None:
+    def __init__(self, apps: Iterable[App], log: str | Store, auth: Authenticator, limits: Limits) -> None:
         self._apps = list(by_name(apps).values())
-        self._log_url = log_url
+        self._log = log
         self._sessions: Sessions | None = None
         self.metrics = Metrics()
         self.budgets = Budgets(limits)
-        self.stream = EventStream(self.sessions, self.metrics, self.budgets, limits)
+        self.stream = EventStream(self.sessions, self.metrics, self.budgets, limits, own_dialects(self._apps))
         self.routes = Routes(self.sessions)
         self.agent = AgentRoutes(self.stream, self.routes)
         self.signin = SignIn(auth, self.sessions)
@@ -98,7 +98,7 @@ class Server:
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """The log is open and the sessions run."""
-        log = await open_log(self._log_url)
+        log = await open_log(self._log) if isinstance(self._log, str) else Log(self._log)
         sessions = Sessions(log, self._apps, os.getpid(), self._observe)
         await sessions.recover()
         self._sessions = sessions
@@ -125,8 +125,10 @@ class Server:
     def _logs(self) -> list[Operation]:
         """The routes of sessions."""
         do, says = self.routes, routes
+        names = ", ".join(["turnlog (default)", *CONVERTED, *self.stream.dialects])
+        query = {**FOLLOWING, "dialect": names}
         return [
-            get("/api/events", self.stream.events, "Follow a log.", query=EVENTS, media_type=STREAM),
+            get("/api/events", self.stream.events, "Follow a log.", query=query, media_type=STREAM),
             post("/api/events", do.post_events, POSTING, says.EventsBody, {202: says.EventsAnswer}),
             post("/api/send", do.send, "Send a message.", says.SendBody, {202: says.SendAnswer}),
             post("/api/stop", do.stop, "Stop what runs.", says.StopBody, {202: says.StopAnswer}),
@@ -176,6 +178,16 @@ class Server:
         ]
 
 
+def own_dialects(apps: Iterable[App]) -> dict[str, Make]:
+    """The dialects of all applications; several may have the same one."""
+    kinds: dict[str, Kind] = {}
+    for app in apps:
+        for name, kind in app.dialects.items():
+            if kinds.setdefault(name, kind) is not kind:
+                raise CallerError(f"expected one dialect of the name {name}, got another from app {app.name}")
+    return {name: plainly(kind) for name, kind in kinds.items()}
+
+
 def described(operations: list[Operation]) -> Callable[[Request], Awaitable[Response]]:
     """A route for the description of all others."""
     description = openapi(operations, turnlog.__version__)
@@ -188,18 +200,19 @@ def described(operations: list[Operation]) -> Callable[[Request], Awaitable[Resp
 
 def create_app(
     apps: App | Iterable[App],
-    log_url: str,
+    log: str | Store,
     *,
     auth: Authenticator | None = None,
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits = Limits(),  # noqa: B008
 ) -> Starlette:
-    """The ASGI application of some apps and a log; `state.stop_streams()` ends its open streams.
+    """The ASGI application of some apps and a log, by its address or its store.
 
+    `state.stop_streams()` ends its open streams.
     Without `auth` only its own sign-in links let anybody in: `state.auth.sign_in_code`.
     """
     auth = auth or Auth(secrets.token_bytes(32))
-    server = Server([apps] if isinstance(apps, App) else apps, log_url, auth, limits)
+    server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits)
     operations = server.operations()
     page = page_routes()
     public = [one.path for one in operations if one.public] + [file.path for file in page]

@@ -20,7 +20,7 @@ from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor, parse
 from turnlog.wire.dialect import DONE, Dialect, untold
-from turnlog.wire.telling import CONVERTED, HEARTBEATS, Told, Wanted
+from turnlog.wire.telling import HEARTBEATS, Told, Wanted
 from turnlog.wire.telling import frames as told_frames
 
 HEARTBEAT_S = 15.0
@@ -103,7 +103,7 @@ async def own_beats(frames: Frames, name: str, session_id: str, seq: int) -> Fra
 async def make_dialect(log: Log, seat: Seat, wanted: Wanted, start: int) -> Dialect:
     """A dialect that begins at a seq; the histories it tells are of what this member sees before it."""
     if not wanted.options.stream_meta_history_and_tool_results:
-        return CONVERTED[wanted.name](wanted.options, untold)
+        return wanted.dialect(untold)
     told = Told(wanted)
     after = -1
     while after < start - 1 and (rows := await log.read(seat.session_id, after, origin=-1)):

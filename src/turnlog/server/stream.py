@@ -5,7 +5,15 @@ sends them. Heartbeats and `reset` are named events without an id, so they reach
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -39,7 +47,7 @@ from turnlog.server.wanted import (
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.telling import Wanted
+from turnlog.wire.telling import Make, Wanted
 
 FILTERED_BYTES = 16 * 1024  # what a filter passes over is taken by nobody: its pages must not grow with it
 
@@ -48,9 +56,15 @@ class EventStream:
     """What is asked for, and what projects it. The streams themselves are `readers`."""
 
     def __init__(
-        self, sessions: Callable[[], Sessions], metrics: Metrics, budgets: Budgets, limits: Limits
+        self,
+        sessions: Callable[[], Sessions],
+        metrics: Metrics,
+        budgets: Budgets,
+        limits: Limits,
+        dialects: Mapping[str, Make],
     ) -> None:
         self.sessions = sessions
+        self.dialects = dialects
         self.readers = Readers(sessions, metrics, budgets, limits)
         self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
 
@@ -89,7 +103,7 @@ class EventStream:
     async def _frames(self, request: Request, seats: Sequence[Seat]) -> "Frames | Whole | None":
         """The frames a request asks for; None when there is nothing more to come."""
         query = request.query_params
-        wanted, choice = wanted_dialect(query), wanted_events(query)
+        wanted, choice = wanted_dialect(query, self.dialects), wanted_events(query)
         text = request.headers.get("last-event-id") or query.get("after") or ""
         parsed = wanted_cursors(text, len(seats))
         cursors = [in_epoch(at, seat.head) for at, seat in zip(parsed, seats, strict=True)]

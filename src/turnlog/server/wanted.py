@@ -4,6 +4,7 @@ Filters apply to log events, before the dialect: `types=` takes full names or th
 depth and less, `turn=` one turn. What a request gets wrong is a `BadInput` that names the parameter.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from starlette.datastructures import QueryParams
@@ -14,7 +15,7 @@ from turnlog.log.choice import Choice
 from turnlog.wire import cursor
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import BlocksOptions
-from turnlog.wire.telling import DIALECTS, Wanted
+from turnlog.wire.telling import DIALECTS, Make, Wanted
 
 TYPES = 64  # names in one filter
 SESSIONS = 32  # on one stream
@@ -70,13 +71,13 @@ def continued(at: Cursor, head: Head) -> int:
     return whole(at)
 
 
-def wanted_dialect(query: QueryParams, default: str = "turnlog") -> Wanted:
-    """The dialect and the options a request asks for."""
-    name = query.get("dialect", default)
-    if name not in DIALECTS:
-        raise BadInput(f"expected one of the dialects {', '.join(DIALECTS)}, got {quote(name)}", "dialect")
+def wanted_dialect(query: QueryParams, own: Mapping[str, Make], default: str = "turnlog") -> Wanted:
+    """The dialect and the options a request asks for; it may be one of the applications' own."""
+    name, names = query.get("dialect", default), (*DIALECTS, *own)
+    if name not in names:
+        raise BadInput(f"expected one of the dialects {', '.join(names)}, got {quote(name)}", "dialect")
     options = {key: flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
-    return Wanted(name, BlocksOptions(**options))
+    return Wanted(name, BlocksOptions(**options), own.get(name))
 
 
 def wanted_events(query: QueryParams) -> Choice:

@@ -1,13 +1,16 @@
 """The dialects by name, and a dialect together with the history it tells.
 
-`turnlog` is the envelope itself: stored bytes are replayed, so it needs no converter. The block dialects tell
-histories in `meta_init` and `meta_final` when they are asked to; `Told` folds them beside the conversion.
-A dialect whose heartbeats say where the reader is has a row in `HEARTBEATS`.
+`turnlog` is the envelope itself: stored bytes are replayed, so it needs no converter. An application may have
+dialects of its own beside these. The block dialects tell histories in `meta_init` and `meta_final` when they
+are asked to; `Told` folds them beside the conversion. A dialect whose heartbeats say where the
+reader is has a row in `HEARTBEATS`.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from turnlog.errors import CallerError, quote
 from turnlog.events import AgentStart, Envelope, Payload, Unknown
 from turnlog.state.history import History, Message
 from turnlog.wire import office, sse
@@ -18,27 +21,43 @@ from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import BlocksOptions, Conversation, Dialect
 
-BLOCKS: dict[str, Callable[[BlocksOptions, Conversation], Dialect]] = {
-    "blocks": Blocks,
-    "blocks-xml": BlocksXml,
-    "blocks-raw": BlocksRaw,
-}
-CONVERTED: dict[str, Callable[[BlocksOptions, Conversation], Dialect]] = {
-    **BLOCKS,
-    "office": lambda _, __: office.Office(),
-    "agentic": lambda _, __: Agentic(),
-}
+Kind = Callable[[], Dialect]
+Make = Callable[[BlocksOptions, Conversation], Dialect]
+
+
+def plainly(kind: Kind) -> Make:
+    """How a dialect is made that has no options and tells no histories."""
+    return lambda options, conversation: kind()
+
+
+BLOCKS: dict[str, Make] = {"blocks": Blocks, "blocks-xml": BlocksXml, "blocks-raw": BlocksRaw}
+CONVERTED: dict[str, Make] = {**BLOCKS, "office": plainly(office.Office), "agentic": plainly(Agentic)}
 DIALECTS = ("turnlog", *CONVERTED)
+OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 HEARTBEATS: dict[str, Callable[[int, int, str], bytes]] = {  # of a seq, a time in ms and a session
     "office": office.heartbeat,
 }
 
 
 class Wanted(NamedTuple):
-    """What a reader asks for: a dialect and its options."""
+    """What a reader asks for: a dialect and its options, and how it is made if it is an application's own."""
 
     name: str
     options: BlocksOptions
+    own: Make | None = None
+
+    def dialect(self, conversation: Conversation) -> Dialect:
+        """The dialect, at a place where nothing is open."""
+        return (self.own or CONVERTED[self.name])(self.options, conversation)
+
+
+def well_named(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+    """An application's dialects: their names are words, and not those of Turnlog's."""
+    for name in kinds:
+        if name in DIALECTS or not OWN_NAME.fullmatch(name):
+            problem = "expected a dialect's name of a-z, 0-9 and -, which Turnlog's own dialects do not have"
+            raise CallerError(f"{problem}, got {quote(name)}")
+    return dict(kinds)
 
 
 class Told:
@@ -47,7 +66,7 @@ class Told:
     def __init__(self, wanted: Wanted) -> None:
         self.history = History()
         self._channel: str | None = None
-        self._dialect = CONVERTED[wanted.name](wanted.options, self._conversation)
+        self._dialect = wanted.dialect(self._conversation)
 
     def _conversation(self, agent_id: str) -> list[Message]:
         return self.history.messages(agent_id, self._channel)

@@ -55,6 +55,39 @@ def test_an_export_becomes_frames_and_the_frames_a_transcript(place: Place, expo
     assert shown(place, frames) == TRANSCRIPT
 
 
+OWN = """
+from turnlog import Agent, App
+from turnlog.agents import Scripted
+
+
+class Typed:
+    idle = True
+
+    def convert(self, envelope, payload):
+        return [envelope.type.encode()]
+
+    def close(self):
+        return [b"over"]
+
+
+app = App("desk", Agent("Guide", "", Scripted(lambda _: [])), dialects={"typed": Typed})
+"""
+
+
+def test_an_application_brings_its_own_dialect(
+    place: Place, exported: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typed_desk.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ("--app", "typed_desk:app", "--to")
+    frames = converted(place, exported, *asked, "typed", "--turn", "tr_1")
+    assert [message.data for message in messages(frames)][-2:] == ["agent.end", "over"]
+    assert converted(place, exported, *asked, "blocks") == converted(place, exported, "--to", "blocks")
+    said = place.run("convert", *asked, "loud", input=exported).stderr
+    assert "'loud' is not one of turnlog, blocks, blocks-xml, blocks-raw, office, agentic, typed." in said
+    assert "'typed' is not one of" in place.run("convert", "--to", "typed", input=exported).stderr
+
+
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_is_written_as_a_stream_and_a_turn_as_a_response(
     place: Place, exported: bytes, name: str
@@ -304,7 +337,7 @@ def test_ctrl_c_ends_a_filter_without_a_word(
     assert convert.convert.callback
     assert assemble.assemble.callback
     with pytest.raises(SystemExit, match="130"):
-        convert.convert.callback(Interrupted(exported), "turnlog", None)
+        convert.convert.callback(Interrupted(exported), "turnlog", None, None)
     out, err = capfdbinary.readouterr()
     assert (out.count(b"id: "), err) == (13, b"")
     with pytest.raises(SystemExit, match="130"):

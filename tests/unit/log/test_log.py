@@ -1,6 +1,7 @@
 """The log over its store: opening, the shared tail, joining and leaving, and what happens in between."""
 
 import asyncio
+import importlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -90,6 +91,39 @@ def test_a_log_in_a_file_by_its_path_relative_or_absolute(
     assert (tmp_path / "a b.db").exists()
 
 
+OPENERS = """
+from turnlog.log import MemoryStore
+
+opened = []
+
+
+def open_notes(url, *, writable):
+    opened.append((url, writable))
+    return MemoryStore()
+"""
+
+
+def test_a_package_brings_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is installed as far as Python can see: a module, and the folder that says what is in it."""
+    about = tmp_path / "note_stores-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: note-stores\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[turnlog.stores]\nnotes = note_stores:open_notes\n")
+    (tmp_path / "note_stores.py").write_text(OPENERS)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    @scenario
+    async def run() -> None:
+        log = await open_log("notes://host/desk?fast=1")
+        assert await log.create("demo")
+        await log.close()
+        await (await open_log("notes:x", writable=False)).close()
+
+    run()
+    found = importlib.import_module("note_stores").opened
+    assert found == [("notes://host/desk?fast=1", True), ("notes:x", False)]
+
+
 URLS = ["", "log.db", "/log.db", "sqlite:", "sqlite://host/log.db", "sqlite:///", "memory://x", "nats://x"]
 
 
@@ -103,7 +137,7 @@ URLS = ["", "log.db", "/log.db", "sqlite:", "sqlite://host/log.db", "sqlite:///"
 def test_a_log_that_nobody_can_open(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @scenario
     async def run() -> None:
-        with pytest.raises(CallerError, match="expected a log like"):
+        with pytest.raises(CallerError, match=r"expected .*(sqlite:///turnlog\.db|memory:)"):
             await (await open_log(url)).close()
 
     monkeypatch.chdir(tmp_path)

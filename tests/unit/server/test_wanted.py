@@ -129,10 +129,10 @@ def test_a_bare_number_means_the_epoch_of_now_also_later(text: str, meant: str) 
 
 def test_options_are_true_or_false() -> None:
     query = QueryParams("dialect=blocks&stream_tool_results=false&stream_meta_history_and_tool_results=true")
-    wanted = wanted_dialect(query)
+    wanted = wanted_dialect(query, {})
     assert wanted.name == "blocks"
     assert not wanted.options.stream_tool_results
     assert wanted.options.stream_meta_history_and_tool_results
-    assert wanted_dialect(QueryParams(""), "blocks-xml").name == "blocks-xml"
+    assert wanted_dialect(QueryParams(""), {}, "blocks-xml").name == "blocks-xml"
     assert (flag("true", "x"), flag("false", "x")) == (True, False)
     assert refused(flag, "True", "x") == ("x", "expected true or false, got 'True' (at x)")
