@@ -15,17 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.forks import Fork
 from turnlog.wire.sse import Decoder, Message
 
 ROOT = Path(__file__).parent.parent.parent
 TURNLOG = str(Path(sys.executable).parent / "turnlog")
+
+Process = subprocess.Popen[str] | Fork
 
 
 @dataclass
 class Server:
     """A running server process."""
 
-    process: subprocess.Popen[str]
+    process: Process
     port: int
     link: str = ""
     token: str = ""
@@ -86,12 +89,14 @@ def running(
     app: str,
     folder: Path,
     port: int = 0,
-    program: Sequence[str] = (TURNLOG,),
+    program: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """A server process on a log in a folder; killed at the end if it still runs."""
-    command = [
-        *program,
+    """A server process on a log in a folder; killed at the end if it still runs.
+
+    It is a fork, or what a program does with the arguments of `turnlog`.
+    """
+    arguments = [
         "serve",
         app if ":" in app else f"tests.e2e.apps:{app}",
         "--log",
@@ -102,7 +107,11 @@ def running(
     ]
     token = hashlib.sha256(str(folder).encode()).hexdigest()  # the same after a restart
     env = os.environ | {"TURNLOG_TOKEN": token}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
+    process: Process = (
+        subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
+        if program
+        else Fork(arguments, ROOT, env)
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

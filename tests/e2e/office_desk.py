@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.examples import read
-from tests.e2e.harness import TURNLOG, Reader, Server, running
+from tests.e2e.harness import Reader, Server, running
 
 APPS = "tests.e2e.office_apps:"
 OFFICE = "&dialect=office"
@@ -18,7 +18,7 @@ OFFICE = "&dialect=office"
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, app: str = "app", port: int = 0, program: Sequence[str] = (TURNLOG,)
+    folder: Path, app: str = "app", port: int = 0, program: Sequence[str] = ()
 ) -> Iterator[Server]:
     """The office on a log in a folder."""
     os.environ["OFFICE_FOLDER"] = str(folder / "office")

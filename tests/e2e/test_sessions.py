@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -16,7 +15,8 @@ from typing import Any
 import jwt
 import pytest
 
-from tests.e2e.harness import ROOT, TURNLOG, Reader, Server, kind
+from tests.e2e.forks import Fork
+from tests.e2e.harness import ROOT, Reader, Server, kind
 from turnlog.server.auth import token_hash
 from turnlog.wire.sse import Message
 
@@ -43,11 +43,10 @@ def serving(
     folder: Path, *more: str, names: tuple[str, ...] = tuple(ROLES), port: int = 0
 ) -> Iterator[Server]:
     """The applications on a log in a folder, for those who have tokens."""
-    command = [TURNLOG, "serve", *APPS, "--log", f"sqlite:///{folder}/log.db", "--port", str(port)]
-    command += ["--tokens", str(write_tokens(folder, *names)), *more]
+    arguments = ["serve", *APPS, "--log", f"sqlite:///{folder}/log.db", "--port", str(port)]
+    arguments += ["--tokens", str(write_tokens(folder, *names)), *more]
     env = {name: value for name, value in os.environ.items() if name != "TURNLOG_TOKEN"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=env)
-    assert process.stdout is not None
+    process = Fork(arguments, ROOT, env)
     try:
         address = process.stdout.readline()
         link = process.stdout.readline().rpartition(" ")[2].strip()

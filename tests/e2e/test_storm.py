@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import ROOT, Dechunker, Server, running
+from tests.e2e.harness import ROOT, TURNLOG, Dechunker, Server, running
 from tests.e2e.streams import (
     Record,
     Wish,
@@ -52,7 +52,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the server inherits it
     try:
-        with running("tests.e2e.stream_apps:talker", tmp_path) as server:
+        with running("tests.e2e.stream_apps:talker", tmp_path, program=[TURNLOG]) as server:
             yield server
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
