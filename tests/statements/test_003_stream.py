@@ -73,6 +73,20 @@ def test_a_delta_of_the_api_is_passed_on_at_once_and_the_stop_is_an_empty_messag
     assert stopped == [(kind, True, "")]
 
 
+def test_of_a_text_only_what_may_belong_to_a_tag_waits_for_the_next_delta() -> None:
+    pieces = ("\n", "Based on the document, ", "the grass <", "3 is green. ")
+    deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
+    _, blank, *said, stopped, _, _ = told(block({"type": "text", "text": ""}, *deltas))
+    assert (blank, [delta for [(_, _, delta)] in said]) == (
+        [],
+        ["Based on the document,", " the grass", " <3 is green."],
+    )
+    assert stopped == [("text", False, " "), ("text", True, "")]
+    thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
+    _, *said, _, _, _ = told(block({"type": "thinking", "thinking": "", "signature": ""}, *thoughts))
+    assert [delta for [(_, _, delta)] in said] == list(pieces), "in which no tag is looked for"
+
+
 def test_signatures_pings_and_the_ends_of_messages_are_not_passed_on() -> None:
     signed = [{"type": "thinking_delta", "thinking": "Hm."}, {"type": "signature_delta", "signature": "c2ln"}]
     events = block({"type": "thinking", "thinking": "", "signature": ""}, *signed)
