@@ -10,8 +10,11 @@ led to nothing. A part has the form of the Messages API; images in results are n
 only an adapter resolves.
 """
 
-from collections.abc import Callable, Iterable
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
+from math import inf
 from typing import Any, Literal
 
 import msgspec
@@ -45,11 +48,113 @@ class Message:
 
 
 @dataclass(slots=True)
+class Call:
+    """A call in a conversation: the message it stands in, its number among all calls, whose it is to run."""
+
+    message: Message
+    number: float
+    own: bool
+    answered: bool = False
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Messages in order. Calls are found by their id, and everything else from the end: that is where a
+    conversation changes, however long it is."""
+
+    messages: list[Message] = field(default_factory=list)
+    _calls: dict[str, Call] = field(default_factory=dict)  # the last one of each id
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    @classmethod
+    def of(cls, messages: list[Message]) -> "Conversation":
+        """These messages, which are its own from now on."""
+        conversation = cls(messages)
+        for message in messages:
+            for part in message.content:
+                conversation._note(message, part)
+        return conversation
+
+    def copy(self) -> "Conversation":
+        """The same, to go its own way from here."""
+        return Conversation.of([Message(message.role, list(message.content)) for message in self.messages])
+
+    def add(self, role: Role, part: Part) -> bool:
+        """Append a part, unless it is blank."""
+        added = add(self.messages, role, part)
+        if added:
+            self._note(self.messages[-1], part)
+        return added
+
+    def call(self, call_id: str) -> Call | None:
+        """A call; of several with one id the last one counts."""
+        return self._calls.get(call_id)
+
+    def answer(self, call: Call, part: Part) -> None:
+        """Put a result behind its call: in the order of the calls, whatever was ready first, before words."""
+        place = self._after(call.message)
+        if place == len(self.messages) or self.messages[place].role != "user":
+            self.messages.insert(place, Message("user", []))
+        results = self.messages[place].content
+        results.insert(bisect(results, call.number, key=self._order), part)
+        call.answered = True
+
+    def retract(self, gone: list[Part]) -> None:
+        """Take parts out, and with calls among them their results."""
+        void, calls = {id(part) for part in gone}, {part["id"] for part in gone if is_call(part)}
+        place = len(self.messages)
+        while void and place:
+            place -= 1
+            content = self.messages[place].content
+            for index in range(len(content) - 1, -1, -1):
+                if id(content[index]) in void or answers(content[index]) in calls:
+                    void.discard(id(content.pop(index)))
+                if not void:
+                    break
+        for call_id in calls:
+            self._calls.pop(call_id, None)
+        self._join(place)
+
+    def _join(self, place: int) -> None:
+        """From a place on, empty messages are dropped and neighbours of one role merged."""
+        ends = self.messages[place:]
+        del self.messages[place:]
+        for message in ends:
+            if self.messages and self.messages[-1].role == message.role:
+                self._move(message, self.messages[-1])
+            elif message.content:
+                self.messages.append(message)
+
+    def _move(self, message: Message, to: Message) -> None:
+        to.content += message.content
+        for part in message.content:
+            call = self._calls.get(part["id"]) if is_call(part) else None
+            if call and call.message is message:
+                call.message = to
+
+    def _note(self, message: Message, part: Part) -> None:
+        if is_call(part):
+            self._calls[part["id"]] = Call(message, next(self._numbers), part["type"] == "tool_use")
+        elif call := self._calls.get(answers(part) or ""):
+            call.answered = True
+
+    def _after(self, message: Message) -> int:
+        place = len(self.messages)
+        while self.messages[place - 1] is not message:
+            place -= 1
+        return place
+
+    def _order(self, part: Part) -> float:
+        call = self._calls.get(answers(part) or "")
+        return call.number if call else inf
+
+
+@dataclass(slots=True)
 class History:
     """The conversations of a session, folded from its events."""
 
-    roots: dict[str, list[Message]] = field(default_factory=dict)  # by channel; "" is no channel
-    called: dict[str, list[Message]] = field(default_factory=dict)
+    roots: dict[str, Conversation] = field(default_factory=dict)  # by channel; "" is no channel
+    called: dict[str, Conversation] = field(default_factory=dict)
     _traces: set[str] = field(default_factory=set)
     _coming: dict[str, list[Part]] = field(default_factory=dict)  # by turn that has not begun: what opens it
     _shown: dict[str, dict[str, Part]] = field(default_factory=dict)  # by open agent and block
@@ -65,17 +170,17 @@ class History:
 
     def messages(self, agent_id: str, channel: str | None = None) -> list[Message]:
         """What the model of this agent, in this channel, gets to read; later events do not change it."""
-        return lawful(self.called.get(agent_id, self._root(channel)))
+        return lawful(self.called.get(agent_id, self._root(channel)).messages)
 
     @property
     def root(self) -> list[Message]:
         """The conversation outside of all channels."""
-        return self._root(None)
+        return self._root(None).messages
 
-    def _root(self, channel: str | None) -> list[Message]:
-        return self.roots.setdefault(channel or "", [])
+    def _root(self, channel: str | None) -> Conversation:
+        return self.roots.setdefault(channel or "", Conversation())
 
-    def _of(self, envelope: Envelope) -> list[Message]:
+    def _of(self, envelope: Envelope) -> Conversation:
         """The conversation that an event belongs to."""
         own = self.called.get(envelope.agent_id or "")
         return self._root(envelope.channel) if own is None else own
@@ -84,21 +189,22 @@ class History:
         """Give an agent that starts its conversation as it was before; to say so twice changes nothing."""
         agent_id, call = envelope.agent_id or "", (payload.parent_id or "", payload.call_id or "")
         if payload.via == "call":
-            self.called[agent_id] = copied(self.called.get(payload.resumes or "", []))
+            self.called[agent_id] = self.called.get(payload.resumes or "", Conversation()).copy()
         elif payload.via == "handoff" and payload.call_id is not None:
-            self.called[agent_id] = self.called.get(self._answers.get(call, ""), [])
+            self.called[agent_id] = self.called.get(self._answers.get(call, ""), Conversation())
 
     def _start(self, envelope: Envelope, payload: AgentStart) -> None:
         """A message that waits for its turn is read when the turn begins."""
         self.begin(envelope, payload)
         agent_id = envelope.agent_id or ""
+        self._shown.pop(agent_id, None)  # of an agent that starts twice, the first conversation is gone
         if agent_id not in self.called:
             self._traces.add(envelope.trace_id or "")
         if payload.call_id is not None:
             self._answers[payload.parent_id or "", payload.call_id] = agent_id
         for part in self._coming.pop(envelope.trace_id or "", ()):
-            add(self._of(envelope), "user", part)
-        add(self._of(envelope), "user", text_part(payload.prompt or ""))
+            self._of(envelope).add("user", part)
+        self._of(envelope).add("user", text_part(payload.prompt or ""))
 
     def _news(self, envelope: Envelope, part: Part) -> None:
         trace = envelope.trace_id or ""
@@ -106,7 +212,7 @@ class History:
         if opens or trace in self._coming:
             self._coming.setdefault(trace, []).append(part)
         else:
-            add(self._root(envelope.channel), "user", part)
+            self._root(envelope.channel).add("user", part)
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:
         self._shown.pop(envelope.agent_id or "", None)
@@ -115,33 +221,30 @@ class History:
 
     def _message(self, envelope: Envelope, payload: UiMessage) -> None:
         if envelope.trace_id in self._traces:
-            add(self._of(envelope), "user", text_part(payload.text))
+            self._of(envelope).add("user", text_part(payload.text))
 
     def _said(self, envelope: Envelope, payload: Any) -> None:
         """A block of the model, whole."""
         part = PARTS[type(payload)](payload)
-        if part is not None and add(self._of(envelope), "assistant", part) and payload.block_id:
+        if part is not None and self._of(envelope).add("assistant", part) and payload.block_id:
             self._shown.setdefault(envelope.agent_id or "", {})[payload.block_id] = part
 
     def _result(self, envelope: Envelope, payload: ToolResult) -> None:
         """What nobody called for is not told: its call was retracted, or was the provider's to answer."""
-        messages, agent_id = self._of(envelope), envelope.agent_id or ""
-        place = place_of(messages, payload.call_id)
-        if place is None:
+        conversation, agent_id = self._of(envelope), envelope.agent_id or ""
+        call = conversation.call(payload.call_id)
+        if call is None or call.answered:  # the first answer counts
             return
-        own = messages[place[0]].content[place[1]]["type"] == "tool_use"
         if payload.kind is not None:
-            add(messages, "assistant", provided_part(payload))
-        elif own:
+            conversation.add("assistant", provided_part(payload))
+        elif call.own:
             answered_by = self._answers.pop((agent_id, payload.call_id), None)
-            answer(messages, place[0], result_part(payload, answered_by))
+            conversation.answer(call, result_part(payload, answered_by))
 
     def _retract(self, envelope: Envelope, payload: BlockRetract) -> None:
         shown = self._shown.get(envelope.agent_id or "", {})
-        gone = [shown.pop(block_id) for block_id in payload.block_ids if block_id in shown]
-        if gone:
-            messages = self._of(envelope)
-            messages[:] = without(messages, gone)
+        if gone := [shown.pop(block_id) for block_id in payload.block_ids if block_id in shown]:
+            self._of(envelope).retract(gone)
 
 
 def add(messages: list[Message], role: Role, part: Part) -> bool:
@@ -155,45 +258,15 @@ def add(messages: list[Message], role: Role, part: Part) -> bool:
     return True
 
 
-def copied(messages: list[Message]) -> list[Message]:
-    """A conversation that goes its own way from here."""
-    return [Message(message.role, list(message.content)) for message in messages]
-
-
-def place_of(messages: list[Message], call_id: str) -> tuple[int, int] | None:
-    """Where a call stands: which message, which part; the last one counts."""
-    for place in range(len(messages) - 1, -1, -1):
-        for number, part in enumerate(messages[place].content):
-            if is_call(part) and part["id"] == call_id:
-                return place, number
-    return None
-
-
-def answer(messages: list[Message], place: int, part: Part) -> None:
-    """Put a result behind its call: in the order of the calls, whichever was ready first, before words."""
-    if place + 1 == len(messages) or messages[place + 1].role != "user":
-        messages.insert(place + 1, Message("user", []))
-    results = messages[place + 1].content
-    if any(other.get("tool_use_id") == part["tool_use_id"] for other in results):
-        return  # the first answer counts
-    order = {call["id"]: number for number, call in enumerate(messages[place].content) if is_call(call)}
-    results.append(part)
-    results.sort(key=lambda result: order.get(result.get("tool_use_id"), len(messages[place].content)))
-
-
 def is_call(part: Part) -> bool:
-    """Whether a part asks for a tool, ours or the provider's."""
-    return "id" in part and str(part["type"]).endswith("tool_use")
+    """Whether a part asks for a tool, ours or the provider's; what else it is, only the provider knows."""
+    return isinstance(part.get("id"), str) and str(part["type"]).endswith("tool_use")
 
 
-def without(messages: list[Message], gone: list[Part]) -> list[Message]:
-    """A conversation without some parts, and without the results of calls among them."""
-    parts, calls = {id(part) for part in gone}, {part["id"] for part in gone if is_call(part)}
-
-    def stays(part: Part) -> bool:
-        return id(part) not in parts and part.get("tool_use_id") not in calls
-
-    return tidy(Message(message.role, list(filter(stays, message.content))) for message in messages)
+def answers(part: Part) -> str | None:
+    """The call that a part answers."""
+    call_id = part.get("tool_use_id")
+    return call_id if isinstance(call_id, str) else None
 
 
 def tidy(messages: Iterable[Message]) -> list[Message]:
@@ -213,7 +286,7 @@ def lawful(messages: list[Message]) -> list[Message]:
     Every call has its result; only a call of the provider's tools may still be open, if the model is about to
     go on with its own turn. The last part of an assistant's turn is not a thinking.
     """
-    answered = {part.get("tool_use_id") for message in messages for part in message.content}
+    answered = {answers(part) for message in messages for part in message.content}
     last = going_on(messages)
     told: list[Message] = []
     for place, message in enumerate(messages):
@@ -256,9 +329,9 @@ def thinking_part(payload: AssistantThinking) -> Part | None:
 
 def block_part(payload: AssistantBlock) -> Part | None:
     """A block of another kind; one that lacked what its kind needs is not taken back."""
-    if payload.kind in OWN or payload.kind.endswith("_tool_result"):
-        return None
-    return {"type": payload.kind, **payload.data}
+    part = {"type": payload.kind, **payload.data}
+    kind = part["type"]
+    return None if not isinstance(kind, str) or kind in OWN or kind.endswith("_tool_result") else part
 
 
 def call_part(payload: ToolCall) -> Part:

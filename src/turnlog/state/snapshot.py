@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from turnlog.errors import BadInput
 from turnlog.events import Scope, UiAction, UiMessage
 from turnlog.events.gate import short
-from turnlog.state.history import History, Message, Part
+from turnlog.state.history import Conversation, History, Message, Part
 from turnlog.state.tree import Opening, Tree
 
 T = TypeVar("T")
@@ -71,17 +71,17 @@ def opening(what: Raw) -> UiMessage | UiAction | None:
 def told(history: History) -> Told:
     """A history in plain values. Who took over from another shares a conversation with it; a channel in which
     nothing was said, though somebody looked, is none."""
-    roots = {channel: one for channel, one in history.roots.items() if one}
+    roots = {channel: one for channel, one in history.roots.items() if one.messages}
     unique = {id(one): one for one in (*roots.values(), *history.called.values())}
     numbers = {key: number for number, key in enumerate(unique)}
     places = {
         id(part): (number, place, index)
         for number, conversation in enumerate(unique.values())
-        for place, message in enumerate(conversation)
+        for place, message in enumerate(conversation.messages)
         for index, part in enumerate(message.content)
     }
     return Told(
-        conversations=list(unique.values()),
+        conversations=[one.messages for one in unique.values()],
         roots={channel: numbers[id(one)] for channel, one in roots.items()},
         called={agent_id: numbers[id(one)] for agent_id, one in history.called.items()},
         traces=sorted(history._traces),
@@ -97,7 +97,7 @@ def told(history: History) -> Told:
 def load_history(data: bytes) -> History:
     """A history, with everything shared that was."""
     kept = msgspec.json.decode(data, type=Told)
-    every = kept.conversations
+    every = [Conversation.of(messages) for messages in kept.conversations]
     return History(
         roots={channel: every[number] for channel, number in kept.roots.items()},
         called={agent_id: every[number] for agent_id, number in kept.called.items()},
@@ -105,7 +105,7 @@ def load_history(data: bytes) -> History:
         _coming=kept.coming,
         _shown={
             agent_id: {
-                block_id: every[number][place].content[index]
+                block_id: every[number].messages[place].content[index]
                 for block_id, (number, place, index) in parts.items()
             }
             for agent_id, parts in kept.shown.items()

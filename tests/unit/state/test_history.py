@@ -13,6 +13,7 @@ from turnlog.events import (
     CORE,
     AgentEnd,
     AgentStart,
+    AssistantBlock,
     AssistantMessage,
     BlockRetract,
     Catalog,
@@ -42,7 +43,8 @@ def told(items: list[Item]) -> History:
 def test_vector(case: dict[str, Any]) -> None:
     history = told(vector_log(case["events"]))
     assert msgspec.to_builtins(history.root) == case["root"]
-    assert msgspec.to_builtins(history.called) == case["called"]
+    called = {agent_id: one.messages for agent_id, one in history.called.items()}
+    assert msgspec.to_builtins(called) == case["called"]
     for agent_id, messages in case.get("read", {}).items():
         assert msgspec.to_builtins(history.messages(agent_id)) == messages
 
@@ -229,6 +231,68 @@ def test_a_blank_text_is_retracted_from_a_conversation_without_a_word() -> None:
         BlockRetract(block_ids=("b1",), reason="overloaded_error"),
     ]
     assert told([entry(payload, scope("agt_1")) for payload in payloads]).root == []
+
+
+def test_a_retraction_joins_what_stood_around_it() -> None:
+    at = scope("agt_1")
+    calls = [ToolCall(call_id=f"c{key}", tool="t", args={}, block_id=f"b{key}") for key in "123"]
+    results = [ToolResult(call_id=f"c{key}", tool="t", ok=True, result=key) for key in "123"]
+    payloads: list[Payload] = [
+        AgentStart(name="Guide", via="prompt", prompt="Go"),
+        *(calls[0], calls[1], results[1], calls[2], results[2]),
+        BlockRetract(block_ids=("b2",), reason="r"),
+        results[0],
+    ]
+    history = told([entry(payload, at) for payload in payloads])
+    answered = [part.get("tool_use_id") for part in history.root[2].content]
+    assert [message.role for message in history.root] == ["user", "assistant", "user"]
+    assert answered == ["c1", "c3"], "the call that was moved has its result behind it"
+
+
+def test_what_was_said_in_another_channel_is_not_there_to_be_retracted() -> None:
+    said, void = AssistantMessage(text="Yes.", block_id="b1"), BlockRetract(block_ids=("b1",), reason="r")
+    at = scope("agt_1")
+    history = told([entry(said, structs.replace(at, channel="customer")), entry(void, at)])
+    assert history.root == []
+    assert len(history.messages("agt_1", "customer")) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("odd", {"tool_use_id": [1]}),
+        ("odd", {"id": {}}),
+        ("odd_tool_use", {"id": 7}),
+        ("odd", {"type": ["odd"]}),
+        ("odd", {"type": "text"}),
+        ("odd", {"type": "text", "text": 3}),
+    ],
+)
+def test_a_block_that_only_its_provider_knows_may_hold_anything(kind: str, data: dict[str, Any]) -> None:
+    start, block = AgentStart(name="Guide", via="prompt"), AssistantBlock(kind=kind, data=data, block_id="b1")
+    retract = BlockRetract(block_ids=("b1",), reason="overloaded_error")
+    items = [entry(payload, scope("agt_1")) for payload in (start, block, retract)]
+    known = isinstance(data.get("type", kind), str) and data.get("type") != "text"
+    parts = [part for message in told(items[:2]).messages("agt_1") for part in message.content]
+    assert parts == ([{"type": kind, **data}] if known else [])
+    assert told(items).root == []
+
+
+def test_a_call_that_repeats_an_id_has_a_result_of_its_own() -> None:
+    payloads: list[Payload] = [
+        AgentStart(name="Guide", via="prompt", prompt="Go"),
+        *(
+            part
+            for text in ("one", "two")
+            for part in (
+                ToolCall(call_id="c", tool="t", args={}, block_id=text),
+                ToolResult(call_id="c", tool="t", ok=True, result=text),
+                ToolResult(call_id="c", tool="t", ok=True, result="late"),
+            )
+        ),
+    ]
+    history = told([entry(payload, scope("agt_1")) for payload in payloads])
+    assert [message.content[0].get("content") for message in history.root[2::2]] == ["one", "two"]
 
 
 class Noted(Payload, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from turnlog.events import (
 )
 from turnlog.state.documents import Documents
 from turnlog.state.fold import folded
+from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
@@ -42,6 +43,7 @@ STEP: list[Payload] = [
     ToolResult(call_id="c", tool="t", ok=True, result="r"),
 ]
 START, END = AgentStart(name="Guide", via="prompt"), AgentEnd(stop_reason="end_turn")
+CALL, RESULT = log(*((payload, scope("agt_1")) for payload in (STEP[4], STEP[6])))
 TURN = log(*((payload, scope("agt_1")) for payload in [UiMessage(text="Hello"), START, *STEP, END]))
 
 
@@ -94,6 +96,25 @@ def one_agent_that_never_ends() -> list[Item]:
 @pytest.mark.parametrize("kind", [Tree, Transcript, Meters, Documents])
 def test_time_grows_with_the_events(kind: Any, shape: Callable[[], list[Item]]) -> None:
     assert grows_like_a_line(kind, shape())
+
+
+def retries(size: int) -> list[Item]:
+    half, void = AssistantMessage(text="Half", block_id="b"), BlockRetract(block_ids=("b",), reason="r")
+    turn = [START, half, void, AssistantMessage(text="Whole"), END]
+    return list(written(size, log(*((payload, scope("agt_1")) for payload in turn)), size))
+
+
+def results_of_no_call(size: int) -> list[Item]:
+    return [*written(size, TURN, size), *written(size, [RESULT], 1)]
+
+
+def calls_at_once(size: int) -> list[Item]:
+    return [*written(size, [CALL], 1), *written(size, [RESULT], 1)]
+
+
+@pytest.mark.parametrize("shape", [retries, results_of_no_call, calls_at_once])
+def test_a_conversation_is_not_searched_from_its_beginning(shape: Callable[[int], list[Item]]) -> None:
+    assert took(History, shape(2_000)) < 2.5 * SHARE * took(History, shape(2_000 // SHARE))
 
 
 def test_a_fold_that_looks_back_each_time_is_seen() -> None:

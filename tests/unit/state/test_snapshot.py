@@ -74,7 +74,16 @@ def test_who_takes_over_goes_on_with_the_same_conversation() -> None:
     history = load(History, dump(folded(History(), items)))
     assert history.called["agt_3"] is history.called["agt_2"]
     folded(history, log((BlockRetract(block_ids=("b1",), reason="x"), two)))
-    assert [message.content for message in history.called["agt_3"]] == [[{"type": "text", "text": "Look"}]]
+    assert [message.content for message in history.called["agt_3"].messages] == [
+        [{"type": "text", "text": "Look"}]
+    ]
+
+
+def test_an_agent_that_starts_twice_has_one_conversation() -> None:
+    start, at = AgentStart(name="Scout", via="call", prompt="Look"), scope("agt_2", 1)
+    said = AssistantMessage(text="I pass it on.", block_id="b1")
+    history = folded(History(), log((start, at), (said, at), (start, at)))
+    assert dump(load(History, dump(history))) == dump(history)
 
 
 HISTORY = b'{"conversations":[[]],"roots":{},"called":{"a":7},"traces":[],"shown":{},"answers":[]}'
