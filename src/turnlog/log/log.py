@@ -138,13 +138,13 @@ class Log:
         expected_rank: int | None = None,
         fence: int | None = None,
     ) -> asyncio.Future[list[int]]:
-        """Queue an append; the future resolves when it is durable.
+        """Queue an append of the events as they are now; the future resolves when it is durable.
 
         `expected_rank` is how many durable events there are to be before it: live ones may come in between.
         """
-        ts_ms, expected = self._clock(), Expected(expected_last, expected_rank)
+        ts_ms, expected, batch = self._clock(), Expected(expected_last, expected_rank), tuple(events)
         return self._submit(
-            lambda store: write(store, session_id, events, expected, fence, ts_ms),
+            lambda store: write(store, session_id, batch, expected, fence, ts_ms),
             lambda written: self._publish(session_id, *written),
         )
 
@@ -171,7 +171,10 @@ class Log:
         self, session_id: str, after: int = -1, *, origin: int | None = None, max_bytes: int = PAGE_BYTES
     ) -> Page:
         """One page of rows after a seq; with an origin, without the live rows of finished spans after it."""
-        return await self._checked(self._store.read, session_id, after, origin, max_bytes)
+        page = await self._checked(self._store.read, session_id, after, origin, max_bytes)
+        if not page.epoch:
+            raise NotFound(f"no session {session_id[:80]}")
+        return page
 
     async def _checked(self, read: Callable[..., T], session_id: str, *args: object) -> T:
         """Read; damage that is met is recorded, and told."""

@@ -75,6 +75,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self.last_sight: Sight = unseen
+        path = path.resolve()  # by whatever name it is opened, its lock and its mark are the same
         self._path = path
         self._writable = writable
         self._lock: IO[str] | None = None
@@ -267,10 +268,10 @@ class SqliteStore:
     def _put_span(self, number: int, mark: SpanMark) -> None:
         first, last, trace = mark.seq, None, mark.trace
         if not mark.opens:
-            query = "select first, trace from span where session = ? and key = ?"
+            query = "select first, trace from span where session = ? and key = ? and last is null"
             opened = self._writer.execute(query, (number, mark.key)).fetchone()
             if opened is None:
-                return
+                return  # what has ended stays so: the first end counts
             first, last, trace = opened[0], mark.seq, opened[1]
         values = (number, mark.key, trace, first, last, int(mark.agent))
         self._writer.execute(INSERT_SPAN, (*values, values_checksum(*values)))

@@ -319,7 +319,7 @@ class StoreReader(Protocol):
         ...
 
     def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Page:
-        """Rows after a seq, about `limit_bytes` of them, at least one if there is one.
+        """Rows after a seq, about `limit_bytes` of them, at least one if there is one; no epoch, no session.
 
         With an origin, live rows of spans that began after it and have ended are left out.
         """

@@ -217,6 +217,7 @@ def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> Page:
     rows: list[Stored] = []
     fault: Damaged | None = None
     size, number = 0, FIRST_ROWS
+    limit_bytes = max(limit_bytes, 1)  # an empty page would be the end
     try:
         while fault is None and size < limit_bytes:
             stored = cursor.fetchmany(min(number, PAGE_ROWS))

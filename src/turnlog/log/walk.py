@@ -33,8 +33,8 @@ class Walk:
 
     def take(self) -> int:
         """How much to read next: who has taken much gets more at once."""
-        size_bytes = self.size_bytes
+        size_bytes = min(self.size_bytes, self.most_bytes)
         self.taken_bytes += size_bytes
         if self.taken_bytes >= STEADY_BYTES:
-            self.size_bytes = min(2 * size_bytes, self.most_bytes)
+            self.size_bytes = 2 * size_bytes
         return size_bytes

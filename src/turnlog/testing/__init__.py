@@ -86,6 +86,7 @@ CONTRACTS = numbered(
         replay.where_a_turn_is,
         following.frames_alike,
         sessions.what_events_say,
+        replay.first_end_counts,
     ],
 )
 

@@ -14,12 +14,13 @@ async def pages(make: Make) -> None:
     async with bench(make) as b:
         await b.add(*[note(str(number), "z" * (number % 40) * 100) for number in range(400)])
         largest = max(len(row.frame) for row in await b.rows())
-        for limit in (1, 1000, 50_000, 1 << 30):
+        for limit in (0, 1, 1000, 50_000, 1 << 30):
             found: list[int] = []
             while page := await b.log.read(b.session, len(found) - 1, max_bytes=limit):
-                assert sum(len(row.frame) for row in page) < limit + largest
+                assert sum(len(row.frame) for row in page) <= limit + largest
                 found += [row.seq for row in page]
             assert found == list(range(400))
+        assert [row.seq for row in await b.followed(399, max_bytes=0)] == list(range(400))
         async for data in until_silent(b.log.frames(b.session, idle_s=0.01)):
             assert len(data) < PAGE_BYTES + 2 * largest + data.count(b"\nid: ") * 40
 

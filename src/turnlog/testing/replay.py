@@ -1,5 +1,6 @@
 """What a store promises about replay: which live events it leaves out, and what it knows of turns."""
 
+from turnlog.events import AgentEnd, ToolCall, ToolResult
 from turnlog.log import line_of
 from turnlog.testing.bench import Bench, Make, bench, following
 from turnlog.testing.samples import (
@@ -10,6 +11,7 @@ from turnlog.testing.samples import (
     called,
     delta,
     ended,
+    event,
     message,
     note,
     over,
@@ -172,6 +174,19 @@ async def what_closed_it(make: Make) -> None:
             row = await b.log.ended(b.session, key)
             assert row is not None
             assert wanted.id.encode() in line_of(row)
+
+
+async def first_end_counts(make: Make) -> None:
+    """What has ended stays so: a second end changes nothing, in whatever turn it comes; it may begin anew."""
+    async with bench(make) as b:
+        await b.add(started(agent(1)), called("c"), progress("c"), answered("c"), ended(agent(1)))  # 0 to 4
+        late = event(AgentEnd(stop_reason="error"), "late-end", agent(1, trace=2))
+        await b.add(event(ToolResult(call_id="c", tool="t", ok=False), "late"), note("a"), late)
+        row = await b.log.ended(b.session, "c")
+        assert row is not None
+        assert (row.seq, await b.log.turn(b.session, "tr_1")) == (3, (0, 4))
+        await b.add(event(ToolCall(call_id="c", tool="t", args={}), "again"))
+        assert await b.log.ended(b.session, "c") is None
 
 
 async def unfinished_sessions(make: Make) -> None:

@@ -45,6 +45,7 @@ async def unknown_session(make: Make) -> None:
     """A session that was never made is not found, and asking does not make it."""
     async with bench(make) as b:
         await refused(NotFound, b.log.info("sess_x"))
+        await refused(NotFound, b.log.read("sess_x"))
         await refused(NotFound, b.add(note("a"), session="sess_x"))
         await refused(NotFound, b.log.close_session("sess_x"))
         await refused(NotFound, b.log.prune("sess_x", 0))

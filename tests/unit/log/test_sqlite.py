@@ -67,6 +67,14 @@ def test_a_second_writer_is_refused_until_the_first_one_is_gone(path: Path) -> N
     SqliteStore(path).close()
 
 
+def test_a_second_writer_is_refused_by_whatever_name_it_comes(path: Path) -> None:
+    first = SqliteStore(path)
+    path.with_name("link.db").symlink_to(path)
+    with pytest.raises(StoreError, match=r"log.db is being written"):
+        SqliteStore(path.with_name("link.db"))
+    first.close()
+
+
 def test_a_second_writing_process_is_refused(path: Path) -> None:
     program = f"""
 from pathlib import Path

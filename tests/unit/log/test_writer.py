@@ -43,6 +43,17 @@ async def test_what_arrives_during_a_commit_is_one_group(tmp_path: Path) -> None
 
 
 @scenario
+async def test_a_batch_is_what_it_was_when_it_was_submitted(tmp_path: Path) -> None:
+    log = Log(SqliteStore(tmp_path / "log.db"))
+    session, batch = await log.create("t"), notes("a", "b")
+    async with held(log):
+        job = log.submit(session, batch)
+        batch.clear()
+    assert await job == [0, 1]
+    await log.close()
+
+
+@scenario
 async def test_a_group_is_bounded(tmp_path: Path) -> None:
     counting = Counting(SqliteStore(tmp_path / "log.db"))
     log = Log(counting.store)
