@@ -12,13 +12,15 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Seque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from turnlog.agents.definition import tried
 from turnlog.agents.models import Model, ToolSpec, make_model
 from turnlog.agents.tools import Tool
-from turnlog.errors import CallerError
+from turnlog.errors import CallerError, quote
 from turnlog.events import Entry
 from turnlog.events.tool import Executor
 from turnlog.state.tree import HANDOFF
 
+DOUBLINGS = 32  # of a pause; by then it is as long as it may be
 MAX_STEPS = 25  # completions of one invocation; real work needs fewer, a model that goes in circles more
 PROMPT = {"type": "string", "description": "What it should do; it knows nothing else."}
 RESUME = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
@@ -35,7 +37,7 @@ class Patience:
 
     def pause_s(self, failures: int, wanted_s: float | None) -> float:
         """Twice as long each time, with some chance in it; as long as the provider wants, if it says so."""
-        own_s = self.first_s * float(2 ** (failures - 1)) * (1 + random.random())
+        own_s = self.first_s * 2.0 ** min(failures - 1, DOUBLINGS) * (1 + random.random())
         return min(max(own_s, wanted_s or 0.0), self.most_s)
 
 
@@ -59,12 +61,21 @@ class Agent:
         object.__setattr__(self, "model", make_model(self.model))
         if self.max_steps < 1:
             raise CallerError(f"agent {self.name}: expected max_steps of at least 1, got {self.max_steps}")
+        self._check_kinds()
         if reserved := [tool.name for tool in self.tools if tool.name.startswith(HANDOFF)]:
             raise CallerError(f"agent {self.name}: {reserved[0]} is a hand-off by its name, and not a tool")
         names = [spec.name for spec in self.specs]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise CallerError(f"agent {self.name}: expected each tool once, got {', '.join(twice)} twice")
+        whose = f"agent {quote(self.name)}"
+        tried(whose, "agent.start", name=self.name, via="prompt", model=self.mind.name, tools=names)
+
+    def _check_kinds(self) -> None:
+        for wanted, given in ((Tool, self.tools), (Agent, self.agents), (Agent, self.handoffs)):
+            if wrong := [one for one in given if not isinstance(one, wanted)]:
+                kind = "tools made by @tool" if wanted is Tool else "agents"
+                raise CallerError(f"agent {self.name}: expected {kind}, got {quote(wrong[0])}")
 
     @property
     def mind(self) -> Model:

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from turnlog.agents.approvals import judge
-from turnlog.agents.loop import Item, values_of
+from turnlog.agents.loop import Item
+from turnlog.agents.reading import values_of
 from turnlog.agents.tools import succeeded
 from turnlog.errors import InvalidEvent, NotFound
 from turnlog.events import ApprovalDecision, Payload, Scope, ToolResult, UiAction, UiMessage, Unknown

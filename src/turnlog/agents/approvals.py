@@ -6,6 +6,7 @@ only, as one that was not for this call or not from somebody entitled to, and th
 """
 
 from collections.abc import Collection
+from math import isinf
 
 from turnlog.agents.calls import args_hash
 from turnlog.agents.tools import Tool
@@ -32,7 +33,7 @@ def request(tool: Tool, call: ToolCall, now_ms: int) -> ApprovalRequest:
         args_hash=args_hash(call.args),
         risk=tool.risk or tool.kind,
         reason=tool.kind,
-        expires_at=timestamp(now_ms + round(tool.expires_s * 1000)),
+        expires_at=None if isinf(tool.expires_s) else timestamp(now_ms + round(tool.expires_s * 1000)),
         roles=tool.roles,
     )
 

@@ -14,7 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from turnlog.errors import CallerError
+from turnlog.agents.definition import tried
+from turnlog.errors import CallerError, quote
 from turnlog.events import Entry
 from turnlog.parse.deeds import Deeds
 
@@ -57,6 +58,8 @@ class ClaudeCli:
             raise CallerError(f"{self.name}: expected a command as a list of words, got {self.command!r:.80}")
         if not self.inactivity_s > 0:
             raise CallerError(f"{self.name}: expected an inactivity_s above 0, got {self.inactivity_s}")
+        whose = f"process {quote(self.name)}"
+        tried(whose, "agent.start", name=self.name, via="prompt", model=self.model)
 
     @property
     def deeds(self) -> Deeds:

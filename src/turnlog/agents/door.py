@@ -10,9 +10,9 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from turnlog.errors import CallerError, PeerError, quote
 
@@ -23,7 +23,7 @@ GONE = (OSError, EOFError)  # timeouts and TLS errors are among the first, bodie
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: |$)")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;.*)?\r\n")
-_TOKEN = re.compile(r"[!-~]+")
+_VISIBLE = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Answer:
                 async for piece in self._next(size):
                     yield piece
                 await soon(self.reader.readexactly(2))
-        elif (length := self.headers.get("content-length", "")).isdigit():
+        elif (length := self.headers.get("content-length", "")).isdecimal():
             async for piece in self._next(int(length)):
                 yield piece
         else:
@@ -70,14 +70,12 @@ class Door:
     """One server, by its address."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            raise CallerError(f"expected a URL like https://host:port, got {quote(url)}")
-        if token is not None and not _TOKEN.fullmatch(token):
+        parts, port = address(url)
+        if token is not None and not _VISIBLE.fullmatch(token):
             raise CallerError("expected a token of visible ASCII characters")
         self._host = parts.hostname
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._port = parts.port or (443 if self._tls else 80)
+        self._port = port or (443 if self._tls else 80)
         self._prefix = parts.path.rstrip("/")
         self._headers = {"host": parts.netloc} | ({"authorization": f"Bearer {token}"} if token else {})
 
@@ -114,6 +112,16 @@ class Door:
             yield answer
         finally:
             writer.transport.abort()
+
+
+def address(url: str) -> tuple[SplitResult, int | None]:
+    """The parts of a server's address, and its port; all of it can stand in the head of a request."""
+    with suppress(ValueError):  # a port that is no number, half an IPv6 address
+        parts = urlsplit(url)
+        plain = _VISIBLE.fullmatch(url) and "@" not in parts.netloc and not parts.query
+        if plain and parts.scheme in ("http", "https") and parts.hostname:
+            return parts, parts.port
+    raise CallerError(f"expected a URL like https://host:port, got {quote(url)}")
 
 
 async def soon(work: Awaitable[bytes]) -> bytes:

@@ -42,12 +42,12 @@ from turnlog.agents.loop import (
     said,
 )
 from turnlog.agents.models import ModelFault, Request
-from turnlog.agents.models.model import blobs_of
+from turnlog.agents.models.model import MODEL_FAILED, blobs_of
 from turnlog.agents.models.prices import cost
 from turnlog.agents.pen import Ledger, Pen
 from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
-from turnlog.agents.tools import failed
+from turnlog.agents.tools import failed, not_found
 from turnlog.errors import CallerError, Closed, InvalidEvent, StoreError
 from turnlog.events import (
     ApprovalDecision,
@@ -217,7 +217,7 @@ class Driver:
             fault = await self._attempt(invocation, reply)
             if fault is None:
                 return
-            if not fault.retriable or failures == patience.tries:
+            if not fault.retriable or failures >= patience.tries:
                 await self._fail(invocation, reply, fault)
                 return
             await self._retract(invocation, reply, fault.code)
@@ -229,7 +229,7 @@ class Driver:
             await self._finish(invocation, reply, await self._listen(invocation, reply))
         except ModelFault as fault:
             return fault
-        except CallerError as error:  # the log's own rules: an event that nobody may write
+        except (CallerError, ValueError) as error:  # the log's own rules: an event that nobody may write
             log.exception("what a model said cannot be written")
             return ModelFault("refused_event", f"{type(error).__name__} in what the model said")
         return None
@@ -251,9 +251,11 @@ class Driver:
                         await speaker.say(batch)
         except (ModelFault, InvalidEvent, StoreError):
             raise
-        except Exception as error:  # foreign code: its failure ends the agent by events
+        except (Exception, asyncio.CancelledError) as error:  # foreign code: its failure ends the agent
+            if is_stopped(error):
+                raise
             log.exception("a model failed")
-            raise ModelFault("model_failed", f"{type(error).__name__} in the model") from error
+            raise ModelFault(MODEL_FAILED, f"{type(error).__name__} in the model") from error
         finally:
             await speaker.finish()
         if not reply.complete:
@@ -316,7 +318,9 @@ class Driver:
     async def _run(self, invocation: Invocation, effect: Run) -> None:
         call, scope = effect.call, invocation.scope
         tool = self._loop.agent(invocation).tool(call.tool)
-        assert tool is not None
+        if tool is None:  # the process that asked for it had one
+            await self._answer(not_found(call, invocation.start.tools), call, scope)
+            return
 
         async def progress(said: list[Payload]) -> None:
             await self._append([Item(payload, scope, "tool") for payload in said])
@@ -435,6 +439,12 @@ class Driver:
         self._tasks[task] = trace
         task.add_done_callback(self._tasks.pop)
         task.add_done_callback(report)
+
+
+def is_stopped(error: BaseException) -> bool:
+    """Whether this task is to stop; a model may also have cancelled itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 EFFECTS: Mapping[type, Callable[[Driver, Any], Coroutine[Any, Any, None]]] = {

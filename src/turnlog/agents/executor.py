@@ -14,7 +14,7 @@ import inspect
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,7 +26,6 @@ from msgspec import structs
 from turnlog.agents.calls import KEPT, Answered, Calls, Known, args_hash, key_of, known
 from turnlog.agents.context import Context, ToolFault, WaitForInput
 from turnlog.agents.tools import Function, Picture, Tool, answered, failed, pictures, plain, succeeded
-from turnlog.errors import CallerError, quote
 from turnlog.events import Fault, Image, ToolCall, ToolResult, gate
 
 log = logging.getLogger("turnlog.agents")
@@ -34,33 +33,8 @@ log = logging.getLogger("turnlog.agents")
 AT_ONCE = 5  # as many as the original ran; a model seldom asks for more in one step
 GRACE_S = 0.5  # for the clean-up of a tool that is stopped; a stop is through within a second
 LEFT_BEHIND = 32  # tools that did not stop; above that something is wrong with them, and no more are started
-NAMED = 20  # tools that an answer names
 
 PutBlob = Callable[[bytes, str], Awaitable[str]]
-
-
-class Registry:
-    """Tools by name."""
-
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools: dict[str, Tool] = {}
-        for tool in tools:
-            if self._tools.setdefault(tool.name, tool) is not tool:
-                raise CallerError(f"expected each tool once, got {tool.name} twice")
-
-    def __iter__(self) -> Iterator[Tool]:
-        return iter(self._tools.values())
-
-    def find(self, call: ToolCall) -> Tool | ToolResult:
-        """The tool of a call, or the answer that there is none."""
-        return self._tools.get(call.tool) or not_found(call, self._tools)
-
-
-def not_found(call: ToolCall, names: Collection[str]) -> ToolResult:
-    """The answer to a call of a tool that is not there: it names some that are."""
-    shown = sorted(names)[:NAMED]
-    details = {"available": shown, "more": len(names) - len(shown)}
-    return failed(call, "TOOL_NOT_FOUND", f"there is no tool {quote(call.tool)}", details)
 
 
 class Executor:
@@ -167,7 +141,9 @@ def result_of(work: "asyncio.Future[Any]") -> Any:
     try:
         return work.result()
     except WaitForInput as question:
-        return WaitForInput(plain(question.questions))
+        if not isinstance(asked := plain(question.questions), dict):
+            raise Broken("it asked for input with what is no object") from question
+        return WaitForInput(asked)
     except ToolFault as fault:
         return fault
 

@@ -7,16 +7,25 @@ the driver; everything else an event causes is a batch of other events. Events c
 follows from half a batch, and only the first answer to a call counts.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import structs
 
 from turnlog.agents.agent import Agent, Cast
 from turnlog.agents.approvals import permits
-from turnlog.agents.tools import answered, failed, succeeded
+from turnlog.agents.reading import (
+    asks_the_page,
+    awaiting,
+    files_of,
+    stopped,
+    unanswered,
+    unprompted,
+    values_of,
+)
+from turnlog.agents.tools import answered, failed, not_found, succeeded
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
@@ -24,13 +33,10 @@ from turnlog.events import (
     AgentUsage,
     ApprovalDecision,
     ApprovalRequest,
-    AssistantFiles,
-    AwaitedCall,
     BlockEnd,
     Cost,
     Envelope,
     Fault,
-    File,
     Origin,
     ParseReject,
     Payload,
@@ -44,13 +50,13 @@ from turnlog.events import (
     UiMessage,
     Unknown,
 )
-from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import Reply
 from turnlog.state.narration import narrated
 from turnlog.state.tree import Invocation, OpenCall, Opening, Tree, cancelled, reaches
 
 NAMELESS = "unknown"  # a model that does not say what it is
+AGENT_ID = re.compile(r"agt_[A-Za-z0-9_-]{1,64}")
 ENDED = "Its agent has ended."
 LIMIT_REACHED = "You have reached the limit of steps. Use no more tools: say what you have found, in short."
 
@@ -130,8 +136,11 @@ class Loop:
             self._begun = {key for key in self._begun if key[0] != agent_id}
             self._shown = {key for key in self._shown if key[0] != agent_id}
             self._guarded = {key for key in self._guarded if key[0] != agent_id}
-        elif isinstance(payload, ApprovalDecision):
+        elif isinstance(payload, ApprovalDecision | ToolResult):
             self._guarded.discard((envelope.agent_id or "", payload.call_id))
+        if isinstance(payload, ToolResult):  # a model may use the id of a call again
+            self._begun.discard((envelope.agent_id or "", payload.call_id))
+            self._shown.discard((envelope.agent_id or "", payload.call_id))
 
     def react(self, envelope: Envelope, payload: Payload | Unknown) -> list[Effect]:
         """What follows from an event that was applied."""
@@ -205,12 +214,14 @@ class Loop:
         if call.incomplete is not None:
             answer = failed(call, "VALIDATION_ERROR", "the arguments are not a JSON object")
             return [Say([Item(answer, invocation.scope, "tool")])]
+        if called is not None and (fault := unprompted(call)):
+            return [Say([Item(answered(call, fault), invocation.scope, "tool")])]
         if called is not None:
             return [Say([self._called(invocation, called, call)])]
         if agent.successor(call.tool):
             return []
         if tool is None:
-            answer = failed(call, "TOOL_NOT_FOUND", f"{agent.name} has no tool {call.tool}")
+            answer = not_found(call, [spec.name for spec in agent.specs])
             return [Say([Item(answer, invocation.scope, "tool")])]
         if fault := permits(tool, {*self._cast.roles, *self.tree.roles(invocation.scope.trace_id)}):
             return [Say([Item(answered(call, fault), invocation.scope, "tool")])]
@@ -229,10 +240,10 @@ class Loop:
             agent,
             scope,
             via="call",
-            prompt=str(call.args.get("prompt", "")),
+            prompt=call.args["prompt"],
             parent_id=parent.agent_id,
             call_id=call.call_id,
-            resumes=resumes if isinstance(resumes, str) and resumes.startswith("agt_") else None,
+            resumes=resumes if isinstance(resumes, str) and AGENT_ID.fullmatch(resumes) else None,
         )
 
     def settle(self, invocation: Invocation) -> list[Effect]:
@@ -448,44 +459,3 @@ def said(payloads: Iterable[Payload], scope: Scope) -> list[Item]:
 def voided(calls: Iterable[ToolCall], scope: Scope, why: str) -> list[Item]:
     """The results of calls that nobody will answer any more."""
     return [Item(cancelled(call, why), scope, "system") for call in calls]
-
-
-def unanswered(invocation: Invocation, ending: Iterable[Payload]) -> list[ToolCall]:
-    """The calls that are open when these have been said; the provider's too."""
-    calls = {key: call.call for key, call in invocation.calls.items()}
-    for payload in ending:
-        if isinstance(payload, ToolCall):
-            calls[payload.call_id] = payload
-        elif isinstance(payload, ToolResult):
-            calls.pop(payload.call_id, None)
-    return list(calls.values())
-
-
-def files_of(ending: Iterable[Payload]) -> tuple[File, ...]:
-    """The files that are named in these."""
-    return tuple(file for payload in ending if isinstance(payload, AssistantFiles) for file in payload.files)
-
-
-def asks_the_page(call: ToolCall) -> bool:
-    """Whether a page has to answer; arguments that are no JSON are answered here."""
-    return call.executor == "frontend" and call.incomplete is None
-
-
-def stopped(reply: Reply) -> StopReason:
-    """Why an agent ends with this reply."""
-    reason = reply.stop_reason
-    return "end_turn" if reason is None or reason == "tool_use" or reason == "pause_turn" else reason
-
-
-def awaiting(calls: Iterable[ToolCall]) -> ToolAwait:
-    """What the page is asked."""
-    return ToolAwait(
-        calls=tuple(AwaitedCall(call_id=call.call_id, tool=call.tool, args=call.args) for call in calls)
-    )
-
-
-def values_of(action: UiAction) -> dict[str, Any]:
-    """What an action brings."""
-    fields: dict[str, Any] = msgspec.to_builtins(action.action)
-    values: dict[str, Any] = fields.get("values", fields)
-    return values

@@ -23,7 +23,7 @@ import msgspec
 from turnlog.agents.calls import args_hash
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.door import GONE, Door
-from turnlog.agents.executor import Executor, Registry
+from turnlog.agents.executor import Executor
 from turnlog.agents.tools import Tool, failed
 from turnlog.errors import CallerError, PeerError, quote
 from turnlog.events import (
@@ -82,7 +82,7 @@ class RemoteExecutor:
         *,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._tools = {tool.name: tool for tool in Registry(tools)}
+        self._tools = by_name(tools)
         if others := [tool.name for tool in self._tools.values() if tool.executor != "remote"]:
             raise CallerError(f'expected tools with executor="remote", got {", ".join(others)}')
         self._door = Door(url, token)
@@ -235,6 +235,15 @@ STEPS: dict[type, Callable[[RemoteExecutor, Envelope, Any], None]] = {
     UiMessage: RemoteExecutor._spoke,
     UiAction: RemoteExecutor._spoke,
 }
+
+
+def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Tools by their names, each of which may be there once."""
+    found: dict[str, Tool] = {}
+    for tool in tools:
+        if found.setdefault(tool.name, tool) is not tool:
+            raise CallerError(f"expected each tool once, got {tool.name} twice")
+    return found
 
 
 def pause_s(failures: int) -> float:

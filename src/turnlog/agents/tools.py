@@ -7,14 +7,16 @@ it is defined. A frontend or remote tool is a signature only: the page or anothe
 
 import inspect
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args, overload
 
 import msgspec
 
 from turnlog.agents.context import Context
+from turnlog.agents.definition import tried
 from turnlog.agents.docstring import described
 from turnlog.errors import CallerError, quote
 from turnlog.events import Fault, ToolCall, ToolResult
@@ -27,7 +29,9 @@ PICTURES = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp"}
 )  # every model and browser reads them
 PICTURE_BYTES = 5_000_000  # what models take; larger ones should be scaled down by who makes them
+NAMED = 20  # tools that an answer names
 EXPIRES_S = 3600.0  # who comes later should be asked again
+EXPIRES_MOST_S = 10 * 365 * 86_400.0  # a time stamp has four digits for the year; `inf` is never
 
 
 class Options(TypedDict, total=False):
@@ -138,6 +142,13 @@ def answered(call: ToolCall, fault: Fault) -> ToolResult:
     return ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=fault)
 
 
+def not_found(call: ToolCall, names: Collection[str]) -> ToolResult:
+    """The answer to a call of a tool that is not there: it names some that are."""
+    shown = sorted(names)[:NAMED]
+    details = {"available": shown, "more": len(names) - len(shown)}
+    return failed(call, "TOOL_NOT_FOUND", f"there is no tool {quote(call.tool)}", details)
+
+
 @overload
 def tool(function: Function, /) -> Tool: ...
 @overload
@@ -155,9 +166,11 @@ def tool(
 
 def make_tool(function: Function, options: Options) -> Tool:
     """The tool of a function, or a `CallerError` that says what stands in the way."""
-    name = function.__name__
+    name = getattr(function, "__name__", "")
     if not NAME.fullmatch(name):
         raise CallerError(f"tool {quote(name)}: expected a name of 1 to 64 of A-Z a-z 0-9 _ -")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise CallerError(f"tool {name}: expected a function that returns, got one that yields")
     check_options(name, options)
     description, words = described(inspect.getdoc(function) or "")
     parameters = parameters_of(name, function)
@@ -192,13 +205,19 @@ def check_options(name: str, options: Options) -> None:
     for limit in (options.get("timeout_s"), options.get("expires_s")):
         if limit is not None and not limit > 0:
             raise CallerError(f"tool {name}: expected seconds above 0, got {limit}")
+    if EXPIRES_MOST_S < (expires_s := options.get("expires_s", EXPIRES_S)) < math.inf:
+        raise CallerError(f"tool {name}: expected expires_s of at most {EXPIRES_MOST_S:g}, got {expires_s:g}")
+    risk = options.get("risk") or options.get("kind", "read")
+    tried(
+        f"tool {name}", "approval.request", call_id="call", tool=name, args_hash="0", risk=risk, roles=roles
+    )
 
 
 def parameters_of(name: str, function: Function) -> list[inspect.Parameter]:
     """The parameters of a function, each with a name and a hint."""
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())
-    except NameError as error:
+    except Exception as error:  # noqa: BLE001  a hint in quotes is foreign code
         raise CallerError(f"tool {name}: a type hint cannot be read: {error}") from None
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):

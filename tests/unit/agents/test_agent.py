@@ -1,5 +1,7 @@
 """What an agent may call, and under which names."""
 
+from typing import Any
+
 import pytest
 
 from turnlog.agents import Agent, Scripted, tool
@@ -101,9 +103,30 @@ def test_a_name_is_one_agents_and_a_tools_name_is_no_hand_off() -> None:
         Agent("Top", "", MODEL, max_steps=0)
 
 
+@pytest.mark.parametrize("name", ["", "x" * 129, "é" * 65, "two\nlines"])
+def test_a_name_that_no_event_can_carry_is_refused_at_once(name: str) -> None:
+    with pytest.raises(CallerError, match=r"agent '.*: agent\.start: "):
+        Agent(name, "", MODEL)
+    with pytest.raises(CallerError, match=r"agent 'Top': agent\.start: "):
+        Agent("Top", "", Scripted(lambda messages: [], name=name))
+
+
+def test_what_is_no_tool_no_agent_and_no_model_is_refused_at_once() -> None:
+    nothing: Any = None
+    with pytest.raises(CallerError, match="expected tools made by @tool, got <built-in function len>"):
+        Agent("Top", "", MODEL, tools=[len])  # type: ignore[list-item]
+    for wrong in ({"agents": [weather]}, {"handoffs": ["Guard"]}):
+        with pytest.raises(CallerError, match="agent Top: expected agents, got "):
+            Agent("Top", "", MODEL, **wrong)
+    with pytest.raises(CallerError, match=r"expected a model like .*, not None"):
+        Agent("Top", "", nothing)
+
+
 def test_patience_doubles_and_has_an_end() -> None:
     patience = Patience(first_s=1, most_s=10)
     for failures, low, high in ((1, 1, 2), (2, 2, 4), (3, 4, 8), (9, 10, 10)):
         assert low <= patience.pause_s(failures, None) <= high
     assert patience.pause_s(1, 7.5) == 7.5
     assert patience.pause_s(1, 99) == 10
+    assert patience.pause_s(5_000, None) == 10
+    assert Patience(first_s=0).pause_s(5_000, None) == 0

@@ -1,6 +1,7 @@
 """Approvals: bound to the call and its arguments, for once, for a while, from somebody entitled to."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ def test_what_is_not_said_follows_from_the_tool() -> None:
     decision = ApprovalDecision(call_id="call_1", args_hash=asked.args_hash, decision="approve")
     assert judge(asked, decision, CALL, (), 1) is None, "no roles: anyone may decide"
     forever = structs.replace(asked, expires_at=None)
+    lasting = tool(kind="write", expires_s=math.inf)(save.function)
+    assert request(lasting, structs.replace(CALL, tool="save"), 0) == forever
     assert judge(forever, decision, CALL, (), 10**15) is None
 
 

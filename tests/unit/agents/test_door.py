@@ -130,7 +130,12 @@ def test_a_post_carries_json_and_the_token() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host", "host:80", "http://", "http://host?x=1", "http://user:word@host", ""]
+    "url",
+    [
+        *("ftp://host", "host:80", "http://", "http://host?x=1", "http://user:word@host", ""),
+        *("http://host:word", "http://host:99999", "http://[::1", "http://:word@host"),
+        *("http://höst", "http://host/a b", "http://host/é", "http://host/\r\nx: y"),
+    ],
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(CallerError, match="expected a URL"):

@@ -1,5 +1,6 @@
 """What the driver makes of replies: it goes on, waits, ends or fails as the message did."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,7 @@ import msgspec
 
 from tests.statements.room import talk
 from turnlog import Agent, App, tool
-from turnlog.agents import Reply, Request
+from turnlog.agents import ModelFault, Reply, Request
 from turnlog.agents.agent import Patience
 from turnlog.events import (
     AssistantFiles,
@@ -233,6 +234,30 @@ def test_a_reply_whose_end_cannot_be_written_ends_its_agent() -> None:
     events, end = ended(Agent("Guide", "", Forges()))
     assert end["stop_reason"] == "error"
     assert [block["status"] for block in bodies(events, "block.end")] == ["aborted"]
+
+
+def test_a_model_that_cancels_itself_or_says_a_name_that_is_none_ends_its_agent() -> None:
+    def cancels(reply: Reply) -> list[list[Payload]]:
+        raise asyncio.CancelledError
+
+    def boasts(reply: Reply) -> list[list[Payload]]:
+        return [reply.begin("x" * 200), reply.text("Hello"), reply.done("end_turn")]
+
+    def fails(reply: Reply) -> list[list[Payload]]:
+        raise ModelFault("c" * 200, "I failed \ud800.", retriable=True)
+
+    told = {cancels: "model_failed", boasts: "refused_event", fails: "model_failed"}
+    for step, code in told.items():
+        _, events = play(step, step)
+        assert [problem["code"] for problem in bodies(events, "session.error")] == [code]
+        assert [end["stop_reason"] for end in bodies(events, "agent.end")] == ["error"]
+        assert len(bodies(events, "block.start")) == len(bodies(events, "block.end"))
+
+
+def test_a_model_is_asked_once_at_least() -> None:
+    model = Steps([lambda reply: [reply.text("Hello")]])
+    _, end = ended(Agent("Guide", "", model, patience=Patience(tries=0)))
+    assert (len(model.read), end["stop_reason"]) == (1, "error")
 
 
 def test_whoever_stops_listening_hangs_up() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from turnlog.agents import executor as module
 from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.executor import Executor, Registry, not_found
+from turnlog.agents.executor import Executor
 from turnlog.agents.tools import Picture, Tool, tool
-from turnlog.errors import CallerError, StoreError
+from turnlog.errors import StoreError
 from turnlog.events import (
     CATALOG,
     Fault,
@@ -296,6 +296,11 @@ def test_a_tool_may_ask_first() -> None:
     def mumble() -> Any:
         raise WaitForInput({"day": object()})
 
+    @tool
+    def list_up() -> Any:
+        questions: Any = ["Which day?"]
+        raise WaitForInput(questions)
+
     async def work() -> None:
         executor = Executor(Blobs().put)
         call = call_of(book, key="k")
@@ -305,7 +310,9 @@ def test_a_tool_may_ask_first() -> None:
         again = await executor.run(book, call, Context(call, values={"day": "Monday"}))
         assert isinstance(again, ToolResult)
         assert again.result == {"day": "Monday"}
-        assert (await answer(executor, mumble, call_of(mumble))).error is not None
+        for wrong in (mumble, list_up):
+            refused = await answer(executor, wrong, call_of(wrong))
+            assert refused.error == Fault(code="EXECUTION_ERROR", message=f"{wrong.name} failed")
 
     run(work())
 
@@ -422,26 +429,3 @@ def test_a_call_that_waits_for_a_place_can_be_cancelled() -> None:
         assert (await answer(executor, add, call_of(add, a=1))).ok, "both places are free again"
 
     run(work())
-
-
-def test_a_registry_has_each_name_once() -> None:
-    registry = Registry([add, fetch, add])
-    assert list(registry) == [add, fetch]
-    assert registry.find(call_of(add)) is add
-    with pytest.raises(CallerError, match="expected each tool once, got add twice"):
-        Registry([add, tool(add.function)])
-
-
-def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
-    call = ToolCall(call_id="call_1", tool="ad", args={})
-    found = Registry([add, fetch]).find(call)
-    assert isinstance(found, ToolResult)
-    assert found.error == Fault(
-        code="TOOL_NOT_FOUND",
-        message="there is no tool 'ad'",
-        details={"available": ["add", "fetch"], "more": 0},
-    )
-    many = not_found(call, [f"tool{number:03}" for number in range(100)])
-    assert many.error is not None
-    assert many.error.details is not None
-    assert (len(many.error.details["available"]), many.error.details["more"]) == (20, 80)

@@ -177,11 +177,28 @@ def test_an_agent_is_started_one_deeper_with_the_trace_of_its_caller() -> None:
     )
 
 
-@pytest.mark.parametrize("wrong", [7, "not an id"])
+@pytest.mark.parametrize("wrong", [7, "not an id", "agt_", "agt_not an id", "agt_" + "x" * 65, "agt_x\n"])
 def test_what_is_no_id_of_an_agent_is_not_resumed(wrong: object) -> None:
-    [start] = said(running().calls(call("scout", args={"resume_agent_id": wrong})))
+    [start] = said(running().calls(call("scout", args={"prompt": "Find", "resume_agent_id": wrong})))
     assert isinstance(start, AgentStart)
-    assert (start.resumes, start.prompt) == (None, "")
+    assert (start.resumes, start.prompt) == (None, "Find")
+
+
+@pytest.mark.parametrize("args", [{}, {"prompt": " \n"}, {"prompt": None}, {"prompt": {"do": "it"}}])
+def test_an_agent_that_is_not_told_what_to_do_is_not_started(args: dict[str, Any]) -> None:
+    [result] = said(running().calls(call("scout", args=args)))
+    assert isinstance(result, ToolResult)
+    assert result.error
+    assert (result.error.code, result.error.details) == ("VALIDATION_ERROR", {"path": ["prompt"]})
+
+
+def test_the_id_of_a_call_that_was_answered_may_be_used_again() -> None:
+    table = running()
+    for used, effect in ((LOOK, Run(ROOT.agent_id or "", LOOK)), (PAGE, None)):
+        for _ in range(2):
+            effects = table.calls(used)
+            assert effects == [effect] if effect else said(effects) == [awaiting(PAGE)]
+            assert table.result(used.call_id) == [Ask(ROOT.agent_id or "")]
 
 
 def test_what_cannot_run_is_answered_at_once() -> None:

@@ -413,6 +413,16 @@ def test_a_server_that_does_not_speak_http_is_logged(caplog: pytest.LogCaptureFi
     asyncio.run(work())
 
 
+def test_each_tool_is_taken_once() -> None:
+    @tool(executor="remote")
+    def look() -> None:
+        pass
+
+    RemoteExecutor("http://127.0.0.1:1", "sess_1", [look, look])
+    with pytest.raises(CallerError, match="expected each tool once, got look twice"):
+        RemoteExecutor("http://127.0.0.1:1", "sess_1", [look, tool(executor="remote")(look.function)])
+
+
 def test_only_tools_for_another_process_are_taken() -> None:
     @tool
     def here() -> None:

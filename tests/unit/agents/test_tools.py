@@ -1,6 +1,8 @@
 """`@tool`: the schema from the hints, validation before the function runs, failures as answers."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -8,7 +10,17 @@ import pytest
 
 from turnlog.agents.context import Context
 from turnlog.agents.executor import Executor
-from turnlog.agents.tools import PICTURE_BYTES, Picture, Tool, failed, pictures, plain, succeeded, tool
+from turnlog.agents.tools import (
+    PICTURE_BYTES,
+    Picture,
+    Tool,
+    failed,
+    not_found,
+    pictures,
+    plain,
+    succeeded,
+    tool,
+)
 from turnlog.errors import CallerError
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult
 
@@ -338,10 +350,24 @@ def two(one: Context, other: Context) -> None:
     pass
 
 
+def unreadable(city: str) -> None:
+    pass
+
+
+unreadable.__annotations__["city"] = "str |"
+
+
+async def pieces(city: str) -> AsyncIterator[str]:
+    yield city
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
         (unresolved, "tool unresolved: a type hint cannot be read: name 'Nowhere' is not defined"),
+        (unreadable, "tool unreadable: a type hint cannot be read: invalid syntax"),
+        (pieces, "tool pieces: expected a function that returns, got one that yields"),
+        (partial(print), "tool '': expected a name"),
         (typo, "tool typo: its docstring describes citty, which is no parameter"),
         (two, "tool two: expected one parameter that is a Context, got 2"),
         (lambda: None, "expected a name of 1 to 64 of"),
@@ -358,6 +384,9 @@ def test_what_is_wrong_is_said_at_the_definition(function: Any, words: str) -> N
         ({"executor": "moon"}, "expected executor backend or frontend or remote, got 'moon'"),
         ({"roles": "coach"}, "expected roles in a tuple, got 'coach'"),
         ({"timeout_s": 0}, "expected seconds above 0, got 0"),
+        ({"expires_s": 1e15}, "expected expires_s of at most 3.1536e\\+08, got 1e\\+15"),
+        ({"risk": "x" * 129}, "tool .*: approval.request: expected str of length <= 128"),
+        ({"roles": (7,)}, "tool .*: approval.request: expected `?str`?, got `?int`?"),
         ({"expires_s": -1.0}, "expected seconds above 0, got -1.0"),
     ],
 )
@@ -398,3 +427,16 @@ def test_a_picture_inside_a_value_cannot_be_written() -> None:
 def test_only_pictures_that_every_reader_takes(data: bytes, media_type: str) -> None:
     with pytest.raises(CallerError):
         Picture(data, media_type)
+
+
+def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
+    call = ToolCall(call_id="call_1", tool="ad", args={})
+    assert not_found(call, ["fetch", "add"]).error == Fault(
+        code="TOOL_NOT_FOUND",
+        message="there is no tool 'ad'",
+        details={"available": ["add", "fetch"], "more": 0},
+    )
+    many = not_found(call, [f"tool{number:03}" for number in range(100)])
+    assert many.error is not None
+    assert many.error.details is not None
+    assert (len(many.error.details["available"]), many.error.details["more"]) == (20, 80)

@@ -48,9 +48,9 @@ PROVIDERS: dict[str, Callable[[str], Model]] = {"anthropic": AnthropicModel, "sc
 
 def make_model(spec: str | Model) -> Model:
     """The model of a name like `anthropic:claude-sonnet-4-5` or `scripted:demo.json`."""
-    if not isinstance(spec, str):
+    if not isinstance(spec, str) and hasattr(spec, "stream"):
         return spec
-    provider, _, rest = spec.partition(":")
+    provider, _, rest = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     make = PROVIDERS.get(provider)
     if make is None or not rest.strip():
         known = " or ".join(f"{name}:..." for name in PROVIDERS)

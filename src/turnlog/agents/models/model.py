@@ -6,6 +6,7 @@ A stream that cannot be completed raises a `ModelFault`, which says whether aski
 again is the caller's work, because what was shown has to be retracted first.
 """
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
 
 ReadBlob = Callable[[str], Awaitable[Blob]]
+CODE = re.compile(r"[!-~]{1,128}")
+MODEL_FAILED = "model_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,17 @@ class Request:
 
 
 class ModelFault(TurnlogError):
-    """A model failed. `code` is the provider's name of it or ours; `message` may be shown to users."""
+    """A model failed. `code` is the provider's name of it or ours; `message` may be shown to users.
+
+    Both go to the log, which ends the turn: a code that is no name there is `model_failed`.
+    """
 
     def __init__(
         self, code: str, message: str, *, retriable: bool = False, retry_after_s: float | None = None
     ) -> None:
         super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
+        self.code = code if CODE.fullmatch(code) else MODEL_FAILED
+        self.message = message.encode(errors="replace").decode()
         self.retriable = retriable
         self.retry_after_s = retry_after_s  # how long the provider asks to wait, if it does
 

@@ -54,4 +54,6 @@ def test_a_fault_says_what_and_whether_to_ask_again() -> None:
     assert isinstance(fault, TurnlogError)
     assert (str(fault), fault.code, fault.message) == ("overloaded_error: Busy.", "overloaded_error", "Busy.")
     assert (fault.retriable, fault.retry_after_s) == (True, 2.0)
+    assert ModelFault("", "y\ud800").code == ModelFault("x" * 129, "y").code == "model_failed"
+    assert ModelFault("x", "y\ud800").message == "y?"
     assert (ModelFault("x", "y").retriable, ModelFault("x", "y").retry_after_s) == (False, None)

@@ -99,7 +99,11 @@ def test_the_words_joined_are_the_text(text: str) -> None:
 @pytest.mark.parametrize("script", [(), ("",), (" \n",)])
 def test_a_blank_script_only_ends(script: tuple[str, ...]) -> None:
     reply, batches = spoken(*script)
-    assert (batches, reply.complete) == ([[]], True)
+    assert ([payload for batch in batches for payload in batch], reply.complete) == ([], True)
+
+
+def test_white_space_between_words_is_said_too() -> None:
+    assert spoken("one", " ", "two", "\n\n", "three")[0].said == "one two\n\nthree"
 
 
 def test_a_thinking_comes_before_the_text_with_its_signature() -> None:
