@@ -73,6 +73,7 @@ class Poster:
     async def batch(self, posted: Sequence[Posted]) -> list[Event]:
         """The events to append, for what is open now."""
         events: list[Event] = []
+        answers: dict[str, tuple[Payload | Unknown, int]] = {}
         self._places.clear()
         self._views = self._driver.views.copy()  # one action after the other, as if they were taken
         for number, item in enumerate(posted):
@@ -81,9 +82,15 @@ class Poster:
             if isinstance(event.payload, UiAction):
                 await self._take(event.id, event.payload, path)
                 event = self._where_shown(event, event.payload)
+            call_id = call_of(event.payload)
+            if call_id in answers:
+                self._places.append(self._again(event.payload, call_id, *answers[call_id]))
+                continue
             placed = await self._place(event)
             self._places.append(placed if isinstance(placed, int) else ~len(events))
             events += [] if isinstance(placed, int) else placed
+            if call_id is not None:
+                answers[call_id] = event.payload, self._places[-1]
         return events
 
     def places(self, seqs: Sequence[int]) -> list[int]:
@@ -177,10 +184,13 @@ class Poster:
             row = await self._decided(answer, call_id, row.trace if row else trace) or row
         if row is None or not self._seat.may_see(row.channel):
             raise NotFound(f"no call {call_id} waits for an answer")
-        given = self._payload(row)
+        return self._again(answer, call_id, self._payload(row), row.seq)
+
+    def _again(self, answer: Payload | Unknown, call_id: str, given: Payload | Unknown, place: int) -> int:
+        """The place of an answer that comes again; another one is a conflict."""
         if given != answer:
             raise Conflict(f"{call_id} has another answer already", self._driver.tree.last)
-        return row.seq
+        return place
 
     async def _decided(self, answer: Payload, call_id: str, trace: str | None) -> Row | None:
         """The first answer of its kind to a call, in the turn of the call."""

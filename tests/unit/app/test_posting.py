@@ -176,6 +176,26 @@ def test_the_page_of_any_member_answers_what_the_page_is_asked_once() -> None:
     play(run)
 
 
+def test_of_two_answers_in_one_post_the_second_is_the_same_or_a_conflict() -> None:
+    async def run() -> None:
+        async with desk() as at:
+            ada = await at.sessions.create(ADA)
+            await at.say(ada, "confirm it")
+            [call] = (await at.until(ada, "tool.await"))["calls"]
+            yes, no = [
+                Posted("tool.result", answer(call["call_id"], result), f"evt_{result}")
+                for result in (True, False)
+            ]
+            assert "another answer" in await refused(Conflict, at.sessions.post(ada, [yes, no]))
+            first, again = await at.sessions.post(ada, [yes, yes._replace(id="evt_again")])
+            assert first == again
+            await at.until(ada, "agent.end")
+            assert await at.sessions.post(ada, [yes]) == [first]
+            assert len(await at.told(ada, "tool.result")) == 1
+
+    play(run)
+
+
 def test_a_decision_that_comes_again_while_its_call_ends_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         ready = asyncio.Event()
