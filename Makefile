@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
-BESIDE := -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
+BESIDE := -n 4 --dist loadfile --no-loadscope-reorder -m "not alone"
 WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
 BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
@@ -23,7 +23,7 @@ test: check
 	@$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"
-	$(BIN)/python -m pytest $(BESIDE) tests/e2e tests/security tests/property tests/faults
+	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
 	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
 
 check: .venv/dev.stamp

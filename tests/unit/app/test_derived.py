@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import process_time
 from typing import Any, NamedTuple
 
 import msgspec
@@ -109,6 +108,16 @@ class TestTheTail:
         await log.close()
 
     @scenario
+    async def test_a_snapshot_of_other_code_does_not_hide_what_stands_before_it(self) -> None:
+        store = Rows(MemoryStore(ring_events=1 << 20))
+        log = await filled(Log(store.store), EVERY + 100)
+        await log.put_snapshot(NAME, PANELS, EVERY + 50, b"{}")
+        for reads in (EVERY + 100, 100):
+            assert (await Derived(log).panels(APP, NAME)).state["said"] == EVERY + 100
+            assert store.taken() == reads
+        await log.close()
+
+    @scenario
     async def test_documents_read_what_came_since_the_last_time(self) -> None:
         store = Rows(MemoryStore(ring_events=1 << 20))
         log = await filled(Log(store.store), 1000)
@@ -136,39 +145,6 @@ class TestTheTail:
         assert sum(sizes) <= events + sizes[0]
         assert 40 * sizes[0] > 10 * events  # one each time would have been many times the events
         await log.close()
-
-
-def took(events: int, derive: Callable[[Log], Any]) -> float:
-    async def run() -> float:
-        log = await filled(Log(MemoryStore(ring_events=1 << 20)), events)
-        begun = process_time()
-        await derive(log)
-        spent = process_time() - begun
-        await log.close()
-        return spent
-
-    return asyncio.run(run())
-
-
-async def all_derived(log: Log) -> None:
-    made = Derived(log)
-    assert (await made.panels(APP, NAME)).seq == (await log.info(NAME)).last
-    assert await made.documents(NAME)
-
-
-async def one_after_the_other(log: Log) -> None:
-    """As it would be without snapshots: every question from the beginning."""
-    for at in range(0, (await log.info(NAME)).last, 50):
-        await log.forget_derived()
-        await Derived(log).panels(APP, NAME, at)
-
-
-def test_a_hundred_thousand_events_take_time_like_a_line() -> None:
-    assert took(100_000, all_derived) < 2.5 * 4 * took(25_000, all_derived)
-
-
-def test_time_that_grows_faster_is_seen() -> None:
-    assert not took(4_000, one_after_the_other) < 2.5 * 4 * took(1_000, one_after_the_other)
 
 
 class TestWhatIsTrusted:
