@@ -172,19 +172,24 @@ class Derived:
         return seq < (await self._log.info(head.session_id)).first
 
     async def _nearest(self, app: Reduced, head: Head, at: int) -> tuple[Panels, int] | None:
-        """The newest panels that were kept by this code, and their size."""
-        found = await self._log.snapshot(head.session_id, PANELS, at)
-        if found is None:
-            return None
+        """The newest panels that were kept by this code, and their size; others may stand behind them."""
+        while found := await self._log.snapshot(head.session_id, PANELS, at):
+            if panels := self._kept(app, head, found[1]):
+                return panels, len(found[1])
+            at = found[0] - 1
+        return None
+
+    def _kept(self, app: Reduced, head: Head, body: bytes) -> Panels | None:
+        """Panels as they were kept, if that was by this code and of this history."""
         try:
-            kept = msgspec.json.decode(found[1], type=Kept)
+            kept = msgspec.json.decode(body, type=Kept)
             if (kept.code, kept.epoch, kept.pruned) != (self._code(app), head.epoch, head.pruned):
                 return None
             panels = Panels(app)
             panels.load(load(type(panels.state), bytes(kept.state)), kept.parts)
         except (ValueError, BadInput):  # of another version
             return None
-        return panels, len(found[1])
+        return panels
 
     async def _keep(self, app: Reduced, head: Head, panels: Panels) -> int:
         """Keep panels, if that can be done; their size."""
