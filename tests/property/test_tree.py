@@ -242,7 +242,7 @@ def test_recovery_at_any_point_leaves_exactly_what_waits(items: list[Item]) -> N
         after, tree = Ledger(closed), grown(closed)
         assert set(after.agents) == before.waiting() == set(tree.open)
         assert (after.blocks, after.asked, after.pending) == ({}, before.asked, before.pending)
-        assert all(tree.waits(agent_id) for agent_id in tree.open)
+        assert tree.all_wait
         assert set(tree.waiting()) == {after.calls[call_id] for call_id in after.asked}
         assert close(closed, keep_waiting=True) == closed
 
@@ -263,6 +263,6 @@ def test_such_logs_reach_waits_at_every_depth_and_beside_a_sibling_that_runs() -
     for _ in range(400):
         tree = grown(written([random.randrange(60) for _ in range(random.randrange(50))]))
         depths |= {tree.open[agent_id].scope.depth for agent_id in tree.waiting()}
-        mixed += bool(tree.waiting()) and not tree.waits(next(iter(tree.open)))
+        mixed += bool(tree.waiting()) and next(iter(tree.open)) not in tree.waiters()
     assert depths == set(range(DEPTH + 1))
     assert mixed

@@ -48,7 +48,8 @@ class Clocks:
 
 def running(tree: Tree) -> set[Trace]:
     """The turns in which somebody does more than wait; one that is handed over runs too."""
-    busy = {agent.scope.trace_id for agent_id, agent in tree.open.items() if not tree.waits(agent_id)}
+    waiters = tree.waiters()
+    busy = {agent.scope.trace_id for agent_id, agent in tree.open.items() if agent_id not in waiters}
     return busy | set(tree.coming.values())
 
 

@@ -171,8 +171,7 @@ class Loop:
 
     def start_next(self) -> list[Effect]:
         """The next message in line, when nothing runs; a channel whose agent waits is left to it."""
-        running = any(not self.tree.waits(agent_id) for agent_id in self.tree.open)
-        if running or self.tree.coming or self._starting:
+        if not self.tree.all_wait or self.tree.coming or self._starting:
             return []
         waiting = {invocation.scope.channel for invocation in self.tree.open.values()}
         for trace, opening in self.tree.queue.items():

@@ -83,7 +83,7 @@ class Desk:
         tree = self.driver.tree
         while True:
             await self.driver.caught_up()
-            if not tree.queue and not tree.coming and all(tree.waits(agent_id) for agent_id in tree.open):
+            if not tree.queue and not tree.coming and tree.all_wait:
                 return
             await self.driver.reached(tree.last + 1)
 

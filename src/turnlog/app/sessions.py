@@ -158,7 +158,7 @@ class Sessions:
         tree = (await self._driver(head)).tree
         if not tree.open and not tree.queue:
             return "idle"
-        return "waiting" if tree.open and all(tree.waits(agent_id) for agent_id in tree.open) else "running"
+        return "waiting" if tree.open and tree.all_wait else "running"
 
     async def enrol(
         self, head: Head, principal: str, roles: Sequence[str], *, by: str, event_id: str | None = None

@@ -22,7 +22,8 @@ def pending(tree: Tree) -> Value:
 
 def agents(tree: Tree) -> list[Value]:
     """The open agents, each with those that it called."""
-    nodes = {agent_id: node(tree, invocation) for agent_id, invocation in tree.open.items()}
+    waiters = tree.waiters()
+    nodes = {key: node(invocation, waits=key in waiters) for key, invocation in tree.open.items()}
     roots: list[Value] = []
     for agent_id, invocation in tree.open.items():
         parent = nodes.get(invocation.start.parent_id or "")
@@ -30,7 +31,7 @@ def agents(tree: Tree) -> list[Value]:
     return roots
 
 
-def node(tree: Tree, invocation: Invocation) -> Value:
+def node(invocation: Invocation, *, waits: bool) -> Value:
     """One agent, with nobody below it yet."""
     return {
         **whose(invocation),
@@ -38,7 +39,7 @@ def node(tree: Tree, invocation: Invocation) -> Value:
         "via": invocation.start.via,
         "call_id": invocation.start.call_id,
         "depth": invocation.scope.depth or 0,
-        "waits": tree.waits(invocation.agent_id),
+        "waits": waits,
         "stopped": invocation.stopped,
         "steps": invocation.steps,
         "usage": to_builtins(invocation.usage),
@@ -60,7 +61,7 @@ def whose(invocation: Invocation) -> Value:
 
 def calls(tree: Tree) -> list[Value]:
     """The calls without a result, and whom they wait for."""
-    children = {(agent.start.parent_id, agent.start.call_id): key for key, agent in tree.open.items()}
+    children = tree.children()
     found = []
     for agent_id, invocation in tree.open.items():
         for call_id, call in invocation.calls.items():

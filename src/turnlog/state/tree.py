@@ -163,23 +163,24 @@ class Tree:
         invocation = self.open.get(agent_id or "")
         return invocation.calls.get(call_id or "") if invocation else None
 
-    def child(self, agent_id: str, call_id: str) -> str | None:
-        """The agent that this call of this agent started, if it is open."""
-        for child_id, invocation in self.open.items():
-            if invocation.start.parent_id == agent_id and invocation.start.call_id == call_id:
-                return child_id
-        return None
+    def children(self) -> dict[tuple[str | None, str | None], str]:
+        """The open agents by who called them, and with which call."""
+        return {(agent.start.parent_id, agent.start.call_id): key for key, agent in self.open.items()}
 
-    def waits(self, agent_id: str) -> bool:
-        """Whether all this agent can do is wait for the page, itself or through its children."""
-        own = self.open[agent_id].own_calls.items()
-        waiting = [call.waits or self.waits_through(agent_id, call_id) for call_id, call in own]
-        return any(waiting) and all(waits or call.held for waits, (_, call) in zip(waiting, own, strict=True))
+    def waiters(self) -> set[str]:
+        """The agents that can do nothing but wait for the page, themselves or through their children."""
+        children, found = self.children(), set[str]()
+        for agent_id, invocation in reversed(self.open.items()):  # a child starts after its parent
+            own = invocation.own_calls.items()
+            waiting = [call.waits or children.get((agent_id, key)) in found for key, call in own]
+            if any(waiting) and all(w or call.held for w, (_, call) in zip(waiting, own, strict=True)):
+                found.add(agent_id)
+        return found
 
-    def waits_through(self, agent_id: str, call_id: str) -> bool:
-        """Whether a call started an agent that waits."""
-        child = self.child(agent_id, call_id)
-        return child is not None and self.waits(child)
+    @property
+    def all_wait(self) -> bool:
+        """Whether nobody runs: every agent that is open waits."""
+        return self.waiters() == self.open.keys()
 
     @property
     def stopped(self) -> set[str | None]:
@@ -208,8 +209,8 @@ class Tree:
         """Whether a turn is over, or everyone in it waits."""
         if trace in self.queue or trace in self.coming.values():
             return False
-        inside = [agent_id for agent_id, agent in self.open.items() if agent.scope.trace_id == trace]
-        return all(self.waits(agent_id) for agent_id in inside)
+        inside = {agent_id for agent_id, agent in self.open.items() if agent.scope.trace_id == trace}
+        return not inside or inside <= self.waiters()
 
     @property
     def wordless(self) -> bool:
@@ -218,10 +219,11 @@ class Tree:
 
     def waiting(self) -> list[str]:
         """The agents that have asked the page something."""
+        waiters = self.waiters()
         return [
             agent_id
             for agent_id, invocation in self.open.items()
-            if self.waits(agent_id) and any(call.waits for call in invocation.calls.values())
+            if agent_id in waiters and any(call.waits for call in invocation.calls.values())
         ]
 
 
@@ -421,12 +423,13 @@ def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool)
     """
     closed: list[Closing] = []
     kept: set[str] = set()
+    children = tree.children()
     for agent_id in reversed(list(tree.open)):  # a child starts after its parent
         invocation = tree.open[agent_id]
         lasting = {
             call_id
             for call_id, call in invocation.calls.items()
-            if keep_waiting and (call.waits or tree.child(agent_id, call_id) in kept)
+            if keep_waiting and (call.waits or children.get((agent_id, call_id)) in kept)
         }
         if lasting:
             kept.add(agent_id)

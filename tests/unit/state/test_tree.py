@@ -85,7 +85,7 @@ def test_vector(case: dict[str, Any]) -> None:
     assert tree.last == len(case["events"]) - 1
     assert list(tree.open) == case["open"]
     assert list(tree.queue) == case["queue"]
-    assert [agent_id for agent_id in tree.open if tree.waits(agent_id)] == case["waits"]
+    assert [agent_id for agent_id in tree.open if agent_id in tree.waiters()] == case["waits"]
     assert tree.waiting() == case["waiting"]
     assert written(close(tree, keep_waiting=False), case["stop"]) == case["stop"]
     assert written(close(tree, keep_waiting=True), case["recovery"]) == case["recovery"]
@@ -116,7 +116,8 @@ def test_after_the_closing_events_only_what_waits_is_open(case: dict[str, Any]) 
     stopped = after(items, close(grown(items), keep_waiting=False))
     assert (stopped.open, list(stopped.queue)) == ({}, case["queue"])
     recovered = after(items, close(grown(items), keep_waiting=True))
-    assert list(recovered.open) == case["left"] == [agent for agent in case["left"] if recovered.waits(agent)]
+    assert list(recovered.open) == case["left"]
+    assert recovered.all_wait
     assert list(recovered.queue) == case["queue"]
     assert close(recovered, keep_waiting=True) == []
     assert all(not invocation.blocks for invocation in recovered.open.values())
@@ -235,14 +236,14 @@ def test_a_delta_without_its_start_is_kept_for_the_abort() -> None:
 
 
 def test_an_agent_without_calls_does_not_wait() -> None:
-    assert not grown(log((BEGIN, ROOT))).waits("agt_1")
+    assert not grown(log((BEGIN, ROOT))).all_wait
 
 
 def test_an_agent_does_not_wait_while_a_tool_of_its_runs() -> None:
     tool = ToolCall(call_id="call_2", tool="weather", args={})
     items = log((BEGIN, ROOT), (tool, ROOT), (CALL, ROOT), (AWAIT, ROOT))
     tree = grown(items)
-    assert (tree.waits("agt_1"), tree.waiting()) == (False, [])
+    assert (tree.waiters(), tree.waiting()) == (set(), [])
     [answer] = close(tree, keep_waiting=True)
     assert answer.payload == cancelled(tool, "It stopped.")
     assert after(items, [answer]).waiting() == ["agt_1"]
@@ -252,10 +253,11 @@ def test_an_answer_frees_the_agent_and_its_callers() -> None:
     nested = next(case for case in CASES if case["name"] == "a caller waits through the child of its child")
     items = vector_log(nested["events"])
     tree = grown(items)
-    assert [tree.waits(agent_id) for agent_id in tree.open] == [True, True, True]
+    assert len(tree.open) == 3
+    assert tree.all_wait
     answer = ToolResult(call_id="call_3", tool="confirm", ok=True, result=True)
     tree.apply(*entry(answer, GRANDCHILD, len(items)))
-    assert [tree.waits(agent_id) for agent_id in tree.open] == [False, False, False]
+    assert tree.waiters() == set()
     assert tree.waiting() == []
 
 
@@ -264,11 +266,26 @@ def test_a_child_is_found_by_its_call_while_it_is_open() -> None:
     start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_2")
     items = log((BEGIN, ROOT), (call, ROOT), (start, CHILD))
     tree = grown(items)
-    assert tree.child("agt_1", "call_2") == "agt_2"
-    assert tree.child("agt_1", "call_1") is None
-    assert tree.child("agt_2", "call_2") is None
+    assert tree.children() == {(None, None): "agt_1", ("agt_1", "call_2"): "agt_2"}
     tree.apply(*entry(AgentEnd(stop_reason="end_turn"), CHILD, 3))
-    assert tree.child("agt_1", "call_2") is None
+    assert tree.children() == {(None, None): "agt_1"}
+
+
+def test_everybody_waits_through_a_long_line_of_callers() -> None:
+    """Longer than Python nests calls: agents that call themselves have no limit of their own."""
+    call = ToolCall(call_id="c", tool="scout", args={})
+    line: list[tuple[Payload, Scope]] = [(BEGIN, ROOT)]
+    for depth in range(1, 1200):
+        caller = line[-1][1]
+        start = AgentStart(name="Scout", via="call", parent_id=caller.agent_id, call_id="c")
+        line += [(call, caller), (start, scope(f"agt_{depth + 1}", depth))]
+    last = line[-1][1]
+    tree = grown(log(*line, (CALL, last)))
+    assert tree.waiters() == set()
+    tree.apply(*entry(AWAIT, last))
+    assert tree.all_wait
+    assert tree.rests("tr_1")
+    assert tree.waiting() == [last.agent_id]
 
 
 def test_an_orphan_is_closed_alone() -> None:

@@ -39,15 +39,15 @@ def grown(*payloads: Payload, at: Scope = ROOT) -> Tree:
 
 
 def test_nobody_waits_for_another_process_before_the_message_is_complete() -> None:
-    assert not grown(BEGIN, REMOTE).waits("agt_1")
+    assert not grown(BEGIN, REMOTE).all_wait
     assert not grown(BEGIN, REMOTE).rests("tr_1")
-    assert grown(BEGIN, REMOTE, DONE).waits("agt_1")
+    assert grown(BEGIN, REMOTE, DONE).all_wait
 
 
 def test_a_hand_off_that_is_held_does_not_keep_its_agent_from_waiting() -> None:
-    assert not grown(BEGIN, PAGE, PASS, DONE).waits("agt_1")
-    assert grown(BEGIN, PAGE, PASS, DONE, ASKED).waits("agt_1")
-    assert not grown(BEGIN, PASS, DONE).waits("agt_1"), "one that takes place is no wait"
+    assert not grown(BEGIN, PAGE, PASS, DONE).all_wait
+    assert grown(BEGIN, PAGE, PASS, DONE, ASKED).all_wait
+    assert not grown(BEGIN, PASS, DONE).all_wait, "one that takes place is no wait"
 
 
 def test_a_hand_off_that_is_held_outlives_the_process() -> None:
