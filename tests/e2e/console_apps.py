@@ -1,6 +1,7 @@
 """An application that has everything a console shows, from one agent that does what it is told.
 
 team NAME     a scout is called, who calls an expert, who asks the page
+dare NAME     the same, and the expert needs an approval too
 form          a form that the agent refuses once, when the number is above a hundred
 shred THING   a tool that needs an approval
 long          a long text in markdown, slow enough to be stopped or reloaded in
@@ -129,6 +130,7 @@ def everything(_: str) -> Iterator[Part]:
 
 ORDERS: dict[str, Callable[[str], Iterator[Part]]] = {
     "team": lambda rest: iter([f"I ask my scout about {rest}.", ToolUse("scout", {"prompt": f"ask {rest}"})]),
+    "dare": lambda rest: iter([f"My scout dares {rest}.", ToolUse("scout", {"prompt": f"dare {rest}"})]),
     "form": lambda _: iter(["Please fill this in.", ToolUse("weigh", {})]),
     "shred": lambda rest: iter(["One moment.", ToolUse("shred", {"what": rest})]),
     "long": lambda _: iter([LONG]),
@@ -158,14 +160,19 @@ def scout(messages: list[Message]) -> Iterator[Part]:
     elif order == "ask":
         yield f"I am on my way to {rest}."
         yield ToolUse("expert", {"prompt": rest})
+    elif order == "dare":
+        yield ToolUse("expert", {"prompt": f"dare {rest}"})
     else:
         yield f"In {order}, see the harbour."
 
 
 def expert(messages: list[Message]) -> Iterator[Part]:
-    _, _, last = words(messages)
+    order, rest, last = words(messages)
     if last["type"] == "tool_result":
         yield f"{last['content']}, then"
+    elif order == "dare":
+        yield ToolUse("shred", {"what": rest})
+        yield ToolUse("confirm", {"question": f"Is {rest} far?"})
     else:
         yield "I have to ask. "
         yield ToolUse("confirm", {"question": f"Is {last['text']} far?"})
@@ -224,7 +231,7 @@ class Book:
 
 def make_app(speak: Callable[[Script], Model]) -> App:
     """The application; its models say what is written in the way that `speak` makes them."""
-    experts = Agent("Expert", "Know.", speak(expert), tools=(confirm,))
+    experts = Agent("Expert", "Know.", speak(expert), tools=(confirm, shred))
     scouts = Agent("Scout", "Scout.", speak(scout), agents=(experts,))
     closers = Agent("Closer", "Close.", speak(closer))
     leads = Agent(

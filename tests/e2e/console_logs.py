@@ -16,15 +16,15 @@ from turnlog.events.ui import UiMessage
 BATCH = 500  # events of one append
 
 
-def long_session(folder: Path, app: str, count: int) -> str:
+def long_session(folder: Path, app: str, count: int, session: str | None = None) -> str:
     """A session of `app` with `count` events: turns of a message, a call, a sub-agent and an answer each."""
     with ThreadPoolExecutor(1) as pool:  # Playwright has a loop in this thread
-        return pool.submit(asyncio.run, _written(folder, app, count)).result()
+        return pool.submit(asyncio.run, _written(folder, app, count, session)).result()
 
 
-async def _written(folder: Path, app: str, count: int) -> str:
+async def _written(folder: Path, app: str, count: int, name: str | None) -> str:
     log = await turnlog.open_log(f"sqlite:///{folder}/log.db")
-    session = await log.create(app)
+    session = await log.create(app, name)
     events = [turnlog.event(SessionMember(principal="local", roles=("owner",)), origin="system")]
     turn = 0
     while len(events) < count:

@@ -24,6 +24,7 @@ const SIZED = CSS.supports("field-sizing", "content");
 
 export class Composer extends SessionElement {
   static properties = { sending: { state: true }, target: { state: true }, channel: { state: true } };
+  #stopping = null;
   #unsent = null; // the message that is on its way, and its key
 
   constructor() {
@@ -33,6 +34,7 @@ export class Composer extends SessionElement {
 
   #begin() {
     Object.assign(this, { sending: false, target: "", channel: "" });
+    this.#stopping = null;
   }
 
   willUpdate(changed) {
@@ -62,8 +64,9 @@ export class Composer extends SessionElement {
   }
 
   #written() {
-    sessionStorage.setItem(this.#key, this.#field.value);
     this.#grow();
+    sessionStorage.removeItem(this.#key); // rather nothing than what stood there before, if there is no room
+    sessionStorage.setItem(this.#key, this.#field.value);
   }
 
   /** As tall as its text, where the style sheet cannot say so: asking for a height lays out the whole page. */
@@ -112,8 +115,10 @@ export class Composer extends SessionElement {
     return this.#unsent.key;
   }
 
+  /** Once, however often it is clicked before the server has heard of it. */
   #stop() {
-    this.attempt(() => this.session.client.stop(this.session.id));
+    const stop = () => this.session.client.stop(this.session.id);
+    this.#stopping ??= this.attempt(stop).finally(() => (this.#stopping = null));
   }
 
   /** Who can be addressed. */

@@ -30,6 +30,7 @@ const UNKNOWN = { name: "", title: "", guide: "", tries: [], types: [], agents: 
 const SCREENS = [["sessions", "Sessions"], ["chat", "Chat"], ["inspector", "Inspect"]];
 const AT_HOME = [["sessions", "Sessions"], ["chat", "Start"]];
 const ANSWER_MS = 300; // a server that takes longer is waited for on the screen
+const RESET = "This session's log was replaced: what is shown is the new one.";
 const SHOWN_MS = 10_000; // how long a problem stays on the screen
 
 export class Console extends Element {
@@ -60,7 +61,6 @@ export class Console extends Element {
     this.addEventListener("problem", ({ detail }) => this.#tell(detail));
     this.addEventListener("changed", () => this.#refresh());
     document.addEventListener("visibilitychange", () => document.hidden || this.me === null || this.#refresh());
-    addEventListener("show-in-chat", () => (this.screen = "chat"));
     this.addEventListener("try", ({ detail }) => this.#write(detail));
     this.#begin();
   }
@@ -70,6 +70,8 @@ export class Console extends Element {
       const asked = [this.#client.me(), this.#client.apps(), this.#client.listSessions()];
       [this.me, this.apps, this.sessions] = await Promise.all(asked);
       this.signedOut = false;
+      this.session?.close(); // it may be somebody else now
+      this.session = undefined;
     } catch (error) {
       if (error instanceof NotSignedIn) this.signedOut = true;
       else this.away = error.message;
@@ -82,8 +84,7 @@ export class Console extends Element {
     try {
       this.sessions = await this.#client.listSessions();
     } catch (error) {
-      if (error instanceof NotSignedIn) this.signedOut = true;
-      else if (!(error instanceof Unreachable)) this.#tell(error.message); // the bar says that already
+      if (!(error instanceof Unreachable)) this.#tell(error); // the bar says that already
     }
   }
 
@@ -95,7 +96,7 @@ export class Console extends Element {
 
   /** Be where the address says. One after the other: a second step waits for the first. */
   #follow() {
-    this.#opening = this.#opening.then(() => this.#arrive()).catch((error) => this.#tell(error.message));
+    this.#opening = this.#opening.then(() => this.#arrive()).catch((error) => this.#tell(error));
   }
 
   async #arrive() {
@@ -117,7 +118,7 @@ export class Console extends Element {
   /** The session of an application that was active last, or a new one; none if the server makes none. */
   async #recent(app) {
     const known = this.sessions.find((session) => session.app === app && session.state !== "closed");
-    return known?.session_id ?? this.#made(app).catch((error) => void this.#tell(error.message));
+    return known?.session_id ?? this.#made(app).catch((error) => void this.#tell(error));
   }
 
   async #made(app) {
@@ -140,7 +141,8 @@ export class Console extends Element {
   /** Draw, and ask for the list again when this session stands differently in it. */
   #heed() {
     this.requestUpdate();
-    const { isOpen, record } = this.session;
+    const { isOpen, record, refusal } = this.session;
+    if (refusal instanceof NotSignedIn) this.#tell(refusal);
     const stand = `${isOpen} ${record.conversation.waiting.size} ${record.conversation.flow.entries.length > 0}`;
     if (stand === this.#stand) return;
     this.#stand = stand;
@@ -150,7 +152,8 @@ export class Console extends Element {
   #session(id) {
     const known = this.sessions.find(({ session_id }) => session_id === id);
     const app = this.apps.find(({ name }) => name === known?.app) ?? UNKNOWN;
-    return new Session({ id, app, client: this.#client, me: this.me, last: known?.last });
+    const onReset = () => { this.#tell({ message: RESET }); this.#refresh(); };
+    return new Session({ id, app, client: this.#client, me: this.me, last: known?.last, onReset });
   }
 
   async #start(app) {
@@ -159,14 +162,16 @@ export class Console extends Element {
     try {
       go({ session: await this.#made(app), panel: here().panel });
     } catch (error) {
-      this.#tell(error.message);
+      this.#tell(error);
     } finally {
       this.#starting = false;
     }
   }
 
-  #tell(problem) {
-    this.problems = [...this.problems, problem];
+  /** Say what went wrong; whoever is not signed in any more can do something about it. */
+  #tell(error) {
+    if (error instanceof NotSignedIn) return void (this.signedOut = true);
+    this.problems = [...this.problems, error.message];
     setTimeout(() => (this.problems = this.problems.slice(1)), SHOWN_MS);
   }
 

@@ -43,7 +43,7 @@ export class SessionElement extends Element {
     try {
       return await work();
     } catch (error) {
-      this.dispatchEvent(new CustomEvent("problem", { detail: error.message, bubbles: true }));
+      this.dispatchEvent(new CustomEvent("problem", { detail: error, bubbles: true }));
       return undefined;
     }
   }

@@ -55,9 +55,11 @@ export class Events extends SessionElement {
 
   willUpdate(changed) {
     super.willUpdate(changed);
-    if (this.session.id !== this.#named) this.#begin();
-    if (changed.has("filter") || this.session.record !== this.#record) this.#matches = new Matches(this.filter);
-    this.#record = this.session.record;
+    const { id, record } = this.session;
+    if (id !== this.#named) this.#begin();
+    else if (record !== this.#record && this.#left !== null) this.#left = UNTOLD; // it was of another log
+    if (changed.has("filter") || record !== this.#record) this.#matches = new Matches(this.filter);
+    this.#record = record;
     if (this.#left === UNTOLD && this.session.connection === "live") this.#left = this.#record.last;
     const until = performance.now() + BUDGET_MS;
     this.#done = this.#matches.advance(this.#record.events, () => performance.now() > until);

@@ -22,8 +22,8 @@ export class Session {
   #drawn = performance.now();
   #feed;
 
-  /** `last` is a seq that the log has: with it, history has come. */
-  constructor({ id, app, client, me, last = Infinity }) {
+  /** `last` is a seq that the log has: with it, history has come. `onReset` is told that it is another log now. */
+  constructor({ id, app, client, me, onReset, last = Infinity }) {
     Object.assign(this, { id, app, client, me });
     this.record = new Record(app.types);
     this.answered = new Promise((resolve) => (this.#answer = resolve)); // what can wait, waits for the server
@@ -37,7 +37,9 @@ export class Session {
       },
       onReset: () => {
         this.record = new Record(app.types);
+        last = Infinity; // of the log that was
         this.#said("reset");
+        onReset();
       },
       onState: (state) => this.#said(state),
       onError: (error) => {
@@ -72,7 +74,7 @@ export class Session {
     if (state === "catching-up" && this.connection === "reset") return;
     this.connection = state;
     this.#lasts = true;
-    this.#wait(this.isCatchingUp ? PATIENCE_MS : 0);
+    this.#wait(this.isCatchingUp && state !== "reset" ? PATIENCE_MS : 0);
   }
 
   #changed() {
@@ -92,9 +94,13 @@ export class Session {
   #tell() {
     this.#timer = null;
     this.#drawn = performance.now();
-    if (this.connection === "reset") this.connection = "live"; // a second after it: what comes now is drawn as it comes
     const told = [...this.#watchers].filter(([, live]) => live || this.#lasts);
     this.#lasts = false;
     for (const [tell] of told) tell();
+    if (this.connection === "reset") this.#settle();
+  }
+  /** Whoever hears of a reset from another tab is not told again that the line is live. */
+  #settle() {
+    setTimeout(() => this.connection === "reset" && this.#said("live"), PATIENCE_MS);
   }
 }

@@ -28,6 +28,7 @@ export class StateAt extends PlacedElement {
   static properties = { part: { state: true }, told: { state: true }, dragged: { state: true } };
   #asks = new Latest((wanted) => this.#ask(wanted));
   #wanted = "";
+  #record = null;
 
   constructor() {
     super();
@@ -41,8 +42,8 @@ export class StateAt extends PlacedElement {
 
   willUpdate(changed) {
     super.willUpdate(changed);
-    if (changed.has("session")) this.told = null;
     const { record, id } = this.session;
+    if (record !== this.#record) this.#begin(record);
     const at = this.#seq === null ? record.events.length - 1 : record.indexOf(this.#seq);
     this.index = Math.max(at, 0);
     const seq = record.events[this.index]?.seq;
@@ -52,18 +53,25 @@ export class StateAt extends PlacedElement {
     const wanted = { id, part: this.part, seq, before };
     if (JSON.stringify(wanted) === this.#wanted) return;
     this.#wanted = JSON.stringify(wanted);
-    this.#asks.want(wanted);
+    this.#asks.want({ ...wanted, record });
+  }
+
+  /** What was told of another log is not true of this one. */
+  #begin(record) {
+    this.#record = record;
+    this.#wanted = "";
+    this.told = null;
   }
 
   async #ask(wanted) {
-    const { part, seq, before } = wanted;
+    const { part, seq, before, record } = wanted;
     try {
       const moments = before === null ? [seq] : [seq, before];
       const [now, then] = await Promise.all(moments.map((moment) => this.#part(wanted, moment)));
-      if (wanted.id !== this.session.id) return;
+      if (record !== this.session.record) return;
       this.told = { part, seq, value: now, changed: before === null ? null : changes(then, now) };
     } catch (error) {
-      if (wanted.id !== this.session.id) return;
+      if (record !== this.session.record) return;
       const gone = error instanceof Gone || error instanceof NotFound;
       this.told = { part, seq, error: gone ? "The log does not go back this far any more." : error.message };
     }
