@@ -13,7 +13,16 @@ from click.testing import CliRunner
 from tests.logs import place, vector_event
 from tests.statements.room import body, tag, talk
 from tests.unit.examples.test_broker_case import STAGES
-from tests.unit.examples.test_broker_session import GRANTED, QUOTED, READ, SUBMIT, Facts, opened, play
+from tests.unit.examples.test_broker_session import (
+    GRANTED,
+    QUOTED,
+    READ,
+    REFUSE,
+    SUBMIT,
+    Facts,
+    opened,
+    play,
+)
 from turnlog import Agent, App, Catalog, tool
 from turnlog.agents import Reply, Request, Scripted, ToolUse
 from turnlog.agents.prompt import is_for_models
@@ -123,6 +132,23 @@ def test_a_submission_sets_submitting_until_the_case_has_ended(stage: str) -> No
     case = STAGES[stage]
     after = REDUCERS[SubmitApplication](case, SubmitApplication(), place(SUBMITTED, 9, Catalog(BROKER))[0])
     assert after["status"] == (case["status"] if case["status"] in ENDS else "submitting")
+
+
+def test_a_second_refusal_changes_nothing_unless_the_next_lender_has_made_an_offer() -> None:
+    async def run() -> None:
+        async with opened() as session:
+            for event in (*QUOTED, GRANTED, READ, SUBMIT):
+                await session.post(event)
+            asked = []
+            while (fall := (await session.case())["waterfall"])["awaitingCounterDecision"]:
+                asked.append(len(fall["steps"]))
+                await session.post(REFUSE)
+            assert asked[:2] == [1, 2]
+            over = await session.case()
+            await session.post(REFUSE)
+            assert await session.case() == over
+
+    play(run)
 
 
 @tool
