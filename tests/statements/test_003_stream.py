@@ -152,8 +152,10 @@ def test_files_that_a_container_made_are_told() -> None:
         "content": [made],
     }
     ran = {"type": "bash_code_execution_tool_result", "tool_use_id": "s", "content": content}
-    said = [name for messages in told([*block(asked), *block(ran, index=1)]) for name, _, _ in messages]
-    assert said == ["server_tool_call", "server_tool_result", "meta_files"]
+    said = [message for messages in told([*block(asked), *block(ran, index=1)]) for message in messages]
+    assert [name for name, _, _ in said] == ["server_tool_call", "server_tool_result", "meta_files"]
+    file = {"file_id": "file_01", "filename": "file_01", "storage_location": "provider:file_01"}
+    assert json.loads(said[-1][2]) == {"files": [file]}, "the API tells no more than its id"
 
 
 def test_a_call_that_broke_off_is_not_sent() -> None:
