@@ -106,6 +106,11 @@ class ProcessDriver:
         self.reached, self.rested = self._follower.reached, self._follower.rested
         self.caught_up, self._catch_up = self._follower.caught_up, self._follower.catch_up
 
+    @property
+    def left(self) -> bool:
+        """Whether nobody follows the session any more."""
+        return self._follower.left
+
     # life
 
     async def open(self, pid: int | None = None) -> None:

@@ -122,6 +122,11 @@ class Driver:
         """What is open."""
         return self._loop.tree
 
+    @property
+    def left(self) -> bool:
+        """Whether nobody follows the session any more."""
+        return self._follower.left
+
     # life
 
     async def open(self, pid: int | None = None) -> None:

@@ -26,6 +26,11 @@ class SessionDriver(Protocol):
         """What is open."""
         ...
 
+    @property
+    def left(self) -> bool:
+        """Whether nobody follows the session any more, though nobody closed this."""
+        ...
+
     async def open(self, pid: int | None = None) -> None:
         """Close what a dead process left, and follow the session from now on."""
         ...

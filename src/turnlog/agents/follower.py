@@ -51,6 +51,12 @@ class Follower:
         if not task.cancelled():
             self._moved.wake()
 
+    @property
+    def left(self) -> bool:
+        """Whether nobody follows, and not by a `stop`: the session is closed or has another history, or the
+        work failed."""
+        return self.task is not None and self.task.done() and not self.task.cancelled()
+
     async def stop(self) -> None:
         """Follow no more."""
         if self.task is not None:

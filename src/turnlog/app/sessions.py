@@ -8,7 +8,7 @@ append; the driver sees it in the log like everyone else.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from turnlog.app.derived import Derived, Panels
 from turnlog.app.ledger import Ledger
 from turnlog.app.members import Principal, Seat, seat_of
 from turnlog.app.posting import Posted, Poster
-from turnlog.errors import BadInput, CallerError, Conflict, NotFound, TurnlogError
+from turnlog.errors import BadInput, CallerError, Conflict, Damaged, NotFound, TurnlogError
 from turnlog.events import (
     Envelope,
     Event,
@@ -201,31 +201,45 @@ class Sessions:
         await self._driver(seat.head)
 
     async def _driver(self, head: Head) -> SessionDriver:
-        """The driver of a session; the first touch opens it."""
+        """The driver of a session; the first touch opens it, and so does one that finds it left."""
         session_id = head.session_id
-        if session_id not in self._drivers:
-            self._drivers[session_id] = asyncio.create_task(self._open(session_id, self.apps[head.app]))
-        opened = self._drivers[session_id]
+        opened = self._drivers.get(session_id)
+        if opened is None or is_left(opened):
+            opened = asyncio.create_task(self._open(session_id, self.apps[head.app], opened))
+            self._drivers[session_id] = opened
         try:
             return await asyncio.shield(opened)
-        except TurnlogError:
+        except Exception:
             if self._drivers.get(session_id) is opened:
                 del self._drivers[session_id]  # the next touch tries again
             raise
 
-    async def _open(self, session_id: str, app: App) -> SessionDriver:
-        driver = driver_of(
-            app.who,
-            self.log,
-            session_id,
-            app.catalog,
-            app.vocabulary,
-            observe=self._observe,
-            turn_limit_s=app.turn_limit_s,
-            ledger=Ledger(app, session_id),
-        )
-        await driver.open(self._pid)
-        return driver
+    async def _open(
+        self, session_id: str, app: App, before: asyncio.Task[SessionDriver] | None
+    ) -> SessionDriver:
+        if before is not None:
+            with suppress(TurnlogError):  # what it cannot close any more, the next one does
+                await before.result().close()
+        lost: Damaged | None = None
+        while True:
+            driver = driver_of(
+                app.who,
+                self.log,
+                session_id,
+                app.catalog,
+                app.vocabulary,
+                observe=self._observe,
+                turn_limit_s=app.turn_limit_s,
+                ledger=Ledger(app, session_id),
+            )
+            try:
+                await driver.open(self._pid)
+            except Damaged as damage:  # it is recorded now: the next look passes over it
+                if lost is not None and lost.args == damage.args:
+                    raise
+                lost = damage
+            else:
+                return driver
 
     @asynccontextmanager
     async def _settled(self, seat: Seat) -> AsyncIterator[SessionDriver]:
@@ -398,6 +412,11 @@ async def make_session(
     scope = Scope(actor=principal.name)
     await log.append(session_id, [made(app, Item(payload, scope, "system")) for payload in about])
     return session_id
+
+
+def is_left(opened: asyncio.Task[SessionDriver]) -> bool:
+    """Whether a driver was opened and follows its session no more."""
+    return opened.done() and not opened.cancelled() and not opened.exception() and opened.result().left
 
 
 def by_name(apps: Iterable[App]) -> dict[str, App]:
