@@ -8,6 +8,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from playwright.sync_api import BrowserContext, Page
+from starlette.testclient import TestClient
 
 from tests.e2e import harness
 from tests.e2e.browser import browsing
@@ -15,10 +16,15 @@ from tests.e2e.streams import add_notes, log_lines
 from tests.e2e.web_client import LIMIT_MS, streams
 from tests.statements.room import opened, saying
 from tests.test_seed_names import NAMES, mapping
+from turnlog import Agent, App
+from turnlog.agents import Scripted
 from turnlog.app import Principal
 from turnlog.events import CATALOG, UiMessage, decode
 from turnlog.log import line_of
+from turnlog.server import create_app
+from turnlog.server.auth import Auth, token_hash
 from turnlog.wire.office import Office
+from turnlog.wire.sse import Decoder
 
 ARCHITECTURE = harness.ROOT / "docs/architecture.md"
 
@@ -81,6 +87,27 @@ def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path
         frames = asyncio.run(raw(harness.Reader(server, session)))
         assert re.fullmatch(rb'retry: \d+\n\n(id: [0-9a-f]+:\d+\ndata: \{"type":.*\}\n\n)+', frames)
         assert server.post("/api/chat", sent)[0] == 404
+
+
+def test_who_names_no_session_follows_its_own_one_of_the_application() -> None:
+    apps = [App(name, Agent("Guide", "", Scripted(lambda _: ["Hi."]))) for name in ("desk", "shop")]
+    known = {token_hash(name): Principal(name) for name in ("ada", "guest_1")}
+    server = create_app(apps, "memory:", auth=Auth(b"k" * 32, known))
+    with TestClient(server, base_url="http://localhost", headers={"authorization": "Bearer ada"}) as client:
+        sessions = []
+        for app in ("desk", "shop"):
+            sent = client.post("/api/send", json={"message": "hello", "app": app}).json()
+            told = client.get("/api/events", params={"app": app, "turn": sent["turn"]})  # a turn ends
+            *messages, done = [message.data for message in Decoder().feed(told.content)]
+            assert ({json.loads(text)["session_id"] for text in messages}, done) == (
+                {sent["session"]},
+                "[DONE]",
+            )
+            sessions.append(sent["session"])
+        assert len(set(sessions)) == 2
+        assert client.get("/api/events?app=none").status_code == 400
+        guest = {"authorization": "Bearer guest_1"}
+        assert client.get("/api/events", headers=guest).status_code == 403, "it has the one it was invited to"
 
 
 def test_the_speaker_of_a_message_is_who_is_signed_in() -> None:
