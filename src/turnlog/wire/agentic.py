@@ -173,10 +173,8 @@ class Agentic:
         self._agents.pop(envelope.agent_id or "", None)
         messages, result = agent.end(), payload.result or ""
         if payload.stop_reason == "cancelled":
-            messages.append(agent.line("turn_cancelled", {}))
-        else:
-            answer = {"content": result, "role": "assistant"}
-            messages.append(agent.line("turn_end", {"messages": [answer]}))
+            messages.append(agent.line("turn_cancelled", {}))  # and its end: readers wait for everybody's
+        messages.append(agent.line("turn_end", {"messages": [{"content": result, "role": "assistant"}]}))
         caller = self._agents.get(agent.parent_id)
         if caller is None or payload.stop_reason == "handoff":
             return messages
