@@ -323,10 +323,10 @@ def _decision(tree: Tree, envelope: Envelope, payload: ApprovalDecision) -> None
 
 
 def _action(tree: Tree, envelope: Envelope, payload: UiAction) -> None:
-    """An input that a call asked for: the call goes on. One that answers nothing opens a turn."""
+    """An input that a call asked for: the call goes on, if it has no answer yet. Any other opens a turn."""
     if call := tree.call(envelope.agent_id, payload.call_id):
         call.awaited = False
-    else:
+    elif payload.call_id is None:
         _message(tree, envelope, payload)
 
 

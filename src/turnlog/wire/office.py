@@ -123,6 +123,8 @@ def joined(before: AgentEnd, end: AgentEnd) -> AgentEnd:
     """An end with what an earlier agent of the turn took."""
     usage: Usage | None = before.usage if end.usage is None else total(before.usage, end.usage)
     cost: Cost | None = before.cost if end.cost is None else total(before.cost, end.cost)
+    if any(one.usage and not one.cost for one in (before, end)):
+        cost = None  # a sum with an unknown price in it is unknown (protocol 4.16)
     return structs.replace(end, steps=before.steps + end.steps, usage=usage, cost=cost)
 
 

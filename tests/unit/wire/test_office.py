@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from msgspec import structs
 
 from tests.logs import entry, log, scope, vector_log
 from tests.test_seed_fields import interface_name
@@ -193,6 +194,15 @@ def test_every_reason_is_one_of_the_three_results() -> None:
         "error": ["cancelled", "context_window", "error", "max_steps"],
         "timeout": ["timeout"],
     }
+
+
+@pytest.mark.parametrize("priced", [(True, False), (False, True), (True, True)])
+def test_a_sum_with_an_unknown_price_in_it_is_unknown(priced: tuple[bool, bool]) -> None:
+    office, usage, cost = Office(), ev.Usage(input_tokens=1, output_tokens=1), ev.Cost(total_cost=0.5)
+    first, last = (ev.AgentEnd(stop_reason="handoff", usage=usage, cost=cost if p else None) for p in priced)
+    assert office.convert(*entry(first, AGENT)) == []
+    [message] = office.convert(*entry(structs.replace(last, stop_reason="end_turn"), AGENT))
+    assert json.loads(message)["costUsd"] == (1.0 if all(priced) else None)
 
 
 def test_the_sums_of_a_turn_that_is_being_handed_over_are_the_state() -> None:
