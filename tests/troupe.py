@@ -233,7 +233,7 @@ class Stage:
         assert self.driver is not None
         assert self.driver._follower.task is not None
         await self._look()
-        waiting = set() if self.tree.stopped else set(filter(self.tree.waits, self.tree.open))
+        waiting = set() if self.tree.stopped else set(self.tree.waiters())
         tasks = [self.driver._follower.task, *self.driver._tasks]
         for task in tasks:
             task.cancel()
@@ -306,7 +306,7 @@ class Stage:
 
     def rests(self, seq: int) -> bool:
         tree = self.tree
-        return tree.last >= seq and not tree.queue and not tree.coming and all(map(tree.waits, tree.open))
+        return tree.last >= seq and not tree.queue and not tree.coming and tree.all_wait
 
     async def _look(self) -> None:
         while page := await self.log.read(self.session, self.tree.last):
