@@ -7,6 +7,7 @@ events        everything that can happen, and who may say it
 case          what the events make of a case; `disclosures`, `panel` and `quote` are what it knows
 waterfall     the lenders, asked one after the other; `rules` says when, and closes gaps
 buttons       what only the customer decides, as a view for pages that are not the broker's own
+title         what a case is called in a list of sessions
 audit         timeline, compliance figures, disclosures asked for again; `__main__` shows them
 script        what the guides say; `answers` is what they understand, `instructions` is for a real model
 
