@@ -35,9 +35,12 @@ SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 Role = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]  # of a member; a channel is a role's
 TraceId = Annotated[str, Meta(pattern=r"^tr_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 AgentId = Annotated[str, Meta(pattern=r"^agt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
-Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what every JSON reader can hold exactly
+LARGEST_COUNT = 2**53 - 1  # what every JSON reader can hold exactly
+Count = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]
 Timestamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$(?!\n)")]
+
+Check = Callable[[Any], None]
 
 NAME_SHAPES = (Name, Name | None, tuple[Name, ...])
 
@@ -66,14 +69,26 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __init_subclass__(cls) -> None:
         own = tuple(field for field, hint in cls.__annotations__.items() if is_name(hint))
         cls.NAMES = cls.NAMES + own
-        if own:  # others, such as the deltas of a stream, do not pay for it
-            cls.__post_init__ = check_names  # type: ignore[attr-defined]
+        if own or (cls.NAMES and "__post_init__" in vars(cls)):  # others, such as deltas, do not pay for it
+            cls.__post_init__ = with_names(getattr(cls, "__post_init__", None))  # type: ignore[attr-defined]
 
 
 def check_names(record: Record) -> None:
     """Bound every name of a record."""
     for field in record.NAMES:
         bound(field, getattr(record, field))
+
+
+def with_names(check: Check | None) -> Check:
+    """What a class checks when it is made: its names, then what it wants to see itself."""
+    if check is None or check is check_names:
+        return check_names
+
+    def both(record: Record) -> None:
+        check_names(record)
+        check(record)
+
+    return both
 
 
 class Payload(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,10 +15,14 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import InvalidEvent, UnknownType, quote
+from turnlog.events.assistant import AssistantMessage
 from turnlog.events.base import EventId, Origin, Origins, Payload
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown
-from turnlog.events.gate import problem
+from turnlog.events.gate import LIMIT_DEPTH, nests, problem
+from turnlog.events.ui import UiMessage
 
+LEVELS = 2 * LIMIT_DEPTH  # what came through the gate and what stands around it; any stack can read it back
+SPOKEN = (UiMessage, AssistantMessage)  # what names its own channel; another payload's `channel` is its own
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -51,8 +55,8 @@ class Vocabulary:
         for payload in payloads:
             self._declare(payload)
 
-    def _declare(self, payload: type[Payload]) -> None:
-        if not issubclass(payload, Payload):
+    def _declare(self, payload: object) -> None:
+        if not (isinstance(payload, type) and issubclass(payload, Payload)):
             raise InvalidEvent(f"expected a subclass of Payload, got {quote(payload)}", self.name)
         name = payload.TYPE or f"{self.name}.{_HUMP.sub('_', payload.__name__).lower()}"
         check_name(name)
@@ -77,7 +81,10 @@ class Catalog:
             for kind in vocabulary:
                 if self.kinds.setdefault(kind.name, kind) is not kind:
                     raise InvalidEvent(f"expected each type once, got {kind.name} twice", vocabulary.name)
-        self._names = {kind.payload: kind.name for kind in self.kinds.values()}
+        self._names: dict[type[Payload], str] = {}
+        for kind in self:
+            if (known := self._names.setdefault(kind.payload, kind.name)) != kind.name:
+                raise InvalidEvent(f"expected each class once, got {known} and {kind.name} of one", kind.name)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self.kinds.values())
@@ -145,9 +152,8 @@ class Catalog:
             )
         if not kind.admits(payload, origin):
             raise InvalidEvent(f"{kind.name} may not come from {origin}", "$.origin")
-        channel = getattr(payload, "channel", None)
-        if channel and channel != scope.channel:  # a payload that names a channel puts its event there
-            scope = msgspec.structs.replace(scope, channel=channel)
+        if isinstance(payload, SPOKEN) and payload.channel:
+            scope = msgspec.structs.replace(scope, channel=payload.channel)
         check_place(id, scope)
         return Event(
             type=kind.name,
@@ -164,6 +170,8 @@ def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:
     """The payload as one line of JSON; what JSON cannot say is refused."""
     try:
         body = msgspec.json.encode(payload)
+        if len(body) > 2 * LEVELS and nests(body, LEVELS):  # a shorter one has not so many brackets
+            raise ValueError(f"expected at most {LEVELS} levels")
         if b"null" in body:  # msgspec writes NaN as null; the plain encoder refuses it
             check_finite(payload)
         return body

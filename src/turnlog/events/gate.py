@@ -1,13 +1,14 @@
 """The gate for JSON from outside: bytes in, a typed value out, or a `BadInput` that names the path.
 
-Refused: over 1 MiB, deeper than 32, not JSON (NaN, Infinity, lone surrogates, bad UTF-8 included), an
-object that names a key twice, and whatever the wanted type refuses. Ordinary input is never walked in
-Python: after the C decoder accepted it, depth and keys are counted on its skeleton, the bytes that remain
-when strings are removed. Only refused input is walked, to name the place.
+Refused: over 1 MiB, deeper than 32, not JSON (NaN, Infinity, lone surrogates, bad UTF-8 included), a number
+that no double holds, an object that names a key twice, and whatever the wanted type refuses. Ordinary input
+is never walked in Python: after the C decoder accepted it, depth and keys are counted on its skeleton, the
+bytes that remain when strings are removed. Only refused input is walked, to name the place.
 """
 
 import re
 from collections.abc import Iterator
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,9 +19,12 @@ T = TypeVar("T")
 
 LIMIT_BYTES = 1 << 20  # a larger body is a blob or an attack
 SENTENCE_CHARS = 160  # the decoder's words and up to 80 characters of input
+OUT_OF_RANGE = "expected numbers that a double can hold, got one out of range"
 LIMIT_DEPTH = 32  # real payloads stay below 10; recursion limits begin near 1000
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_LONG = b"0" * 309  # the largest double has as many digits
 _NOT_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
 _EMPTY = re.compile(rb"\[\]|\{\}")
 _ESCAPED = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
@@ -35,8 +39,10 @@ def decode(data: bytes, kind: type[T], limit_bytes: int = LIMIT_BYTES) -> T:
         raise BadInput(f"expected at most {limit_bytes} bytes of JSON, got {len(data)}")
     tree = parse(data)
     skeleton = _STRING.sub(b"", data)
-    if too_deep(skeleton):
+    if too_deep(skeleton, LIMIT_DEPTH):
         raise BadInput(f"expected at most {LIMIT_DEPTH} levels", short(next(deep_paths(tree))))
+    if has_long_number(skeleton) and (path := large_number(data)):
+        raise BadInput(OUT_OF_RANGE, path)
     if skeleton.count(b":") != _STRING.sub(b"", msgspec.json.encode(tree)).count(b":"):
         raise duplicate_key(data)
     return convert(tree, kind)
@@ -50,8 +56,8 @@ def parse(data: bytes) -> Any:
         raise BadInput(f"expected at most {LIMIT_DEPTH} levels") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"expected UTF-8: {error.reason}") from None
-    except msgspec.ValidationError as error:
-        raise refusal(error) from None
+    except msgspec.ValidationError:
+        raise BadInput(OUT_OF_RANGE, large_number(data) or "$") from None
     except msgspec.DecodeError as error:
         if _SURROGATE.search(_ESCAPED.sub(b"", data)):  # the decoder's own words would be "truncated"
             raise BadInput("expected Unicode text, got a lone surrogate") from None
@@ -63,12 +69,7 @@ def convert(tree: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        raise refusal(error) from None
-
-
-def refusal(error: msgspec.ValidationError) -> BadInput:
-    """A validation error with its JSON path taken out of the sentence."""
-    return BadInput(*problem(error))
+        raise BadInput(*problem(error)) from None
 
 
 def problem(error: msgspec.ValidationError) -> tuple[str, str]:
@@ -89,10 +90,22 @@ def short(text: str) -> str:
     return line if len(text) <= SENTENCE_CHARS else line + "…"
 
 
-def too_deep(skeleton: bytes) -> bool:
-    """Whether brackets nest deeper than the limit: each pass removes the innermost level."""
+def has_long_number(data: bytes) -> bool:
+    """Whether as many digits stand in a row as the largest double has; without, no number is larger."""
+    return len(data) >= len(_LONG) and _LONG in data.translate(_ZEROS)
+
+
+def nests(data: bytes, levels: int) -> bool:
+    """Whether the objects and lists of valid JSON lie deeper in each other than this."""
+    if data.count(b"{") + data.count(b"[") <= levels:
+        return False
+    return too_deep(_STRING.sub(b"", data), levels)
+
+
+def too_deep(skeleton: bytes, levels: int) -> bool:
+    """Whether brackets nest deeper than this: each pass removes the innermost level."""
     brackets = skeleton.translate(None, _NOT_BRACKET)
-    for _ in range(LIMIT_DEPTH):
+    for _ in range(levels):
         if not brackets:
             return False
         brackets = _EMPTY.sub(b"", brackets)
@@ -139,3 +152,23 @@ def duplicate_key(data: bytes) -> BadInput:
 
     path = next(duplicate_paths(json.loads(data, object_pairs_hook=Pairs)))
     return BadInput("expected each key once in an object, got one twice", short(path))
+
+
+def large_paths(tree: Any, path: str = "$") -> Iterator[str]:
+    """The paths of infinite numbers."""
+    if isinstance(tree, float) and abs(tree) == inf:
+        yield path
+    for place, value in children(tree, path):
+        yield from large_paths(value, place)
+
+
+def large_number(data: bytes) -> str | None:
+    """The path of the first number that no double holds, if it can be told."""
+    import json  # refused input only
+
+    try:
+        tree = json.loads(data, object_pairs_hook=Pairs, parse_int=float)
+        path = next(large_paths(tree), None)
+    except (ValueError, RecursionError):  # nobody has read yet what follows the number
+        return None
+    return path and short(path)

@@ -158,6 +158,46 @@ def test_bound_measures_utf_8_and_takes_anything_that_can_be_a_name() -> None:
             bound("name", value)
 
 
+class Quoted(Payload, frozen=True, kw_only=True):
+    by: Name
+    price: int = 0
+
+    def __post_init__(self) -> None:
+        if self.price < 0:
+            raise ValueError("Expected a price")
+
+
+class Signed(Quoted, frozen=True, kw_only=True):
+    witness: Name = "nobody"
+
+
+class Dated(Signed, frozen=True, kw_only=True):
+    day: int = 1
+
+    def __post_init__(self) -> None:
+        if self.day < 1:
+            raise ValueError("Expected a day")
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Quoted, {"price": -1}),
+        (Quoted, {"by": "€" * 43}),
+        (Signed, {"price": -1}),
+        (Signed, {"by": "€" * 43}),
+        (Signed, {"witness": "€" * 43}),
+        (Dated, {"day": 0}),
+        (Dated, {"witness": "€" * 43}),
+    ],
+)
+def test_what_a_class_checks_itself_is_checked_beside_its_names(kind: Any, wrong: dict[str, Any]) -> None:
+    good = {"by": "Ada"}
+    assert msgspec.convert(good, kind) == kind(**good)
+    with pytest.raises(msgspec.ValidationError, match="Expected"):
+        msgspec.convert(good | wrong, kind)
+
+
 def test_a_payload_is_frozen_and_keyword_only() -> None:
     message = UiMessage(text="hi")
     with pytest.raises(AttributeError):

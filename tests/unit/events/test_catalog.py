@@ -21,6 +21,7 @@ from turnlog.events import (
     Unknown,
     Vocabulary,
     decode,
+    gate,
 )
 
 
@@ -31,6 +32,10 @@ class RecordEligibility(Payload, frozen=True, kw_only=True, rename="camel"):
 
 class Old(Payload, frozen=True, kw_only=True):
     LEGACY: ClassVar = True
+
+
+class Contacted(Payload, frozen=True, kw_only=True):
+    channel: str
 
 
 class Consent(Payload, frozen=True, kw_only=True):
@@ -91,6 +96,11 @@ def test_a_name_for_two_classes_is_refused() -> None:
         Vocabulary("shop", [Old, Old])
 
 
+def test_a_class_with_two_names_is_refused() -> None:
+    with pytest.raises(InvalidEvent, match=r"got shop\.old and store\.old of one"):
+        Catalog(SHOP, Vocabulary("store", [Old]))
+
+
 @pytest.mark.parametrize(
     "name", ["", "Shop", "1shop", "shop.", ".shop", "a.b.c", "shop-1", "shöp", "shop\n", " shop"]
 )
@@ -108,9 +118,9 @@ def test_a_type_that_no_tag_could_carry_is_refused() -> None:
 
 
 def test_only_payloads_are_declared() -> None:
-    not_a_payload: Any = dict
-    with pytest.raises(InvalidEvent, match="expected a subclass of Payload"):
-        Vocabulary("shop", [not_a_payload])
+    for not_a_payload in (dict, "Old", Consent(granted=True)):
+        with pytest.raises(InvalidEvent, match="expected a subclass of Payload"):
+            Vocabulary("shop", [not_a_payload])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("name", ["shop.nothing", "", "consent", "x" * 10_000])
@@ -193,6 +203,22 @@ def test_what_json_cannot_say_is_refused(value: object) -> None:
     assert caught.value.path == "$.payload"
     with pytest.raises(InvalidEvent, match=r"tool\.call cannot be written as JSON"):
         CATALOG.event(ToolCall(call_id="a", tool="b", args={"value": value}), id="evt_1", origin="model")
+
+
+def deep(levels: int) -> dict[str, Any]:
+    return {"a": deep(levels - 1)} if levels > 1 else {}
+
+
+def test_what_nests_too_deep_to_be_read_back_anywhere_is_refused() -> None:
+    fits = CATALOG.event(ToolCall(call_id="a", tool="b", args=deep(63)), id="evt_1")
+    assert gate.nests(fits.body, 63)
+    for levels in (64, 500):
+        call = ToolCall(call_id="a", tool="b", args=deep(levels))
+        with pytest.raises(InvalidEvent, match="expected at most 64 levels") as caught:
+            CATALOG.event(call, id="evt_1")
+        assert caught.value.path == "$.payload"
+    text = ToolCall(call_id="a", tool="b", args={"text": "[{" * 500, "rows": [{}] * 500})
+    assert CATALOG.event(text, id="evt_1").payload == text
 
 
 def test_null_itself_can_be_said() -> None:
@@ -301,3 +327,11 @@ def test_a_payload_that_names_a_channel_puts_its_event_there() -> None:
     assert CATALOG.event(plain, id="evt_1", origin="ui", scope=within).scope.channel == "installer"
     with pytest.raises(InvalidEvent, match="channel"):
         CATALOG.event(UiMessage(text="hello", channel="For All"), id="evt_1", origin="ui")
+
+
+@pytest.mark.parametrize("channel", ["customer", "By E-Mail"])
+def test_a_channel_of_the_application_is_its_own_matter(channel: str) -> None:
+    catalog = Catalog(CORE, Vocabulary("shop", [Contacted]))
+    within = Scope(trace_id="tr_1", channel="installer")
+    event = catalog.event(Contacted(channel=channel), id="evt_1", origin="model", scope=within)
+    assert (event.scope, event.payload) == (within, Contacted(channel=channel))
