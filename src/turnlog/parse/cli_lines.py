@@ -12,15 +12,13 @@ import msgspec
 
 from turnlog.errors import BadInput
 from turnlog.events import ParseReject, Payload, Vocabulary
-from turnlog.events.base import Name, Origins
-from turnlog.events.gate import LIMIT_DEPTH
-from turnlog.parse.values import name_of, nests, plain
+from turnlog.events.base import NAME_BYTES, Name, Origins
+from turnlog.events.gate import LIMIT_DEPTH, nests
+from turnlog.parse.values import name_of, plain
 
 Data = dict[str, Any]
 
-LINE_BYTES = (
-    15 << 20
-)  # an image comes as base64, and twice; an event still fits into an SSE message of 16 MiB
+LINE_BYTES = 15 << 20  # an image comes as base64, and twice; its event fits into an SSE message of 16 MiB
 _CONTINUED = bytes(range(0x80, 0xC0))  # bytes that begin no character
 
 
@@ -40,7 +38,8 @@ CLI = Vocabulary("claude_cli", [Line])
 def kept(line: Data) -> Line:
     """A line as an event of its own."""
     names = (name_of(line.get(field)) for field in ("type", "subtype"))
-    return Line(kind=".".join(name for name in names if name) or "unknown", data=line)
+    kind = ".".join(name for name in names if name).encode()[:NAME_BYTES].decode(errors="ignore")
+    return Line(kind=kind or "unknown", data=line)
 
 
 class Lines:
@@ -94,9 +93,11 @@ def read_line(line: bytes) -> Data | None:
     """The object of a line; None if it is none that the log can hold."""
     try:
         value = msgspec.json.decode(line)
+        if nests(line, LIMIT_DEPTH):
+            return None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = mended_line(line)
-    return value if type(value) is dict and not nests(value, LIMIT_DEPTH) else None
+    return value if type(value) is dict else None
 
 
 def mended_line(line: bytes) -> Any:

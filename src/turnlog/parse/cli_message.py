@@ -37,13 +37,14 @@ class Message:
     def stream(self, event: Data) -> list[Payload]:
         """One event of the Messages API."""
         kind, index = event.get("type"), valid(event.get("index"), Count)
-        if kind == "content_block_start" and index is not None:
-            self._streamed[index] = identity(event.get("content_block"))
-            self._count = max(self._count, index + 1)
         if kind == "content_block_stop" and index in self._confirmed:
             return self._stop(index)  # perhaps it was complete before
         batch = self.settle() if kind == "message_stop" else []
-        return batch + self._feed(event, index)
+        batch += self._feed(event, index)
+        if kind == "content_block_start" and index in self._parser.open_blocks:
+            self._streamed[index] = identity(event.get("content_block"))
+            self._count = max(self._count, index + 1)
+        return batch
 
     def whole(self, block: Any, aborted: bool = False) -> tuple[list[Payload], list[str]]:
         """A whole block: what it says that was not said before, and the blocks that it is."""

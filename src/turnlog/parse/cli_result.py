@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from turnlog.events import AgentUsage, Cost, Fault, Usage
 from turnlog.events.agent import StopReason
-from turnlog.events.base import Amount, Count
+from turnlog.events.base import LARGEST_COUNT, Amount, Count
 from turnlog.parse.cli_lines import Data
 from turnlog.parse.messages_api import COUNTS, sentence
 from turnlog.parse.values import as_name, valid
@@ -79,7 +79,9 @@ class Bill:
 
     def _usage(self, name: str, numbers: Any) -> AgentUsage | None:
         model = as_name(name)
-        if model is None or not isinstance(numbers, dict) or len(self._models) >= MODELS:
+        if model is None or not isinstance(numbers, dict):
+            return None
+        if model not in self._models and len(self._models) >= MODELS:
             return None
         counts = {own: valid(numbers.get(field), Count) or 0 for field, own in MODEL_COUNTS.items()}
         cost: float = valid(numbers.get("costUSD"), Amount) or 0.0
@@ -99,8 +101,8 @@ def risen(before: float, now: float) -> float:
 def usage_of(line: Data, usages: list[AgentUsage]) -> Usage | None:
     """The tokens of a turn: the sum over the models, or else what the line says of the main agent."""
     if usages:
-        names = Usage.__struct_fields__
-        return Usage(**{name: sum(getattr(item.usage, name) for item in usages) for name in names})
+        sums = {name: sum(getattr(item.usage, name) for item in usages) for name in Usage.__struct_fields__}
+        return Usage(**{name: min(count, LARGEST_COUNT) for name, count in sums.items()})
     said = line.get("usage")
     if not isinstance(said, dict):
         return None

@@ -5,7 +5,8 @@ but not before it: a turn answers the message that the process has taken up, els
 and is not in the queue of the process. A turn that answers none (the process woke itself up) goes on with
 the trace of what is open, or has a new one. Several messages that the process answers together are one
 turn's; the traces of the others get an agent that starts and ends, so that none waits for ever. Results may
-come late and together: a UUID names their turn, else their number does, else it is the oldest.
+come late and together: a UUID names their turn, else their number does, else it is the oldest. Limit: 64
+turns without a result; with another one the oldest has failed.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from turnlog.events.agent import StopReason
 from turnlog.parse.cli_agents import CliAgent, Crew, Said
 from turnlog.parse.cli_lines import Data
 from turnlog.parse.values import as_key, as_name
+
+RUNS = 64  # without a result; a background task makes two
 
 
 class Asked(NamedTuple):
@@ -53,6 +56,7 @@ class Turns:
 
     def begin(self, line: Data) -> list[Said]:
         """A turn begins; `line` is what is known of it."""
+        said = self._overdue() if len(self._runs) >= RUNS else []
         self.source_session = as_key(line.get("session_id")) or self.source_session
         uuid, asked = self._next()
         agent = CliAgent(self._crew.scope(self._name, asked.trace_id, 0, asked.channel))
@@ -62,7 +66,12 @@ class Turns:
         tools = line.get("tools")
         names = [as_name(tool) for tool in tools] if isinstance(tools, list) else []
         start = self._start(model=as_name(line.get("model")), tools=tuple(filter(None, names)))
-        return self._crew.begin(start, agent)
+        return said + self._crew.begin(start, agent)
+
+    def _overdue(self) -> list[Said]:
+        """The oldest turn is over: its result will not come any more."""
+        agent = next(iter(self._runs.values()))
+        return self._crew.end(agent, "error", agent.said) + self.settle(agent, "error")
 
     def main(self) -> tuple[CliAgent, list[Said]]:
         """The main agent that speaks; a turn begins if there is none."""

@@ -15,7 +15,7 @@ from turnlog.events.team import ArtifactMeta
 from turnlog.parse.values import as_name
 
 HEAD_CHARS = 1 << 16  # meta tags stand in the head of a page
-_META = re.compile(r"<meta\s([^<>]{1,2000}+)>", re.IGNORECASE)
+_META = re.compile(r"""<meta\s((?:[^<>"']|"[^"]{0,2000}+"|'[^']{0,2000}+'){1,2000}+)>""", re.IGNORECASE)
 _PAIR = re.compile(r"""([a-z]+)\s*=\s*(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
 _PREFIX = "artifact-"
 _BODY = re.compile(r"""\s-d\s*(?:'([^']*+)'|"((?:[^"\\]|\\.)*+)")""", re.DOTALL)

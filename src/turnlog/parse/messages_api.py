@@ -269,9 +269,9 @@ class MessagesParser:
         return self.reply.close(self._shut(index))
 
     @property
-    def open_blocks(self) -> list[int]:
+    def open_blocks(self) -> Set[int]:
         """The blocks that have not ended, by their index."""
-        return list(self._blocks)
+        return self._blocks.keys()
 
     def drop(self, index: int) -> list[Payload]:
         """A block will not be completed, although the message goes on."""

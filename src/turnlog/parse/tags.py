@@ -22,7 +22,7 @@ import msgspec
 
 from turnlog.errors import BadInput
 from turnlog.events import Kind, Origin, ParseReject, Payload, Vocabulary
-from turnlog.events.gate import decode
+from turnlog.events.gate import decode, has_long_number
 from turnlog.parse.code import MARKED, SEALED, Code
 from turnlog.parse.walk import LIMIT_CHARS, OPENER, WHITE, Walk
 
@@ -64,9 +64,9 @@ def _object(text: str) -> tuple[dict[str, Any], bytes] | None:
     for dialect in _DIALECTS:
         try:
             body = dialect(text).encode()
-            if body.count(b"{") + body.count(b"[") == 1:  # flat: the gate's two questions are easily answered
+            if body.count(b"{") + body.count(b"[") == 1:  # flat: the gate's questions are easily answered
                 data = _FLAT.decode(body)
-                if body.count(b":") == len(data):
+                if body.count(b":") == len(data) and not has_long_number(body):
                     return data, body
             return decode(body, _OBJECT), body
         except (BadInput, msgspec.DecodeError, ValueError):

@@ -15,7 +15,7 @@ import msgspec
 from turnlog.errors import BadInput
 from turnlog.events import ParseReject
 from turnlog.events.base import NAME_BYTES, Key, Name
-from turnlog.events.gate import LIMIT_DEPTH
+from turnlog.events.gate import LIMIT_DEPTH, nests
 
 WHOLE_BYTES = 12 << 20  # a document of 9 MB as base64; fits into one SSE message of 16 MiB
 SHOWN_CHARS = 1000  # of something that JSON cannot say
@@ -62,18 +62,9 @@ def read(body: bytes) -> Any:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadInput("expected JSON") from None
-    if nests(value, LIMIT_DEPTH):
+    if nests(body, LIMIT_DEPTH):
         raise BadInput(f"expected at most {LIMIT_DEPTH} levels")
     return value
-
-
-def nests(value: Any, levels: int) -> bool:
-    """Whether objects and lists lie deeper in each other than this."""
-    if not isinstance(value, dict | list):
-        return False
-    if not levels:
-        return True
-    return any(nests(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value))
 
 
 def mended(text: str) -> str:
@@ -101,7 +92,7 @@ def valid(value: Any, kind: Any) -> Any:
     """The value, if it is of this kind; else None."""
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return None
 
 

@@ -28,13 +28,18 @@ from turnlog.events import (
     ScreenCommand,
     SessionError,
     ToolResult,
+    Usage,
 )
+from turnlog.events.base import LARGEST_COUNT
 from turnlog.parse import Asked, CliParser
+from turnlog.parse.blocks import LIMIT_CHARS
 from turnlog.parse.cli_agents import AGENTS, CALLERS, CALLS, Said
 from turnlog.parse.cli_lines import Line
 from turnlog.parse.cli_result import MODELS
+from turnlog.parse.cli_turns import RUNS
 from turnlog.parse.deeds import Deeds
 from turnlog.parse.markers import MarkerParser
+from turnlog.parse.reply import BLOCK_CHARS
 
 by_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
 
@@ -263,6 +268,38 @@ def test_the_number_of_models_is_bounded() -> None:
     models = {f"m{n}": {"inputTokens": 1} for n in range(MODELS + 1)}
     said = fed(parser, init(), {"type": "result", "modelUsage": models})
     assert types(said).count("agent.usage") == MODELS
+    more = {name: {"inputTokens": 2} for name in models}
+    said = fed(parser, init(), {"type": "result", "modelUsage": more})
+    assert types(said).count("agent.usage") == MODELS, "of those that are known"
+
+
+def test_sums_that_no_count_can_hold_are_cut() -> None:
+    parser = CliParser(counting())
+    models = {name: {"inputTokens": LARGEST_COUNT} for name in ("m1", "m2")}
+    said = fed(parser, init(), {"type": "result", "modelUsage": models})
+    (end,) = (item.payload for item in said if isinstance(item.payload, AgentEnd))
+    assert end.usage == Usage(input_tokens=LARGEST_COUNT, output_tokens=0)
+    assert_lawful(said)
+
+
+def test_the_number_of_turns_without_a_result_is_bounded() -> None:
+    parser = CliParser(counting())
+    said = fed(parser, *[init()] * (RUNS + 2))
+    assert types(said) == ["agent.start"] * RUNS + ["agent.end", "agent.start"] * 2
+    ends = [item.payload for item in said if isinstance(item.payload, AgentEnd)]
+    assert ends == [AgentEnd(stop_reason="error")] * 2
+    assert_lawful(said + parser.flush())
+
+
+def test_a_streamed_block_that_has_no_room_is_not_remembered() -> None:
+    parser = CliParser(counting())
+    large = {"type": "text", "text": "x" * (LIMIT_CHARS - BLOCK_CHARS)}
+    starts = [{"type": "content_block_start", "index": n, "content_block": large} for n in range(3)]
+    events = [{"type": "message_start", "message": {"id": "msg_1"}}, *starts]
+    said = fed(parser, init(), *({"type": "stream_event", "event": event} for event in events))
+    assert types(said)[-2:] == ["parse.reject"] * 2
+    again = fed(parser, assistant(large), assistant(text("y")))
+    assert types(again) == ["parse.reject"], "the first only repeats a block that was streamed"
 
 
 def test_deltas_are_handed_on_at_once() -> None:

@@ -85,6 +85,7 @@ def test_what_the_log_cannot_hold_is_refused(line: bytes) -> None:
 def test_a_line_that_is_kept_says_what_it_is() -> None:
     assert kept({"type": "system", "subtype": "x"}).kind == "system.x"
     assert kept({"type": ["?"]}).kind == "unknown"
+    assert kept({"type": "😀" * 40, "subtype": "😀" * 40}).kind == "😀" * 32
 
 
 def test_lines_that_go_down() -> None:

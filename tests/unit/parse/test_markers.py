@@ -238,3 +238,4 @@ def test_meta_tags_stand_in_the_head() -> None:
     tag = '<meta name="artifact-chapter" content="1">'
     assert artifact_meta(" " * HEAD_CHARS + tag) is None
     assert artifact_meta("<meta " * 20_000 + tag) is None
+    assert artifact_meta("<meta '\"" * 20_000 + tag) is None

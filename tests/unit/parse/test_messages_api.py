@@ -325,6 +325,11 @@ def test_what_json_cannot_say_leaves_a_trace(value: Any) -> None:
     assert reasons(parsing.feed(value)) == ["unknown_event"]
 
 
+def test_a_count_that_is_no_unicode_is_refused() -> None:
+    usage = {"output_tokens": "\ud800"}
+    assert reasons(parser().feed({"type": "message_delta", "delta": {}, "usage": usage})) == ["bad_usage"]
+
+
 def test_a_name_in_a_reject_is_short_and_printable() -> None:
     (reject,) = parser().feed({"type": "a\n\ud800" + "é" * 300})
     assert isinstance(reject, ParseReject)
