@@ -17,7 +17,7 @@ COMMANDS = {
     "assemble", "convert", "demo", "export", "import", "new", "parse", "prune", "schema", "serve",
     "sessions", "tail", "verify",
     "state", "rebuild", "token"}  # fmt: skip
-ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "new", "parse", "schema", "serve", "token"}
+ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "new", "parse", "schema", "token"}
 
 
 def run(*arguments: str) -> Result:
@@ -95,6 +95,25 @@ def test_another_error_is_not_hidden() -> None:
 
     group = Group("turnlog", commands=[click.Command("fail", callback=fail)])
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(28, "No space left on device"), "Error: No space left on device\n"),
+        (OSError(13, "Permission denied", "a\x1b.db"), "Error: a\\x1b.db: Permission denied\n"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_one_line(
+    error: OSError, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        monkeypatch.setattr("sys.stdout", sys.stdout)  # the command gives it up; it is the runner's
+        raise error
+
+    group = Group("turnlog", commands=[click.Command("fail", callback=fail)])
+    result = CliRunner().invoke(group, ["fail"])
+    assert (result.exit_code, result.stderr, result.stdout) == (1, line, "")
 
 
 def test_the_command_loads_no_server() -> None:

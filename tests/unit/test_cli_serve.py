@@ -1,6 +1,7 @@
 """`turnlog serve` refuses what cannot work in one clear line; no server is started here."""
 
 import gc
+import importlib
 import socket
 import sys
 import warnings
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from turnlog.cli import load_app, main
-from turnlog.cli.serve import LOOPBACK, TOKEN, bracketed, named
+from turnlog.cli.serve import LOOPBACK, TOKEN, bare, bracketed, named
 from turnlog.server import guard
 from turnlog.server.auth import token_hash
 from turnlog.server.keys import tokens_in
@@ -120,6 +121,47 @@ def test_an_application_of_the_folder_one_is_in_is_found(
     monkeypatch.delitem(sys.modules, "my_own_tour", raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert load_app("my_own_tour:app").name == "tour"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import unheard_of\n", "ModuleNotFoundError, No module named 'unheard_of' ({file}, line 1)"),
+        ("\n1 / 0\n", "ZeroDivisionError, division by zero ({file}, line 2)"),
+        ("app = (\n", "SyntaxError, '(' was never closed (my_broken_tour.py, line 1)"),
+        ("import turnlog\nturnlog.App('x', 3)\n", "TypeError, 'int' object is not iterable ({file}, line 2)"),
+    ],
+)
+def test_an_application_that_fails_is_told_by_where_it_does(
+    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "my_broken_tour.py"
+    file.write_text(text)
+    monkeypatch.delitem(sys.modules, "my_broken_tour", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    importlib.invalidate_caches()
+    line = refusal(run("serve", "my_broken_tour:app", "--port", "0"))
+    wanted = words.format(file=file)
+    assert line == f"Invalid value for MODULE:APP: cannot import my_broken_tour: {wanted}"
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite://turnlog.db", "ftp://x"])
+def test_no_address_is_told_of_a_server_that_cannot_open_its_log(url: str) -> None:
+    assert url in refusal(run("serve", TOUR, "--port", "0", "--log", url))
+
+
+@pytest.mark.parametrize("host", ["", "https://log.example.org", "log.example.org:80", "a b", "::1"])
+def test_a_name_that_no_request_has_is_refused(host: str) -> None:
+    line = refusal(run("serve", TOUR, "--port", "0", "--allow-host", host))
+    wanted = "expected a name such as log.example.org, without a port"
+    assert line == f"Invalid value for '--allow-host': {wanted}, got {host!r}"
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("Log.Example.ORG", "log.example.org"), ("10.0.0.7", "10.0.0.7"), ("[::1]", "[::1]")]
+)
+def test_a_name_is_known_as_browsers_say_it(host: str, name: str) -> None:
+    assert bare((host,)) == (name,)
 
 
 @pytest.mark.parametrize("name", [":app", ".tour:app", ":"])

@@ -5,7 +5,10 @@ reads and tends a log, `convert`, `assemble` and `parse` are filters. What stand
 belongs to no log. Errors of Turnlog are one line, never a stack trace.
 """
 
+import io
 import json
+import sys
+from typing import Any
 
 import click
 import msgspec
@@ -26,7 +29,16 @@ __all__ = ["load_app", "main", "run_server"]
 
 
 class Group(click.Group):
-    """Errors of Turnlog are messages, not stack traces."""
+    """Errors of Turnlog, and files that cannot be read or written, are messages, not stack traces."""
+
+    def main(self, *args: Any, **given: Any) -> Any:
+        try:
+            return super().main(*args, **given)
+        except OSError as error:  # click has seen to pipes whose reader has gone
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(escape(f"Error: {where}{error.strerror}"), err=True)
+            sys.stdout = io.StringIO()  # what the real one still holds would fail again at the end
+            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

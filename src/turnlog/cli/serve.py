@@ -2,10 +2,12 @@
 
 import importlib
 import os
+import re
 import secrets
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 import turnlog
+from turnlog.cli.terminal import escape
+from turnlog.errors import TurnlogError
 
 if TYPE_CHECKING:
     from turnlog.app import Principal
@@ -33,14 +37,27 @@ class TokenFiles(NamedTuple):
 
 @click.command()
 @click.argument("apps", metavar="MODULE:APP...", nargs=-1, required=True)
-@click.option("--log", "log_url", default="sqlite:///turnlog.db", show_default=True, help="Where the log is.")
+@click.option(
+    "--log",
+    "log_url",
+    default="sqlite:///turnlog.db",
+    envvar="TURNLOG_LOG",
+    show_default=True,
+    show_envvar=True,
+    help="Where the log is.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=PORT, default=8765, show_default=True, help="The port; 0 takes a free one.")
 @click.option("--tokens", type=click.Path(path_type=Path), help="A file of tokens, see `turnlog token`.")
 @click.option(
     "--jwt", type=click.Path(path_type=Path), help="A file that says which JSON Web Tokens to accept."
 )
-@click.option("--allow-host", multiple=True, help="A name this server answers for, if not loopback.")
+@click.option(
+    "--allow-host",
+    multiple=True,
+    callback=lambda context, option, value: bare(value),
+    help="A name this server answers for, if not loopback.",
+)
 @click.option(
     "--journal",
     type=click.Choice(["info", "warning", "error"]),
@@ -102,7 +119,7 @@ def run_server(
     hosts: Sequence[str] = (),
     journal: str = "warning",
 ) -> None:
-    """Listen, print the address, serve until stopped."""
+    """Listen, open the log, print the address, serve until stopped."""
     from turnlog.server import create_app, guard
     from turnlog.server.auth import Auth
     from turnlog.server.journal import set_up
@@ -115,13 +132,18 @@ def run_server(
     with listening(host, port) as (listener, address):
         auth = Auth(key_of(log_url), known, verify)
         application = create_app(loaded, log_url, auth=auth, hosts=(*guard.LOOPBACK, *named(host), *hosts))
-        say_where(address)
-        if host in LOOPBACK:
-            say_link(sign_in_link(address, auth))
-        elif not hosts and not named(host):
-            click.echo("It answers for localhost only. Say under which names others reach it: --allow-host")
-        sys.stdout.flush()
-        run(application, listener)
+
+        def begun() -> None:
+            say_where(address)
+            if host in LOOPBACK:
+                say_link(sign_in_link(address, auth))
+            elif not hosts and not named(host):
+                click.echo(
+                    "It answers for localhost only. Say under which names others reach it: --allow-host"
+                )
+            sys.stdout.flush()
+
+        run(application, listener, begun)
 
 
 @contextmanager
@@ -153,6 +175,14 @@ def say_link(link: str) -> None:
 def named(host: str) -> tuple[str, ...]:
     """What requests to an address name it; nothing for one that stands for all of a machine's addresses."""
     return () if host in ("0.0.0.0", "::") else (bracketed(host),)
+
+
+def bare(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse what no request can name as its host."""
+    for host in hosts:
+        if not re.fullmatch(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", host):
+            raise click.BadParameter(f"expected a name such as log.example.org, without a port, got {host!r}")
+    return tuple(host.lower() for host in hosts)  # as browsers say it
 
 
 def bracketed(host: str) -> str:
@@ -189,9 +219,23 @@ def load_app(name: str) -> "turnlog.App":
         raise click.BadParameter(f"expected MODULE:APP, got {name!r}", param_hint="MODULE:APP")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise click.BadParameter(str(error), param_hint="MODULE:APP") from None
+        module = importlib.import_module(module_name)
+        found = getattr(module, attribute)
+    except TurnlogError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever the application's own code raises
+        raise click.BadParameter(escape(problem_of(error, module_name)), param_hint="MODULE:APP") from None
     if not isinstance(found, turnlog.App):
         raise click.BadParameter(f"{name} is not a turnlog.App", param_hint="MODULE:APP")
     return found
+
+
+def problem_of(error: Exception, module_name: str) -> str:
+    """Why a module cannot be had, and where its own code failed, if that did."""
+    package = str(Path(turnlog.__file__).parent)
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [place for place in places if not place[0].startswith(package) and "importlib" not in place[0]]
+    where = "".join(f" ({file}, line {line})" for file, line in own[-1:])
+    if isinstance(error, ImportError | AttributeError) and not where:
+        return str(error)
+    return f"cannot import {module_name}: {type(error).__name__}, {error}{where}"

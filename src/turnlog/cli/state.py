@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from turnlog.app.derived import Derived
+from turnlog.app.derived import Derived, Panels
 from turnlog.cli.log import LAST_SEQ, log_option
 from turnlog.cli.opening import opened, run
 from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import counted, escape, write_json
-from turnlog.errors import CallerError, Damaged
+from turnlog.errors import BadInput, CallerError, Damaged
 from turnlog.events import CATALOG, Catalog
+from turnlog.log import Log
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import pending
 from turnlog.state.roster import report
@@ -46,8 +47,9 @@ async def shown(log_url: str, session: str, at: int | None, app: Any) -> bytes:
     async with opened(log_url) as log:
         made_for = (await log.info(session)).app
         if app.name not in ("", made_for):
-            raise CallerError(f"{session} is a session of {made_for}, not of {app.name}")
-        panels = await Derived(log).panels(app, session, at)
+            whose = f"of {made_for}, not of {app.name}" if made_for else "of no application"
+            raise CallerError(f"{session} is a session {whose}")
+        panels = await panels_of(log, app, session, at)
         told = {
             "seq": panels.seq,
             "state": panels.state,
@@ -60,6 +62,14 @@ async def shown(log_url: str, session: str, at: int | None, app: Any) -> bytes:
             return msgspec.json.format(msgspec.json.encode(told), indent=2)
         except TypeError as error:
             raise CallerError(f"the state of {app.name} is not JSON: {error}") from None
+
+
+async def panels_of(log: Log, app: Any, session: str, at: int | None) -> Panels:
+    """What is shown as of a seq; one that the session does not have is no path in a request here."""
+    try:
+        return await Derived(log).panels(app, session, at)
+    except BadInput as wrong:
+        raise CallerError(wrong.problem) from None
 
 
 @click.command()

@@ -10,10 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from turnlog.app import Principal
+from turnlog.app import LOCAL, Principal
 from turnlog.errors import CallerError, quote
 from turnlog.events import SessionMember
 from turnlog.events.base import NAME_BYTES, Role
+from turnlog.server.auth import GUEST
 
 KEY_BYTES = 32
 TOKEN_CHARS = 24  # fewer could be guessed
@@ -93,6 +94,8 @@ def check_member(name: str, roles: Sequence[str]) -> None:
         if not fits(role, Role):
             said = "a role of small letters, digits, _ and - that begins with a letter"
             raise CallerError(f"expected {said}, got {quote(role)}")
+    if name == LOCAL.name or name.startswith(GUEST):
+        raise CallerError(f"{quote(name)} is a name of the server's own: expected another one")
     if not fits({"principal": name}, SessionMember):
         said = f"a name of at most {NAME_BYTES} bytes without control characters"
         raise CallerError(f"expected {said}, got {quote(name)}")

@@ -182,8 +182,8 @@ def bound_peers(listener: socket.socket, stall_s: float) -> None:
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def serve(application: Starlette, listener: socket.socket) -> None:
-    """Serve until a stop signal."""
+def serve(application: Starlette, listener: socket.socket, begun: Callable[[], None] = lambda: None) -> None:
+    """Serve until a stop signal; `begun` is called when the log is open."""
     config = uvicorn.Config(
         application,
         log_config=None,  # the journal's is the only one: uvicorn's own would tell what an error says
@@ -194,10 +194,13 @@ def serve(application: Starlette, listener: socket.socket) -> None:
         server_header=False,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run(application, StoppingServer(config), listener))
+        runner.run(run(application, StoppingServer(config), listener, begun))
 
 
-async def run(application: Starlette, server: uvicorn.Server, listener: socket.socket) -> None:
+async def run(
+    application: Starlette, server: uvicorn.Server, listener: socket.socket, begun: Callable[[], None]
+) -> None:
     """The application's life around the server's."""
     async with application.router.lifespan_context(application):
+        begun()
         await server.serve(sockets=[listener])

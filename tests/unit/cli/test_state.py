@@ -81,7 +81,9 @@ class TestState:
     def test_what_cannot_be_shown_is_said_in_a_line(
         self, filled: Place, arguments: list[str], words: str
     ) -> None:
-        assert error(filled.run("state", *arguments)).startswith(words)
+        line = error(filled.run("state", *arguments))
+        assert line.startswith(words)
+        assert "(at " not in line, "there is no request whose path it could be"
 
     @pytest.mark.parametrize(
         ("arguments", "words"),

@@ -130,6 +130,8 @@ class TestTokens:
             ({"a\nb": {"sha256": HASH}}, r"got 'a\nb'"),
             ({"ü" * 65: {"sha256": HASH}}, "at most 128 bytes"),
             ({"ada": {"sha256": HASH}, "bob": {"sha256": HASH}}, "two names have the same token"),
+            ({"local": {"sha256": HASH}}, "'local' is a name of the server's own"),
+            ({"guest_1": {"sha256": HASH}}, "'guest_1' is a name of the server's own"),
         ],
     )
     def test_what_is_wrong_is_said(self, said: object, words: str, tmp_path: Path) -> None:
