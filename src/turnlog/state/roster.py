@@ -63,10 +63,6 @@ class Team(Struct, kw_only=True):
         """All nine places, from the first row to the last."""
         return [self.seats.get(seat) for seat in range(SEATS)]
 
-    def named(self, name: str) -> list[Member]:
-        """Everybody of that name."""
-        return [member for _, member in sorted(self.seats.items()) if member.name == name]
-
     def settle(self) -> None:
         """Nobody hatches any more; who never joined is gone."""
         self.hatching = self.turn = None

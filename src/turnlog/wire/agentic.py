@@ -44,7 +44,7 @@ from turnlog.events import (
 )
 from turnlog.wire.dialect import DONE, Shown, call_args, compact, with_images
 
-OWN = frozenset(kind.name.partition(".")[0] for kind in CORE)  # an unknown type of these is a newer one
+OWN = frozenset(kind.name.partition(".")[0] for kind in CORE)  # an unknown type of these may be a newer one
 
 
 @dataclass(slots=True)
@@ -132,7 +132,8 @@ class Agentic:
         say = SAY.get(type(payload))
         if say is not None:
             return say(self, agent, envelope, payload)
-        if envelope.type.partition(".")[0] in OWN:
+        newer = isinstance(payload, Unknown) and envelope.type.partition(".")[0] in OWN
+        if newer or envelope.type in CORE.kinds:
             return []
         return [agent.line("set_state", {envelope.type: envelope.payload})]
 

@@ -151,6 +151,14 @@ def test_events_of_an_application_are_state_whether_its_classes_are_known_or_not
     assert json.loads(known)["payload"] == {"desk.fact": {"value": 1.5}}
 
 
+def test_an_application_may_be_called_like_a_family_of_the_core() -> None:
+    catalog = Catalog(CORE, TEAM, Vocabulary("session", [Fact]))
+    envelope, payload = place(catalog.event(Fact(value=1.5), id="evt_1", scope=AGENT), 0, catalog)
+    [known] = Agentic().convert(envelope, payload)
+    assert json.loads(known)["payload"] == {"session.fact": {"value": 1.5}}
+    assert Agentic().convert(envelope, ev.Unknown(envelope.payload)) == [], "it may be a newer core event"
+
+
 def test_a_core_event_that_cannot_be_read_says_nothing() -> None:
     assert {"agent", "tool", "ui"} <= OWN
     assert "roster" not in OWN
