@@ -22,7 +22,7 @@ class OversizedBody(BadInput):
 
 async def body(request: Request, kind: type[T]) -> T:
     """A request's JSON body as `kind`, through the gate."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise UnsupportedBody("expected the content type application/json")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise UnsupportedBody("expected a body without a content encoding")

@@ -1,0 +1,53 @@
+"""Bodies of requests: what they are is said in a header, in any case; they may come in any pieces."""
+
+import asyncio
+
+import msgspec
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from turnlog.errors import BadInput
+from turnlog.events import gate
+from turnlog.server.body import OversizedBody, UnsupportedBody, body
+
+
+class Said(msgspec.Struct, forbid_unknown_fields=True):
+    text: str
+
+
+def read(pieces: list[bytes], **headers: str) -> Said:
+    said = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    left: list[Message] = [*messages, {"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Message:
+        return left.pop(0)
+
+    return asyncio.run(body(Request({"type": "http", "method": "POST", "headers": said}, receive), Said))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["application/json", "application/json; charset=utf-8", "Application/JSON", " application/json ;x=y"],
+)
+def test_json_is_json_however_it_is_said(kind: str) -> None:
+    assert read([b'{"te', b"", b'xt":"\xc3', b'\xbc"}'], content_type=kind) == Said("ü")
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/jsonl", "application/x-json", "json"])
+def test_what_is_not_said_to_be_json_is_not_read(kind: str) -> None:
+    with pytest.raises(UnsupportedBody, match="application/json"):
+        read([b'{"text":"x"}'], content_type=kind)
+
+
+def test_a_body_that_is_packed_is_not_unpacked() -> None:
+    with pytest.raises(UnsupportedBody, match="content encoding"):
+        read([b"{}"], content_type="application/json", content_encoding="gzip")
+
+
+@pytest.mark.parametrize(("more", "error"), [(0, BadInput), (1, OversizedBody)])
+def test_a_body_has_a_limit(more: int, error: type[BadInput]) -> None:
+    with pytest.raises(BadInput) as caught:
+        read([b" " * gate.LIMIT_BYTES, b" " * more], content_type="application/json")
+    assert type(caught.value) is error
