@@ -186,11 +186,12 @@ function decision(tree, { agent_id, payload }) {
   call.refused = payload.decision !== "approve";
 }
 
-/** An input that a call asked for: the call goes on. One that answers nothing opens a turn. */
+/** An input that a call asked for: the call goes on, if it has no answer yet. Any other opens a turn. */
 function action(tree, event) {
-  const call = tree.call(event.agent_id, event.payload.call_id);
+  const { agent_id, payload: { call_id } } = event;
+  const call = tree.call(agent_id, call_id);
   if (call) call.awaited = false;
-  else message(tree, event);
+  else if (call_id == null) message(tree, event);
 }
 
 /** A stop in a channel is for what is open there and in none; one that names a turn or an agent may come too late. */

@@ -124,11 +124,6 @@ def test_what_waits_for_its_turn_is_told_in_order() -> None:
     ]
 
 
-def test_a_second_input_for_a_call_opens_no_turn() -> None:
-    again = UiAction(action=ButtonClick(button_id="b1"), call_id="call_1")
-    assert queue(grown((again, Scope(trace_id="tr_2", agent_id="agt_9")))) == []
-
-
 def test_an_event_of_the_application_opens_a_turn_without_a_text() -> None:
     waiting = Tree(queue={"tr_1": Opening(None, Scope(trace_id="tr_1"))})
     assert queue(waiting) == [{"turn": "tr_1", "channel": None, "text": None}]
