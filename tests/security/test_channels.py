@@ -13,7 +13,7 @@ from turnlog.events import CATALOG, Scope, UiMessage
 from turnlog.log import Log
 from turnlog.server import signin
 from turnlog.server.entry import known_of
-from turnlog.state.history import History
+from turnlog.state.history import Conversation, History
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
 WORDS = ("cyd-0f3c", "answer-0f3c", "args-0f3c", "form-0f3c", "name-0f3c")
@@ -149,7 +149,7 @@ def test_control_who_sees_every_channel_hears_every_word(monkeypatch: pytest.Mon
 
 def test_control_with_one_conversation_for_all_responses_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(History, "_root", lambda history, _: history.roots.setdefault("", []))
+        monkeypatch.setattr(History, "_root", lambda history, _: history.roots.setdefault("", Conversation()))
         async with market() as (at, session):
             monkeypatch.setattr(Seat, "sees", property(lambda seat: None))
             told = await heard(at, session, "bob")
