@@ -101,16 +101,15 @@ class Ring:
         if new.span is not None:
             self.inside[seq] = new.span
         elif trace is not None:
-            self._take_part(trace, new.row)
+            turn = self.turns.get(trace) or self._new_turn(trace, seq)
+            turn.last = seq
+            if not turn.agents and not turn.waiting:
+                turn.waiting = asks(new.row)
 
-    def _take_part(self, trace: str, row: Row) -> None:
-        """Count an event to its turn, which begins with it if there is none."""
-        turn = self.turns.get(trace)
-        if turn is None:
-            turn = self.turns[trace] = Turn(trace, row.seq, row.seq)
-            self._begin(turn)
-        turn.last = row.seq
-        turn.waiting = turn.waiting or (not turn.agents and asks(row))
+    def _new_turn(self, trace: str, seq: int) -> Turn:
+        turn = self.turns[trace] = Turn(trace, seq, seq)
+        self._begin(turn)
+        return turn
 
     def _begin(self, one: Span | Turn) -> None:
         self.begun.setdefault(one.first, []).append(one)
@@ -262,8 +261,8 @@ class MemoryStore:
         marked = {mark.seq: mark for mark in marks}
         for new in rows:
             ring.add(new)
-            if mark := marked.get(new.row.seq):
-                ring.mark(mark)
+            if marked and new.row.seq in marked:
+                ring.mark(marked[new.row.seq])
         ring.head = head
         full = ring.durable > self._ring_events or ring.size_bytes > self._ring_bytes
         if full and (gone := ring.let_go(self._ring_events, self._ring_bytes)):

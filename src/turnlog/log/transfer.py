@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from turnlog.errors import Closed, Conflict, InvalidEvent
+from turnlog.errors import Closed, Conflict, InvalidEvent, NotFound
 from turnlog.events import CATALOG, Envelope, decode
 from turnlog.events.base import SessionId
 from turnlog.events.envelope import milliseconds
@@ -60,15 +60,20 @@ class Imported(NamedTuple):
 async def export_session(
     log: Log, session_id: str, after: int = -1, choice: Choice = EVERYTHING
 ) -> AsyncIterator[bytes]:
-    """The lines of a session after a seq, as far as they are chosen, without their line ends."""
+    """The lines of a session after a seq, as far as they are chosen, without their line ends.
+
+    `NotFound` when a ring lets go of what comes next meanwhile.
+    """
     head = await log.info(session_id)
     yield msgspec.json.encode(SessionLine(head.session_id, head.app, head.closed, head.created_ms))
     after = max(after, head.first - 1)
     while rows := await log.read(session_id, after):
+        if rows.first > after + 1 and (await log.info(session_id)).first > after + 1:
+            raise NotFound(f"what happened after seq {after} is not kept any more")
         for row in rows:
             if choice.takes(row):
                 yield line_of(row)
-        after = rows[-1].seq
+        after = rows.last
 
 
 async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Imported]:

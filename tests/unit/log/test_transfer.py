@@ -109,6 +109,22 @@ def test_a_ring_is_exported_from_where_it_begins_and_restored(store: Open) -> No
     assert on(store(), work) == lines
 
 
+def test_a_ring_that_moves_on_meanwhile_is_not_exported_with_a_gap() -> None:
+    def large(*numbers: int) -> list[Event]:
+        return [event(number, "assistant.message", {"text": "x" * 300_000}) for number in numbers]
+
+    async def overtaken(log: Log) -> None:
+        await fill(log, large(0, 1, 2, 3))
+        lines = export_session(log, "sess_1")
+        assert [json.loads(await anext(lines)).get("seq") for _ in range(2)] == [None, 0]
+        await log.append("sess_1", large(4, 5, 6))
+        assert json.loads(await anext(lines))["seq"] == 1
+        with pytest.raises(NotFound, match="after seq 1 is not kept"):
+            await anext(lines)
+
+    on(MemoryStore(ring_events=4), overtaken)
+
+
 # in
 
 
