@@ -42,14 +42,14 @@ from turnlog.parse.cli_calls import (
     tool_result,
     words_of,
 )
-from turnlog.parse.cli_lines import Data, Lines, kept, unable_line
+from turnlog.parse.cli_lines import Lines, kept, unable_line
 from turnlog.parse.cli_message import Message
 from turnlog.parse.cli_result import RETRIABLE, Bill, usage_of, verdict
 from turnlog.parse.cli_turns import Asked, Turns
 from turnlog.parse.deeds import Deeds
 from turnlog.parse.messages_api import sentence
 from turnlog.parse.reply import Tags, tags_of
-from turnlog.parse.values import as_key, as_name, field, name_of, refused, valid
+from turnlog.parse.values import Data, as_key, as_name, field, name_of, refused, valid
 
 LINES = 1024  # whose blocks can still be named: a turn has a few hundred
 SUB_AGENT = "Agent"  # the name of one that has none

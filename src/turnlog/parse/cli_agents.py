@@ -36,10 +36,11 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.events.agent import StopReason
-from turnlog.parse.cli_lines import Data, Line
+from turnlog.parse.cli_lines import Line
 from turnlog.parse.cli_message import Message
 from turnlog.parse.deeds import Deeds
 from turnlog.parse.reply import Reply, Tags
+from turnlog.parse.values import Data
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ import msgspec
 from turnlog.events import ApprovalDecision, ApprovalRequest, Fault, File, ToolCall, ToolResult
 from turnlog.events.agent import StopReason
 from turnlog.parse.cli_agents import CliAgent
-from turnlog.parse.cli_lines import Data, allow_line, deny_line
+from turnlog.parse.cli_lines import allow_line, deny_line
 from turnlog.parse.messages_api import sentence
-from turnlog.parse.values import as_key, as_name, field
+from turnlog.parse.values import Data, as_key, as_name, field
 
 RISK = "tool_use"  # the process does not say how bad a call could be
 HASH_DIGITS = 32  # of the arguments, as for every other approval

@@ -14,9 +14,7 @@ from turnlog.errors import BadInput
 from turnlog.events import ParseReject, Payload, Vocabulary
 from turnlog.events.base import NAME_BYTES, Name, Origins
 from turnlog.events.gate import LIMIT_DEPTH, nests
-from turnlog.parse.values import name_of, plain
-
-Data = dict[str, Any]
+from turnlog.parse.values import Data, name_of, plain
 
 LINE_BYTES = 15 << 20  # an image comes as base64, and twice; its event fits into an SSE message of 16 MiB
 _CONTINUED = bytes(range(0x80, 0xC0))  # bytes that begin no character

@@ -12,9 +12,7 @@ from turnlog.events import BlockStart, Payload
 from turnlog.events.base import Count
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import Reply
-from turnlog.parse.values import as_key, field, valid
-
-Data = dict[str, Any]
+from turnlog.parse.values import Data, as_key, field, valid
 
 
 class Message:

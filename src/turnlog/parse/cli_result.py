@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from turnlog.events import AgentUsage, Cost, Fault, Usage
 from turnlog.events.agent import StopReason
 from turnlog.events.base import LARGEST_COUNT, Amount, Count
-from turnlog.parse.cli_lines import Data
 from turnlog.parse.messages_api import COUNTS, sentence
-from turnlog.parse.values import as_name, valid
+from turnlog.parse.values import Data, as_name, valid
 
 MODELS = 64  # of one process
 DIGITS = 9  # of a dollar; differences of sums have more, and they mean nothing

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from turnlog.events import AgentEnd, AgentStart, Scope
 from turnlog.events.agent import StopReason
 from turnlog.parse.cli_agents import CliAgent, Crew, Said
-from turnlog.parse.cli_lines import Data
-from turnlog.parse.values import as_key, as_name
+from turnlog.parse.values import Data, as_key, as_name
 
 RUNS = 64  # without a result; a background task makes two
 

@@ -2,19 +2,19 @@
 
     [AGENT_STATUS] {"agents": [...]}      the marker, white space, one JSON object, over any number of lines
 
-A table says which event a marker is. Every marker with its JSON is taken out of the text, the rest is kept;
-where it was, prose and prose keep one white space, as with tags. Text, never markers: what would be code for
-a tag too. Refused, with a `ParseReject`: JSON that stops being JSON (taken out up to the end of that line),
-one that is over 64 KiB, never closed or without what its event needs (taken out), and a marker that no `{`
-follows (only the marker is taken out). Invariant: any cutting of the input gives the same result, and after
-each feed everything that can no longer be part of a marker, or of white space before one, has been returned.
-`MarkerParser` stands where a parser of tags does; `Both` reads tags and markers.
+A table says which event a marker is. Every marker with its JSON is taken out of the text, the rest is kept
+(`prose`). Text, never markers: what would be code for a tag too. Refused, with a `ParseReject`: JSON that
+stops being JSON (taken out up to the end of that line), one that is over 64 KiB, never closed or without what
+its event needs (taken out), and a marker that no `{` follows (only the marker is taken out). Invariant: any
+cutting of the input gives the same result, and after each feed everything that can no longer be part of a
+marker, or of white space before one, has been returned. `MarkerParser` stands where a parser of tags does;
+`Both` reads tags and markers.
 """
 
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,13 +22,11 @@ from turnlog.errors import BadInput
 from turnlog.events import JobSuggest, ParseReject, Payload, RosterJoin, RosterOffer, RosterStatus
 from turnlog.events.gate import decode
 from turnlog.parse.blocks import TextParser
-from turnlog.parse.code import SEALED, Code
 from turnlog.parse.json_walk import JsonWalk
-from turnlog.parse.tags import WHITE_CHARS, Parsed, TagEvent
-from turnlog.parse.values import as_name
+from turnlog.parse.prose import WHITE_CHARS, Prose
+from turnlog.parse.tags import Parsed, TagEvent
+from turnlog.parse.values import Data, as_name
 from turnlog.parse.walk import LIMIT_CHARS, WHITE
-
-Data = dict[str, Any]
 
 
 class Marker(NamedTuple):
@@ -77,60 +75,6 @@ MARKERS: dict[str, Marker] = {
 }
 _FIND = re.compile("|".join(map(re.escape, MARKERS))).search
 _LONGEST = max(map(len, MARKERS))
-
-
-def separator(before: str | None, after: str) -> str:
-    """Of the white space around what was taken out the one with more line breaks; of equals the later."""
-    if not before or (after and after.count("\n") >= before.count("\n")):
-        return after
-    return before
-
-
-class Prose:
-    """What is shown: all text but the markers, and of the white space around each only one."""
-
-    def __init__(self) -> None:
-        self.code = Code()
-        self._white = ""  # may stand before a marker
-        self._gap: str | None = None  # the white space around what was taken out just before
-        self._shown = False
-        self._said: list[str] = []
-
-    def show(self, text: str) -> None:
-        """Give out text, except white space at its end."""
-        self.code.feed(text)
-        text = self._white + text
-        shown = text if self.code.mode in SEALED else text.rstrip(WHITE)
-        if len(text) - len(shown) > WHITE_CHARS:
-            shown = text[:-WHITE_CHARS]
-        self._white = text[len(shown) :]
-        if shown:
-            self._emit(shown)
-
-    def take_out(self) -> None:
-        """A marker stood here."""
-        self._gap, self._white = separator(self._gap, self._white), ""
-
-    def end(self) -> None:
-        """No more text: white space after the last marker goes with it."""
-        if self._gap is None:
-            self._emit(self._white)
-
-    def said(self) -> str:
-        """What was given out since the last time."""
-        text, self._said = "".join(self._said), []
-        return text
-
-    def _emit(self, text: str) -> None:
-        gap, self._gap = self._gap, None
-        if gap is not None:
-            body = text.lstrip(WHITE)
-            white = text[: len(text) - len(body)]
-            if body and len(white) <= WHITE_CHARS:
-                gap, text = separator(gap, white) or " " * body[0].isalnum(), body
-            text = gap + text if self._shown else text
-        self._shown = True
-        self._said.append(text)
 
 
 class Span:

@@ -16,9 +16,8 @@ from turnlog.events import Citation, Fault, File, Payload, ToolResult, Usage
 from turnlog.events.base import Count
 from turnlog.parse.blocks import Block, CallBlock, OtherBlock, TextBlock, ThinkingBlock
 from turnlog.parse.reply import Reply, Stop
-from turnlog.parse.values import as_key, as_name, field, mended, name_of, plain, refused, valid
+from turnlog.parse.values import Data, as_key, as_name, field, mended, name_of, plain, refused, valid
 
-Data = dict[str, Any]
 Take = Callable[[str], list[Payload]]
 
 CUT = Fault(code="incomplete", message="The stream ended before the message did.")

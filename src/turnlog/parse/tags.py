@@ -4,13 +4,11 @@
 
 Invariant: any cutting of the input gives the same result, and after each feed everything that can no longer
 be part of a tag, or of white space before one, has been returned. A tag becomes an event or a `ParseReject`,
-never text. Between prose and prose removed tags leave one white space, of those that stood around them the
-one with the most line breaks (of equals the last; a space before a letter if there was none); elsewhere none.
-Text, never tags: fenced code, in lists too, a code span up to its line's end, quoted lines (`>`), HTML
-comments. Limit: 64 KiB. A longer tag is refused and skipped to its own end, or to what no JSON holds: a line
-break in quotes, a `<` outside them. `<agent-event ...>` is refused with all up to `</agent-event>`; where
-none comes within the limit only it is, and the rest is prose. Refuses to mend JSON beyond the seed's three
-dialects.
+never text; which white space it leaves, `prose` says. Text, never tags: fenced code, in lists too, a code
+span up to its line's end, quoted lines (`>`), HTML comments. Limit: 64 KiB. A longer tag is refused and
+skipped to its own end, or to what no JSON holds: a line break in quotes, a `<` outside them. `<agent-event
+...>` is refused with all up to `</agent-event>`; where none comes within the limit only it is, and the rest
+is prose. Refuses to mend JSON beyond the seed's three dialects.
 """
 
 import hashlib
@@ -23,10 +21,10 @@ import msgspec
 from turnlog.errors import BadInput
 from turnlog.events import Kind, Origin, ParseReject, Payload, Vocabulary
 from turnlog.events.gate import decode, has_long_number
-from turnlog.parse.code import MARKED, SEALED, Code
+from turnlog.parse.code import MARKED
+from turnlog.parse.prose import Prose
 from turnlog.parse.walk import LIMIT_CHARS, OPENER, WHITE, Walk
 
-WHITE_CHARS = 64  # a longer run of white space is prose: nobody separates paragraphs with it
 LATE_CHARS = 256  # a tag that begins this near to the end of a chunk can wait for the next one
 CLOSER = "</agent-event>"
 _EDGE = WHITE + "<\\"  # after such a character a chunk is not finished
@@ -85,13 +83,6 @@ _DIALECTS: tuple[Callable[[str], str], ...] = (
 )
 
 
-def _separator(before: str | None, after: str) -> str:
-    """Of the white space around a removed tag the one with more line breaks; of equals the later."""
-    if not before or (after and after.count("\n") >= before.count("\n")):
-        return after
-    return before
-
-
 class AgentStreamParser:
     """Takes the tags out of model text while it streams. After `flush` it is ready for the next message."""
 
@@ -102,11 +93,8 @@ class AgentStreamParser:
         self._reset()
 
     def _reset(self) -> None:
-        self._code = Code()
+        self._prose = Prose()
         self._plain = False  # whether ordinary text may pass at once
-        self._white = ""  # white space that may stand before a tag
-        self._separator: str | None = None  # the white space around the tags removed just before
-        self._shown = False
         self._walk: Walk | None = None  # the open tag
         self._parts: list[str] = []  # its text; nothing once it is too long
         self._held: list[str] = []  # what is not looked at yet: half an opener, text that cannot end a tag
@@ -116,7 +104,6 @@ class AgentStreamParser:
     def _begin(self, text: str) -> None:
         self._text = text  # what this feed works on
         self._childless = 0  # up to here it is known that no closing tag follows
-        self._display: list[str] = []
         self._events: list[TagEvent] = []
         self._rejects: list[ParseReject] = []
 
@@ -129,21 +116,23 @@ class AgentStreamParser:
             and ("\n" not in chunk or not MARKED(chunk))
             and chunk
         ):
+            prose = self._prose
             if chunk[-1] not in _EDGE:
-                if self._white:
-                    chunk = self._white + chunk
-                    self._white = ""
+                if prose.white:
+                    chunk = prose.white + chunk
+                    prose.white = ""
                 return Parsed(chunk, [], [])
             if chunk[-1] == " " and chunk[-2:-1] not in _EDGE:
-                white, self._white = self._white, " "
+                white, prose.white = prose.white, " "
                 return Parsed(white + chunk[:-1], [], [])
         if self._walk and self._waits(chunk):
             return Parsed("", [], [])
         self._begin(self._take() + chunk)
         self._run(0)
-        busy = self._held or self._code.pending or self._code.mode != "prose"
-        self._plain = self._shown and self._separator is None and not busy
-        return Parsed("".join(self._display), self._events, self._rejects)
+        prose, code = self._prose, self._prose.code
+        busy = self._held or code.pending or code.mode != "prose"
+        self._plain = prose.shown and prose.gap is None and not busy
+        return Parsed(prose.said(), self._events, self._rejects)
 
     def flush(self) -> Parsed:
         """The message is over: decide what is left."""
@@ -151,12 +140,13 @@ class AgentStreamParser:
         if self._walk and self._walk.end:
             self._run(self._unpair(self._walk, 0))
             self._text = self._take()
-        if self._walk is None and (self._text or self._separator is None):
-            self._emit(self._white + self._text)
-        elif self._walk and self._parts:
+        if self._walk is None:
+            self._prose.show(self._text)
+            self._prose.end()
+        elif self._parts:
             self._walk.feed(self._text, 0)
             self._refuse("unclosed", self._walk, "".join(self._parts) + self._text)
-        parsed = Parsed("".join(self._display), self._events, self._rejects)
+        parsed = Parsed(self._prose.said(), self._events, self._rejects)
         self._reset()
         return parsed
 
@@ -176,54 +166,32 @@ class AgentStreamParser:
     def _run(self, at: int) -> None:
         while 0 <= at < len(self._text):
             walk = self._walk
-            at = self._prose(at) if not walk else self._pair(walk, at) if walk.end else self._tag(walk, at)
+            at = self._outside(at) if not walk else self._pair(walk, at) if walk.end else self._tag(walk, at)
         self._text = ""
 
-    def _prose(self, at: int) -> int:
-        text, scan = self._text, at
+    def _outside(self, at: int) -> int:
+        """Prose, up to the next tag."""
+        text, prose, scan = self._text, self._prose, at
         while (found := text.find(OPENER, scan)) >= 0:
             scan = found + len(OPENER)
             if text[scan : scan + 1] in _DELIMITERS:
-                self._show(text[at:found])
+                prose.show(text[at:found])
                 at = found
-                if not self._code.inside():
+                if not prose.code.inside():
                     return self._open(scan)
         cut = text.rfind("<", max(at, len(text) - len(OPENER)))
         if cut < 0 or not OPENER.startswith(text[cut:]):
-            self._show(text[at:])
+            prose.show(text[at:])
             return -1
-        self._show(text[at:cut])
-        if self._code.inside():
-            self._show(text[cut:])
+        prose.show(text[at:cut])
+        if prose.code.inside():
+            prose.show(text[cut:])
         else:
             self._held = [text[cut:]]
         return -1
 
-    def _show(self, text: str) -> None:
-        """Give out prose, except white space at its end that may turn out to stand before a tag."""
-        self._code.feed(text)
-        text = self._white + text
-        shown = text if self._code.mode in SEALED else text.rstrip(WHITE)
-        if len(text) - len(shown) > WHITE_CHARS:
-            shown = text[:-WHITE_CHARS]
-        self._white = text[len(shown) :]
-        if shown:
-            self._emit(shown)
-
-    def _emit(self, text: str) -> None:
-        separator, self._separator = self._separator, None
-        if separator is not None:
-            body = text.lstrip(WHITE)
-            white = text[: len(text) - len(body)]
-            if body and len(white) <= WHITE_CHARS:
-                separator, text = _separator(separator, white) or " " * body[0].isalnum(), body
-            if self._shown:
-                text = separator + text
-        self._shown = True
-        self._display.append(text)
-
     def _open(self, at: int) -> int:
-        self._separator, self._white = _separator(self._separator, self._white), ""
+        self._prose.take_out()
         self._walk, self._parts, self._size = Walk(), [OPENER], len(OPENER)
         return -1 if len(self._text) - at <= LATE_CHARS and self._waits(self._text[at:]) else at
 

@@ -17,6 +17,8 @@ from turnlog.events import ParseReject
 from turnlog.events.base import NAME_BYTES, Key, Name
 from turnlog.events.gate import LIMIT_DEPTH, nests
 
+Data = dict[str, Any]
+
 WHOLE_BYTES = 12 << 20  # a document of 9 MB as base64; fits into one SSE message of 16 MiB
 SHOWN_CHARS = 1000  # of something that JSON cannot say
 NAME_CHARS = 32  # of a foreign name in a reject: at most 128 bytes of UTF-8
