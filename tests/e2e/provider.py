@@ -71,7 +71,8 @@ async def serving(*answers: Answer) -> AsyncIterator[Provider]:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 first, *lines = head.strip().split("\r\n")
                 headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-                body = json.loads(await reader.readexactly(int(headers["content-length"])))
+                size = int(headers.get("content-length", "0"))
+                body = json.loads(await reader.readexactly(size)) if size else None
                 provider.asked.append(Asked(first.split()[1], headers, body, number))
                 await next(left)(Connection(reader, writer))
         except (asyncio.IncompleteReadError, ConnectionError):

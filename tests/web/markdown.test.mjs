@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { Lexer } from "../../web/node_modules/marked/lib/marked.esm.js";
 import { Blocks, htmlOf } from "../../web/console/blocks.js";
-import { imageOf, linkOf, placeOf } from "../../web/console/links.js";
+import { fileOf, imageOf, linkOf, placeOf } from "../../web/console/links.js";
 
 /** Numbers between 0 and 1 that a seed gives (mulberry32). */
 function numbers(start) {
@@ -149,4 +149,11 @@ for (const [address, image] of [
   ["data:text/html,x", null], ["https://e.com/p.png", null], ["//e.com/api/blobs/x", null], [undefined, null],
 ]) {
   test(`image: ${String(address).slice(0, 40)}`, () => assert.equal(imageOf(address), image));
+}
+
+for (const [address, file] of [
+  ["api/blobs/sess_1/abc", "api/blobs/sess_1/abc"], ["provider:file_1", null], ["api/blobs/../stop", null],
+  ["data:image/png;base64,AA==", null], ["javascript:api/blobs/x", null], ["https://e.com/report.pdf", null],
+]) {
+  test(`file: ${address}`, () => assert.equal(fileOf(address), file));
 }

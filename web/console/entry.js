@@ -7,6 +7,7 @@ import { html, nothing } from "lit";
 
 import "./call.js";
 import { Element } from "./element.js";
+import { fileOf } from "./links.js";
 import { goToEvent } from "./place.js";
 import { actionOf, commandOf, endOf, oneLine } from "./words.js";
 
@@ -74,6 +75,11 @@ const agent = ({ payload, flow, version }, session) => html`<details open>
 
 const note = (words) => html`<p class="note">${words}</p>`;
 
+function file({ filename, storage_location }, index) {
+  const place = fileOf(storage_location);
+  return html`${index ? ", " : ""}${place ? html`<a href=${place} download=${filename}>${filename}</a>` : filename}`;
+}
+
 const KINDS = {
   message,
   text,
@@ -82,7 +88,7 @@ const KINDS = {
   view,
   agent,
   handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
-  files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
+  files: ({ payload }) => html`<p class="note">Files: ${payload.files.map(file)}</p>`,
   error: ({ payload }) => html`<p class="fault"><b>${payload.code}</b> ${payload.message}</p>`,
   end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
   action: ({ actor, payload }) => note(actionOf(actor, payload.action)),

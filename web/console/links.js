@@ -17,10 +17,13 @@ export function linkOf(address) {
 /** Where a link leads, in few words. */
 export const placeOf = (link) => new URL(link).host || new URL(link).pathname;
 
+/** The address of a file that the server keeps, or null. From the server's own root, wherever that is mounted. */
+export const fileOf = (address) => BLOB.exec(address)?.[1] ?? null;
+
 /** The address of an image that may be loaded, or null. */
 export function imageOf(address) {
   if (typeof address !== "string") return null;
-  const blob = BLOB.exec(address);
-  if (blob) return blob[1]; // from the server's own root, wherever that is mounted
+  const file = fileOf(address);
+  if (file) return file;
   return address.length <= INLINE_CHARS && INLINE.test(address) ? address : null;
 }

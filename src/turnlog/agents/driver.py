@@ -288,7 +288,8 @@ class Driver:
             messages, tools = [*messages, Message("user", [text_part(LIMIT_REACHED)])], ()
         instructions = instructions_with_tags(agent.instructions, self._vocabulary)
         blob = blobs_of(self._session_id, self._log.get_blob)
-        return Request(instructions, messages, tools, blob)
+        put_blob = partial(self._log.put_blob, self._session_id)
+        return Request(instructions, messages, tools, blob, put_blob=put_blob)
 
     async def _finish(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
         await self.caught_up()  # the end tells of everything that was said on the way
@@ -322,9 +323,10 @@ class Driver:
 
     async def _run(self, invocation: Invocation, effect: Run) -> None:
         call, scope = effect.call, invocation.scope
-        tool = self._loop.agent(invocation).tool(call.tool)
-        if tool is None:  # the process that asked for it had one
-            await self._answer(not_found(call, invocation.start.tools), call, scope)
+        agent = self._loop.agent(invocation)
+        tool = agent.tool(call.tool)
+        if tool is None:  # the process that asked a person about it had one
+            await self._answer(not_found(call, [spec.name for spec in agent.specs]), call, scope)
             return
 
         async def progress(said: list[Payload]) -> None:

@@ -14,7 +14,6 @@ import inspect
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -25,6 +24,7 @@ from msgspec import structs
 
 from turnlog.agents.calls import KEPT, Answered, Calls, Known, args_hash, key_of, known
 from turnlog.agents.context import Context, ToolFault, WaitForInput
+from turnlog.agents.models.model import PutBlob
 from turnlog.agents.tools import Function, Picture, Tool, answered, failed, pictures, plain, succeeded
 from turnlog.events import Fault, Image, ToolCall, ToolResult, gate
 
@@ -33,8 +33,6 @@ log = logging.getLogger("turnlog.agents")
 AT_ONCE = 5  # as many as the original ran; a model seldom asks for more in one step
 GRACE_S = 0.5  # for the clean-up of a tool that is stopped; a stop is through within a second
 LEFT_BEHIND = 32  # tools that did not stop; above that something is wrong with them, and no more are started
-
-PutBlob = Callable[[bytes, str], Awaitable[str]]
 
 
 class Executor:

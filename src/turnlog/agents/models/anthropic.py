@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from turnlog.agents.models.faults import fault, status_fault
+from turnlog.agents.models.files import with_files
 from turnlog.agents.models.messages import Body, body_of, own_turn, thinks
 from turnlog.agents.models.model import ModelFault, Request
 from turnlog.errors import CallerError
-from turnlog.events import Fault, Payload, ToolCall
+from turnlog.events import AssistantFiles, Fault, Payload, ToolCall
 from turnlog.parse import MessagesParser
 from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
@@ -72,6 +73,8 @@ class AnthropicModel:
         try:
             while not parser.over and (event := await anext(events, None)) is not None:
                 if batch := parser.feed(event):
+                    if any(isinstance(said, AssistantFiles) for said in batch):
+                        batch = await with_files(batch, await self._own_client(), request.put_blob)
                     yield batch
                     calls += [said.call_id for said in batch if isinstance(said, ToolCall)]
             if parser.over:

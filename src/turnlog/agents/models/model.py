@@ -18,6 +18,7 @@ from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
 
 ReadBlob = Callable[[str], Awaitable[Blob]]
+PutBlob = Callable[[bytes, str], Awaitable[str]]  # content and media type in, a name out
 CODE = re.compile(r"[!-~]{1,128}")
 MODEL_FAILED = "model_failed"
 
@@ -34,6 +35,11 @@ class ToolSpec:
 async def no_blobs(name: str) -> Blob:
     """Where there is no log, there are no blobs."""
     raise NotFound(f"no blob {name[:80]}")
+
+
+async def no_place(data: bytes, media_type: str) -> str:
+    """Where there is no log, nothing is kept."""
+    raise NotFound("there is no log to keep it in")
 
 
 def blobs_of(session_id: str, read: ReadBlob) -> ReadBlob:
@@ -54,6 +60,7 @@ class Request:
     tools: tuple[ToolSpec, ...] = ()
     blob: ReadBlob = no_blobs  # images of tool results are named by their session and hash
     max_tokens: int | None = None  # instead of the model's own limit
+    put_blob: PutBlob = no_place  # keeps files that the provider's tools made; returns their names
 
 
 class ModelFault(TurnlogError):
