@@ -6,8 +6,9 @@ nothing; a call that gets another answer meanwhile is stopped. It lives through 
 comes back with its cursor, later and later while that fails. Begun anew it asks from behind the end, is told
 where the end is, and runs nothing before it has seen everything up to there: what was answered is not run
 again. A process that dies between running and posting runs the call again when it is back; the call's
-`idempotency_key` is for tools to whom that matters. A tool that needs approval waits until it is given. What
-does not reach the log from here: progress, pictures, and questions of a tool.
+`idempotency_key` is for tools to whom that matters. A tool that needs approval waits until it is given, and
+one for certain roles does not run for a member who has none of them. What does not reach the log from here:
+progress, pictures, and questions of a tool.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from urllib.parse import quote as quote_url
 
 import msgspec
 
+from turnlog.agents.approvals import permits
 from turnlog.agents.calls import args_hash
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.door import GONE, Door
@@ -30,6 +32,7 @@ from turnlog.events import (
     CATALOG,
     ApprovalDecision,
     Envelope,
+    SessionMember,
     ToolCall,
     ToolResult,
     UiAction,
@@ -94,6 +97,7 @@ class RemoteExecutor:
         self._wanted: dict[str, Wanted] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._actors: dict[str, str] = {}
+        self._members: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
         """Answer calls until the session is closed; cancelling stops what runs."""
@@ -167,8 +171,16 @@ class RemoteExecutor:
 
     def _called(self, envelope: Envelope, call: ToolCall) -> None:
         tool = self._tools.get(call.tool) if call.executor == "remote" else None
-        if tool is not None and call.call_id not in self._running:
+        if tool is not None and call.call_id not in self._running and self._permits(tool, envelope):
             self._wanted[call.call_id] = Wanted(tool, call, envelope, not tool.needs_approval(call.args))
+
+    def _permits(self, tool: Tool, envelope: Envelope) -> bool:
+        """Whether who spoke last may use a tool: the server denies it too, but later than it is seen here."""
+        actor = self._actors.get(envelope.trace_id or "")
+        return actor is None or permits(tool, self._members.get(actor, ())) is None
+
+    def _joined(self, _: Envelope, member: SessionMember) -> None:
+        self._members[member.principal] = member.roles
 
     def _decided(self, _: Envelope, decision: ApprovalDecision) -> None:
         """The server has judged who decided, and when; here it has to be about this very call."""
@@ -232,6 +244,7 @@ STEPS: dict[type, Callable[[RemoteExecutor, Envelope, Any], None]] = {
     ToolCall: RemoteExecutor._called,
     ToolResult: RemoteExecutor._answered,
     ApprovalDecision: RemoteExecutor._decided,
+    SessionMember: RemoteExecutor._joined,
     UiMessage: RemoteExecutor._spoke,
     UiAction: RemoteExecutor._spoke,
 }

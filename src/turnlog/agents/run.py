@@ -12,12 +12,12 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from turnlog.agents.agent import Cast
-from turnlog.agents.answers import answer_items, message_batch
+from turnlog.agents.answers import answer_items, answered, message_batch, waiting_call
 from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.agents.drivers import Who, driver_of
 from turnlog.agents.loop import Item
 from turnlog.agents.models import ModelFault
-from turnlog.errors import CallerError, Conflict, TurnlogError
+from turnlog.errors import CallerError, Conflict, StoreError, TurnlogError
 from turnlog.events import (
     CORE,
     TEAM,
@@ -31,7 +31,7 @@ from turnlog.events import (
     Vocabulary,
     decode,
 )
-from turnlog.ids import new_id
+from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, line_of, open_log
 from turnlog.parse.cli_lines import CLI
 from turnlog.state.tree import Tree
@@ -113,7 +113,7 @@ async def run(
     over = False
     try:
         await desk.open()
-        async with aclosing(turn(desk, prompt, answers or {})) as entries:
+        async with aclosing(turn(desk, prompt, answers or {}, roles)) as entries:
             async for entry, rests in entries:
                 over = rests
                 if depth is None or entry.depth <= depth:
@@ -145,10 +145,10 @@ async def desk_of(
 
 
 async def turn(
-    desk: Desk, prompt: str | None, answers: Mapping[str, Any]
+    desk: Desk, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
 ) -> AsyncGenerator[tuple[Entry, bool], None]:
     """Begin or go on with a turn and follow it; each event, and whether the turn rests after it."""
-    tree, batch, seqs = await begin(desk, prompt, answers)
+    tree, batch, seqs = await begin(desk, prompt, answers, roles)
     trace = batch[-1].scope.trace_id or ""
     async with aclosing(desk.log.follow(desk.session_id, tree.last)) as pages:
         async for page in pages:
@@ -161,10 +161,11 @@ async def turn(
                     yield entry, over
                 if over:
                     return
+    raise StoreError("the log ended before the turn: the session was closed, or it keeps less than a turn")
 
 
 async def begin(
-    desk: Desk, prompt: str | None, answers: Mapping[str, Any]
+    desk: Desk, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
 ) -> tuple[Tree, list[Item], list[int]]:
     """Append what opens a turn or goes on with one; the tree before it. Answers are for what is open."""
     while True:
@@ -172,12 +173,18 @@ async def begin(
         if prompt is not None:
             batch = message_batch(tree, UiMessage(text=prompt), new_id("tr_"))
         else:
-            batch = [
-                item for call_id, value in answers.items() for item in answer_items(tree, call_id, value)
-            ]
+            given = [given_by(roles, tree, call_id, value) for call_id, value in answers.items()]
+            batch = [item for items in given for item in items]
         alone = prompt is not None and len(batch) == 1
         with suppress(Conflict):  # something happened meanwhile: look again
             return tree, batch, await desk.append(batch, None if alone else tree.last)
+
+
+def given_by(roles: Collection[str], tree: Tree, call_id: str, value: Any) -> list[Item]:
+    """An answer as events, held against what was asked: in time, and from somebody entitled to."""
+    scope, call = waiting_call(tree, call_id)
+    [item] = answer_items(tree, call_id, value)
+    return answered(item.payload, scope, call, roles, now_ms())
 
 
 async def seen(desk: Desk) -> Tree:

@@ -14,7 +14,18 @@ from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.remote import BEHIND_THE_END, PAUSES_S, RemoteExecutor, answer_id
 from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.errors import CallerError, PeerError
-from turnlog.events import CATALOG, ApprovalDecision, Fault, Payload, Scope, ToolCall, ToolResult, stamp
+from turnlog.events import (
+    CATALOG,
+    ApprovalDecision,
+    Fault,
+    Payload,
+    Scope,
+    SessionMember,
+    ToolCall,
+    ToolResult,
+    UiMessage,
+    stamp,
+)
 from turnlog.wire import sse
 
 HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
@@ -22,9 +33,9 @@ OPENED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 Stream = int | list[bytes]
 
 
-def frame(seq: int, payload: Payload) -> bytes:
-    scope = Scope(agent_id="agt_1", agent_name="Ada", depth=0)
-    event = CATALOG.event(payload, id=f"evt_{seq}", origin="system", scope=scope)
+def frame(seq: int, payload: Payload, trace: str | None = None, actor: str | None = None) -> bytes:
+    scope = Scope(agent_id="agt_1", agent_name="Ada", depth=0, trace_id=trace, actor=actor)
+    event = CATALOG.event(payload, id=f"evt_{seq}", origin="ui" if actor else "system", scope=scope)
     return sse.encode(stamp(event, session_id="sess_1", seq=seq, ts_ms=0), id=f"e:{seq}")
 
 
@@ -409,6 +420,25 @@ def test_a_server_that_does_not_speak_http_is_logged(caplog: pytest.LogCaptureFi
             server.say(frame(1, call("c2")))
             await server.until(lambda: len(server.posts) == 2)
         assert "the result of c1 could not be posted" in caplog.text
+
+    asyncio.run(work())
+
+
+def test_a_tool_for_certain_roles_runs_for_those_who_have_them() -> None:
+    async def work() -> None:
+        frames = [
+            frame(0, SessionMember(principal="ada", roles=("coach",))),
+            frame(1, SessionMember(principal="bob", roles=("guest",))),
+            frame(2, UiMessage(text="Look."), "tr_1", "bob"),
+            frame(3, call("denied"), "tr_1"),
+            frame(4, UiMessage(text="Look."), "tr_2", "ada"),
+            frame(5, call("mine"), "tr_2"),
+            frame(6, call("nobodys"), "tr_3"),
+        ]
+        looks, server = Looks(roles=("coach",)), Server([[reset(-1), *frames]])
+        async with server.serving([looks.tool], []):
+            await server.until(lambda: len(server.posts) == 2)
+        assert looks.ran == ["mine", "nobodys"]
 
     asyncio.run(work())
 
