@@ -32,7 +32,6 @@ from turnlog.events import (
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
-from turnlog.log.append import known_event
 from turnlog.state.views import check, fault
 
 DERIVED = re.compile(r"evt_[0-9a-f]{40}")  # ids of what closes something: who took one could keep it open
@@ -121,8 +120,7 @@ class Poster:
 
     async def _take(self, event_id: str, action: UiAction, path: str) -> None:
         """Hold an action against the view that was sent; one that is in the log was taken then."""
-        session_id = self._seat.session_id
-        if await self._log.work(lambda store: known_event(store, session_id, event_id)):
+        if await self._log.known(self._seat.session_id, [event_id]):
             return
         if problems := check(self._views, action, self._seat.may_see):
             if problems[0].kind == "conflict":

@@ -40,7 +40,6 @@ from turnlog.events import (
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, Head, Log, Row, line_of
-from turnlog.log.append import known_event, known_events
 from turnlog.parse.markers import route
 from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
@@ -264,8 +263,8 @@ class Sessions:
         message = in_channel(seat, message)
         key, event_id, trace = event_id, event_id or new_id("evt_"), new_id("tr_")
         async with self._settled(seat) as driver:
-            if key and (row := await self._known(seat.session_id, key)):
-                return sent_before(seat.app, message, row, driver.tree.last)
+            if key and (rows := await self.log.known(seat.session_id, [key])):
+                return sent_before(seat.app, message, rows[key], driver.tree.last)
 
             async def batch() -> list[Event]:
                 items = message_batch(driver.tree, message, trace)
@@ -295,20 +294,12 @@ class Sessions:
             else:
                 return events, seqs[len(joins) : len(joins) + len(events)]
 
-    async def _known(self, session_id: str, event_id: str) -> Row | None:
-        """The row of an event id."""
-        return await self.log.work(lambda store: known_event(store, session_id, event_id))
-
     async def _fresh(self, seat: Seat, events: Sequence[Event]) -> Sequence[Event]:
         """The events that are not in the log: from what happened before, nothing follows again."""
         if not seat.app.rules:
             return events
-        rows = await self._rows(seat.session_id, [event.id for event in events])
+        rows = await self.log.known(seat.session_id, [event.id for event in events])
         return [event for event in events if event.id not in rows]
-
-    async def _rows(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-        """The rows of those event ids that are in the log."""
-        return await self.log.work(lambda store: known_events(store, session_id, event_ids))
 
     async def post(self, seat: Seat, posted: Sequence[Posted]) -> list[int]:
         """Append events of a page: answers to what waits, actions, events of the application."""
@@ -346,7 +337,7 @@ class Sessions:
 
     async def _sent(self, seat: Seat, chat: Chat, events: Sequence[Event], ids: Sequence[str]) -> Sent | None:
         """What became of a chat that was sent before; another one under its key or its ids is refused."""
-        rows = await self._rows(seat.session_id, [*ids, *chat.others])
+        rows = await self.log.known(seat.session_id, [*ids, *chat.others])
         other = [event.id for event in events if event.id in rows and not same_words(event, rows[event.id])]
         whole = rows.keys() == set(ids)
         if chat.key and any(known.startswith(chat.key) for known in rows) and (other or not whole):

@@ -143,11 +143,6 @@ def found(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, 
             quarantine(store, damage)
 
 
-def known_event(store: Store, session_id: str, event_id: str) -> Row | None:
-    """The row of an event id, in a session that must be there."""
-    return known_events(store, session_id, [event_id]).get(event_id)
-
-
 def known_events(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
     """The rows of those event ids that are in a session, which must be there."""
     known_head(store, session_id)

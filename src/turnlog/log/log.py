@@ -25,7 +25,15 @@ from turnlog.errors import (
 )
 from turnlog.events import Event, is_session_id
 from turnlog.ids import new_epoch, new_session_id, now_ms
-from turnlog.log.append import Expected, change_head, new_session, pruned, quarantine, write
+from turnlog.log.append import (
+    Expected,
+    change_head,
+    known_events,
+    new_session,
+    pruned,
+    quarantine,
+    write,
+)
 from turnlog.log.live import Live, Take
 from turnlog.log.store import (
     AGENT,
@@ -320,6 +328,10 @@ class Log:
     async def holds(self, session_id: str, seq: int) -> bool:
         """Whether the event of a seq is still there."""
         return await self._read(self._store.holds, session_id, seq)
+
+    async def known(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+        """The rows of those event ids that are in a session; what was submitted before is looked at too."""
+        return await self.work(lambda store: known_events(store, session_id, event_ids))
 
     async def turn_start(self, session_id: str, at: int) -> int:
         """Where the oldest turn that was open at a seq began."""
