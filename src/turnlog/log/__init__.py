@@ -44,9 +44,10 @@ def memory_store(url: str, *, writable: bool) -> Store:
 def sqlite_store(url: str, *, writable: bool) -> Store:
     """The store of `sqlite:///path`."""
     parts = urlsplit(url)
-    if parts.netloc or not parts.path.startswith("/") or len(parts.path) < 2:
+    path = unquote(parts.path[1:])
+    if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
         raise CallerError(f"expected a path after three slashes, sqlite:///turnlog.db, got {quote(url)}")
-    return SqliteStore(Path(unquote(parts.path[1:])), writable=writable)
+    return SqliteStore(Path(path), writable=writable)
 
 
 STORES: dict[str, Opener] = {"memory": memory_store, "sqlite": sqlite_store}

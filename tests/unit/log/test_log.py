@@ -124,7 +124,17 @@ def test_a_package_brings_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest
     assert found == [("notes://host/desk?fast=1", True), ("notes:x", False)]
 
 
-URLS = ["", "log.db", "/log.db", "sqlite:", "sqlite://host/log.db", "sqlite:///", "memory://x", "nats://x"]
+URLS = [
+    "",
+    "log.db",
+    "/log.db",
+    "sqlite:",
+    "sqlite://host/log.db",
+    "sqlite:///",
+    "memory://x",
+    "nats://x",
+    "sqlite:///a%00",
+]
 
 
 @pytest.mark.parametrize(
