@@ -6,6 +6,7 @@ The guides say in tags which events happened, and ask the next question. What bi
 say: they point at the buttons.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -194,14 +195,25 @@ def standing(gates: tuple[Gate, ...], spoken: list[Turn]) -> Standing:
     now = Standing(frozenset(), None, False)
     for turn in spoken:
         asked = asked_in(turn, gates)
-        fresh = asked.hear(turn.words) if asked and turn.words and not now.ended else None
+        fresh = understood(asked, turn.words) if asked and turn.words and not now.ended else None
         if LEAVES.search(turn.words) and not now.ended:
             fresh = [Tag("withdraw", {"reason": turn.words})]
         happened = [*turn.acts, *(fresh or ())]
         closed = {gate.question for gate in gates for tag in happened if closes(gate, tag)}
-        understood = {asked.question} if asked and fresh is not None else set()
-        now = Standing(now.closed | closed | understood, fresh, now.ended or any(map(ends, happened)))
+        answered = {asked.question} if asked and fresh is not None else set()
+        now = Standing(now.closed | closed | answered, fresh, now.ended or any(map(ends, happened)))
     return now
+
+
+def understood(gate: Gate, words: str) -> Meant:
+    """What words mean at a gate; what could not be recorded, as a deposit of 200 %, was not understood."""
+    meant = gate.hear(words)
+    return meant if meant is None or all(map(recordable, meant)) else None
+
+
+def recordable(tag: Tag) -> bool:
+    """Whether the vocabulary takes an event."""
+    return told_event(json.dumps({"type": tag.type, "data": tag.data})) is not None
 
 
 def asked_in(turn: Turn, gates: tuple[Gate, ...]) -> Gate | None:

@@ -4,13 +4,14 @@ Here are signatures only; the agent is told of them, and `turnlog_examples.weigh
 functions behind them. What a weight may be is not said here: that is the executor's to judge.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from turnlog import tool
 from turnlog.agents import Tool
 
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 EXPIRES_S = 600.0  # a person who is asked about a deletion is looking at the page
 
 
@@ -34,7 +35,7 @@ def weight_entry_save_batch(rows: list[Entry]) -> dict[str, Any]:
 
 
 @tool(executor="remote")
-def weight_entries_list(limit: int = 30) -> dict[str, Any]:
+def weight_entries_list(limit: Limit = 30) -> dict[str, Any]:
     """The user's weigh-ins, the newest first.
 
     Args:
@@ -44,7 +45,7 @@ def weight_entries_list(limit: int = 30) -> dict[str, Any]:
 
 
 @tool(executor="remote")
-def weight_audit_list(limit: int = 30) -> dict[str, Any]:
+def weight_audit_list(limit: Limit = 30) -> dict[str, Any]:
     """What was changed in the user's weigh-ins, when, by whom and by which call, the last change first.
 
     Args:

@@ -102,6 +102,17 @@ def test_the_installer_writes_down_the_project() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "words", ["£15,000, 200% deposit", "9" * 400, "£2,000,000,000", "£9,000, 9999999 kWp"]
+)
+def test_what_cannot_be_recorded_is_not_understood(words: str) -> None:
+    talk = Talk(Desk(), installer, "installer")
+    talk.turn("Hello")
+    assert talk.turn(words).startswith("I did not get that.")
+    assert talk.desk.case["project"] == {}
+    assert talk.turn("£15,000, 20% deposit").startswith("Thank you.")
+
+
 @pytest.mark.parametrize("tells_rules", [True, False])
 def test_clean_approval(tells_rules: bool) -> None:
     talk = asked(installed())

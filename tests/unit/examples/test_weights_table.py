@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from turnlog.agents import ToolFault
-from turnlog_examples.weights.contract import Entry
+from turnlog.events import ToolCall
+from turnlog_examples.weights.contract import Entry, weight_audit_list, weight_entries_list
 from turnlog_examples.weights.table import Caller, WeightTable
 
 NOW = datetime(2026, 1, 8, 18, 0, tzinfo=UTC)
@@ -202,3 +203,12 @@ def test_a_table_that_is_opened_again_has_everything(tmp_path: Path) -> None:
     again = WeightTable(tmp_path / "weights.db", lambda: NOW)
     assert [row["id"] for row in again.newest("ada", 30)] == answer["ids"]
     assert again.save(caller(), [entry()]) == answer
+
+
+@pytest.mark.parametrize(
+    ("limit", "taken"), [(0, False), (-1, False), (1, True), (500, True), (10**30, False)]
+)
+def test_a_list_has_a_length_that_makes_sense(limit: int, taken: bool) -> None:
+    for listing in (weight_entries_list, weight_audit_list):
+        call = ToolCall(call_id="c1", tool=listing.name, args={"limit": limit})
+        assert isinstance(listing.validate(call), dict) is taken
