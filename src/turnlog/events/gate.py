@@ -22,11 +22,11 @@ SENTENCE_CHARS = 160  # the decoder's words and up to 80 characters of input
 OUT_OF_RANGE = "expected numbers that a double can hold, got one out of range"
 LIMIT_DEPTH = 32  # real payloads stay below 10; recursion limits begin near 1000
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * 309  # the largest double has as many digits
 _NOT_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
-_EMPTY = re.compile(rb"\[\]|\{\}")
+_BRACES = bytes.maketrans(b"[]", b"{}")
 _ESCAPED = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _PART = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
@@ -104,12 +104,12 @@ def nests(data: bytes, levels: int) -> bool:
 
 def too_deep(skeleton: bytes, levels: int) -> bool:
     """Whether brackets nest deeper than this: each pass removes the innermost level."""
-    brackets = skeleton.translate(None, _NOT_BRACKET)
+    braces = skeleton.translate(_BRACES, _NOT_BRACKET)
     for _ in range(levels):
-        if not brackets:
+        if not braces:
             return False
-        brackets = _EMPTY.sub(b"", brackets)
-    return bool(brackets)
+        braces = braces.replace(b"{}", b"")
+    return bool(braces)
 
 
 def deep_paths(tree: Any, path: str = "$", depth: int = 1) -> Iterator[str]:
