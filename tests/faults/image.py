@@ -166,6 +166,8 @@ async def read_on(log: Log, session: str, origin: int | None, found: Contents) -
             break
         except Damaged as damage:
             found.errors.append(str(damage))
+        except NotFound:
+            break
         except StoreError as error:
             found.errors.append(f"{session} cannot be read: {error}")
             break
