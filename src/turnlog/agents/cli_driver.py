@@ -357,7 +357,7 @@ class ProcessDriver:
         self._wanted = False
         try:
             process = await CliProcess.start(self._cli.line(self._source), self._cli.cwd, self._cli.env)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # there is none, or no system could start such a command
             code = "setup_required" if isinstance(error, Missing) else "unknown"
             scope = letter.scope if letter else Scope()
             problem = SessionError(code=code, message=f"The process cannot be started: {error.args[-1]}.")

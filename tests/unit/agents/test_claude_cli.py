@@ -146,8 +146,9 @@ init(); say("result", subtype="success", is_error=False); line(); sys.exit(1)
     [
         (["no-such-program"], {}, "setup_required"),
         (COMMAND, {"cwd": "/no/such/folder"}, "unknown"),
+        ([*COMMAND, "\0"], {}, "unknown"),
     ],
-    ids=["no program", "no folder"],
+    ids=["no program", "no folder", "no command"],
 )
 def test_a_process_that_cannot_be_started_ends_the_turn(command: Any, options: Any, code: str) -> None:
     app = App("office", ClaudeCli(command, **options))
