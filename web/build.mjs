@@ -26,6 +26,20 @@ const worn = {
   },
 };
 
+/** The parts of marked that we take, without the whole that it makes of them at once, which a bundler must keep. */
+const parts = {
+  name: "parts",
+  setup({ onLoad }) {
+    onLoad({ filter: /marked\.esm\.js$/ }, ({ path }) => {
+      const source = readFileSync(path, "utf8");
+      const END = /var \w+=new \w+;function \w+\(\w+,\w+\)\{return \w+\.parse\(.*export\{(.*?)\}.*$/s;
+      const [whole, names] = END.exec(source);
+      const taken = names.split(",").filter((name) => /as (Lexer|Parser|Renderer|Tokenizer|getDefaults)$/.test(name));
+      return { contents: `${source.slice(0, -whole.length)}export{${taken}}` };
+    });
+  },
+};
+
 /** The scripts and the style, in memory, and what esbuild knows of them. */
 async function bundled() {
   const { outputFiles, metafile } = await build({
@@ -35,7 +49,7 @@ async function bundled() {
       { in: join(SOURCES, "console.css"), out: "console" },
     ],
     bundle: true,
-    plugins: [worn],
+    plugins: [worn, parts],
     splitting: true,
     format: "esm",
     target: "es2022",

@@ -1,43 +1,15 @@
-// Markdown as it is written: any pieces give the same HTML as the whole, and what leads elsewhere is checked.
+// Markdown as it is written: any pieces give the same HTML as the whole, with as much work, and what leads elsewhere
+// is checked.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Lexer } from "../../web/node_modules/marked/lib/marked.esm.js";
 import { Blocks, htmlOf } from "../../web/console/blocks.js";
-import { fileOf, imageOf, linkOf, placeOf } from "../../web/console/links.js";
+import { imageOf, linkOf, placeOf } from "../../web/console/links.js";
+import { drawn, single } from "./markdowns.mjs";
 
-/** Numbers between 0 and 1 that a seed gives (mulberry32). */
-function numbers(start) {
-  let state = start;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-const PARTS = [
-  "a", "b c", "\n", "\n\n", "\n\n\n", "# ", "## h", "#", "- ", "* ", "1. ", "2) ", "  ", "    ", "\t", "> ", ">",
-  "```", "```js\n",
-  "~~~", "`", "*", "**", "_", "| a | b |", "|---|---|", "|-", "|", "---", "===", "***", "- [ ] x",
-  "<div>", "</div>", "<!--", "-->",
-  "[a]: http://x.y/z", "[a]", "[t](http://q.r)", "![i](http://q.r/p.png)", "\\\\", "&amp;", "\r\n", "\r", "text",
-  "http://auto.link",
-  "+ ", "10. ", "\n- ", "\n  - ", "\n> ", "\n\n    ", "  \n", "<script>", "<pre>\n",
-];
-const TEXTS = 2000;
-
-/** A text of parts that mean something beside each other, and where it is cut. */
-function drawn(seed) {
-  const random = numbers(seed);
-  const pick = (count) => Math.floor(random() * count);
-  const text = Array.from({ length: 1 + pick(25) }, () => PARTS[pick(PARTS.length)]).join("");
-  const cuts = [];
-  for (let at = 0; at < text.length; cuts.push(at)) at = Math.min(text.length, at + 1 + pick(random() < 0.5 ? 2 : 8));
-  return { text, cuts };
-}
+const TEXTS = 1200;
 
 /** The HTML of a text that came at once. */
 function atOnce(text, options) {
@@ -73,31 +45,45 @@ test("blocks that are finished are not made again", () => {
   assert.equal(blocks.html[0], first);
 });
 
-/** How many characters are read while a text comes in pieces. */
-function readFor(text) {
-  const { blockTokens } = Lexer.prototype;
+/** How many characters marked is given, for blocks and for what is in them, while a text comes in pieces. */
+function readFor(text, step) {
+  const { blockTokens, inlineTokens } = Lexer.prototype;
   let read = 0;
-  Lexer.prototype.blockTokens = function counted(source, ...more) {
-    read += source.length;
-    return blockTokens.call(this, source, ...more);
-  };
+  const counted = (work) =>
+    function count(source, ...more) {
+      read += source.length;
+      return work.call(this, source, ...more);
+    };
+  Object.assign(Lexer.prototype, { blockTokens: counted(blockTokens), inlineTokens: counted(inlineTokens) });
   const blocks = new Blocks();
-  for (let at = 80; at < text.length + 80; at += 80) blocks.update(text.slice(0, at), { open: true });
-  Lexer.prototype.blockTokens = blockTokens;
+  for (let at = step; at < text.length; at += step) blocks.update(text.slice(0, at), { open: true });
+  blocks.update(text);
+  Object.assign(Lexer.prototype, { blockTokens, inlineTokens });
   return read;
 }
 
 test("twice the text is twice the work", () => {
   const text = PART.repeat(100);
-  assert.ok(readFor(text) > text.length);
-  assert.ok(readFor(text + text) < 2.1 * readFor(text));
+  assert.ok(readFor(text, 80) > text.length);
+  assert.ok(readFor(text + text, 80) < 2.1 * readFor(text, 80));
 });
+
+// Each is given to marked about four times in all: when it is new, when it is the end, and once when it is cut.
+for (const [name, text] of Object.entries(single(20_000))) {
+  test(`a text that is one block is not read again and again: ${name}`, () => {
+    assert.ok(readFor(text, 300) < 12 * text.length);
+  });
+}
 
 test("a text that is not the beginning of the next one starts anew", () => {
   const blocks = new Blocks();
   blocks.update("# One\n\nTwo", { open: true });
   blocks.update("Three");
   assert.equal(blocks.html.join(""), "<p>Three</p>\n");
+});
+
+test("what stops marked stops nothing", () => {
+  assert.equal(htmlOf("- a\n  >0. \n|"), "<ul>\n<li>a\n&gt;0. \n|</li>\n</ul>\n");
 });
 
 test("references are resolved at the end", () => {
@@ -149,11 +135,4 @@ for (const [address, image] of [
   ["data:text/html,x", null], ["https://e.com/p.png", null], ["//e.com/api/blobs/x", null], [undefined, null],
 ]) {
   test(`image: ${String(address).slice(0, 40)}`, () => assert.equal(imageOf(address), image));
-}
-
-for (const [address, file] of [
-  ["api/blobs/sess_1/abc", "api/blobs/sess_1/abc"], ["provider:file_1", null], ["api/blobs/../stop", null],
-  ["data:image/png;base64,AA==", null], ["javascript:api/blobs/x", null], ["https://e.com/report.pdf", null],
-]) {
-  test(`file: ${address}`, () => assert.equal(fileOf(address), file));
 }

@@ -1,27 +1,49 @@
 /**
  * Markdown that is still being written, as HTML of its top-level blocks.
  *
- * While a text grows only its end is read again; blocks before it keep their HTML. What is shown of a text is a
- * function of the text and of whether it is open, not of the pieces it came in. Link definitions may stand
- * anywhere, so they count when the text is complete. Markup in the text stays text. The HTML is not yet safe
- * to show: `markdown.js` is the only one who does, and cleans it.
+ * While a text grows only its end is read again: blocks before it keep their HTML, and of the block that grows so does
+ * what is before the last place where it can be cut (`cuts.js`). What is shown of a text is a function of the text
+ * and of whether it is open, not of the pieces it came in. Link definitions may stand anywhere, so they count
+ * when the text is complete. Markup in the text stays text. The HTML is not yet safe to show: `markdown.js` is the
+ * only one who does, and cleans it.
  */
 
 import { Lexer, Parser, Renderer, Tokenizer, getDefaults } from "marked";
 
+import { cut, lengthOf, settled } from "./cuts.js";
 import { imageOf, linkOf, placeOf } from "./links.js";
 
-const UNSURE = 2; // blocks at the end that more text may change: the last one, and where it began
 const HIGHEST = 2; // the level of the page's heading that the text stands under
 const LOWEST = 6;
 
 class NoMarkup extends Tokenizer {
   html() {}
   tag() {}
+
+  /** Marked fails on some that hold a list: their lines are then a paragraph's. */
+  blockquote(source) {
+    try {
+      return super.blockquote(source);
+    } catch {
+      return undefined;
+    }
+  }
 }
 
 class Writer extends Renderer {
   outline = []; // the depths of the headings that the next one may stand under
+
+  /** The HTML of tokens, each with the outline before it. */
+  written(tokens, outline) {
+    const parser = new Parser({ ...getDefaults(), renderer: this });
+    const outlines = [];
+    this.outline = outline;
+    const written = tokens.map((token) => {
+      outlines.push(this.outline);
+      return parser.parse([token]);
+    });
+    return { written, outlines };
+  }
 
   /** One level below what it stands under: no level is left out, whatever the text does. */
   heading({ tokens, depth }) {
@@ -35,8 +57,16 @@ class Writer extends Renderer {
     return `<figure><figcaption>${language}</figcaption><pre><code>${escaped(text)}\n</code></pre></figure>\n`;
   }
 
-  checkbox({ checked }) {
-    return checked ? "\u2611 " : "\u2610 ";
+  /** A box is a character: what cannot be ticked here should not look as if it could. */
+  listitem({ tokens }) {
+    const html = this.parser.parse(tokens).replace(/^(<p>)?\[([ xX])\][ \t]+(?=\S)/, (_, before = "", mark) =>
+      before + (mark === " " ? "\u2610 " : "\u2611 "));
+    return `<li>${html}</li>\n`;
+  }
+
+  /** In what scrolls. */
+  table(token) {
+    return `<div>${super.table(token)}</div>\n`;
   }
 
   link({ href, title, text, tokens, autolink }) {
@@ -59,12 +89,16 @@ class Writer extends Renderer {
   }
 }
 
+const UNCUT = { head: "", lead: "", at: 0, html: "" };
+
 export class Blocks {
   html = []; // one string for each block
+  #writer = new Writer();
   #text = "";
-  #tail = ""; // what is read again, with \n for every line end
+  #tail = ""; // what is not sure, with \n for every line end
   #sure = 0; // blocks before the tail
   #outline = []; // where the tail stands
+  #cut = UNCUT; // where the tail is read from: its `html` before, the `head` to read with it and the `lead` that gives
   #defines = false;
 
   /** Take the text as it is now; what it says is in `html`. One that is open has only grown. */
@@ -72,8 +106,7 @@ export class Blocks {
     if (!open && !text.startsWith(this.#text)) this.#forget();
     this.#tail += lines(text.slice(this.#text.length), this.#text.endsWith("\r"));
     this.#text = text;
-    const again = !open && this.#defines;
-    if (again) {
+    if (!open && this.#defines) {
       this.#forget();
       this.#tail = lines(text);
       this.#text = text;
@@ -83,24 +116,42 @@ export class Blocks {
 
   #forget() {
     Object.assign(this, { html: [] });
-    [this.#text, this.#tail, this.#sure, this.#outline, this.#defines] = ["", "", 0, [], false];
+    [this.#text, this.#tail, this.#sure, this.#outline, this.#cut, this.#defines] = ["", "", 0, [], UNCUT, false];
   }
 
   #read(open) {
-    const { tokens, defines } = lexed(this.#tail, open);
+    const { head, lead, at, html, outline = this.#outline } = this.#cut;
+    const source = head + this.#tail.slice(at);
+    const { tokens, defines } = lexed(source, open);
     this.#defines ||= defines;
-    const writer = new Writer();
-    const parser = new Parser({ ...getDefaults(), renderer: writer });
-    writer.outline = this.#outline;
-    this.html.length = this.#sure;
-    const sure = settled(tokens, this.#tail);
-    tokens.forEach((token, at) => {
-      if (token.type !== "space" && token.type !== "def") this.html.push(parser.parse([token]));
-      if (at + 1 !== sure) return;
-      this.#sure = this.html.length;
-      this.#outline = writer.outline;
-    });
-    this.#tail = this.#tail.slice(lengthOf(tokens.slice(0, sure)));
+    const { written, outlines } = this.#writer.written(tokens, outline);
+    if (head && !written[0].startsWith(lead)) {
+      this.#cut = UNCUT; // what came makes it another block
+      return this.#read(open);
+    }
+    if (head) written[0] = html + written[0].slice(lead.length);
+    this.html.splice(this.#sure, Infinity, ...written.filter(Boolean));
+    if (!open) return;
+    const sure = settled(tokens, source);
+    if (sure) {
+      this.#sure += written.slice(0, sure).filter(Boolean).length;
+      this.#tail = source.slice(lengthOf(tokens.slice(0, sure)));
+      this.#outline = outlines[sure];
+      this.#cut = UNCUT;
+    }
+    this.#shorten(tokens[sure], outlines[sure]);
+  }
+
+  /** Read the first block of the tail no more before where it can be cut. */
+  #shorten(token, outline) {
+    const found = cut(token, read);
+    const known = this.#cut;
+    if (!(found?.at > known.head.length)) return;
+    const { part, head, close } = found;
+    const before = (one) => this.#writer.written([one], outline).written[0].slice(0, -close.length);
+    const lead = before(read(head)[0]);
+    const html = known.html + before(part).slice(known.lead.length);
+    this.#cut = { head, lead, at: known.at + found.at - known.head.length, html, outline: this.#writer.outline };
   }
 }
 
@@ -114,6 +165,7 @@ export function htmlOf(text) {
 /** The tokens of a text; while it is open no reference is resolved. */
 function lexed(source, open) {
   const lexer = new Lexer({ ...getDefaults(), tokenizer: new NoMarkup() });
+  lexer.options.gfm = false; // its rules are taken; what is left are boxes, for which it searches all of the text
   const tokens = lexer.blockTokens(source, lexer.tokens);
   const defines = Object.keys(tokens.links).length > 0;
   if (open) tokens.links = Object.create(null);
@@ -121,23 +173,7 @@ function lexed(source, open) {
   return { tokens, defines };
 }
 
-const lengthOf = (tokens) => tokens.reduce((sum, { raw }) => sum + raw.length, 0);
-
-const ENDS = new Set(["space", "heading", "hr", "code"]); // behind others a line may still join them
-
-/** How many tokens at the beginning stay as they are, whatever comes. */
-function settled(tokens, source) {
-  let left = UNSURE;
-  let count = tokens.length;
-  while (count > 0 && left > 0) {
-    count -= 1;
-    if (tokens[count].type !== "space") left -= 1;
-  }
-  if (left > 0) return 0;
-  while (count > 0 && !ENDS.has(tokens[count - 1].type)) count -= 1;
-  const raw = tokens.slice(0, count).map((token) => token.raw).join("");
-  return source.startsWith(raw) ? count : 0;
-}
+const read = (source) => lexed(source, true).tokens;
 
 /** A piece with one kind of line end; `split` says that the piece before ended within one. */
 const lines = (piece, split = false) => (split ? piece.replace(/^\n/, "") : piece).replace(/\r\n?/g, "\n");

@@ -9,6 +9,7 @@ import DOMPurify from "dompurify";
 
 import { Blocks } from "./blocks.js";
 import { imageOf, linkOf } from "./links.js";
+import { NOTHING, graft, parting } from "./parting.js";
 
 const MOST_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
 const COPIED_MS = 1500;
@@ -30,7 +31,7 @@ const purified = (html) => DOMPurify.sanitize(html);
 export class Prose {
   #element;
   #blocks = new Blocks();
-  #shown = []; // the HTML that each child of the element was made of
+  #shown = []; // what `parting` said of each child of the element
 
   constructor(element) {
     this.#element = element;
@@ -43,13 +44,16 @@ export class Prose {
     if (!this.#shown.length) this.#element.replaceChildren();
     const { children } = this.#element;
     while (children.length > html.length) this.#element.lastChild.remove();
-    const changed = [...html.keys()].filter((at) => html[at] !== this.#shown[at] || at >= children.length);
-    const blocks = clean(changed.map((at) => html[at]));
+    while (children.length < html.length) this.#element.append(made("div", "block"));
+    this.#shown.length = html.length;
+    const changed = [...html.keys()].filter((at) => html[at] !== this.#shown[at]?.whole);
+    const partings = changed.map((at) => parting(this.#shown[at] ?? NOTHING, html[at]));
+    const fresh = clean(partings.map((one) => one.html));
     for (const [number, at] of changed.entries()) {
-      if (at < children.length) children[at].replaceWith(blocks[number]);
-      else this.#element.append(blocks[number]);
+      const one = partings[number];
+      if (!graft(children[at], fresh[number], one.kept)) graft(children[at], clean([one.whole])[0], [0]);
+      this.#shown[at] = one;
     }
-    this.#shown = [...html];
   }
 
   #plain(text) {
@@ -77,18 +81,20 @@ function clean(blocks) {
 }
 
 function around(fragment) {
-  const element = made("div", "block");
+  const element = made("div", "");
   element.append(fragment);
   return element;
 }
 
 /** Hold what leads elsewhere to `links.js`, and add what the page itself adds. */
 function finish(block) {
-  block.className = "block";
   for (const link of block.querySelectorAll("a")) lead(link);
   for (const image of block.querySelectorAll("img")) if (imageOf(image.getAttribute("src")) === null) image.remove();
   for (const code of block.querySelectorAll("pre")) addCopy(code);
-  for (const table of block.querySelectorAll("table")) scrolls(table);
+  for (const { parentElement: around } of block.querySelectorAll("table")) {
+    around.className = "scroll";
+    around.tabIndex = 0; // it scrolls too
+  }
 }
 
 /** Make a link one that says nothing about this page, or none. */
@@ -111,13 +117,6 @@ function addCopy(code) {
     setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
   });
   code.parentElement.querySelector("figcaption")?.append(button);
-}
-
-function scrolls(table) {
-  const around = made("div", "scroll");
-  around.tabIndex = 0;
-  table.replaceWith(around);
-  around.append(table);
 }
 
 function made(tag, name) {
