@@ -1,7 +1,6 @@
 """The log over its store: opening, the shared tail, joining and leaving, and what happens in between."""
 
 import asyncio
-import importlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,9 +17,9 @@ from tests.unit.log.delegates import (
     soon,
     until,
 )
-from turnlog.errors import CallerError, Damaged, NotFound, StoreError
-from turnlog.events import decode, stamp
-from turnlog.log import Damage, Log, MemoryStore, Page, SqliteStore, line_of, open_log
+from turnlog.errors import Damaged, NotFound, StoreError
+from turnlog.events import stamp
+from turnlog.log import Damage, Log, MemoryStore, Page, SqliteStore
 from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
 from turnlog.log.transfer import import_lines
 from turnlog.testing.bench import following
@@ -56,102 +55,6 @@ async def asleep(log: Log, count: int, session: str = SESSION) -> list[asyncio.T
 async def first_page(log: Log, session: str, after: int) -> Page:
     async with following(log, session, after) as pages:
         return await anext(pages)
-
-
-# opening
-
-
-@scenario
-async def test_a_log_in_memory() -> None:
-    log = await open_log("memory:")
-    session = await log.create("t")
-    assert await log.append(session, notes("a")) == [0]
-    assert decode(line_of((await log.read(session))[0])).id == "evt_a"
-    await log.close()
-
-
-def test_a_log_in_a_file_by_its_path_relative_or_absolute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @scenario
-    async def run() -> None:
-        for url in ("sqlite:///some/log.db", f"sqlite:///{tmp_path}/a%20b.db"):
-            log = await open_log(url)
-            await log.create("t", SESSION)
-            await log.close()
-            reader = await open_log(url, writable=False)
-            assert [head.session_id for head in await reader.sessions()] == [SESSION]
-            with pytest.raises(StoreError, match="reading only"):
-                await reader.append(SESSION, notes("a"))
-            await reader.close()
-
-    monkeypatch.chdir(tmp_path)
-    run()
-    assert (tmp_path / "some" / "log.db").exists()
-    assert (tmp_path / "a b.db").exists()
-
-
-OPENERS = """
-from turnlog.log import MemoryStore
-
-opened = []
-
-
-def open_notes(url, *, writable):
-    opened.append((url, writable))
-    return MemoryStore()
-"""
-
-
-def test_a_package_brings_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package is installed as far as Python can see: a module, and the folder that says what is in it."""
-    about = tmp_path / "note_stores-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: note-stores\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[turnlog.stores]\nnotes = note_stores:open_notes\n")
-    (tmp_path / "note_stores.py").write_text(OPENERS)
-    monkeypatch.syspath_prepend(tmp_path)
-
-    @scenario
-    async def run() -> None:
-        log = await open_log("notes://host/desk?fast=1")
-        assert await log.create("demo")
-        await log.close()
-        await (await open_log("notes:x", writable=False)).close()
-
-    run()
-    found = importlib.import_module("note_stores").opened
-    assert found == [("notes://host/desk?fast=1", True), ("notes:x", False)]
-
-
-URLS = [
-    "",
-    "log.db",
-    "/log.db",
-    "sqlite:",
-    "sqlite://host/log.db",
-    "sqlite:///",
-    "memory://x",
-    "nats://x",
-    "sqlite:///a%00",
-]
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        *URLS,
-        pytest.param("sqlite:log.db"),
-    ],
-)
-def test_a_log_that_nobody_can_open(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @scenario
-    async def run() -> None:
-        with pytest.raises(CallerError, match=r"expected .*(sqlite:///turnlog\.db|memory:)"):
-            await (await open_log(url)).close()
-
-    monkeypatch.chdir(tmp_path)
-    run()
 
 
 # counted, not timed
