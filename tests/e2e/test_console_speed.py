@@ -55,6 +55,16 @@ SCROLL = """async ([selector, step, count]) => {
   return took;
 }"""
 
+# The next turn that ends in the session that is shown, and is drawn.
+TURN = """() => {
+  const { session } = document.querySelector("tl-console");
+  let begun = false;
+  window.turn = new Promise((ended) => session.watch(() => {
+    begun ||= session.isOpen;
+    if (begun && !session.isOpen) setTimeout(() => requestAnimationFrame(ended), 500);
+  }));
+}"""
+
 pytestmark = pytest.mark.alone
 
 
@@ -70,7 +80,7 @@ def long(context: BrowserContext, tmp_path_factory: pytest.TempPathFactory) -> I
     """The address of a session of 20,000 events, for a browser that is signed in."""
     folder = tmp_path_factory.mktemp("long")
     session = long_session(folder, "desk", EVENTS)
-    with running("tests.e2e.console_apps:app", folder) as server:
+    with running("tests.e2e.console_apps:book", folder) as server:
         signed_in(context, server)
         yield f"{server.url}/?session={session}&panel=events"
 
@@ -132,6 +142,27 @@ def test_scrolling_keeps_to_its_frames(
     record_testsuite_property("frame_p95_ms", figure)
     page.close()
     assert figure <= FRAME_MS
+
+
+@pytest.mark.parametrize("panel", ["events", "guide"])
+def test_nothing_holds_a_session_of_20000_events_up_while_text_streams_into_it(
+    context: BrowserContext, long: str, panel: str, record_testsuite_property: Record
+) -> None:
+    page = opened(context, long.replace("panel=events", f"panel={panel}"))
+    expect(page.get_by_role("tabpanel").locator("> *")).to_be_visible(timeout=LIMIT_MS)
+
+    def stream() -> float:
+        page.evaluate("seen.long.length = 0")
+        page.evaluate(TURN)
+        say(page, "go on")
+        page.evaluate("turn")
+        return max(page.evaluate("seen.long"), default=0.0)
+
+    figure = best(stream, 0)
+    record_testsuite_property(f"stream_beside_{panel}_long_task_ms", figure)
+    assert chat(page).get_by_text("part 290").count() > 0
+    page.close()
+    assert figure == 0
 
 
 def test_50_kb_of_markdown_take_a_second_of_the_page_and_never_hold_it_up(
