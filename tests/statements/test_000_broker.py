@@ -27,7 +27,7 @@ from turnlog import Agent, App, Catalog, tool
 from turnlog.agents import Reply, Request, Scripted, ToolUse
 from turnlog.agents.prompt import is_for_models
 from turnlog.app import Posted
-from turnlog.app.sessions import Chat
+from turnlog.app.sending import Chat
 from turnlog.cli import main
 from turnlog.errors import InvalidEvent
 from turnlog.events import CORE, Envelope, Payload, ToolResult, UiMessage, Vocabulary

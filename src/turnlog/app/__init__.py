@@ -4,7 +4,8 @@ from turnlog.app.app import App, Roles
 from turnlog.app.derived import state_at
 from turnlog.app.members import LOCAL, OWNER, Principal, Seat
 from turnlog.app.posting import Posted
-from turnlog.app.sessions import Sent, Sessions
+from turnlog.app.sending import Sent
+from turnlog.app.sessions import Sessions
 
 __all__ = [
     "LOCAL",

@@ -13,8 +13,6 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple
 
-from msgspec import structs
-
 from turnlog.agents.answers import message_batch
 from turnlog.agents.driver import unobserved
 from turnlog.agents.drivers import SessionDriver, driver_of
@@ -24,6 +22,18 @@ from turnlog.app.derived import Derived, Panels
 from turnlog.app.ledger import Ledger
 from turnlog.app.members import Principal, Seat, seat_of
 from turnlog.app.posting import Posted, Poster
+from turnlog.app.sending import (
+    Chat,
+    Sent,
+    by,
+    in_channel,
+    in_turn,
+    joining,
+    made,
+    same_words,
+    sent_before,
+    waiting_scope,
+)
 from turnlog.errors import BadInput, CallerError, Conflict, Damaged, NotFound, TurnlogError
 from turnlog.events import (
     Envelope,
@@ -35,42 +45,14 @@ from turnlog.events import (
     UiCommand,
     UiMessage,
     Unknown,
-    decode,
 )
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Document, Head, Log, Row, line_of
-from turnlog.parse.markers import route
+from turnlog.log import Document, Head, Log
 from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
 
 Observe = Callable[[Envelope, Payload | Unknown], None]
-
-
-class Sent(NamedTuple):
-    """What became of a message."""
-
-    seq: int
-    id: str
-    turn: str
-
-
-class Chat(NamedTuple):
-    """What a page has to say in a channel: events, then a message.
-
-    A chat with a key is the same one again: the key is the id of its message, and begins those of its events
-    that it does not name itself.
-    """
-
-    channel: str | None
-    direct: Sequence[Posted] = ()
-    message: UiMessage | None = None
-    key: str | None = None
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Ids that are taken if more was said under the key before."""
-        return (self.key, f"{self.key}_{len(self.direct)}") if self.key else ()
 
 
 class Listed(NamedTuple):
@@ -419,67 +401,3 @@ def by_name(apps: Iterable[App]) -> dict[str, App]:
     if not found:
         raise CallerError("expected an application, got none")
     return found
-
-
-def made(app: App, item: Item, event_id: str | None = None) -> Event:
-    """An item as an event."""
-    event_id = event_id or new_id("evt_")
-    return app.catalog.event(item.payload, id=event_id, origin=item.origin, scope=item.scope)
-
-
-def by(seat: Seat, item: Item) -> Item:
-    """An item with the name of who sent it."""
-    return item._replace(scope=structs.replace(item.scope, actor=seat.principal.name))
-
-
-def same_words(event: Event, row: Row) -> bool:
-    """Whether a row says what an event says, wherever that would stand now."""
-    stored = decode(line_of(row))
-    return (stored.type, bytes(stored.payload)) == (event.type, event.body)
-
-
-def waiting_scope(tree: Tree, channel: str | None, trace: str) -> Scope:
-    """Where direct events go: into the turn that waits in their channel, or into a new one."""
-    waiting = [tree.open[agent_id].scope for agent_id in tree.waiting()]
-    same = [scope for scope in waiting if scope.channel == channel]
-    return Scope(trace_id=same[-1].trace_id if same else trace, channel=channel)
-
-
-def in_turn(event: Event, scope: Scope) -> Event:
-    """An event as part of a turn."""
-    return structs.replace(event, scope=structs.replace(event.scope, trace_id=scope.trace_id))
-
-
-def joining(seat: Seat, tree: Tree) -> list[Event]:
-    """Who acts by roles it has everywhere becomes a member first: the log alone says who may do what."""
-    roles = tuple(sorted(seat.roles))
-    if not seat.principal.roles or set(roles) <= set(tree.members.get(seat.principal.name, ())):
-        return []
-    member = SessionMember(principal=seat.principal.name, roles=roles)
-    return [made(seat.app, Item(member, Scope(actor=seat.principal.name), "system"))]
-
-
-def in_channel(seat: Seat, message: UiMessage) -> UiMessage:
-    """A message in the channel it goes to; one in a channel that its sender does not see is refused."""
-    message = routed(message) if seat.app.cli else message
-    if message.channel is None:
-        return structs.replace(message, channel=seat.channel)
-    if message.channel not in seat.app.channels or not seat.may_see(message.channel):
-        raise BadInput(f"expected a channel of yours, got {message.channel[:80]}", "$.channel")
-    return message
-
-
-def routed(message: UiMessage) -> UiMessage:
-    """A message that begins by saying whom it is for (protocol 5.8), with that as its target."""
-    target, text = route(message.text)
-    if target is None or message.target is not None or not text:
-        return message
-    return structs.replace(message, target=target, text=text)
-
-
-def sent_before(app: App, message: UiMessage, row: Row, last: int) -> Sent:
-    """What became of a message that was sent before; another one under its id is refused."""
-    envelope = decode(line_of(row))
-    if app.catalog.payload(envelope) != message:
-        raise Conflict(f"{envelope.id} is the id of another message", last)
-    return Sent(row.seq, envelope.id, row.trace or "")

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import OWNER, Posted, Seat, Sessions
-from turnlog.app.sessions import Chat, Sent
+from turnlog.app.sending import Chat, Sent
 from turnlog.errors import BadInput, InvalidEvent, NotFound, quote
 from turnlog.events import UiMessage
 from turnlog.ids import new_id

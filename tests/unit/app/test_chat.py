@@ -12,7 +12,7 @@ from turnlog.agents.loop import Item
 from turnlog.agents.pen import NoLedger, Pen
 from turnlog.app import Posted, Roles, Seat
 from turnlog.app.ledger import Ledger
-from turnlog.app.sessions import Chat, Sent
+from turnlog.app.sending import Chat, Sent
 from turnlog.errors import Conflict
 from turnlog.events import Envelope, Event, Payload, Scope, UiMessage, Vocabulary
 from turnlog.ids import new_id

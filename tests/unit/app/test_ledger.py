@@ -13,7 +13,7 @@ from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.app import Posted, Seat
 from turnlog.app.ledger import Ledger
-from turnlog.app.sessions import Chat
+from turnlog.app.sending import Chat
 from turnlog.errors import CallerError, RuleFault, StoreError, Unsettled
 from turnlog.events import BlockDelta, Envelope, Event, Payload, Scope, UiMessage, Vocabulary, decode, stamp
 from turnlog.ids import new_id

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnlog.app import LOCAL, Posted, Sessions
-from turnlog.app.sessions import Chat
+from turnlog.app.sending import Chat
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
