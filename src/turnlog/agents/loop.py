@@ -250,11 +250,17 @@ class Loop:
         if invocation.agent_id in self._leaving:
             return []
         calls = invocation.own_calls.values()
-        left = [call for call in calls if not call.waits and not self._is_guarded(invocation, call)]
-        page = [call.call for call in left if asks_the_page(call.call)]
-        passes = [call.call for call in left if self._passes(invocation, call)]
-        if len(page) + len(passes) < len(left):
-            return []
+        page: list[ToolCall] = []
+        passes: list[ToolCall] = []
+        for call in calls:
+            if call.waits or self._is_guarded(invocation, call):
+                continue
+            if asks_the_page(call.call):
+                page.append(call.call)
+            elif self._passes(invocation, call):
+                passes.append(call.call)
+            else:
+                return []  # it runs
         if page:
             return self._ask_page(invocation, page)
         return [Say(self._hand_over(invocation, passes))] if passes and len(passes) == len(calls) else []
