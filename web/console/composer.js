@@ -20,12 +20,14 @@ class Names {
   }
 }
 
+const UNSENT = "unsent";
+const KEY_CHARS = 36;
 const SIZED = CSS.supports("field-sizing", "content");
 
 export class Composer extends SessionElement {
   static properties = { sending: { state: true }, target: { state: true }, channel: { state: true } };
   #stopping = null;
-  #unsent = null; // the message that is on its way, and its key
+  #unsent = ""; // the key of the message that is on its way, and the message
 
   constructor() {
     super();
@@ -103,16 +105,21 @@ export class Composer extends SessionElement {
     const sent = await this.attempt(() => session.client.send(text, { ...to, key: this.#keyOf(text, to) }));
     if (session === this.session) this.sending = false;
     if (!sent) return false;
-    this.#unsent = null;
+    this.#unsent = "";
+    sessionStorage.removeItem(UNSENT);
     this.dispatchEvent(new CustomEvent("sent", { bubbles: true }));
     return true;
   }
 
-  /** What was not answered and is sent again is the same message: it may have arrived. */
+  /** What was not answered and is sent again, after a reload too, is the same message: it may have arrived. */
   #keyOf(text, to) {
     const message = JSON.stringify([text, to]);
-    if (this.#unsent?.message !== message) this.#unsent = { message, key: crypto.randomUUID() };
-    return this.#unsent.key;
+    this.#unsent ||= sessionStorage.getItem(UNSENT) ?? "";
+    if (this.#unsent.slice(KEY_CHARS) !== message) this.#unsent = crypto.randomUUID() + message;
+    try {
+      sessionStorage.setItem(UNSENT, this.#unsent);
+    } catch {} // there is no room: then a reload forgets it
+    return this.#unsent.slice(0, KEY_CHARS);
   }
 
   /** Once, however often it is clicked before the server has heard of it. */
