@@ -2,8 +2,8 @@
  * Where markdown that is still being written can be cut: what is before stays as it is, whatever comes behind.
  *
  * Between blocks that is `settled`; within a block it is `cut`, which also says what to put before the rest so that
- * it reads as more of the same block. Neither guesses: where more text may matter there is no cut. What opens
- * emphasis, code or a link and is not closed is such a place, so a paragraph is read again from there on.
+ * it reads as more of the same block. Neither guesses: where more text may matter there is no cut. So a paragraph
+ * is read again from what opens emphasis, code or a link and is not closed, and an item of a list while it is the last.
  */
 
 // Blocks that no line behind them can join or change.

@@ -12,6 +12,7 @@ import { imageOf, linkOf } from "./links.js";
 import { NOTHING, graft, parting } from "./parting.js";
 
 const MOST_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
+const MOST_AGAIN = 8 * 1024; // of HTML that is made again at once: more would hold up the page
 const COPIED_MS = 1500;
 const ALLOWED = {
   ALLOWED_TAGS: [
@@ -31,15 +32,18 @@ const purified = (html) => DOMPurify.sanitize(html);
 export class Prose {
   #element;
   #blocks = new Blocks();
+  #complete = null; // the text, once it is complete and read
   #shown = []; // what `parting` said of each child of the element
 
   constructor(element) {
     this.#element = element;
   }
 
+  /** Whether all of it is shown; if not, the same call once more goes on. */
   update(text, { open = false } = {}) {
     if (text.length > MOST_CHARS) return this.#plain(text);
-    this.#blocks.update(text, { open });
+    if (open || this.#complete !== text) this.#blocks.update(text, { open });
+    this.#complete = open ? null : text;
     const { html } = this.#blocks;
     if (!this.#shown.length) this.#element.replaceChildren();
     const { children } = this.#element;
@@ -47,13 +51,16 @@ export class Prose {
     while (children.length < html.length) this.#element.append(made("div", "block"));
     this.#shown.length = html.length;
     const changed = [...html.keys()].filter((at) => html[at] !== this.#shown[at]?.whole);
-    const partings = changed.map((at) => parting(this.#shown[at] ?? NOTHING, html[at]));
+    let again = 0;
+    const now = changed.filter((at) => !this.#shown[at] || (again < MOST_AGAIN && (again += html[at].length)));
+    const partings = now.map((at) => parting(this.#shown[at] ?? NOTHING, html[at]));
     const fresh = clean(partings.map((one) => one.html));
-    for (const [number, at] of changed.entries()) {
+    for (const [number, at] of now.entries()) {
       const one = partings[number];
       if (!graft(children[at], fresh[number], one.kept)) graft(children[at], clean([one.whole])[0], [0]);
       this.#shown[at] = one;
     }
+    return now.length === changed.length;
   }
 
   #plain(text) {
@@ -61,6 +68,7 @@ export class Prose {
     const [node] = this.#element.childNodes;
     if (node?.nodeType === Node.TEXT_NODE && text.startsWith(node.data)) node.appendData(text.slice(node.length));
     else this.#element.replaceChildren(text);
+    return true;
   }
 }
 

@@ -18,11 +18,13 @@ const LAYOUT_MS = 1 / 250; // for each character: what the browser needs after u
 export class Text extends Element {
   static properties = { entry: { attribute: false }, version: { attribute: false } };
   #prose = null;
+  #isDone = true;
   #rested = 0;
 
   async scheduleUpdate() {
     const wait = this.#rested - performance.now();
-    if (wait > FRAME_MS && this.entry.open) await new Promise((resolve) => setTimeout(resolve, wait));
+    const isOpen = this.entry.open && wait > FRAME_MS;
+    if (isOpen || !this.#isDone) await new Promise((resolve) => setTimeout(resolve, isOpen ? wait : 0));
     const began = performance.now();
     super.scheduleUpdate();
     const now = performance.now();
@@ -32,7 +34,8 @@ export class Text extends Element {
   updated() {
     const element = this.querySelector(".prose");
     this.#prose ??= new Prose(element);
-    this.#prose.update(this.entry.text, { open: this.entry.open });
+    this.#isDone = this.#prose.update(this.entry.text, { open: this.entry.open });
+    if (!this.#isDone) this.requestUpdate();
   }
 
   render() {
