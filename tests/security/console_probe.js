@@ -129,7 +129,9 @@
   async function home(problems) {
     const finds = new Finds();
     await until(() => one("tl-home"));
-    for (const detail of problems) one("tl-console").dispatchEvent(new CustomEvent("problem", { detail }));
+    for (const message of problems) {
+      one("tl-console").dispatchEvent(new CustomEvent("problem", { detail: { message } }));
+    }
     await frames(2);
     finds.look();
     return finds.told;
