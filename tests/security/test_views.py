@@ -132,7 +132,7 @@ TREES: list[Any] = [
     {"type": "form", "id": "__proto__", "children": []},
     {"type": "link", "href": "javascript:alert(1)", "text": "x"},
     {"type": "screen", "children": [TEXT] * 3000},
-    nested(30),
+    nested(25),
     [TEXT],
     "<b>x</b>",
 ]
@@ -155,4 +155,4 @@ def test_trees_of_unknown_deep_or_poisoned_nodes_are_refused() -> None:
 def test_control_without_that_check_every_tree_of_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "flaw", lambda tree: None)
     assert [tree for tree in TREES if isinstance(tree, dict) and refused(tree)] == []
-    assert not refused(nested(30))
+    assert not refused(nested(25))
