@@ -23,8 +23,8 @@ export class Text extends Element {
 
   async scheduleUpdate() {
     const wait = this.#rested - performance.now();
-    const isOpen = this.entry.open && wait > FRAME_MS;
-    if (isOpen || !this.#isDone) await new Promise((resolve) => setTimeout(resolve, isOpen ? wait : 0));
+    const isEarly = wait > FRAME_MS && this.entry.open; // what is upgraded has its entry after the first update
+    if (isEarly || !this.#isDone) await new Promise((resolve) => setTimeout(resolve, isEarly ? wait : 0));
     const began = performance.now();
     super.scheduleUpdate();
     const now = performance.now();
