@@ -14,7 +14,8 @@ export const pending = (tree) => ({
 
 /** The open agents, each with those that it called. */
 function agents(tree) {
-  const nodes = new Map([...tree.open].map(([agentId, invocation]) => [agentId, node(tree, agentId, invocation)]));
+  const waiters = tree.waiters();
+  const nodes = new Map([...tree.open].map(([key, invocation]) => [key, node(invocation, waiters.has(key))]));
   const roots = [];
   for (const [agentId, { start }] of tree.open) {
     (nodes.get(start.parent_id)?.agents ?? roots).push(nodes.get(agentId));
@@ -22,13 +23,13 @@ function agents(tree) {
   return roots;
 }
 
-const node = (tree, agentId, invocation) => ({
+const node = (invocation, waits) => ({
   ...whose(invocation),
   model: invocation.start.model ?? null,
   via: invocation.start.via,
   call_id: invocation.start.call_id ?? null,
   depth: invocation.scope.depth,
-  waits: tree.waits(agentId),
+  waits,
   stopped: invocation.stopped,
   steps: invocation.steps,
   usage: invocation.usage,
@@ -43,10 +44,11 @@ const whose = ({ start, scope }) => ({
 
 /** The calls without a result, and whom they wait for. */
 function calls(tree) {
+  const childOf = tree.children();
   const found = [];
   for (const [agentId, invocation] of tree.open) {
     for (const [call_id, open] of invocation.calls) {
-      const child_id = tree.child(agentId, call_id);
+      const child_id = childOf(agentId, call_id);
       const { tool, args } = open.call;
       const waits = { waits_for: waitsFor(open, child_id), child_id, approval: open.asked };
       found.push({ ...whose(invocation), call_id, tool, args, ...waits });

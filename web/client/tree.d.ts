@@ -35,7 +35,9 @@ export declare class Tree {
   apply(event: Envelope<string, any>): void;
   /** The agent that this call of this agent started, if it is open. */
   child(agentId: string, callId: string): string | null;
-  /** Whether all this agent can do is wait. */
+  /** The agents that can do nothing but wait for the page, themselves or through their children. */
+  waiters(): Set<string>;
+  /** Whether this agent is one of them. */
   waits(agentId: string): boolean;
   /** The agents that have asked the page something. */
   waiting(): string[];

@@ -89,29 +89,38 @@ export class Tree {
 
   /** The agent that this call of this agent started, if it is open. */
   child(agentId, callId) {
-    for (const [childId, { start }] of this.open) {
-      if (start.parent_id === agentId && start.call_id === callId) return childId;
+    return this.children()(agentId, callId);
+  }
+
+  /** @internal `child` for many calls: it looks at the open agents once. */
+  children() {
+    const nameOf = (agentId, callId) => `${agentId} ${callId}`; // neither has a space
+    const found = new Map([...this.open].map(([key, { start }]) => [nameOf(start.parent_id, start.call_id), key]));
+    return (agentId, callId) => found.get(nameOf(agentId, callId)) ?? null;
+  }
+
+  /** The agents that can do nothing but wait for the page, themselves or through their children. */
+  waiters() {
+    const childOf = this.children();
+    const found = new Set();
+    for (const [agentId, { calls }] of [...this.open].reverse()) { // a child starts after its parent
+      const own = [...calls].filter(([, call]) => call.executor !== "provider");
+      const waiting = own.map(([callId, call]) => call.waits || found.has(childOf(agentId, callId)));
+      if (waiting.includes(true) && own.every(([, call], at) => waiting[at] || call.held)) found.add(agentId);
     }
-    return null;
+    return found;
   }
 
-  /** Whether all this agent can do is wait for the page, itself or through its children. */
+  /** Whether this agent is one of them. Who asks for several takes `waiters`. */
   waits(agentId) {
-    const own = [...this.open.get(agentId).calls].filter(([, call]) => call.executor !== "provider");
-    const waiting = own.map(([callId, call]) => call.waits || this.#waitsThrough(agentId, callId));
-    return waiting.includes(true) && own.every(([, call], at) => waiting[at] || call.held);
-  }
-
-  #waitsThrough(agentId, callId) {
-    const child = this.child(agentId, callId);
-    return child !== null && this.waits(child);
+    return this.waiters().has(agentId);
   }
 
   /** The agents that have asked the page something. */
   waiting() {
-    const asked = ([agentId, { calls }]) =>
-      this.waits(agentId) && [...calls.values()].some((call) => call.waits);
-    return [...this.open].filter(asked).map(([agentId]) => agentId);
+    const asked = (agentId) => [...this.open.get(agentId).calls.values()].some((call) => call.waits);
+    const waiters = this.waiters();
+    return [...this.open.keys()].filter((agentId) => waiters.has(agentId) && asked(agentId));
   }
 
   /** Whether an agent of a turn is open. */
@@ -122,8 +131,8 @@ export class Tree {
   /** Whether a turn is over, or everyone in it waits. */
   rests(trace) {
     if (this.queue.has(trace) || [...this.coming.values()].includes(trace)) return false;
-    const inside = [...this.open].filter(([, { scope }]) => scope.trace_id === trace);
-    return inside.every(([agentId]) => this.waits(agentId));
+    const waiters = this.waiters();
+    return [...this.open].every(([agentId, { scope }]) => scope.trace_id !== trace || waiters.has(agentId));
   }
 }
 

@@ -9,7 +9,7 @@ import { html, nothing } from "lit";
 import { SessionElement } from "./element.js";
 
 /** Whether an agent does more than wait. */
-export const works = (tree) => [...tree.open.keys()].some((agent) => !tree.waits(agent));
+export const works = (tree) => tree.waiters().size < tree.open.size;
 
 /** Who has joined a team, as a fold. */
 class Names {
