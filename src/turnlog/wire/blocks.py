@@ -2,8 +2,10 @@
 
 `convert` takes one event and gives the messages it becomes. Text and thinking are streamed delta by delta
 and closed by an empty final message; everything else is buffered and its last message is final. A block
-whose deltas are gone is told from its durable twin. The state is what is open or can still be retracted, so
-it is empty between turns. Converting never fails: names, ids and addresses are bounded by the vocabulary.
+whose deltas are gone is told from its durable twin, and so is one that begins before another of its agent
+and kind has ended (protocol 5.3): their deltas would be taken for one text. The state is what is open or can
+still be retracted, so it is empty between turns. Converting never fails: names, ids and addresses are bounded
+by the vocabulary.
 """
 
 from collections.abc import Callable
@@ -59,6 +61,7 @@ class Streamed:
     """A text or thinking between its start and its durable twin."""
 
     kind: str
+    held: bool = False  # told at its end: another one was open when it began
     told: bool = False
     ended: bool = False
 
@@ -134,12 +137,14 @@ class Blocks:
 
     def _block_start(self, agent: str, payload: BlockStart) -> list[bytes]:
         if payload.kind in STREAMED:
-            self._blocks[agent, payload.block_id] = Streamed(payload.kind)
+            mine = (block for key, block in self._blocks.items() if key[0] == agent)
+            held = any(block.kind == payload.kind and not block.ended for block in mine)
+            self._blocks[agent, payload.block_id] = Streamed(payload.kind, held)
         return []
 
     def _block_delta(self, agent: str, payload: BlockDelta) -> list[bytes]:
         block = self._blocks.get((agent, payload.block_id))
-        if block is None or not payload.text:
+        if block is None or block.held or not payload.text:
             return []
         if not block.told:
             block.told = True

@@ -8,9 +8,10 @@ pass for `[DONE]` or for JSON either. A message has at most 2048 bytes, except w
 
 Added to the old tags: every outer tag names its `agent`. When another agent, or another block, speaks in the
 middle of a block, the block's tag is closed, and when the block goes on it is opened again with
-`continued="true"`, which adds to the agent's last block of that tag. `<rollback blocks="n"/>` voids the last
-n texts, thinkings, calls and server results of its agent. What `blocks` says in JSON is the same JSON here.
-The state is what the running agents have open or can retract: it is empty between turns.
+`continued="true"`, which adds to the agent's last block of that tag. A block that begins before another of
+its agent and tag has ended is told at its end, so that sources follow their text. `<rollback blocks="n"/>`
+voids the last n texts, thinkings, calls and server results of its agent. What `blocks` says in JSON is the
+same JSON here. The state is what the running agents have open or can retract: it is empty between turns.
 """
 
 import re
@@ -70,6 +71,7 @@ class Streamed:
     """A text or thinking block between its start and its durable twin."""
 
     tag: str
+    held: bool = False  # told at its end: another one was open when it began
     told: bool = False
 
 
@@ -127,12 +129,16 @@ class BlocksXml:
 
     def _block_start(self, agent: Agent, _: Envelope, payload: BlockStart) -> list[bytes]:
         if payload.kind in STREAMED:
-            agent.blocks[payload.block_id] = Streamed(f"content-block-{payload.kind}")
+            tag = f"content-block-{payload.kind}"
+            held = any(block.tag == tag for block in agent.blocks.values())
+            agent.blocks[payload.block_id] = Streamed(tag, held)
         return []
 
     def _block_delta(self, agent: Agent, _: Envelope, payload: BlockDelta) -> list[bytes]:
         block = agent.blocks.get(payload.block_id)
-        return self._say(agent, payload.block_id, block, payload.text) if block and payload.text else []
+        if block is None or block.held or not payload.text:
+            return []
+        return self._say(agent, payload.block_id, block, payload.text)
 
     def _block_end(self, agent: Agent, _: Envelope, payload: BlockEnd) -> list[bytes]:
         """Close the tag. A complete block is kept for its twin, an aborted one has none."""
