@@ -18,6 +18,7 @@ from turnlog.agents.drivers import SessionDriver
 from turnlog.app.members import EXECUTOR, OWNER, Seat
 from turnlog.errors import Conflict, InvalidEvent, NotFound
 from turnlog.events import (
+    ApprovalDecision,
     Event,
     Fault,
     Payload,
@@ -32,6 +33,7 @@ from turnlog.events import (
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
+from turnlog.state.tree import OpenCall
 from turnlog.state.views import check, fault
 
 DERIVED = re.compile(r"evt_[0-9a-f]{40}")  # ids of what closes something: who took one could keep it open
@@ -144,7 +146,9 @@ class Poster:
             scope, call = waiting_call(self._driver.tree, call_id)
         except NotFound:
             return await self._given(event.payload, call_id)
-        if not self._seat.may_see(scope.channel) or not self._may_answer(call.call.executor):
+        if isinstance(event.payload, ApprovalDecision) and call.asked is None:  # another process runs it
+            return await self._given(event.payload, call_id)
+        if not self._seat.may_see(scope.channel) or not self._may_answer(call):
             raise NotFound(f"no call {call_id[:80]} waits for an answer")
         scope = structs.replace(scope, actor=self._seat.principal.name)
         items = answered(event.payload, scope, call, self._seat.roles, now_ms())
@@ -156,8 +160,10 @@ class Poster:
             for number, item in enumerate(items)
         ]
 
-    def _may_answer(self, executor: str) -> bool:
-        return executor != "remote" or not self._seat.roles.isdisjoint({EXECUTOR, OWNER})
+    def _may_answer(self, call: OpenCall) -> bool:
+        """Calls for another process are for executors and owners, and for whom an approval names."""
+        entitled = {EXECUTOR, OWNER, *(call.asked.roles if call.asked else ())}
+        return call.call.executor != "remote" or not self._seat.roles.isdisjoint(entitled)
 
     def _everywhere(self, event: Event) -> Iterator[Event]:
         """A stop in each channel that this member may stop."""

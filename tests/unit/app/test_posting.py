@@ -231,6 +231,33 @@ def test_a_decision_that_comes_again_while_its_call_ends_is_the_same(monkeypatch
     play(run)
 
 
+def test_a_decision_about_a_call_that_another_process_runs_counts_once_from_whom_it_names() -> None:
+    @tool(executor="remote", approval=True, roles=("admin",))
+    def dig(name: str) -> str:
+        """Dig a hole."""
+        raise NotImplementedError
+
+    def script(messages: list[Message]) -> Iterator[str | ToolUse]:
+        yield ToolUse("dig", {"name": "hole"}) if messages[-1].content[-1]["type"] == "text" else "Done."
+
+    async def run() -> None:
+        async with desk(make_app(agent=Agent("Digger", "", Scripted(script), tools=[dig]))) as at:
+            ada = await at.sessions.create(ADA)
+            bob, eve = await at.member(ada, BOB, "admin"), await at.member(ada, EVE, "guest")
+            await at.say(bob, "dig")
+            asked = await at.until(ada, "approval.request")
+            yes = {"call_id": asked["call_id"], "args_hash": asked["args_hash"], "decision": "approve"}
+            await refused(NotFound, at.post(eve, "approval.decision", yes))
+            dug = answer(asked["call_id"], "a hole", "dig")
+            await refused(InvalidEvent, at.post(bob, "tool.result", dug))
+            seq = await at.post(bob, "approval.decision", yes)
+            assert await at.post(bob, "approval.decision", yes) == seq, "the call is still to be run"
+            await refused(Conflict, at.post(bob, "approval.decision", yes | {"decision": "deny"}))
+            await refused(NotFound, at.post(bob, "tool.result", dug))
+
+    play(run)
+
+
 def test_a_message_of_an_office_says_whom_it_is_for() -> None:
     async def run() -> None:
         routed = "[ROUTE TO AGENT: Lyra] How are you?"
