@@ -61,7 +61,7 @@ class AgentRoutes:
         else:
             seat = await self._routes.seat(request, asked.agent_uuid)
         sent = await sessions.send(seat, message)
-        return await self._respond(request, seat, wanted, sent.turn, sent.seq)
+        return await self._respond(request, seat, wanted, sent.turn, sent.seq, sent.seq)
 
     async def tool_results(self, request: Request) -> Reader:
         """The answers to everything that waits for the page, and how the turn goes on."""
@@ -72,7 +72,8 @@ class AgentRoutes:
         names = [result.tool_use_id for result in given.tool_results]
         if sorted(names) != sorted(waiting):
             calls = ", ".join(sorted(waiting)) or "none"
-            raise Conflict(f"expected one result for each call that waits: {calls}", -1)
+            head = await sessions.log.info(seat.session_id)
+            raise Conflict(f"expected one result for each call that waits: {calls}", head.last)
         posted = [
             Posted("tool.result", result_of(result, waiting[result.tool_use_id][0]), new_id("evt_"))
             for result in given.tool_results
@@ -80,21 +81,23 @@ class AgentRoutes:
         if not posted:
             raise BadInput("expected at least one result", "$.tool_results")
         seqs = await sessions.post(seat, posted)
-        return await self._respond(request, seat, wanted, waiting[names[0]][1], seqs[0])
+        return await self._respond(request, seat, wanted, waiting[names[0]][1], seqs[0], seqs[-1])
 
     def _admitted(self, request: Request) -> Wanted:
         """How the response is to be told; what cannot be told is refused before anything is done."""
         self._stream.readers.admit(known_of(request.scope))
         return wanted_dialect(request.query_params, self._stream.dialects, default="blocks")
 
-    async def _respond(self, request: Request, seat: Seat, wanted: Wanted, turn: str, begun: int) -> Reader:
-        """The turn's events from the one that was just appended."""
+    async def _respond(
+        self, request: Request, seat: Seat, wanted: Wanted, turn: str, first: int, last: int
+    ) -> Reader:
+        """The turn's events from the first that was just appended; before the last one it does not rest."""
         sessions = self._stream.sessions()
         session_id = seat.session_id
         request.scope.update({"turnlog.session": session_id, "turnlog.turn": turn})
         head = await sessions.log.info(session_id)
-        start = await sessions.log.turn_start(session_id, begun - 1)
-        frames = await Turn(sessions, seat, head, turn, start).response(wanted, Cursor(begun - 1), begun)
+        start = await sessions.log.turn_start(session_id, first - 1)
+        frames = await Turn(sessions, seat, head, turn, start).response(wanted, Cursor(first - 1), last)
         named = [(b"turnlog-session", session_id.encode()), (b"turnlog-turn", turn.encode())]
         known = known_of(request.scope)
         return self._stream.readers.response(Pages(frames), known, [seat], [*HEADERS, *named])

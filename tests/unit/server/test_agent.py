@@ -1,0 +1,56 @@
+"""`POST /agent/tool_results` with several answers: the turn goes on when the last one is in."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from turnlog import Agent, App, tool
+from turnlog.agents import Scripted, ToolUse
+from turnlog.app import LOCAL
+from turnlog.server import create_app
+from turnlog.server.auth import Auth, token_hash
+from turnlog.state.history import Message
+from turnlog.wire.sse import Decoder
+
+HEADERS = {"authorization": "Bearer t"}
+
+
+@tool(executor="frontend")
+def ask(question: str) -> str:
+    """Ask the user."""
+    raise NotImplementedError  # the page answers
+
+
+def two_questions(messages: list[Message]) -> Iterator[str | ToolUse]:
+    if len(messages) > 1:
+        yield "Thank you."
+        return
+    yield ToolUse("ask", {"question": "Where?"})
+    yield ToolUse("ask", {"question": "When?"})
+
+
+def told(body: bytes) -> list[Any]:
+    [*messages, done] = Decoder().feed(body)
+    assert done.data == "[DONE]"
+    return [json.loads(message.data) for message in messages]
+
+
+def test_a_response_to_several_results_tells_them_all_and_how_the_turn_goes_on() -> None:
+    app = App("asking", Agent("Asking", "", Scripted(two_questions), tools=(ask,)))
+    site = create_app(app, "memory:", auth=Auth(b"k" * 32, {token_hash("t"): LOCAL}))
+    with TestClient(site, base_url="http://localhost", headers=HEADERS) as client:
+        run = client.post("/agent/run", json={"user_prompt": "Hello"})
+        calls = [call["tool_use_id"] for call in json.loads(told(run.content)[-1]["delta"])]
+        results = [{"tool_use_id": call, "content": f"{number}"} for number, call in enumerate(calls)]
+        asked = {"agent_uuid": run.headers["turnlog-session"], "tool_results": results}
+        refused = client.post("/agent/tool_results", json=asked | {"tool_results": results[:1]})
+        last = client.get("/api/sessions").json()["sessions"][0]["last"]
+        assert (refused.status_code, refused.json()["error"].endswith(f"the last seq is {last}")) == (
+            409,
+            True,
+        )
+        messages = told(client.post("/agent/tool_results", json=asked).content)
+        assert [(one["id"], one["delta"]) for one in messages[:2]] == list(zip(calls, "01", strict=True))
+        assert "".join(one["delta"] for one in messages[2:]) == "Thank you."
