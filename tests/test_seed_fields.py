@@ -121,9 +121,13 @@ def test_no_field_is_left_out() -> None:
     assert Counter(entry["seed"] for entry in FIELDS) == COUNTS
 
 
+ADDED = {("accept_counter_offer", "offerId"), ("refuse_counter_offer", "offerId")}  # C36
+
+
 def test_the_broker_speaks_the_names_of_document_000() -> None:
     spoken = [kind for kind in BROKER if kind.payload in TAXONOMY]
     assert {kind.tag for kind in spoken} == set(NAMES["000"])
     for kind in spoken:
         fields = {field.encode_name: f"{kind.name}:{field.name}" for field in structs.fields(kind.payload)}
-        assert held("000", kind.tag) == {"type": "envelope:type", **fields}
+        told = {name: place for name, place in fields.items() if (kind.tag, name) not in ADDED}
+        assert held("000", kind.tag) == {"type": "envelope:type", **told}

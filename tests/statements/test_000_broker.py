@@ -151,6 +151,22 @@ def test_a_second_refusal_changes_nothing_unless_the_next_lender_has_made_an_off
     play(run)
 
 
+@pytest.mark.parametrize("decision", ["refuse_counter_offer", "accept_counter_offer"])
+def test_a_second_decision_that_names_its_offer_changes_nothing(decision: str) -> None:
+    async def run() -> None:
+        async with opened() as session:
+            for event in (*QUOTED, GRANTED, READ, SUBMIT, REFUSE):
+                await session.post(event)
+            before = await session.case()
+            assert before["waterfall"]["awaitingCounterDecision"], "the next lender has made an offer"
+            await session.post((decision, {"offerId": "offer_1"}))
+            assert await session.case() == before
+            await session.post((decision, {"offerId": "offer_2"}))
+            assert await session.case() != before
+
+    play(run)
+
+
 @tool
 def record_eligibility(over_18: bool, resident: bool, homeowner: bool, employed: bool) -> dict[str, bool]:
     """The customer answered the four questions."""

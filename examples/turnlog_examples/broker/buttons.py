@@ -94,8 +94,8 @@ def on_offer(offer: dict[str, Any]) -> Question:
         f"{offer['lender']} has another offer",
         terms.format(**offer),
         {
-            "accept": Choice("Accept", [AcceptCounterOffer()]),
-            "refuse": Choice("Refuse, ask the next lender", [RefuseCounterOffer()]),
+            "accept": Choice("Accept", [AcceptCounterOffer(offer_id=offer["id"])]),
+            "refuse": Choice("Refuse, ask the next lender", [RefuseCounterOffer(offer_id=offer["id"])]),
         },
     )
 

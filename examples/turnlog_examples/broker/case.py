@@ -9,6 +9,8 @@ Where the source is silent or contradicts itself, this holds:
   that asks them says again how that stands, and asks nobody twice.
 - An acknowledgement of what was never shown records both at once: what is acknowledged was presented.
 - A loan of another amount voids the quote, until lenders have answered it.
+- A decision that names a counter-offer counts for that one alone: said twice, it does not decide on the next
+  lender's, which the customer has not seen.
 - An outcome is recorded when the case has come to it, and the first one counts.
 - What is recorded again as it was keeps its first time, except a consent: that is replaced, time and all.
 - An event that changes nothing does not touch `updatedAt` either: the state stays the very same object.
@@ -276,22 +278,24 @@ def standing(fall: Waterfall) -> str:
     return "declined" if fall["exhausted"] else "waterfall_running"
 
 
-def awaited(case: Case) -> Waterfall | None:
-    """The lenders' answers, if the last one is an offer to decide on."""
+def awaited(case: Case, offer_id: str | None = None) -> Waterfall | None:
+    """The lenders' answers, if the last one is an offer to decide on: this one, or any."""
     fall = case.get("waterfall")
-    return fall if fall and fall["awaitingCounterDecision"] and case["status"] not in ENDS else None
+    if not fall or not fall["awaitingCounterDecision"] or case["status"] in ENDS:
+        return None
+    return fall if offer_id in (None, fall["steps"][-1]["outcome"]["offer"]["id"]) else None
 
 
-def accepted(case: Case, _: said.AcceptCounterOffer, at: Envelope) -> Case:
-    if not (fall := awaited(case)):
+def accepted(case: Case, payload: said.AcceptCounterOffer, at: Envelope) -> Case:
+    if not (fall := awaited(case, payload.offer_id)):
         return case
     offer = fall["steps"][-1]["outcome"]["offer"]
     after: Waterfall = {**fall, "acceptedOffer": offer, "awaitingCounterDecision": False, "updatedAt": at.ts}
     return {**case, "status": "selected", "waterfall": after, "selectedOfferId": offer["id"]}
 
 
-def refused(case: Case, _: said.RefuseCounterOffer, at: Envelope) -> Case:
-    if not (fall := awaited(case)):
+def refused(case: Case, payload: said.RefuseCounterOffer, at: Envelope) -> Case:
+    if not (fall := awaited(case, payload.offer_id)):
         return case
     after: Waterfall = {**fall, "awaitingCounterDecision": False, "updatedAt": at.ts}
     return {**case, "status": "waterfall_running", "waterfall": after}

@@ -171,15 +171,21 @@ class SubmitApplication(Fact, frozen=True, kw_only=True, rename="camel"):
 
 
 class AcceptCounterOffer(Fact, frozen=True, kw_only=True, rename="camel"):
-    """The customer takes the counter-offer."""
+    """The customer takes the counter-offer: the one it names, or whichever waits."""
 
     ORIGINS: ClassVar[Any] = PAGE_OR_RULE
+    EXAMPLE: ClassVar = {"offerId": "offer_1"}
+
+    offer_id: str | None = None
 
 
 class RefuseCounterOffer(Fact, frozen=True, kw_only=True, rename="camel"):
-    """The customer refuses the counter-offer."""
+    """The customer refuses the counter-offer: the one it names, or whichever waits."""
 
     ORIGINS: ClassVar[Any] = PAGE_OR_RULE
+    EXAMPLE: ClassVar = {"offerId": "offer_1"}
+
+    offer_id: str | None = None
 
 
 class SelectOffer(Fact, frozen=True, kw_only=True, rename="camel"):
