@@ -210,7 +210,11 @@ INSTALLER, CUSTOMER = (
 ENDS = {
     "as it stands": ({}, ["grant", "confirm"], "selected"),
     "I rent": ({"Yes, all of it": "I rent"}, [], "ineligible"),
-    "24 months": ({"10 years": "24 months"}, ["grant", "confirm", "refuse", "accept"], "selected"),
+    "24 months": (
+        {"10 years": "24 months"},
+        ["grant", "confirm", "refuse_offer_1", "accept_offer_2"],
+        "selected",
+    ),
     "£10,900 a year": ({"£41,000 a year": "£10,900 a year"}, ["grant", "confirm"], "declined"),
     "I withdraw": ({"No, nothing": "I withdraw"}, [], "withdrawn"),
     "not agreed": ({}, ["refuse", "leave"], "withdrawn"),

@@ -87,15 +87,17 @@ def question(case: Case) -> Question | None:
 
 
 def on_offer(offer: dict[str, Any]) -> Question:
-    """What to do with a counter-offer."""
+    """What to do with a counter-offer; a button says of which, so a second click is none on the next."""
     terms = "£{monthlyPayment:.2f} a month for {termMonths} months at {aprPct} %, £{totalPayable:.2f} in all"
     return Question(
         offer["id"],
         f"{offer['lender']} has another offer",
         terms.format(**offer),
         {
-            "accept": Choice("Accept", [AcceptCounterOffer(offer_id=offer["id"])]),
-            "refuse": Choice("Refuse, ask the next lender", [RefuseCounterOffer(offer_id=offer["id"])]),
+            f"accept_{offer['id']}": Choice("Accept", [AcceptCounterOffer(offer_id=offer["id"])]),
+            f"refuse_{offer['id']}": Choice(
+                "Refuse, ask the next lender", [RefuseCounterOffer(offer_id=offer["id"])]
+            ),
         },
     )
 

@@ -3,9 +3,9 @@
 from tests.unit.examples.broker_desk import after, entered
 from turnlog.events import Scope, UiAction
 from turnlog.events.ui import ButtonClick
-from turnlog_examples.broker.buttons import AGAIN, CONSENT, REDUCERS, VIEW, mean, question, to_mean
+from turnlog_examples.broker.buttons import AGAIN, CONSENT, REDUCERS, VIEW, mean, on_offer, question, to_mean
 from turnlog_examples.broker.case import Case, new_case
-from turnlog_examples.broker.events import CaptureConsent, PresentDisclosure
+from turnlog_examples.broker.events import CaptureConsent, PresentDisclosure, RefuseCounterOffer
 
 
 def asked() -> Case:
@@ -42,3 +42,10 @@ def test_another_consent_does_not_count_as_a_refusal() -> None:
     assert question(after(asked(), marketing)) is CONSENT
     refused = CaptureConsent(consent_type="credit_search", granted=False)
     assert question(after(asked(), refused)) is AGAIN
+
+
+def test_a_second_click_on_an_offer_is_none_on_the_next_one() -> None:
+    terms = {"monthlyPayment": 1.0, "termMonths": 24, "aprPct": 9.9, "totalPayable": 24.0, "lender": "A Bank"}
+    first, second = (on_offer({"id": offer, **terms}).choices for offer in ("offer_1", "offer_2"))
+    assert set(first).isdisjoint(second)
+    assert first["refuse_offer_1"].means == [RefuseCounterOffer(offer_id="offer_1")]
