@@ -33,8 +33,9 @@ def new(folder: Path) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from None
     click.echo(f"The application {package} is in {folder}. Go there, then")
-    click.echo(f"  turnlog serve {package}:app     talk to it in a browser")
-    click.echo("  python -m pytest              see its test pass")
+    serve = f"turnlog serve {package}:app"
+    click.echo(f"  {serve}    talk to it in a browser")
+    click.echo(f"  {'python -m pytest':{len(serve)}}    see its test pass (needs pytest)")
 
 
 def package_of(folder: Path) -> str:
