@@ -142,3 +142,13 @@ for (const [total, expected] of [
 ]) {
   test(`an axis of ${total} ms has round ticks`, () => assert.deepEqual(ticks(total), expected));
 }
+
+test("who has nothing open but what waits, waits; who also works does not", () => {
+  const waits = [[40, "tool.await", "a", { calls: [{ call_id: "c" }] }]];
+  const resting = (rows) => folded(new Spans(), log(rows)).rows("tr_1").map(({ span }) => span.isResting);
+  const begun = [said, start(0, "a", "Lead"), call(20, "a", "c"), usage(30, "a")];
+  assert.deepEqual(resting(begun), [false, false, false, false]);
+  assert.deepEqual(resting([...begun, ...waits]), [true, true, false, true]);
+  assert.deepEqual(resting([...begun, call(35, "a", "d"), ...waits]).slice(0, 2), [false, false]);
+  assert.deepEqual(resting([...begun, ...waits, result(50, "a", "c")]), [false, false, false, false]);
+});

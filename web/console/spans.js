@@ -39,6 +39,13 @@ class Span {
   get isWaiting() {
     return this.waits.length > 0 && this.waits.at(-1)[1] === null;
   }
+
+  /** Whether it waits, or does nothing but for what waits in it. */
+  get isResting() {
+    if (this.isWaiting) return true;
+    const open = this.children.filter(({ end }) => end === null);
+    return this.end === null && open.length > 0 && open.every(({ isResting }) => isResting);
+  }
 }
 
 /** An open agent: since when it has waited for its model, and the completion that runs. */

@@ -92,7 +92,7 @@ export class Waterfall extends SessionElement {
 
   #row(spans, { span, depth, trace, turn }, total) {
     const end = spans.endOf(span, trace);
-    const state = span.isWaiting ? "waiting" : span.state;
+    const state = span.isResting ? "waiting" : span.state;
     const at = (time) => percent((time - turn.start) / total);
     const bar = (kind, from, to) => html`<span class="span" data-kind=${kind} data-state=${state} ${styled({
       left: at(from), width: percent((to - from) / total),
