@@ -58,7 +58,7 @@ for (const [name, ask, type, payload] of [
     const { client, requests } = await serving(t, breaks, says(202, { seqs: [7] }));
     assert.equal(await ask(client), 7);
     const [first, second] = requests.map(({ body }) => body);
-    assert.match(first.events[0].id, /^evt_[0-9a-f-]{36}$/);
+    assert.match(first.events[0].id, /^evt_\d+(-\d+){3}$/);
     assert.deepEqual(first, second);
     assert.deepEqual(first, { session: "sess_1", events: [{ id: first.events[0].id, type, payload }] });
   });
@@ -105,6 +105,28 @@ test("a link is asked for with its session and roles", async (t) => {
   assert.equal(await client.link("sess_1", ["customer"]), "/below/sign-in?code=abc");
   const [{ method, url, body }] = requests;
   assert.deepEqual([method, url, body], ["POST", "/below/api/links", { session: "sess_1", roles: ["customer"] }]);
+});
+
+test("an event whose id is undefined gets one, in a page without randomUUID too", async (t) => {
+  t.mock.method(crypto, "randomUUID", () => assert.fail("only there in a secure context"));
+  const { client, requests } = await serving(t, says(202, { seqs: [1, 2] }));
+  const event = { type: "duo.note", payload: {} };
+  await client.dispatch("sess_1", [{ ...event, id: undefined }, { ...event, id: "evt_mine" }]);
+  const [first, second] = requests[0].body.events;
+  assert.deepEqual([/^evt_[-0-9]{4,60}$/.test(first.id), second.id], [true, "evt_mine"]);
+});
+
+test("a key that no header can hold is the caller's fault, and nothing is sent", async (t) => {
+  const { client, requests } = await serving(t, says(202));
+  await assert.rejects(client.send("Hello", { key: "\u2603" }), TypeError);
+  assert.equal(requests.length, 0);
+});
+
+test("a refusal that says it is JSON and says nothing is one", async (t) => {
+  const empty = (response) => response.writeHead(502, { "content-type": "application/json" }).end();
+  const { client, requests } = await serving(t, empty);
+  await assert.rejects(client.me(), (error) => error instanceof Refused && error.message === "the server answered 502");
+  assert.equal(requests.length, 4);
 });
 
 test("a session is not made twice", async (t) => {

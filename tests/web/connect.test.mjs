@@ -141,6 +141,16 @@ test("an error of the page is reported and stops nothing", async (t) => {
   assert.deepEqual(mock.calls.map((call) => call.arguments[0].message), ["page 0", "page 1"]);
 });
 
+test("an error that the page throws about a refusal is reported like any other", async (t) => {
+  const { mock } = t.mock.method(console, "error", () => {});
+  const told = await follow(t, [refuses(404)], ({ states }) => states.includes("refused"), {
+    onError() {
+      throw new Error("page");
+    },
+  });
+  assert.deepEqual([told.feed.state, mock.calls.map((call) => call.arguments[0].message)], ["refused", ["page"]]);
+});
+
 test("what is asked for stands in the address, the token does not", async (t) => {
   const told = await follow(t, [stays(frames(6))], has(1), {
     token: "secret", types: ["tool", "block"], depth: 0, after: "k1:5", parameters: { stream_tool_results: false },
@@ -155,6 +165,12 @@ test("what is asked for stands in the address, the token does not", async (t) =>
 test("a cursor that is none is refused at once", () => {
   for (const after of ["x:y:z", "k1:1,k1:2", "1.5.2"]) {
     assert.throws(() => connect({ url: "http://127.0.0.1:1/", session: "sess_1", after }), TypeError);
+  }
+});
+
+test("a feed of no session is refused at once", () => {
+  for (const wrong of [{}, { session: "" }, { sessions: [] }, { sessions: ["sess_1", undefined] }]) {
+    assert.throws(() => connect({ url: "http://127.0.0.1:1/", ...wrong }), /expected a session/);
   }
 });
 

@@ -7,6 +7,7 @@
 
 import { addressOf, headersOf, rootOf } from "./address.js";
 import { Unreachable, refusal } from "./errors.js";
+import { newId } from "./identity.js";
 
 const ATTEMPTS = 4;
 const AGAIN = new Set([429, 502, 503, 504]); // the same request may succeed later
@@ -24,14 +25,14 @@ export class Client {
   }
 
   /** Send a message; without a session to the caller's own one of the application. */
-  send(message, { session, app, channel, target, key = crypto.randomUUID() } = {}) {
+  send(message, { session, app, channel, target, key = newId() } = {}) {
     const body = { message, session, app, channel, targetAgent: target };
     return this.#post("api/send", body, { "idempotency-key": key });
   }
 
   /** Post events of a page, all or none; returns their seqs. */
   async dispatch(session, events) {
-    const named = events.map((event) => ({ id: `evt_${crypto.randomUUID()}`, ...event }));
+    const named = events.map((event) => ({ ...event, id: event.id ?? `evt_${newId()}` }));
     return (await this.#post("api/events", { session, events: named })).seqs;
   }
 
@@ -108,18 +109,18 @@ export class Client {
   }
 
   #get(path, parameters) {
-    return this.#again(() => this.#once("GET", path, { parameters }));
+    return this.#again("GET", path, { parameters });
   }
 
   #post(path, body, headers) {
-    return this.#again(() => this.#once("POST", path, { body, headers }));
+    return this.#again("POST", path, { body, headers });
   }
 
   /** Ask until there is an answer, waiting longer each time. */
-  async #again(ask) {
+  async #again(...request) {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await ask();
+        return await this.#once(...request);
       } catch (error) {
         const passing = error instanceof Unreachable || AGAIN.has(error.status);
         if (!passing || attempt === ATTEMPTS) throw error;
@@ -129,11 +130,8 @@ export class Client {
   }
 
   async #once(method, path, { parameters, body, headers = {} }) {
-    const request = { method, headers: { ...this.#headers, ...headers }, cache: "no-store" };
-    if (body !== undefined) {
-      request.headers["content-type"] = "application/json";
-      request.body = JSON.stringify(body);
-    }
+    const said = { ...this.#headers, ...headers, ...(body && { "content-type": "application/json" }) };
+    const request = { method, headers: new Headers(said), body: JSON.stringify(body), cache: "no-store" };
     return contentOf(await reached(addressOf(this.#root, path, parameters), request));
   }
 }
@@ -152,7 +150,7 @@ async function reached(url, request) {
 /** The JSON of an answer, or its text if it is something else. */
 function contentOf({ response, text }) {
   const isJson = /^application\/json(;|$)/.test(response.headers.get("content-type"));
-  const content = isJson ? JSON.parse(text) : text;
+  const content = isJson && text ? JSON.parse(text) : text;
   if (response.ok) return content;
   const retryAfterMs = 1000 * (Number(response.headers.get("retry-after")) || 0);
   throw refusal(response.status, content?.error, { fault: content?.fault, retryAfterMs });

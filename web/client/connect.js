@@ -9,7 +9,6 @@
 import { addressOf, headersOf, rootOf } from "./address.js";
 import { Connection } from "./connection.js";
 import { Cursors, textOf } from "./cursor.js";
-import { refusal } from "./errors.js";
 import { Reader } from "./reader.js";
 import { overEventSource, overFetch } from "./source.js";
 import { Tab } from "./tabs.js";
@@ -43,25 +42,22 @@ class Feed {
   close() {
     globalThis.removeEventListener?.("online", this.#hurry);
     this.#lines.close();
-    this.#reader.say("closed");
+    this.#reader.close();
   }
 }
 
 /** Follow sessions. */
 export function connect(options) {
-  const { sessions = [options.session], dialect = "turnlog", after, onEvent, onReset, onState, onError } = options;
+  const { sessions = [options.session], dialect = "turnlog", after } = options;
+  if (!sessions.length || !sessions.every(Boolean)) throw new TypeError("expected a session, or sessions");
   const timing = { ...TIMING, ...options.timing };
   const read = dialect === "turnlog" ? JSON.parse : String;
-  const reader = new Reader({ sessions, after, read, hooks: { onEvent, onReset, onState } });
-  const onRefused = (status) => {
-    reader.say("refused");
-    onError?.(refusal(status));
-  };
+  const reader = new Reader({ sessions, after, read, hooks: options });
   const makeConnection = connecting(options, dialect, timing);
   const name = sharedName(options, dialect);
-  if (name === null) return new Feed(reader, alone(reader, makeConnection, onRefused));
+  if (name === null) return new Feed(reader, alone(reader, makeConnection));
   const patienceMs = 2.5 * timing.heartbeatMs * SLACK;
-  return new Feed(reader, new Tab({ name, reader, connect: makeConnection, patienceMs, onRefused }));
+  return new Feed(reader, new Tab({ name, reader, connect: makeConnection, patienceMs }));
 }
 
 /** How a stream of some sessions is made: (session -> place, hooks) => Connection. */
@@ -81,12 +77,11 @@ function connecting(options, dialect, timing) {
 const TRANSPORTS = { fetch: overFetch, eventsource: overEventSource };
 
 /** A reader with a connection of its own. */
-function alone(reader, makeConnection, onRefused) {
-  const { cursors } = reader;
-  return makeConnection(new Map(cursors.sessions.map((session) => [session, cursors.at(session)])), {
+function alone(reader, makeConnection) {
+  return makeConnection(reader.cursors.places, {
     onRecords: (records) => records.forEach((record) => reader.take(record)),
     onState: (state) => reader.say(state),
-    onRefused,
+    onRefused: (status) => reader.refuse(status),
   });
 }
 

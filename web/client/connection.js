@@ -7,14 +7,16 @@
  *     {session, before, at}         events that are not for this reader were passed over
  *     {session, reset}              the cursor could not be continued: everything comes again (protocol 7.3)
  *
- * States: connecting, catching-up, live, reconnecting; and closed when there will be no more. A refusal ends it.
+ * States: connecting, catching-up, live, reconnecting; and closed when there will be no more, or refused.
  */
 
-import { Watchdog } from "./watchdog.js";
+import { startOf } from "./cursor.js";
+import { LONGEST_MS, Watchdog } from "./watchdog.js";
 
 const WINDOW_MS = 100;
 const HISTORY = 32; // more records in a window are history: a fast model makes 25
 
+const SESSION = /"session_id":"([^"]+)"/; // the envelope's comes before anything that a payload says
 const isRefusal = (status) => status >= 400 && status < 500 && status !== 408 && status !== 429;
 
 export class Connection {
@@ -38,7 +40,7 @@ export class Connection {
     this.#timing = timing;
     this.#hooks = hooks;
     this.cursors = cursors;
-    this.#watchdog = new Watchdog(2.5 * timing.heartbeatMs, () => this.#ended({ status: 0, retryAfterMs: 0 }));
+    this.#watchdog = new Watchdog(2.5 * timing.heartbeatMs, () => this.#ended({}));
     this.#connect();
   }
 
@@ -74,8 +76,8 @@ export class Connection {
   #opened() {
     this.#openedMs = performance.now();
     this.#count = 0;
-    this.#say("catching-up");
     this.#settling = setInterval(() => this.#settle(), WINDOW_MS);
+    this.#say("catching-up"); // at last: whoever hears it may close
   }
 
   /** History comes as fast as it can; what comes slowly is happening now. */
@@ -87,12 +89,15 @@ export class Connection {
     this.#count = 0;
   }
 
-  #ended({ status, retryAfterMs }) {
+  #ended({ status = 0, retryAfterMs = 0 }) {
     this.#stop();
     if (status === 204) return this.#say("closed");
-    if (isRefusal(status)) return this.#hooks.onRefused(status);
-    this.#say("reconnecting");
-    this.#timer = setTimeout(() => this.#connect(), Math.max(retryAfterMs, this.#delayMs()));
+    if (isRefusal(status)) {
+      this.state = "refused";
+      return this.#hooks.onRefused(status);
+    }
+    this.#timer = setTimeout(() => this.#connect(), Math.min(Math.max(retryAfterMs, this.#delayMs()), LONGEST_MS));
+    this.#say("reconnecting"); // at last: whoever hears it may close
   }
 
   /** Longer each time, never the same for two; a stream that lasted begins anew. */
@@ -122,18 +127,18 @@ export class Connection {
     if (event !== "message" || moved.length === 0) return moved;
     const said = this.#said(moved, data);
     const others = moved.length > 1 ? moved.filter((other) => other !== said) : [];
-    return [...others, { session: said.session, before: said.before, at: said.at, data }];
+    return [...others, { ...said, data }];
   }
 
   /** Which move a message belongs to. When ids without data came before it there are several. */
   #said(moved, data) {
-    const named = moved.length > 1 && moved.find(({ session }) => data.includes(`"session_id":"${session}"`));
-    return named || moved.at(-1);
+    const name = moved.length > 1 && SESSION.exec(data)?.[1];
+    return moved.find(({ session }) => session === name) ?? moved.at(-1);
   }
 
   #reset(reset) {
     const session = reset.session_id ?? this.cursors.sessions[0];
-    this.cursors.set(session, { epoch: reset.epoch, seq: -1, chunk: Infinity });
+    this.cursors.set(session, startOf(reset));
     return { session, reset };
   }
 }

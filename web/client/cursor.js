@@ -15,6 +15,9 @@ export function placeOf(text) {
   return { epoch, seq: Number(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
 }
 
+/** Where a reader begins again after a reset. */
+export const startOf = ({ epoch }) => ({ epoch, seq: -1, chunk: Infinity });
+
 /** A place as it stands in a URL. */
 export const textOf = ({ epoch, seq, chunk }) =>
   `${epoch === null ? "" : `${epoch}:`}${seq}${chunk === Infinity ? "" : `.${chunk}`}`;
@@ -46,6 +49,11 @@ export class Cursors {
 
   get sessions() {
     return [...this.#places.keys()];
+  }
+
+  /** By session, as they are now. */
+  get places() {
+    return new Map(this.#places);
   }
 
   get text() {

@@ -1,6 +1,7 @@
 /** One who reads some sessions: holds its places, and hands on what is news for it. */
 
-import { Cursors, covers, isNews, textOf } from "./cursor.js";
+import { Cursors, covers, isNews, startOf, textOf } from "./cursor.js";
+import { refusal } from "./errors.js";
 
 /** Say it as if nobody had caught it. */
 const report = (error) => (globalThis.reportError ?? console.error)(error);
@@ -11,8 +12,9 @@ export class Reader {
   state = "connecting";
   #read;
   #hooks;
+  #left = false;
 
-  /** `read` makes an event of the data of a message. Hooks: onEvent, onReset, onState. */
+  /** `read` makes an event of the data of a message. Hooks: onEvent, onReset, onState, onError. */
   constructor({ sessions, after, read, hooks }) {
     this.cursors = new Cursors(sessions, after);
     this.#read = read;
@@ -23,9 +25,9 @@ export class Reader {
   take(record) {
     const { session, at, reset } = record;
     const mine = this.cursors.at(session);
-    if (mine === undefined) return;
+    if (mine === undefined || this.#left) return;
     if (reset !== undefined) {
-      this.cursors.set(session, { epoch: reset.epoch, seq: -1, chunk: Infinity });
+      this.cursors.set(session, startOf(reset));
       this.#tell(() => this.#hooks.onReset?.(reset));
     } else if (isNews(at, mine)) {
       this.cursors.set(session, at);
@@ -41,9 +43,21 @@ export class Reader {
   }
 
   say(state) {
-    if (this.state === state) return;
+    if (this.state === state || this.#left) return;
     this.state = state;
     this.#tell(() => this.#hooks.onState?.(state));
+  }
+
+  /** The server does not let it read. */
+  refuse(status) {
+    this.say("refused");
+    if (!this.#left) this.#tell(() => this.#hooks.onError?.(refusal(status)));
+  }
+
+  /** The last thing it says is that it is closed, also when it leaves in the middle of what came together. */
+  close() {
+    this.say("closed");
+    this.#left = true;
   }
 
   /** What a page does with an event must not stop the next one. */

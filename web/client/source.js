@@ -3,7 +3,7 @@
  *
  * `open(url)` gives a function that closes it. A source says `onOpen`, then `onItems` with what came together:
  * `{event, data, id}`, where no data is an id alone; `onAlive` with every byte it sees; and at last `onEnd` with
- * the status of a refusal, or 0 when the stream broke or ended. A closed source is silent.
+ * the `status` of a refusal, and `retryAfterMs`; without them the stream broke or ended. A closed source is silent.
  */
 
 import { Decoder } from "./sse.js";
@@ -22,7 +22,7 @@ export const overEventSource = () => (url, hooks) => {
     const refused = source.readyState === EventSource.CLOSED;
     source.close();
     const status = refused ? await statusOf(url, probe.signal) : 0;
-    if (!probe.signal.aborted) hooks.onEnd({ status, retryAfterMs: 0 });
+    if (!probe.signal.aborted) hooks.onEnd({ status });
   };
   source.onopen = () => {
     hooks.onAlive();
@@ -61,10 +61,9 @@ export const overFetch = (headers) => (url, hooks) => {
     if (response.status !== 200) return refusalOf(response);
     tell("onOpen");
     await read(response.body.getReader(), tell);
-    return { status: 0, retryAfterMs: 0 };
+    return {};
   };
-  const broken = () => ({ status: 0, retryAfterMs: 0 });
-  run().catch(broken).then((end) => tell("onEnd", end));
+  run().catch(() => ({})).then((end) => tell("onEnd", end));
   return () => control.abort();
 };
 

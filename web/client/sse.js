@@ -176,23 +176,17 @@ export class Decoder {
     return lines.length > 0 ? message : null;
   }
 
-  #takeData(value, valueBytes) {
-    this.#data.push(value);
-    this.#dataBytes += valueBytes + 1;
-  }
-
-  #takeId(value) {
-    if (!value.includes("\0")) this.#id = value;
-  }
-
-  #takeRetry(value) {
-    if (RETRY.test(value)) this.retryMs = this.#retryMs = Number(value);
-  }
-
   static #FIELDS = new Map([
-    ["data", (self, value, valueBytes) => self.#takeData(value, valueBytes)],
+    ["data", (self, value, valueBytes) => {
+      self.#data.push(value);
+      self.#dataBytes += valueBytes + 1;
+    }],
     ["event", (self, value) => (self.#event = value)],
-    ["id", (self, value) => self.#takeId(value)],
-    ["retry", (self, value) => self.#takeRetry(value)],
+    ["id", (self, value) => {
+      if (!value.includes("\0")) self.#id = value;
+    }],
+    ["retry", (self, value) => {
+      if (RETRY.test(value)) self.retryMs = self.#retryMs = Number(value);
+    }],
   ]);
 }

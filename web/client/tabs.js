@@ -10,18 +10,18 @@
  * Messages: `lead`, `join` {tab, places}, `at` {places, state}, `records` {records}, `alone` {tab}: read yourself.
  */
 
-import { covers } from "./cursor.js";
+import { covers, startOf } from "./cursor.js";
+import { newId } from "./identity.js";
 import { Watchdog } from "./watchdog.js";
 
 const SESSIONS = 32; // on one stream (docs/protocol.md, section 8)
 const GATHER_MS = 30; // tabs that join together are one new stream
 
 export class Tab {
-  #id = crypto.randomUUID();
+  #id = newId();
   #name;
   #reader;
   #connect; // (sessions and places, hooks) => Connection
-  #onRefused;
   #channel;
   #locks = new AbortController();
   #release = () => {};
@@ -33,11 +33,10 @@ export class Tab {
   #theirState = "connecting";
   #watchdog;
 
-  constructor({ name, reader, connect, patienceMs, onRefused }) {
+  constructor({ name, reader, connect, patienceMs }) {
     this.#name = name;
     this.#reader = reader;
     this.#connect = connect;
-    this.#onRefused = onRefused;
     this.#watchdog = new Watchdog(patienceMs, () => this.#goAlone());
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = ({ data }) => this.#hear(data);
@@ -54,6 +53,10 @@ export class Tab {
     this.#release();
   }
 
+  get #left() {
+    return this.#locks.signal.aborted;
+  }
+
   hurry() {
     this.#connection?.hurry();
   }
@@ -62,9 +65,9 @@ export class Tab {
   async #begin() {
     const held = new Promise((resolve) => (this.#release = resolve));
     const alive = `${this.#name} tab ${this.#id}`;
-    navigator.locks.request(alive, () => held);
+    navigator.locks.request(alive, () => held).catch(() => {}); // no locks in a sandbox: then it is alone
     const first = await this.#request({ ifAvailable: true }, held);
-    if (first || this.#locks.signal.aborted) return;
+    if (first || this.#left) return;
     this.#ownStream();
     await this.#request({ signal: this.#locks.signal }, held);
   }
@@ -74,7 +77,7 @@ export class Tab {
     return new Promise((resolve) => {
       const lead = (lock) => {
         resolve(lock !== null);
-        if (lock === null || this.#locks.signal.aborted) return undefined;
+        if (lock === null || this.#left) return undefined;
         this.#lead();
         return held;
       };
@@ -87,17 +90,11 @@ export class Tab {
   }
 
   #hear(message) {
-    const role = this.#leads ? LEADER : FOLLOWER;
-    role[message.type]?.(this, message);
-  }
-
-  /** The places of this tab, as it is now. */
-  #places() {
-    const { cursors } = this.#reader;
-    return new Map(cursors.sessions.map((session) => [session, cursors.at(session)]));
+    Tab.hears[this.#leads ? "leader" : "follower"][message.type]?.(this, message);
   }
 
   #stream(places) {
+    if (this.#left) return;
     this.#connection?.close();
     this.#connection = this.#connect(places, {
       onRecords: (records) => this.#take(records),
@@ -113,19 +110,19 @@ export class Tab {
   }
 
   #changed(state) {
-    this.#reader.say(state);
-    if (this.#leads) this.#say("at", { places: this.#connectionPlaces(), state });
-    else if (state === "catching-up") this.#say("join", { tab: this.#id, places: this.#places() });
+    if (this.#leads) this.#say("at", { places: this.#connection.cursors.places, state });
+    else if (state === "catching-up") this.#say("join", { tab: this.#id, places: this.#reader.cursors.places });
+    this.#reader.say(state); // at last: whoever hears it may leave
   }
 
   #refused(status) {
     if (this.#others.size === 0) {
       this.close();
-      return this.#onRefused(status);
+      return this.#reader.refuse(status);
     }
     this.#others.clear(); // one of them may not read its session: each has to find out
     this.#say("alone", { tab: null });
-    return this.#stream(this.#places());
+    return this.#stream(this.#reader.cursors.places);
   }
 
   // A tab that leads.
@@ -133,18 +130,13 @@ export class Tab {
   #lead() {
     this.#leads = true;
     this.#watchdog.stop();
-    if (this.#connection === null) this.#stream(this.#places());
+    if (this.#connection === null) this.#stream(this.#reader.cursors.places);
     this.#say("lead");
-  }
-
-  #connectionPlaces() {
-    const { cursors } = this.#connection;
-    return new Map(cursors.sessions.map((session) => [session, cursors.at(session)]));
   }
 
   #joined({ tab, places }) {
     this.#others.set(tab, places);
-    const has = this.#connectionPlaces();
+    const has = this.#connection.cursors.places;
     if ([...places.keys()].every((session) => has.has(session))) {
       this.#say("at", { places: has, state: this.#connection.state });
     } else {
@@ -156,34 +148,30 @@ export class Tab {
   /** A stream for the sessions of everybody who is still there, going on from where the last one was. */
   async #gather() {
     const { held } = await navigator.locks.query();
-    if (this.#locks.signal.aborted) return;
+    if (this.#left) return;
     const there = new Set(held.map(({ name }) => name));
     for (const tab of [...this.#others.keys()]) {
       if (!there.has(`${this.#name} tab ${tab}`)) this.#others.delete(tab);
     }
-    const has = this.#connectionPlaces();
-    const wanted = this.#places();
+    const has = this.#connection.cursors.places;
+    const wanted = this.#reader.cursors.places;
     for (const [tab, places] of [...this.#others]) {
       const news = [...places].filter(([session]) => !wanted.has(session));
-      if (wanted.size + news.length > SESSIONS) this.#dismiss(tab);
-      else for (const [session, place] of news) wanted.set(session, has.get(session) ?? place);
+      if (wanted.size + news.length > SESSIONS) {
+        this.#others.delete(tab); // no room for it
+        this.#say("alone", { tab });
+      } else for (const [session, place] of news) wanted.set(session, has.get(session) ?? place);
     }
     // Said before the stream is open: the others let go of theirs, and there is a connection left for it.
     this.#say("at", { places: wanted, state: "connecting" });
     this.#stream(wanted);
   }
 
-  /** No room for a tab. */
-  #dismiss(tab) {
-    this.#others.delete(tab);
-    this.#say("alone", { tab });
-  }
-
   // A tab that follows.
 
   #ownStream() {
     this.#watchdog.stop();
-    this.#stream(this.#places());
+    this.#stream(this.#reader.cursors.places);
   }
 
   /** Nobody reads for this tab any more. */
@@ -197,7 +185,7 @@ export class Tab {
   #letGo() {
     const { cursors } = this.#reader;
     const covered = (session) => this.#theirs.has(session) && covers(cursors.at(session), this.#theirs.get(session));
-    if (this.#connection === null || !cursors.sessions.every(covered)) return;
+    if (this.#left || this.#connection === null || !cursors.sessions.every(covered)) return;
     this.#connection.close();
     this.#connection = null;
     this.#watchdog.start();
@@ -207,7 +195,7 @@ export class Tab {
   #newLeader() {
     this.#theirs.clear();
     if (this.#connection === null || this.#connection.state !== "connecting") {
-      this.#say("join", { tab: this.#id, places: this.#places() });
+      this.#say("join", { tab: this.#id, places: this.#reader.cursors.places });
     }
   }
 
@@ -218,9 +206,8 @@ export class Tab {
     const mine = [...places].filter(([session]) => cursors.at(session) !== undefined);
     for (const [session, place] of mine) this.#theirs.set(session, place);
     if (this.#connection !== null) return this.#letGo();
-    this.#reader.say(state);
-    const missing = mine.some(([session, place]) => !covers(cursors.at(session), place));
-    return missing ? this.#ownStream() : undefined;
+    if (mine.some(([session, place]) => !covers(cursors.at(session), place))) this.#ownStream();
+    return this.#reader.say(state);
   }
 
   #heardRecords({ records }) {
@@ -228,7 +215,7 @@ export class Tab {
     for (const record of records) {
       const { session, at, reset } = record;
       if (this.#reader.cursors.at(session) === undefined) continue;
-      this.#theirs.set(session, at ?? { epoch: reset.epoch, seq: -1, chunk: Infinity });
+      this.#theirs.set(session, at ?? startOf(reset));
       if (this.#connection !== null) continue;
       if (this.#reader.follows(record)) this.#reader.take(record);
       else this.#ownStream();
@@ -246,5 +233,3 @@ export class Tab {
     },
   };
 }
-
-const { leader: LEADER, follower: FOLLOWER } = Tab.hears;

@@ -1,5 +1,7 @@
 /** Bites once when nobody has said anything for a while. Signs of life cost nothing but a look at the clock. */
 
+export const LONGEST_MS = 2 ** 31 - 1; // a timer that is to wait longer does not wait at all
+
 export class Watchdog {
   #patienceMs;
   #bite;
@@ -31,6 +33,6 @@ export class Watchdog {
       const nextMs = this.#heard + this.#patienceMs - performance.now();
       if (nextMs > 0) this.#wait(nextMs);
       else this.#bite();
-    }, leftMs);
+    }, Math.min(leftMs, LONGEST_MS));
   }
 }

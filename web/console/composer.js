@@ -6,6 +6,7 @@
 
 import { html, nothing } from "lit";
 
+import { newId } from "../client/identity.js";
 import { SessionElement } from "./element.js";
 
 /** Whether an agent does more than wait. */
@@ -21,7 +22,6 @@ class Names {
 }
 
 const UNSENT = "unsent";
-const KEY_CHARS = 36;
 const SIZED = CSS.supports("field-sizing", "content");
 
 export class Composer extends SessionElement {
@@ -115,11 +115,11 @@ export class Composer extends SessionElement {
   #keyOf(text, to) {
     const message = JSON.stringify([text, to]);
     this.#unsent ||= sessionStorage.getItem(UNSENT) ?? "";
-    if (this.#unsent.slice(KEY_CHARS) !== message) this.#unsent = crypto.randomUUID() + message;
+    if (!this.#unsent.endsWith(message)) this.#unsent = newId() + message;
     try {
       sessionStorage.setItem(UNSENT, this.#unsent);
     } catch {} // there is no room: then a reload forgets it
-    return this.#unsent.slice(0, KEY_CHARS);
+    return this.#unsent.slice(0, -message.length);
   }
 
   /** Once, however often it is clicked before the server has heard of it. */
