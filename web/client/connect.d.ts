@@ -7,7 +7,11 @@ import type { Event } from "./events.js";
  */
 export type FeedState = "connecting" | "catching-up" | "live" | "reconnecting" | "closed" | "refused";
 
+/** The dialects of every server; an application may have more, each with a name of its own. */
 export type Dialect = "turnlog" | "blocks" | "blocks-xml" | "blocks-raw" | "office" | "agentic";
+
+// `string & {}` keeps the known names in sight of an editor.
+type OtherDialect = Exclude<Dialect, "turnlog"> | (string & {});
 
 /** Everything comes again: the cursor could not be continued. Whatever was made of the session is void. */
 export interface Reset {
@@ -64,9 +68,13 @@ interface Common {
 
 export type Sessions = { session: string; sessions?: undefined } | { sessions: string[]; session?: undefined };
 
-export type ConnectOptions =
-  | (Common & Sessions & { dialect?: "turnlog"; onEvent?: (event: Event, place: Place) => void })
-  | (Common & Sessions & { dialect: Exclude<Dialect, "turnlog">; onEvent?: (data: string, place: Place) => void });
+/** Events come as values. */
+export type EventOptions = Common & Sessions & { dialect?: "turnlog"; onEvent?: (event: Event, place: Place) => void };
+
+/** What another dialect says comes as text. */
+export type TextOptions = Common & Sessions & { dialect: OtherDialect; onEvent?: (data: string, place: Place) => void };
+
+export type ConnectOptions = EventOptions | TextOptions;
 
 /** A session, or several, being followed. */
 export interface Feed {
@@ -77,4 +85,6 @@ export interface Feed {
 }
 
 /** Follow sessions: every event once and in order, for as long as the page lives. */
+export declare function connect(options: EventOptions): Feed;
+export declare function connect(options: TextOptions): Feed;
 export declare function connect(options: ConnectOptions): Feed;
