@@ -111,6 +111,13 @@ for (const [status, kind] of [[401, NotSignedIn], [404, NotFound]]) {
   });
 }
 
+for (const [body, message] of [['{"error":"expected a dialect"}', "expected a dialect"], ["null", "the server answered 400"]]) {
+  test(`a refusal that says ${body} is told as it is`, async (t) => {
+    const told = await follow(t, [(response) => response.writeHead(400).end(body)], ({ errors }) => errors.length > 0);
+    assert.deepEqual(told.errors.map((error) => error.message), [message]);
+  });
+}
+
 test("204 says that there will be no more", async (t) => {
   const told = await follow(t, [ends(frames(0)), refuses(204)], ({ states }) => states.includes("closed"));
   assert.deepEqual([told.feed.state, told.requests.length], ["closed", 2]);

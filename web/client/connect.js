@@ -81,7 +81,7 @@ function alone(reader, makeConnection) {
   return makeConnection(reader.cursors.places, {
     onRecords: (records) => records.forEach((record) => reader.take(record)),
     onState: (state) => reader.say(state),
-    onRefused: (status) => reader.refuse(status),
+    onRefused: (...why) => reader.refuse(...why),
   });
 }
 

@@ -33,7 +33,7 @@ export class Connection {
   #count = 0;
   state = "connecting";
 
-  /** `hooks`: onRecords(records), onState(state), onRefused(status). An empty list of records is a sign of life. */
+  /** `hooks`: onRecords(records), onState(state), onRefused(status, message). An empty list of records is a sign of life. */
   constructor({ open, urlOf, cursors, timing, hooks }) {
     this.#open = open;
     this.#urlOf = urlOf;
@@ -89,12 +89,12 @@ export class Connection {
     this.#count = 0;
   }
 
-  #ended({ status = 0, retryAfterMs = 0 }) {
+  #ended({ status = 0, retryAfterMs = 0, message }) {
     this.#stop();
     if (status === 204) return this.#say("closed");
     if (isRefusal(status)) {
       this.state = "refused";
-      return this.#hooks.onRefused(status);
+      return this.#hooks.onRefused(status, message);
     }
     this.#timer = setTimeout(() => this.#connect(), Math.min(Math.max(retryAfterMs, this.#delayMs()), LONGEST_MS));
     this.#say("reconnecting"); // at last: whoever hears it may close

@@ -9,7 +9,7 @@ const FORM = /^(?:([a-z0-9]{1,32}):)?(-1|[0-9]{1,16})(?:\.([0-9]{1,9}))?$/;
 
 /** The place of a cursor; an empty text is the start. Null if it is none. */
 export function placeOf(text) {
-  const match = FORM.exec(text === "" ? "-1" : text);
+  const match = FORM.exec(text || "-1");
   if (match === null) return null;
   const [, epoch = null, seq, chunk] = match;
   return { epoch, seq: Number(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
@@ -31,7 +31,7 @@ export const isNews = (place, reader) =>
 
 /** Whether who is at a place has everything up to another one. */
 export const covers = (reader, place) =>
-  place.seq < 0 && place.epoch === null ? true : reader.epoch === place.epoch && !isAhead(place, reader);
+  (place.seq < 0 && place.epoch === null) || (reader.epoch === place.epoch && !isAhead(place, reader));
 
 /** The places of a reader in its sessions. */
 export class Cursors {

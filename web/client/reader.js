@@ -6,8 +6,6 @@ import { refusal } from "./errors.js";
 /** Say it as if nobody had caught it. */
 const report = (error) => (globalThis.reportError ?? console.error)(error);
 
-const isMessage = ({ data }) => data !== undefined;
-
 export class Reader {
   state = "connecting";
   #read;
@@ -22,8 +20,7 @@ export class Reader {
   }
 
   /** Take a record of a connection: of its own, or one that another tab hands on. */
-  take(record) {
-    const { session, at, reset } = record;
+  take({ session, at, data, reset }) {
     const mine = this.cursors.at(session);
     if (mine === undefined || this.#left) return;
     if (reset !== undefined) {
@@ -31,8 +28,8 @@ export class Reader {
       this.#tell(() => this.#hooks.onReset?.(reset));
     } else if (isNews(at, mine)) {
       this.cursors.set(session, at);
-      const place = { session, cursor: textOf(at) };
-      if (isMessage(record)) this.#tell(() => this.#hooks.onEvent?.(this.#read(record.data), place));
+      if (data === undefined) return;
+      this.#tell(() => this.#hooks.onEvent?.(this.#read(data), { session, cursor: textOf(at) }));
     }
   }
 
@@ -49,9 +46,9 @@ export class Reader {
   }
 
   /** The server does not let it read. */
-  refuse(status) {
+  refuse(status, message) {
     this.say("refused");
-    if (!this.#left) this.#tell(() => this.#hooks.onError?.(refusal(status)));
+    if (!this.#left) this.#tell(() => this.#hooks.onError?.(refusal(status, message)));
   }
 
   /** The last thing it says is that it is closed, also when it leaves in the middle of what came together. */

@@ -3,7 +3,8 @@
  *
  * `open(url)` gives a function that closes it. A source says `onOpen`, then `onItems` with what came together:
  * `{event, data, id}`, where no data is an id alone; `onAlive` with every byte it sees; and at last `onEnd` with
- * the `status` of a refusal, and `retryAfterMs`; without them the stream broke or ended. A closed source is silent.
+ * the `status` of a refusal, `retryAfterMs` and its `message`; without them the stream broke or ended. A closed
+ * source is silent.
  */
 
 import { Decoder } from "./sse.js";
@@ -79,6 +80,7 @@ async function read(reader, tell) {
 }
 
 async function refusalOf(response) {
-  await response.body?.cancel();
-  return { status: response.status, retryAfterMs: 1000 * (Number(response.headers.get("retry-after")) || 0) };
+  const said = await response.json().catch(() => null);
+  const retryAfterMs = 1000 * (Number(response.headers.get("retry-after")) || 0);
+  return { status: response.status, retryAfterMs, message: said?.error };
 }

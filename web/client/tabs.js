@@ -99,7 +99,7 @@ export class Tab {
     this.#connection = this.#connect(places, {
       onRecords: (records) => this.#take(records),
       onState: (state) => this.#changed(state),
-      onRefused: (status) => this.#refused(status),
+      onRefused: (...why) => this.#refused(...why),
     });
   }
 
@@ -115,10 +115,10 @@ export class Tab {
     this.#reader.say(state); // at last: whoever hears it may leave
   }
 
-  #refused(status) {
+  #refused(...why) {
     if (this.#others.size === 0) {
       this.close();
-      return this.#reader.refuse(status);
+      return this.#reader.refuse(...why);
     }
     this.#others.clear(); // one of them may not read its session: each has to find out
     this.#say("alone", { tab: null });
