@@ -69,4 +69,5 @@ def opener(url: str) -> Opener:
     for entry in entry_points(group="turnlog.stores", name=scheme):
         found: Opener = entry.load()
         return found
-    raise CallerError(f"expected a log like sqlite:///turnlog.db or memory:, got {quote(url)}")
+    problem = "expected a log like sqlite:///turnlog.db or memory:, or one that an installed package opens"
+    raise CallerError(f"{problem}, got {quote(url)}")
