@@ -29,7 +29,7 @@ export class SignIn extends Element {
   render() {
     return html`<main class="sign-in"><h1>Turnlog</h1>
       <p>Open the link that the server printed when it started: it signs you in, once.
-        Or use a token (<code>turnlog token NAME</code>).</p>
+        Or use a token that it was started with (<code>--tokens</code>, <code>TURNLOG_TOKEN</code>).</p>
       <form @submit=${this.#submit}>
         <label>Token <input name="token" type="password" autocomplete="off" required></label>
         <button class="strong">Sign in</button>
