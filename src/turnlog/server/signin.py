@@ -19,8 +19,10 @@ from turnlog.server.entry import known_of
 FIRST = "evt_00-"  # such an id is below all that rise with time, whose place is found at once
 NO_STORE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
 USED = (
-    "<!doctype html><html lang=en><meta charset=utf-8><title>Turnlog</title>"
+    "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    "<title>Turnlog</title>"
     "<p>This link was used before, or it is too old. Ask for a new one, or start the server again.</p>"
+    "<p>Whoever it has signed in goes on <a href='./'>to the console</a>.</p>"
 )
 
 

@@ -77,6 +77,7 @@ class TestSignIn:
         assert site.get("", "/api/me", cookie_of(first)).json()["name"] == "local"
         assert (second.status_code, "set-cookie" in second.headers) == (403, False)
         assert "This link was used before, or it is too old." in second.text
+        assert "<a href='./'>" in second.text  # who is signed in already finds the page
         assert second.headers["content-type"].startswith("text/html")
 
     def test_it_may_lead_to_a_session_that_the_code_names(self, site: Site) -> None:
