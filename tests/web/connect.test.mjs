@@ -175,9 +175,13 @@ test("a cursor that is none is refused at once", () => {
   }
 });
 
+test("a token that no header can hold is refused at once", () => {
+  assert.throws(() => connect({ url: "http://127.0.0.1:1/", session: "sess_1", token: "a\nb" }), TypeError);
+});
+
 test("a feed of no session is refused at once", () => {
-  for (const wrong of [{}, { session: "" }, { sessions: [] }, { sessions: ["sess_1", undefined] }]) {
-    assert.throws(() => connect({ url: "http://127.0.0.1:1/", ...wrong }), /expected a session/);
+  for (const wrong of [{}, { session: "" }, { sessions: [] }, { sessions: ["sess_1", null] }, { session: "sess_1,sess_2" }]) {
+    assert.throws(() => connect({ url: "http://127.0.0.1:1/", ...wrong }), /^TypeError: expected sessions, got/);
   }
 });
 

@@ -16,6 +16,8 @@ import { Tab } from "./tabs.js";
 const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
 const SLACK = 1.1; // a tab waits a little longer for the leader than the leader for the server
 
+const isName = (session) => /^[^,]+$/.test(session ?? ""); // commas stand between those of one stream
+
 /** What `connect` gives: where it is, how it is, and the way to end it. */
 class Feed {
   #reader;
@@ -49,7 +51,7 @@ class Feed {
 /** Follow sessions. */
 export function connect(options) {
   const { sessions = [options.session], dialect = "turnlog", after } = options;
-  if (!sessions.length || !sessions.every(Boolean)) throw new TypeError("expected a session, or sessions");
+  if (!sessions.length || !sessions.every(isName)) throw new TypeError(`expected sessions, got ${sessions}`);
   const timing = { ...TIMING, ...options.timing };
   const read = dialect === "turnlog" ? JSON.parse : String;
   const reader = new Reader({ sessions, after, read, hooks: options });
@@ -63,7 +65,7 @@ export function connect(options) {
 /** How a stream of some sessions is made: (session -> place, hooks) => Connection. */
 function connecting(options, dialect, timing) {
   const { token, types, depth, turn, transport = "fetch" } = options;
-  const open = TRANSPORTS[transport](headersOf(token));
+  const open = TRANSPORTS[transport](new Headers(headersOf(token)));
   const root = rootOf(options.url);
   const filters = { dialect, types: types?.join(","), depth, turn, ...options.parameters };
   const urlOf = (cursors) =>

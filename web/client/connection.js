@@ -125,15 +125,9 @@ export class Connection {
     if (event === "reset") return [this.#reset(JSON.parse(data))];
     const moved = this.cursors.move(id);
     if (event !== "message" || moved.length === 0) return moved;
-    const said = this.#said(moved, data);
-    const others = moved.length > 1 ? moved.filter((other) => other !== said) : [];
-    return [...others, { ...said, data }];
-  }
-
-  /** Which move a message belongs to. When ids without data came before it there are several. */
-  #said(moved, data) {
-    const name = moved.length > 1 && SESSION.exec(data)?.[1];
-    return moved.find(({ session }) => session === name) ?? moved.at(-1);
+    const name = moved.length > 1 && SESSION.exec(data)?.[1]; // there are several after ids without data
+    const said = moved.find(({ session }) => session === name) ?? moved.at(-1);
+    return [...moved.filter((other) => other !== said), { ...said, data }];
   }
 
   #reset(reset) {

@@ -2,8 +2,8 @@
  * How an event is told, and to whom: shared by the transcript, the documents and what is open.
  *
  * What people do without words is told in words, as the model reads it (docs/protocol.md, section 9.3). A type
- * that is not the package's own is told only if `declared` says that the application has it. Numbers are
- * written as JavaScript writes them: 1 where the log has 1.0.
+ * that is not the package's own is told only if `declared` says that the application has it. Values are
+ * written as JavaScript writes them: 1 where the log has 1.0, keys that are whole numbers first.
  */
 
 import { TYPES } from "./types.js";
