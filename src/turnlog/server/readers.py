@@ -30,7 +30,9 @@ from turnlog.wire import sse
 CONNECTION = "turnlog.connection"
 SENT_BYTES = "turnlog.bytes"  # where the journal finds what was written past `send`
 LOOK_S = 0.25  # how often at most it is looked whose time is over
-HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
+HEARTBEAT = sse.encode(  # with the fields that every line of `blocks` has (protocol 7.4)
+    b'{"type":"heartbeat","agent":"","final":true,"delta":""}', event="heartbeat"
+)
 RETRY = b"retry: 1000\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

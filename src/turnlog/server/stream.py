@@ -214,6 +214,9 @@ async def after_reset(reason: str, head: Head, frames: AsyncIterable[bytes]) -> 
     """Say that the cursor cannot be continued, then what there is."""
     reset = {
         "type": "reset",
+        "agent": "",  # these three are of every line of `blocks` (protocol 7.4)
+        "final": True,
+        "delta": "",
         "reason": reason,
         "session_id": head.session_id,
         "epoch": head.epoch,

@@ -15,7 +15,9 @@ from turnlog.events import CATALOG, UiMessage
 from turnlog.log import Log, open_log
 from turnlog.server import response
 from turnlog.server.projection import Projection
+from turnlog.server.readers import HEARTBEAT
 from turnlog.server.response import Turn, beating
+from turnlog.server.stream import after_reset
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import DEFAULT, Dialect
 from turnlog.wire.office import Office
@@ -155,3 +157,26 @@ def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.Monkey
             await frames.aclose()  # type: ignore[attr-defined]
 
     play(run)
+
+
+def test_a_sign_of_life_and_a_reset_have_the_fields_that_every_line_of_blocks_has() -> None:
+    async def run() -> bytes:
+        log = await open_log("memory:")
+        head = await log.info(await log.create("t"))
+        projection = Projection(log, head, CATALOG, make)
+        frames = after_reset("epoch", head, projection.frames(Cursor(), 60))
+        told = await anext(frames)
+        await log.close()
+        return HEARTBEAT + told
+
+    messages = Decoder().feed(asyncio.run(asyncio.wait_for(run(), 10)))
+    assert [message.event for message in messages] == ["heartbeat", "reset"]
+    for message in messages:
+        fields = json.loads(message.data)
+        assert list(fields)[:4] == ["type", "agent", "final", "delta"]
+        assert (fields["type"], fields["agent"], fields["final"], fields["delta"]) == (
+            message.event,
+            "",
+            True,
+            "",
+        )
