@@ -117,7 +117,7 @@ class TestInterfaces:
         with serving(tmp_path, "demo") as server:
             desk = Desk.at(server)
             desk.say("Hello")
-            assert [one["demoMode"] for one in of(desk.office(), "session_start")] == [False, True]
+            assert [one["demoMode"] for one in of(desk.office(), "session_start")] == [True, True]
 
     def test_a_heartbeat_comes_when_nothing_else_does(self, tmp_path: Path) -> None:
         with serving(tmp_path, program=BEATING) as server:

@@ -127,7 +127,7 @@ class ProcessDriver:
         if self.tree.server is not None:
             notices.append(ProcessEnd(process="server", reason="process_crash", pid=self.tree.server.pid))
         if pid is not None:
-            notices.append(ProcessStart(process="server", pid=pid))
+            notices.append(ProcessStart(process="server", pid=pid, demo_mode=self._cli.demo_mode))
         await self._append([Item(notice, Scope(), "system") for notice in notices])
         await self._catch_up()
         await self.pen.conclude([], self._catch_up, "apply")
