@@ -69,6 +69,10 @@ test("what comes again is left out, also in pieces of an event", async (t) => {
   assert.deepEqual(told.events, ["a", "b", "c", "d", "e"]);
 });
 
+test("who has kept no cursor begins at the start", async (t) => {
+  assert.deepEqual(afters(await follow(t, [stays(frames(0))], has(1), { after: null })), ["-1"]);
+});
+
 test("a reset is told, and everything comes again", async (t) => {
   const anew = reset("k2") + frame("k2:0", event(0)) + frame("k2:1", event(1));
   const told = await follow(t, [breaks(frames(0, 1, 2)), breaks(anew), stays(frame("k2:2", event(2)))], has(6));

@@ -40,8 +40,8 @@ export interface Timing {
 interface Common {
   /** The root of the server; by default the directory of the page. */
   url?: string;
-  /** A cursor for each session, with commas between them; by default the start. */
-  after?: string;
+  /** A cursor for each session, with commas between them; without one, as a storage gives it at first, the start. */
+  after?: string | null;
   /** For `Authorization`; without one the page's cookie says who is asking. */
   token?: string;
   /** Only these types, or first words of types. */

@@ -33,7 +33,7 @@ export class Connection {
   #count = 0;
   state = "connecting";
 
-  /** `hooks`: onRecords(records), onState(state), onRefused(status, message). An empty list of records is a sign of life. */
+  /** `hooks`: onRecords(records), a sign of life if there are none; onState(state); onRefused(status, message). */
   constructor({ open, urlOf, cursors, timing, hooks }) {
     this.#open = open;
     this.#urlOf = urlOf;
@@ -96,7 +96,8 @@ export class Connection {
       this.state = "refused";
       return this.#hooks.onRefused(status, message);
     }
-    this.#timer = setTimeout(() => this.#connect(), Math.min(Math.max(retryAfterMs, this.#delayMs()), LONGEST_MS));
+    const waitMs = Math.max(retryAfterMs, this.#delayMs());
+    this.#timer = setTimeout(() => this.#connect(), Math.min(waitMs, LONGEST_MS));
     this.#say("reconnecting"); // at last: whoever hears it may close
   }
 

@@ -37,10 +37,10 @@ export const covers = (reader, place) =>
 export class Cursors {
   #places;
 
-  /** `after` is a cursor for each session with commas between them, or empty. */
-  constructor(sessions, after = "") {
-    const texts = after === "" ? sessions.map(() => "") : String(after).split(",");
-    const places = texts.map(placeOf);
+  /** `after` is a cursor for each session with commas between them; or empty, or nothing that was kept. */
+  constructor(sessions, after) {
+    const text = String(after ?? "");
+    const places = (text ? text.split(",") : sessions.map(() => "")).map(placeOf);
     if (places.length !== sessions.length || places.includes(null)) {
       throw new TypeError(`expected ${sessions.length} cursors like k3x9:41, got ${after}`);
     }
