@@ -23,6 +23,7 @@ class Sent(NamedTuple):
     seq: int
     id: str
     turn: str
+    freed: int = 0  # how many calls it answered, right before it, because they waited
 
 
 class Chat(NamedTuple):

@@ -254,7 +254,7 @@ class Sessions:
                 return [*freed, made(seat.app, by(seat, items[-1]), event_id)]
 
             events, seqs = await self._append(driver, seat, batch)
-            return Sent(seqs[-1], event_id, events[-1].scope.trace_id or "")
+            return Sent(seqs[-1], event_id, events[-1].scope.trace_id or "", freed=len(events) - 1)
 
     async def _append(
         self, driver: SessionDriver, seat: Seat, batch: Callable[[], Awaitable[list[Event]]]

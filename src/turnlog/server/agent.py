@@ -50,7 +50,7 @@ class AgentRoutes:
         self._routes = routes
 
     async def run(self, request: Request) -> Reader:
-        """A prompt, and the turn it opens."""
+        """A prompt, and the turn it opens, or the one that waited: then what it answered comes first."""
         sessions, wanted = self._stream.sessions(), self._admitted(request)
         asked = await body(request, RunBody)
         prompt = asked.user_prompt
@@ -61,7 +61,7 @@ class AgentRoutes:
         else:
             seat = await self._routes.seat(request, asked.agent_uuid)
         sent = await sessions.send(seat, message)
-        return await self._respond(request, seat, wanted, sent.turn, sent.seq, sent.seq)
+        return await self._respond(request, seat, wanted, sent.turn, sent.seq - sent.freed, sent.seq)
 
     async def tool_results(self, request: Request) -> Reader:
         """The answers to everything that waits for the page, and how the turn goes on."""
