@@ -1,4 +1,4 @@
-"""`POST /agent/run` and `POST /agent/tool_results`: where a response begins and ends if several calls wait."""
+"""`POST /agent/run` and `POST /agent/tool_results`: where a response begins and ends if many calls wait."""
 
 import json
 from collections.abc import Iterator
