@@ -221,7 +221,7 @@ class Routes:
         message = UiMessage(text=text, target=sent.target_agent, channel=sent.channel)
         key = request.headers.get("idempotency-key")
         event_id = keyed_id(f"{seat.session_id}:{principal.name}", key)
-        seq, event_id, turn = await self.sessions().send(seat, message, event_id)
+        seq, event_id, turn, _ = await self.sessions().send(seat, message, event_id)
         request.scope.update({"turnlog.session": seat.session_id, "turnlog.turn": turn})
         return answer(SendAnswer(seq, event_id, turn, None if sent.session else seat.session_id), 202)
 
