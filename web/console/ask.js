@@ -100,7 +100,7 @@ export class Ask extends Element {
       <dl class="facts">
         <dt>Tool</dt><dd><code>${tool}</code></dd>
         <dt>Risk</dt><dd>${risk}</dd>
-        ${reason ? html`<dt>Reason</dt><dd>${reason}</dd>` : nothing}
+        ${reason ? html`<dt>What it does</dt><dd>${reason}</dd>` : nothing}
         <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Anybody in this session"}</dd>
         ${expires_at ? html`<dt>Expires</dt><dd>${moment(expires_at)}</dd>` : nothing}
       </dl>

@@ -32,7 +32,7 @@ def request(tool: Tool, call: ToolCall, now_ms: int) -> ApprovalRequest:
         tool=call.tool,
         args_hash=args_hash(call.args),
         risk=tool.risk or tool.kind,
-        reason=tool.kind,
+        reason=tool.description.partition("\n")[0] or None,  # what a person agrees to, in its words
         expires_at=None if isinf(tool.expires_s) else timestamp(now_ms + round(tool.expires_s * 1000)),
         roles=tool.roles,
     )

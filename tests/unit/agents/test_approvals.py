@@ -33,7 +33,7 @@ def test_a_request_names_call_arguments_risk_and_time() -> None:
         tool="erase",
         args_hash=args_hash({"ids": ["w1"]}),
         risk="db_write",
-        reason="write",
+        reason="Delete entries.",
         expires_at="1970-01-01T00:01:02.000Z",
         roles=("coach", "doctor"),
     )
