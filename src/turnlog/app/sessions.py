@@ -123,6 +123,17 @@ class Sessions:
             raise NotFound(f"no session {session_id[:80]}")
         return seat
 
+    async def seat_beside(self, principal: Principal, agent_id: str) -> Seat:
+        """The seat of a principal in the session in which an agent speaks, or spoke, that it sees."""
+        unfinished = set(await self.log.unfinished())
+        for seat, _ in await self.seats(principal):
+            tree = await self.tree(seat) if seat.session_id in unfinished else Tree()
+            row = await self.log.ended(seat.session_id, agent_id)
+            scope = tree.open[agent_id].scope if agent_id in tree.open else None
+            if (found := scope or row) and seat.may_see(found.channel):
+                return seat
+        raise NotFound(f"no session of {agent_id[:80]}")
+
     async def seats(self, principal: Principal) -> list[Listed]:
         """The sessions in which a principal has a seat, the one where something happened last first."""
         heads = [head for head in await self.log.sessions() if head.app in self.apps]

@@ -59,7 +59,7 @@ class AgentRoutes:
         if asked.agent_uuid is None:
             seat = await sessions.create(maker_of(request.scope))
         else:
-            seat = await self._routes.seat(request, asked.agent_uuid)
+            seat = await self._seat(request, asked.agent_uuid)
         sent = await sessions.send(seat, message)
         return await self._respond(request, seat, wanted, sent.turn, sent.seq - sent.freed, sent.seq)
 
@@ -67,7 +67,7 @@ class AgentRoutes:
         """The answers to everything that waits for the page, and how the turn goes on."""
         sessions, wanted = self._stream.sessions(), self._admitted(request)
         given = await body(request, ResultsBody)
-        seat = await self._routes.seat(request, given.agent_uuid)
+        seat = await self._seat(request, given.agent_uuid)
         waiting = await sessions.awaited(seat)
         names = [result.tool_use_id for result in given.tool_results]
         if sorted(names) != sorted(waiting):
@@ -82,6 +82,13 @@ class AgentRoutes:
             raise BadInput("expected at least one result", "$.tool_results")
         seqs = await sessions.post(seat, posted)
         return await self._respond(request, seat, wanted, waiting[names[0]][1], seqs[0], seqs[-1])
+
+    async def _seat(self, request: Request, name: str) -> Seat:
+        """The caller's seat in a session, by its name or by an agent in it, as `meta_init` tells them."""
+        if name.startswith("sess_"):
+            return await self._routes.seat(request, name)
+        agent_id = f"agt_{name.removeprefix('agt_')}"
+        return await self._stream.sessions().seat_beside(known_of(request.scope).principal, agent_id)
 
     def _admitted(self, request: Request) -> Wanted:
         """How the response is to be told; what cannot be told is refused before anything is done."""
