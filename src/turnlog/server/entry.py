@@ -54,9 +54,14 @@ def known_of(scope: Scope) -> Known:
     return known
 
 
+def is_guest(principal: Principal) -> bool:
+    """Whether somebody came by a link to one session."""
+    return principal.name.startswith(GUEST)
+
+
 def maker_of(scope: Scope) -> Principal:
     """Who is asking for a session of their own; guests have the one they were invited to, and no other."""
     principal = known_of(scope).principal
-    if principal.name.startswith(GUEST):
+    if is_guest(principal):
         raise Forbidden("guests do not make sessions: name the one you were invited to")
     return principal

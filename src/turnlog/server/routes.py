@@ -26,7 +26,7 @@ from turnlog.log import Head
 from turnlog.log.choice import Choice
 from turnlog.log.transfer import export_session
 from turnlog.server.body import body, checked_text
-from turnlog.server.entry import known_of, maker_of
+from turnlog.server.entry import is_guest, known_of, maker_of
 from turnlog.server.wanted import Gone, continued
 from turnlog.state.meters import Meters
 from turnlog.state.pending import pending
@@ -290,8 +290,10 @@ class Routes:
         principal = known_of(request.scope).principal
         return answer(Me(principal.name, sorted(principal.roles), list(self.sessions().apps)))
 
-    async def list_apps(self, _: Request) -> Response:
-        return answer(AppsAnswer([app_info(app) for app in self.sessions().apps.values()]))
+    async def list_apps(self, request: Request) -> Response:
+        principal, sessions = known_of(request.scope).principal, self.sessions()
+        seats = [seat for seat, _ in await sessions.seats(principal)] if is_guest(principal) else None
+        return answer(AppsAnswer([app_info(app, tries_for(app, seats)) for app in sessions.apps.values()]))
 
     async def health(self, _: Request) -> Response:
         return answer(Health("ok", turnlog.__version__))
@@ -362,13 +364,20 @@ def described(seat: Seat, state: str) -> SessionInfo:
     )
 
 
-def app_info(app: App) -> AppInfo:
+def tries_for(app: App, seats: list[Seat] | None) -> list[str]:
+    """Messages worth sending, for whoever speaks in the first channel; guests have no seats but their own."""
+    first = next(iter(app.channels), None)
+    speaks = seats is None or any(seat.app is app and seat.channel == first for seat in seats)
+    return list(app.tries) if speaks else []
+
+
+def app_info(app: App, tries: list[str]) -> AppInfo:
     """An application as it describes itself."""
     return AppInfo(
         app.name,
         app.title,
         app.guide,
-        list(app.tries),
+        tries,
         list(app.types),
         list(app.names),
         list(app.channels),

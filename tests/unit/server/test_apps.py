@@ -55,6 +55,26 @@ def test_which_one_is_a_process_and_which_types_are_its_own() -> None:
     assert (apps["office"]["agents"], apps["tour"]["types"]) == (["Julian"], ["tour.note_trip"])
 
 
+def test_a_guest_is_told_what_is_worth_saying_in_its_own_channel() -> None:
+    names = {"ada": Principal("ada"), "one": Principal("guest_1"), "two": Principal("guest_2")}
+    known = {token_hash(name): principal for name, principal in names.items()}
+    server = create_app(APPS, "memory:", auth=Auth(b"k" * 32, known))
+    with TestClient(server, base_url="http://localhost") as client:
+
+        def ask(who: str, path: str, body: Any = None) -> Any:
+            headers = {"authorization": f"Bearer {who}"}
+            answer = (
+                client.post(path, json=body, headers=headers) if body else client.get(path, headers=headers)
+            )
+            return answer.json()
+
+        session = ask("ada", "/api/sessions", {"app": "desk"})["session_id"]
+        for name, role in (("guest_1", "staff"), ("guest_2", "guest")):
+            ask("ada", "/api/members", {"session": session, "principal": name, "roles": [role]})
+        told = {who: ask(who, "/api/apps")["apps"][0]["tries"] for who in names}
+    assert told == {"ada": ["Good day", "Good night"], "one": ["Good day", "Good night"], "two": []}
+
+
 def test_they_are_those_of_who_asks_and_for_nobody_else() -> None:
     for who in PEOPLE:
         assert [app["name"] for app in told(who)["apps"]] == told(who, "/api/me")["apps"]
