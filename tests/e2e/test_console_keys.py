@@ -24,6 +24,7 @@ FOCUS = """() => {
   const name = element.getAttribute("aria-label") ?? (element.labels?.[0] ?? element).textContent;
   return { name: name.trim(), seen: seen && width > 0 && height > 0 };
 }"""
+TWO_FRAMES = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 # What a screen reader is told from now on, whether it is to wait, and every text that was seen meanwhile.
 LISTEN = """() => {
   Object.assign(window, { told: [], busy: ["false"], seen: new Set() });
@@ -59,8 +60,11 @@ def page(chrome: Browser, server: Server) -> Iterator[Page]:
 
 
 def focus(page: Page) -> str:
-    """The name of what has the focus, which everybody sees."""
+    """The name of what has the focus, which everybody sees; what was taken away gives it back in a frame."""
     found = page.evaluate(FOCUS)
+    if found is None:
+        page.evaluate(TWO_FRAMES)
+        found = page.evaluate(FOCUS)
     assert found is not None, "the focus is lost"
     assert found["seen"], found
     return str(found["name"])
