@@ -333,9 +333,10 @@ def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path:
         consent = [{"type": GRANTED[0], "data": GRANTED[1], "id": "evt_consent"}]
         step, key = Step(words="Yes, I understand"), "the-same"
         before: Any = {}
+        last = len(people.items) - 1
 
         def killed() -> None:
-            people.customer.heard(f"&types={moment}&after={len(people.items) - 1}", moment)
+            people.customer.heard(f"&types={moment}&after={last}", moment)
             before.update(standing(people.root, people.root.session_id))
             server.kill()
 
