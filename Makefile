@@ -9,22 +9,25 @@ BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
 COVERING := tests/unit tests/contract tests/statements $(wildcard tests/test_*.py)  # without processes of their own
 
-.PHONY: demo test check console bench docs screens format clean
+.PHONY: demo test check covered console bench docs screens format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
 	@test -z "$$ANTHROPIC_API_KEY" || $(BIN)/python -c "import anthropic" 2>/dev/null || $(PIP) install -q -c constraints.txt anthropic || true
 	@$(BIN)/turnlog demo $(ARGS)
 
-test: check
+test: .venv/dev.stamp
+	@$(MAKE) --no-print-directory -j2 check covered  # types are found on one core
+	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
+	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
+
+covered: .venv/dev.stamp
 	@$(BIN)/python -m tests.tools
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest $(BESIDE) $(COVERING)
 	@$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"
-	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
-	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check

@@ -47,7 +47,7 @@ class Contents:
 
 
 async def build(folder: Path, page_bytes: int) -> Image:
-    """About 300 events in 4 sessions, one closed, one pruned, one with an open turn; half is in the WAL."""
+    """About 200 events in 4 sessions, one closed, one pruned, one with an open turn; half is in the WAL."""
     path = new_path(folder)
     connection = sqlite3.connect(path)
     connection.execute(f"pragma page_size = {page_bytes}")
@@ -56,12 +56,12 @@ async def build(folder: Path, page_bytes: int) -> Image:
     log = Log(SqliteStore(path), lambda: NOW_MS)
     for session in SESSIONS[:3]:
         await create(log, session)
-        await fill(log, session, range(3))
+        await fill(log, session, range(1, 3))
     await log.prune(SESSIONS[2], NOW_MS + 1)
     await log.close()
     log = Log(SqliteStore(path), lambda: NOW_MS)
     await create(log, SESSIONS[3])
-    for number in range(3, 7):
+    for number in range(3, 6):
         for session in SESSIONS:
             await fill(log, session, range(number, number + 1))
     await log.append(SESSIONS[1], turn(f"{SESSIONS[1]}_open")[:6])

@@ -27,7 +27,7 @@ TURNS = {
     "asks for a permission": ["Delete it"],
     "calls somebody": ["I want a team of one", "summon"],
 }
-EVERY = {"calls somebody": 4, "writes a page": 3}  # of their many lines; the others are killed at each
+EVERY = {"calls somebody": 8, "writes a page": 6}  # of their many lines; the others are killed at each
 each = pytest.mark.parametrize("texts", TURNS.values(), ids=TURNS)
 
 

@@ -134,7 +134,7 @@ def run(data: bytes, cuts: list[int]) -> list[Said]:
 
 
 @given(streams)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 def test_whatever_comes_everything_can_be_stored_and_is_closed(stream: list[Any]) -> None:
     assert_lawful(run(bytes_of(stream), []))
 
@@ -189,7 +189,7 @@ def parsed(text: str, cuts: list[int]) -> Parsed:
 
 
 @given(st.lists(st.tuples(prose, markers), max_size=4), prose)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 def test_everything_but_the_markers_is_shown(parts: list[tuple[str, str]], last: str) -> None:
     found = parsed("".join(words + marker for words, marker in parts) + last, [])
     assert "".join(found.display_text.split()) == "".join("".join([*(p for p, _ in parts), last]).split())
@@ -197,7 +197,7 @@ def test_everything_but_the_markers_is_shown(parts: list[tuple[str, str]], last:
 
 
 @given(noise, st.lists(st.integers(0, 1000), max_size=5))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_cutting_of_a_text_gives_the_same(text: str, cuts: list[int]) -> None:
     whole = parsed(text, [])
     assert parsed(text, cuts) == parsed(text, list(range(len(text)))) == whole

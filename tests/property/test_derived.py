@@ -26,7 +26,7 @@ from turnlog.state.roster import report
 from turnlog.state.tree import scope_of
 
 NAME = "sess_1"
-some = settings(deadline=None, derandomize=True, max_examples=30)
+some = settings(deadline=None, derandomize=True, max_examples=15)
 Stores = Callable[[Path], Store]
 stores = pytest.mark.parametrize(
     "make", [lambda _: MemoryStore(), lambda folder: SqliteStore(folder / "log.db")], ids=["memory", "sqlite"]

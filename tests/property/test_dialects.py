@@ -24,9 +24,9 @@ from turnlog.wire.dialect import DONE, BlocksOptions
 from turnlog.wire.telling import BLOCKS, Told, Wanted, frames
 
 quick = settings(
-    derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    derandomize=True, deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
-thorough = settings(quick, max_examples=120)
+thorough = settings(quick, max_examples=60)
 options = st.builds(
     BlocksOptions, stream_meta_history_and_tool_results=st.booleans(), stream_tool_results=st.booleans()
 )

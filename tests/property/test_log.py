@@ -47,7 +47,7 @@ SESSIONS = ("sess_1", "sess_2")
 LIMIT_S = 20.0
 FOLLOWERS = 5
 PHASES = [Phase.generate]  # a failure is shown as it was found: shrinking takes minutes
-BOUNDS = settings(max_examples=40, stateful_step_count=40, phases=PHASES)
+BOUNDS = settings(max_examples=25, stateful_step_count=40, phases=PHASES)
 SETTINGS = settings(BOUNDS, derandomize=True, deadline=None, database=None)
 
 names = st.sampled_from(SESSIONS)
@@ -497,4 +497,4 @@ def test_the_log_in_memory_is_its_model() -> None:
 
 
 def test_the_log_in_a_file_is_its_model_whatever_happens_to_the_file() -> None:
-    run_state_machine_as_test(FileMachine, settings=settings(SETTINGS, max_examples=24))
+    run_state_machine_as_test(FileMachine, settings=settings(SETTINGS, max_examples=14))

@@ -93,7 +93,7 @@ def fed(parsing: MessagesParser, events: Iterable[Any]) -> list[Payload]:
 
 
 @given(streams)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_stream_raises_and_whatever_comes_out_can_be_stored(events: list[Any]) -> None:
     for payload in fed(parser(), events):
         kind = CATALOG.kind(CATALOG.name(type(payload)))
@@ -102,7 +102,7 @@ def test_no_stream_raises_and_whatever_comes_out_can_be_stored(events: list[Any]
 
 
 @given(streams)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_every_block_begins_once_ends_once_and_has_its_pieces_between(events: list[Any]) -> None:
     said = fed(parsing := parser(), events)
     opened: dict[str, list[str]] = {}

@@ -21,7 +21,7 @@ from turnlog.wire.dialect import DEFAULT, DONE, Dialect, bare, untold
 from turnlog.wire.telling import CONVERTED
 
 quick = settings(
-    derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    derandomize=True, deadline=None, max_examples=35, suppress_health_check=[HealthCheck.too_slow]
 )
 EACH = pytest.mark.parametrize("name", ["office", "agentic"])
 Placed = tuple[int, int, bytes]  # a seq, the number within the event, and the message

@@ -219,7 +219,7 @@ def close(items: list[Item], *, keep_waiting: bool) -> list[Item]:
 
 
 logs = st.lists(st.integers(0, 59), min_size=25, max_size=50).map(written)
-quick = settings(deadline=None, derandomize=True, max_examples=100)
+quick = settings(deadline=None, derandomize=True, max_examples=50)
 
 
 @quick

@@ -12,7 +12,7 @@ from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
 from turnlog.events.views import Button, Form, TableEditor
 from turnlog.state.views import KEPT, PROBLEMS, Views, check, has_new
 
-MANY = settings(derandomize=True, deadline=None, max_examples=300)
+MANY = settings(derandomize=True, deadline=None, max_examples=120)
 
 
 def shown(tree: Tree, seq: int = 0) -> Any:

@@ -21,7 +21,7 @@ from turnlog.state.transcript import Bubble, Transcript
 from turnlog.state.tree import Tree as AgentTree
 from turnlog.state.views import Problem, Views, check
 
-some = settings(deadline=None, derandomize=True, max_examples=100)
+some = settings(deadline=None, derandomize=True, max_examples=50)
 NUMBER = re.compile(r"-?\d[\d.]*(e[+-]?\d+)?")
 SAFE = 2**53 - 1  # beyond it a page has another number than the server
 

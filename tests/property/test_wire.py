@@ -72,7 +72,7 @@ def decode(parts: list[bytes], limit_bytes: int = 1 << 20) -> tuple[list[Message
     return messages, decoder.last_id, decoder.retry_ms, refused
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 @given(names, names, payloads, st.integers(6, 40), st.booleans(), extras)
 def test_chunks_join_fit_and_are_the_fewest(
     kind: str, agent: str, payload: str, budget: int, final: bool, extra: dict[str, Scalar]
@@ -118,7 +118,7 @@ def test_json_in_frames_comes_back_as_it_was(texts: list[str], cuts: list[int]) 
     assert not refused
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 @given(streams, st.lists(st.integers(0, 10**6)), st.sampled_from([8, 20, 1 << 20]))
 def test_every_chunking_of_anything_is_equal(stream: bytes, cuts: list[int], limit_bytes: int) -> None:
     whole = decode([stream], limit_bytes)
