@@ -8,6 +8,10 @@ import pytest
 
 from tests.tools import TOOLS, missing
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # what tests start is not measured: it would take twice as long
+    for variable in [name for name in os.environ if name.startswith("COVERAGE")]:
+        del os.environ[variable]
+
 
 def program(name: str) -> str:
     """Where a program is; without it the test is skipped, or fails under CI."""

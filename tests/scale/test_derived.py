@@ -1,4 +1,4 @@
-"""What is kept beside the log is made in time that grows like a line: 25,000 events, then 100,000."""
+"""What is kept beside the log takes time and room like a line: 25,000 events, then 100,000."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,8 @@ from time import process_time
 from typing import Any
 
 from tests.unit.app.test_derived import APP, NAME, filled
-from turnlog.app.derived import Derived
+from tests.unit.log.delegates import scenario
+from turnlog.app.derived import EVERY, PANELS, Derived
 from turnlog.log import Log, MemoryStore
 
 
@@ -41,3 +42,21 @@ def test_a_hundred_thousand_events_take_time_like_a_line() -> None:
 
 def test_time_that_grows_faster_is_seen() -> None:
     assert not took(2_000, one_after_the_other) < 2.5 * 4 * took(500, one_after_the_other)
+
+
+@scenario
+async def test_snapshots_together_take_no_more_than_the_events() -> None:
+    log = await filled(Log(MemoryStore(ring_events=1 << 20)), 40 * EVERY)
+    await Derived(log).panels(APP, NAME)
+    sizes, at = [], 40 * EVERY
+    while found := await log.snapshot(NAME, PANELS, at):
+        sizes.append(len(found[1]))
+        at = found[0] - 1
+    events = 0
+    after = -1
+    while page := await log.read(NAME, after):
+        events, after = events + sum(len(row.frame) for row in page), page.last
+    assert len(sizes) > 4
+    assert sum(sizes) <= events + sizes[0]
+    assert 40 * sizes[0] > 10 * events  # one each time would have been many times the events
+    await log.close()

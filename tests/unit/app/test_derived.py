@@ -129,23 +129,6 @@ class TestTheTail:
         assert store.taken() == 0
         await log.close()
 
-    @scenario
-    async def test_snapshots_together_take_no_more_than_the_events(self) -> None:
-        log = await filled(Log(MemoryStore(ring_events=1 << 20)), 40 * EVERY)
-        await Derived(log).panels(APP, NAME)
-        sizes, at = [], 40 * EVERY
-        while found := await log.snapshot(NAME, PANELS, at):
-            sizes.append(len(found[1]))
-            at = found[0] - 1
-        events = 0
-        after = -1
-        while page := await log.read(NAME, after):
-            events, after = events + sum(len(row.frame) for row in page), page.last
-        assert len(sizes) > 4
-        assert sum(sizes) <= events + sizes[0]
-        assert 40 * sizes[0] > 10 * events  # one each time would have been many times the events
-        await log.close()
-
 
 class TestWhatIsTrusted:
     @scenario
