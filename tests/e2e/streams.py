@@ -24,6 +24,7 @@ from turnlog.wire.dialect import BlocksOptions
 from turnlog.wire.sse import Decoder, Message
 from turnlog.wire.telling import Wanted
 
+TOO_OFTEN = 429
 LIVE = ("block.delta", "tool.progress")
 Record = Callable[[str, object], None]  # keeps a figure in the report of the tests
 Told = tuple[str, str]  # the id without its epoch, and the data
@@ -195,8 +196,11 @@ def held_bytes(peers: list[socket.socket]) -> int:
 
 
 def metric(server: Server, name: str) -> int:
-    """A number of `GET /metrics`."""
-    found = re.search(rf"^{name} (\d+)$", server.get("/metrics")[1].decode(), re.MULTILINE)
+    """A number of `GET /metrics`; -1 for who asks too often, and will ask again."""
+    status, text = server.get("/metrics")
+    if status == TOO_OFTEN:
+        return -1
+    found = re.search(rf"^{name} (\d+)$", text.decode(), re.MULTILINE)
     assert found
     return int(found[1])
 

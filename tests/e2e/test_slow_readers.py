@@ -67,7 +67,7 @@ async def settled(server: Server, peers: list[socket.socket]) -> None:
         nonlocal last, same
         full = all(unread_bytes(peer) > buffer_bytes(peer) / 4 for peer in peers)
         before, last = last, metric(server, "turnlog_deliveries_total")
-        same = same + 1 if full and last == before else 0
+        same = same + 1 if full and last == before >= 0 else 0
         return same == 50
 
     await until(quiet, 20)

@@ -46,9 +46,10 @@ def test_who_follows_a_tab_that_is_frozen_goes_on_alone(context: BrowserContext,
     with running("tests.e2e.stream_apps:duo", tmp_path) as server:
         signed_in(context, server)
         session = server.session()
-        pages = [reading(context, server.url, session, timing=QUICK) for _ in range(3)]
-        for page in pages:
-            expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        pages = list[Page]()
+        for _ in range(3):  # the first one leads
+            pages.append(reading(context, server.url, session, timing=QUICK))
+            expect(pages[-1].locator("#state")).to_have_text("live", timeout=LIMIT_MS)
         streams(server, 1)
         frozen = Frozen(pages[0])
         all_have(pages[1:], add_notes(server, session, 5, 100))

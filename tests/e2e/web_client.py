@@ -68,7 +68,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def streams(server: Server, count: int) -> None:
     """Wait until so many streams are open."""
-    run(until(lambda: metric(server, "turnlog_subscribers") == count, 10))
+    run(until(lambda: metric(server, "turnlog_subscribers") == count, 20))
 
 
 def all_have(pages: list[Page], seq: int) -> None:
