@@ -41,7 +41,7 @@ def test_a_hundred_thousand_events_take_time_like_a_line() -> None:
 
 
 def test_time_that_grows_faster_is_seen() -> None:
-    assert not took(2_000, one_after_the_other) < 2.5 * 4 * took(500, one_after_the_other)
+    assert not took(6_000, one_after_the_other) < 2.5 * 6 * took(1_000, one_after_the_other)
 
 
 @scenario
