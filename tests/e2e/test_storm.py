@@ -216,6 +216,8 @@ def drain() -> None:
 
     for _ in range(asked["count"]):
         begin()
+    sys.stdout.write("reading\n")
+    sys.stdout.flush()
     selector.register(sys.stdin, selectors.EVENT_READ)
     taken = 0
     while True:
@@ -272,7 +274,7 @@ def test_a_new_request_is_answered_at_once_during_two_hundred_replays(
     asked = {
         "port": server.port,
         "request": request(server, events_path(session, wish)).decode(),
-        "bytes": 6_000_000 if wish.dialect == "turnlog" else 900_000,
+        "bytes": 6_000_000 if wish.dialect == "turnlog" else 200_000,  # less than there is
         "count": 200,
     }
     command = [sys.executable, "-c", DRAIN]
@@ -283,6 +285,7 @@ def test_a_new_request_is_answered_at_once_during_two_hundred_replays(
         assert reading.stdout is not None
         reading.stdin.write(json.dumps(asked) + "\n")
         reading.stdin.flush()
+        assert reading.stdout.readline() == "reading\n"
         asyncio.run(until(lambda: metric(server, "turnlog_subscribers") >= 190, 30))
         asyncio.run(until(lambda: metric(server, "turnlog_delivered_bytes_total") > 1_000_000, 30))
         times = at_best(lambda: answer_times(server, ("/healthz", "/"), 60, 1.5))
@@ -290,5 +293,5 @@ def test_a_new_request_is_answered_at_once_during_two_hundred_replays(
         taken = int(reading.stdout.readline())
     shares = [sorted(times)[len(times) * share // 1000] * 1000 for share in (500, 900, 990, 999)]
     record_property("answers_ms", [len(times), *shares, 1000 * max(times), taken / 1e6])
-    assert taken > 100_000, "more than the heads of two hundred responses"
+    assert taken > 50_000, "more than the heads of two hundred responses"
     assert p95(times) < ANSWER_S, sorted(times)[-10:]
