@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, ViewportSize, expect
 
-from tests.e2e.browser import browsing
 from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, panels, say, session_of
 from tests.e2e.console_logs import long_session
 from tests.e2e.harness import Reader, Server, kind, running
@@ -53,12 +52,6 @@ PLACES = """(element, characters) => {
     return range.getBoundingClientRect().left;
   });
 }"""
-
-
-@pytest.fixture(scope="module")
-def chrome(chromium: str) -> Iterator[Browser]:
-    with browsing(chromium) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.browser import browsing
 from tests.e2e.console import LIMIT_MS, chat, context_of, live, say, session_of
 from tests.e2e.harness import Server, running
 from tests.e2e.screen_apps import STORY, TRIES
@@ -37,12 +36,6 @@ LISTEN = """() => {
     subtree: true, childList: true, characterData: true, attributes: true,
   });
 }"""
-
-
-@pytest.fixture(scope="module")
-def chrome(chromium: str) -> Iterator[Browser]:
-    with browsing(chromium) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.e2e.browser import browsing, watched
+from tests.e2e.browser import watched
 from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say, session_of
 from tests.e2e.harness import Server, running
 from tests.e2e.streams import metric
 
 APP = "tests.e2e.console_apps:app"
 TABS = 8
-
-
-@pytest.fixture(scope="module")
-def chrome(chromium: str) -> Iterator[Browser]:
-    with browsing(chromium) as browser:
-        yield browser
 
 
 @pytest.fixture

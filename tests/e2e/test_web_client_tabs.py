@@ -7,7 +7,6 @@ import playwright.sync_api
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.browser import browsing
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.line import line_to
 from tests.e2e.streams import add_notes, metric
@@ -16,12 +15,6 @@ from tests.e2e.web_client import LIMIT_MS, all_have, check, reading, run, signed
 APP = "tests.e2e.stream_apps:slow_duo"
 TABS = 8
 QUICK = {"retryMs": 50, "maxRetryMs": 200}
-
-
-@pytest.fixture(scope="module")
-def chrome(chromium: str) -> Iterator[Browser]:
-    with browsing(chromium) as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -7,20 +7,10 @@
 import { connect as dial, createServer } from "node:net";
 
 import { connect } from "../../web/client/connect.js";
+import { numbers } from "./numbers.mjs";
 
 const { url, cuts, piece, seed, last, wish } = JSON.parse(process.argv[2]);
 const upstream = new URL(url);
-
-/** Numbers between 0 and 1 that a seed gives (mulberry32). */
-function numbers(start) {
-  let state = start;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 const random = numbers(seed);
 let made = 0;

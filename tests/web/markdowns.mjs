@@ -1,15 +1,6 @@
 // Markdown to try: texts that a seed gives, and long ones that are a single block.
 
-/** Numbers between 0 and 1 that a seed gives (mulberry32). */
-function numbers(start) {
-  let state = start;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+import { numbers } from "./numbers.mjs";
 
 const PARTS = [
   "a", "b c", "\n", "\n\n", "\n\n\n", "# ", "## h", "#", "- ", "* ", "1. ", "2) ", "  ", "    ", "\t", "> ", ">",

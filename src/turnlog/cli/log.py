@@ -13,7 +13,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from turnlog.cli.opening import broken_line, damage_line, opened, run, span
+from turnlog.cli.opening import LOG, broken_line, damage_line, opened, run, span
 from turnlog.cli.tail import Show, Source, followed, json_lines, readable_lines, stored, tail
 from turnlog.cli.terminal import console, counted, escape, write_json
 from turnlog.cli.transfer import export_sessions, import_sessions
@@ -28,16 +28,7 @@ COLUMNS = ("session", "app", "events", "created", "state", "damage")
 LAST_SEQ = (1 << 53) - 1  # no event has a higher one
 FEW = 3  # parts of a session that are named one by one
 
-log_option = click.option(
-    "--log",
-    "log_url",
-    default="sqlite:///turnlog.db",
-    envvar="TURNLOG_LOG",
-    show_default=True,
-    show_envvar=True,
-    callback=lambda context, option, value: lasting(value),
-    help="Where the log is.",
-)
+log_option = click.option("--log", "log_url", callback=lambda context, option, value: lasting(value), **LOG)
 
 
 def lasting(log_url: str) -> str:

@@ -12,6 +12,13 @@ from turnlog.log import Damage, Log, open_log
 
 T = TypeVar("T")
 
+LOG: dict[str, Any] = {  # where a command looks for its log, as an option of click
+    "default": "sqlite:///turnlog.db",
+    "envvar": "TURNLOG_LOG",
+    "show_default": True,
+    "show_envvar": True,
+    "help": "Where the log is.",
+}
 INTERRUPTED = 130  # what shells expect of a command that Ctrl+C ended
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 import turnlog
+from turnlog.cli.opening import LOG
 from turnlog.cli.terminal import escape
 from turnlog.errors import TurnlogError
 
@@ -37,15 +38,7 @@ class TokenFiles(NamedTuple):
 
 @click.command()
 @click.argument("apps", metavar="MODULE:APP...", nargs=-1, required=True)
-@click.option(
-    "--log",
-    "log_url",
-    default="sqlite:///turnlog.db",
-    envvar="TURNLOG_LOG",
-    show_default=True,
-    show_envvar=True,
-    help="Where the log is.",
-)
+@click.option("--log", "log_url", **LOG)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=PORT, default=8765, show_default=True, help="The port; 0 takes a free one.")
 @click.option("--tokens", type=click.Path(path_type=Path), help="A file of tokens, see `turnlog token`.")

@@ -18,6 +18,14 @@ async def stop(scene: Scene, channel: str | None) -> None:
     await scene.driver.caught_up()
 
 
+async def waits_and_hangs(scene: Scene, deltas: int) -> None:
+    """A turn that waits for the buyer, and one that speaks to the seller without an end."""
+    await scene.send("confirm", channel="buyer")
+    await scene.until("tool.await")
+    await scene.send("hang", channel="seller")
+    await scene.until("block.delta", deltas)
+
+
 async def ended(scene: Scene) -> list[str | None]:
     """The turns that were stopped, in order."""
     events = await scene.events()
@@ -28,10 +36,7 @@ async def ended(scene: Scene) -> list[str | None]:
 @on_clock
 async def test_what_waits_in_another_channel_goes_on_waiting() -> None:
     async with opened() as scene:
-        await scene.send("confirm", channel="buyer")
-        await scene.until("tool.await")
-        await scene.send("hang", channel="seller")
-        await scene.until("block.delta", 2)
+        await waits_and_hangs(scene, 2)
         await stop(scene, "seller")
         assert (await ended(scene), scene.mind.hung_up) == (["tr_2"], ["hang"])
         await scene.answer(True)
@@ -42,10 +47,7 @@ async def test_what_waits_in_another_channel_goes_on_waiting() -> None:
 @on_clock
 async def test_what_runs_in_another_channel_runs_on_and_the_next_in_line_has_its_turn() -> None:
     async with opened() as scene:
-        await scene.send("confirm", channel="buyer")
-        await scene.until("tool.await")
-        await scene.send("hang", channel="seller")
-        await scene.until("block.delta", 2)
+        await waits_and_hangs(scene, 2)
         await scene.send("end", channel="buyer")
         await stop(scene, "buyer")
         assert (await ended(scene), scene.mind.hung_up) == (["tr_1"], [])
@@ -64,10 +66,7 @@ async def test_what_is_in_no_channel_is_stopped_from_each_and_a_stop_in_none_sto
         await scene.until("block.delta")
         await stop(scene, "buyer")
         assert await ended(scene) == ["tr_1"]
-        await scene.send("confirm", channel="buyer")
-        await scene.until("tool.await")
-        await scene.send("hang", channel="seller")
-        await scene.until("block.delta", 3)
+        await waits_and_hangs(scene, 3)
         await stop(scene, None)
         assert sorted(map(str, await ended(scene))) == ["tr_1", "tr_2", "tr_3"]
 
