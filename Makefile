@@ -16,7 +16,7 @@ export CHROMIUM
 # At the end of a command: it prints nothing unless it fails.
 QUIETLY := > .venv/install.log 2>&1 || { cat .venv/install.log; exit 1; }
 
-.PHONY: demo test check covered console bench docs screens format clean
+.PHONY: demo test web-test check covered console bench docs screens format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
@@ -26,8 +26,12 @@ demo: .venv/demo.stamp
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -j2 check covered  # types are found on one core
+	@$(MAKE) --no-print-directory web-test
 	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
 	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
+
+web-test: .venv/dev.stamp
+	cd web && npm test
 
 covered: .venv/dev.stamp
 	@rm -f .coverage .coverage.*

@@ -10,7 +10,7 @@ from typing import Any
 from turnlog.wire.assemble import Assembler
 from turnlog.wire.assembled import Block
 
-READER = Path(__file__).parent / "web" / "reader.mjs"
+READER = Path(__file__).parent.parent / "web" / "tests" / "reader.mjs"
 
 Message = tuple[str, str]  # data, SSE id
 Ask = Callable[[dict[str, Any]], dict[str, Any]]

@@ -41,7 +41,7 @@ def read(
     asked = {"session": session, "dialect": wish.dialect, "types": types, "depth": wish.depth}
     options = {"token": server.token, **{name: value for name, value in asked.items() if value is not None}}
     task = {"url": server.url, "cuts": cuts, "piece": 4000, "seed": seed, "last": last, "wish": options}
-    command = [node, "tests/web/cuts.mjs", json.dumps(task)]
+    command = [node, "web/tests/cuts.mjs", json.dumps(task)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     answer: dict[str, Any] = json.loads(ran.stdout)

@@ -12,7 +12,7 @@ from tests.e2e.weights_desk import executing
 
 def told(node: str, story: str, server: Server) -> Any:
     """What came of a story."""
-    command = [node, "tests/web/requests.mjs", story, server.url, server.token]
+    command = [node, "web/tests/requests.mjs", story, server.url, server.token]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)

@@ -14,7 +14,7 @@ from tests.e2e.harness import ROOT, Server
 from tests.e2e.streams import Wish, log_lines, metric, place, until
 from turnlog.server.page import PAGE_HEADERS
 
-FOLDERS = (ROOT / "tests/web/page", ROOT / "web/client")
+FOLDERS = (ROOT / "web/tests/page", ROOT / "web/client")
 LIMIT_MS = 20_000
 T = TypeVar("T")
 KINDS = {".html": "text/html", ".js": "text/javascript"}

@@ -3,19 +3,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documents } from "../../web/client/documents.js";
-import { Meters } from "../../web/client/meters.js";
-import { Tree } from "../../web/client/tree.js";
-import { Conversation } from "../../web/console/conversation.js";
-import { changes } from "../../web/console/diff.js";
-import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../../web/console/exports.js";
-import { Invocations, standing } from "../../web/console/invocations.js";
-import { Latest } from "../../web/console/latest.js";
-import { Library, holds, titleOf, wordsOf } from "../../web/console/library.js";
-import { cost, count, duration, size } from "../../web/console/numbers.js";
-import { Record } from "../../web/console/record.js";
-import { Spent } from "../../web/console/spent.js";
-import { Staff, colour, offerWork, sleepers, startSession, wake } from "../../web/console/team.js";
+import { documents } from "../client/documents.js";
+import { Meters } from "../client/meters.js";
+import { Tree } from "../client/tree.js";
+import { Conversation } from "../console/conversation.js";
+import { changes } from "../console/diff.js";
+import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../console/exports.js";
+import { Invocations, standing } from "../console/invocations.js";
+import { Latest } from "../console/latest.js";
+import { Library, holds, titleOf, wordsOf } from "../console/library.js";
+import { cost, count, duration, size } from "../console/numbers.js";
+import { Record } from "../console/record.js";
+import { Spent } from "../console/spent.js";
+import { Staff, colour, offerWork, sleepers, startSession, wake } from "../console/team.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 for (const [meter, said] of [

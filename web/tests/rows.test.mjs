@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { EVERYTHING, Facets, Matches, NOBODY, indexOf, sameType } from "../../web/console/matches.js";
-import { clock, compact, family, summary } from "../../web/console/rows.js";
-import { Track } from "../../web/console/track.js";
+import { EVERYTHING, Facets, Matches, NOBODY, indexOf, sameType } from "../console/matches.js";
+import { clock, compact, family, summary } from "../console/rows.js";
+import { Track } from "../console/track.js";
 import { folded, logOf } from "./vectors.mjs";
 
 for (const [type, payload, line] of [
@@ -27,7 +27,7 @@ for (const [type, payload, line] of [
 }
 
 test("every event of the shared vectors has a line, and none is long", () => {
-  const folder = new URL("../vectors/state/", import.meta.url);
+  const folder = new URL("../../tests/vectors/state/", import.meta.url);
   const texts = readdirSync(folder).map((name) => readFileSync(new URL(name, folder), "utf8"));
   const cases = texts.flatMap((text) => JSON.parse(text).cases ?? []);
   const events = cases.flatMap(({ events }) => (events ? logOf(events) : []));

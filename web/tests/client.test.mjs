@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
 
-import { Client, Conflict, Invalid, NotFound, Refused, TooMany, Unreachable } from "../../web/client/index.js";
+import { Client, Conflict, Invalid, NotFound, Refused, TooMany, Unreachable } from "../client/index.js";
 
 const says = (status, body = {}, headers = {}) => (response) =>
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));

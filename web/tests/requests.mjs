@@ -1,6 +1,6 @@
 // What a page does with a server, step by step: node requests.mjs STORY URL TOKEN. Prints what came of it.
 
-import { Client, Documents, Meters, Transcript, Tree, Views, connect, faultOf, pending } from "../../web/client/index.js";
+import { Client, Documents, Meters, Transcript, Tree, Views, connect, faultOf, pending } from "../client/index.js";
 
 const [story, url, token] = process.argv.slice(2);
 const client = new Client({ url, token });

@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { Assembler } from "../../web/client/assembler.js";
-import { Decoder } from "../../web/client/sse.js";
+import { Assembler } from "../client/assembler.js";
+import { Decoder } from "../client/sse.js";
 
 const read = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf-8"));
-const VECTORS = read("../vectors/wire/assemble.json").cases;
-const DIALECT = read("../vectors/wire/blocks.json").cases;
+const VECTORS = read("../../tests/vectors/wire/assemble.json").cases;
+const DIALECT = read("../../tests/vectors/wire/blocks.json").cases;
 const encode = (text) => new TextEncoder().encode(text);
 const textOf = (message) => (typeof message === "string" ? message : JSON.stringify(message));
 

@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "../../web/console/ask-kinds.js";
-import { draftAt, forget } from "../../web/console/drafts.js";
-import { levelsOf } from "../../web/console/view-headings.js";
-import { inForm, inTable, labelled, problemsOf } from "../../web/console/view-problems.js";
-import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "../../web/console/view-rows.js";
-import { Sent } from "../../web/console/view-sent.js";
-import * as values from "../../web/console/view-values.js";
-import { Views } from "../../web/client/views.js";
+import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "../console/ask-kinds.js";
+import { draftAt, forget } from "../console/drafts.js";
+import { levelsOf } from "../console/view-headings.js";
+import { inForm, inTable, labelled, problemsOf } from "../console/view-problems.js";
+import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "../console/view-rows.js";
+import { Sent } from "../console/view-sent.js";
+import * as values from "../console/view-values.js";
+import { Views } from "../client/views.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const TEXT = { type: "field.text", name: "notes", label: "Notes" };

@@ -4,9 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Lexer } from "../../web/node_modules/marked/lib/marked.esm.js";
-import { Blocks, htmlOf } from "../../web/console/blocks.js";
-import { imageOf, linkOf, placeOf } from "../../web/console/links.js";
+import { Lexer } from "../node_modules/marked/lib/marked.esm.js";
+import { Blocks, htmlOf } from "../console/blocks.js";
+import { imageOf, linkOf, placeOf } from "../console/links.js";
 import { drawn, single } from "./markdowns.mjs";
 
 const TEXTS = 1200;

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { flaw } from "../../web/client/nodes.js";
-import { quote } from "../../web/client/text.js";
-import { Views, faultOf } from "../../web/client/views.js";
+import { flaw } from "../client/nodes.js";
+import { quote } from "../client/text.js";
+import { Views, faultOf } from "../client/views.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const ACTIONS = vectors("views/actions");

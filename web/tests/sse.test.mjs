@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { BadInput, Decoder, LIMIT_BYTES } from "../../web/client/sse.js";
+import { BadInput, Decoder, LIMIT_BYTES } from "../client/sse.js";
 
-const VECTORS = JSON.parse(readFileSync(new URL("../vectors/wire/sse.json", import.meta.url), "utf-8"));
+const VECTORS = JSON.parse(readFileSync(new URL("../../tests/vectors/wire/sse.json", import.meta.url), "utf-8"));
 const encode = (text) => new TextEncoder().encode(text);
 const bytesOf = ({ hex, input }) => (hex === undefined ? encode(input) : Uint8Array.from(Buffer.from(hex, "hex")));
 

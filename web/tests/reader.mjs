@@ -7,10 +7,10 @@
 
 import { createInterface } from "node:readline";
 
-import { Assembler } from "../../web/client/assembler.js";
-import { Documents, Meters, Transcript, Tree, Views, pending } from "../../web/client/index.js";
-import { flaw } from "../../web/client/nodes.js";
-import { BadInput, Decoder } from "../../web/client/sse.js";
+import { Assembler } from "../client/assembler.js";
+import { Documents, Meters, Transcript, Tree, Views, pending } from "../client/index.js";
+import { flaw } from "../client/nodes.js";
+import { BadInput, Decoder } from "../client/sse.js";
 
 const shown = (blocks) => blocks.map(({ type, agent, id, void: gone, text }) => [type, agent, id, gone, text]);
 

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 
 export const vectors = (name) =>
-  JSON.parse(readFileSync(new URL(`../vectors/${name}.json`, import.meta.url), "utf-8"));
+  JSON.parse(readFileSync(new URL(`../../tests/vectors/${name}.json`, import.meta.url), "utf-8"));
 
 /** The log of a vector: entries have the fields of an envelope, without what their place decides. */
 export const logOf = (entries) =>

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 
-const CLIENT = new URL("../../web/client/", import.meta.url);
+const CLIENT = new URL("../client/", import.meta.url);
 const read = (name) => readFileSync(new URL(name, CLIENT), "utf-8");
 const PACKAGE = JSON.parse(read("package.json"));
 const FILES = readdirSync(CLIENT).filter((name) => name.endsWith(".js"));

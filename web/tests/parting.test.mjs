@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Blocks } from "../../web/console/blocks.js";
-import { NOTHING, graft, parting } from "../../web/console/parting.js";
+import { Blocks } from "../console/blocks.js";
+import { NOTHING, graft, parting } from "../console/parting.js";
 import { drawn } from "./markdowns.mjs";
 
 /** As much of a node as `graft` touches. */

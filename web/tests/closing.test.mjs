@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 
-import { connect } from "../../web/client/connect.js";
-import { Connection } from "../../web/client/connection.js";
-import { Cursors } from "../../web/client/cursor.js";
-import { Reader } from "../../web/client/reader.js";
-import { Tab } from "../../web/client/tabs.js";
-import { Watchdog } from "../../web/client/watchdog.js";
+import { connect } from "../client/connect.js";
+import { Connection } from "../client/connection.js";
+import { Cursors } from "../client/cursor.js";
+import { Reader } from "../client/reader.js";
+import { Tab } from "../client/tabs.js";
+import { Watchdog } from "../client/watchdog.js";
 
 const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
 
