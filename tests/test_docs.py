@@ -13,7 +13,6 @@ ROW = re.compile(r"^\| (00[0-4])-(\d+) \| (.+) \| ([^|]+) \|$")
 SHOWN = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^`]+)\])?`")
 MANY = {
     "test_vector",
-    "test_whole",
     "test_contract",
 }  # of which a row says which vector, or contract, it means
 

@@ -15,6 +15,7 @@ from tests.cli_process import (
     shown,
     types,
 )
+from tests.support.tables import check_laws
 from turnlog.agents.calls import args_hash
 from turnlog.events import (
     AgentEnd,
@@ -77,8 +78,7 @@ def fed(parser: CliParser, *lines: Data) -> list[Said]:
     return parser.feed(bytes_of(lines))
 
 
-@by_vector
-def test_whole(vector: Data) -> None:
+def check_events_and_replies(vector: Data) -> None:
     parser = parser_of(vector)
     said = parser.feed(bytes_of(vector["lines"]))
     replies = [json.loads(line)["response"] for line in parser.take_replies()]
@@ -89,30 +89,27 @@ def test_whole(vector: Data) -> None:
     assert (parser.take_replies(), parser.busy) == ([], False)
 
 
-@by_vector
-@pytest.mark.parametrize("size", [1, 7, 100])
-def test_any_cutting_gives_the_same(vector: Data, size: int) -> None:
+def check_any_cutting_gives_the_same(vector: Data) -> None:
     stream = bytes_of(vector["lines"])
-    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    assert run(vector, pieces) == run(vector, [stream]) == run(vector, [stream[:-1]])
-    assert run(vector, [stream.replace(b"\n", b"\r\n\n")]) == run(vector, [stream])
+    whole = run(vector, [stream])
+    for size in (1, 7, 100):
+        assert run(vector, [stream[at : at + size] for at in range(0, len(stream), size)]) == whole
+    assert run(vector, [stream[:-1]]) == whole
+    assert run(vector, [stream.replace(b"\n", b"\r\n\n")]) == whole
 
 
-@by_vector
-def test_whatever_line_is_the_last_everything_is_closed(vector: Data) -> None:
+def check_whatever_line_is_the_last_everything_is_closed(vector: Data) -> None:
     for end in range(len(vector["lines"]) + 1):
         assert_lawful(run(vector, [bytes_of(vector["lines"][:end])]))
 
 
-@by_vector
-def test_half_a_line_at_the_end_is_refused_and_everything_is_closed(vector: Data) -> None:
+def check_half_a_line_at_the_end_is_refused_and_everything_is_closed(vector: Data) -> None:
     said = run(vector, [bytes_of(vector["lines"])[:-3]])
     assert [item.payload.reason for item in said if isinstance(item.payload, ParseReject)][-1] == "cut_line"
     assert_lawful(said)
 
 
-@by_vector
-def test_what_one_feed_returns_holds_an_end_with_its_twin(vector: Data) -> None:
+def check_what_one_feed_returns_holds_an_end_with_its_twin(vector: Data) -> None:
     parser = parser_of(vector)
     for line in vector["lines"]:
         batch = [shown(item) for item in fed(parser, line)]
@@ -123,6 +120,18 @@ def test_what_one_feed_returns_holds_an_end_with_its_twin(vector: Data) -> None:
             if item["type"].startswith(("assistant.", "tool.call")) and "block_id" in item
         }
         assert complete == twins
+
+
+@by_vector
+def test_vector(vector: Data) -> None:
+    laws = [
+        check_events_and_replies,
+        check_any_cutting_gives_the_same,
+        check_whatever_line_is_the_last_everything_is_closed,
+        check_half_a_line_at_the_end_is_refused_and_everything_is_closed,
+        check_what_one_feed_returns_holds_an_end_with_its_twin,
+    ]
+    check_laws(laws, vector)
 
 
 def test_a_line_that_is_no_json_leaves_a_trace_and_nothing_else() -> None:

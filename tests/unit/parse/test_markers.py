@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult, Vocabulary
 from turnlog.parse.deeds import HEAD_CHARS, Deeds, artifact_meta
 from turnlog.parse.json_walk import LEVELS
@@ -44,8 +45,7 @@ def shown(payload: Any) -> dict[str, Any]:
     return {"type": CATALOG.name(type(payload)), **fields}
 
 
-@by_vector
-def test_whole(vector: dict[str, Any]) -> None:
+def check_whole(vector: dict[str, Any]) -> None:
     parsed = parse(vector["text"])
     assert parsed.display_text == vector["display"]
     assert [shown(event.payload) for event in parsed.events] == vector.get("events", [])
@@ -54,8 +54,7 @@ def test_whole(vector: dict[str, Any]) -> None:
     assert {event.type for event in parsed.events} == {item["type"] for item in vector.get("events", [])}
 
 
-@by_vector
-def test_cut_at_every_position_and_by_letters(vector: dict[str, Any]) -> None:
+def check_cut_at_every_position_and_by_letters(vector: dict[str, Any]) -> None:
     text = vector["text"]
     whole = parse(text)
     for at in range(len(text)):
@@ -63,11 +62,20 @@ def test_cut_at_every_position_and_by_letters(vector: dict[str, Any]) -> None:
     assert parse(*text) == whole
 
 
-@by_vector
-def test_a_parser_is_ready_for_the_next_text(vector: dict[str, Any]) -> None:
+def check_a_parser_is_ready_for_the_next_text(vector: dict[str, Any]) -> None:
     parser = MarkerParser()
     for _ in range(2):
         assert joined([parser.feed(vector["text"]), parser.flush()]) == parse(vector["text"])
+
+
+@by_vector
+def test_vector(vector: dict[str, Any]) -> None:
+    laws = [
+        check_whole,
+        check_cut_at_every_position_and_by_letters,
+        check_a_parser_is_ready_for_the_next_text,
+    ]
+    check_laws(laws, vector)
 
 
 def test_text_before_a_marker_goes_out_at_once_and_a_marker_never_does() -> None:
@@ -84,7 +92,7 @@ def test_what_cannot_become_a_marker_goes_out_at_once() -> None:
     assert parser.feed("S]").display_text == " [AGES]"
 
 
-@pytest.mark.parametrize("count", [64, 65, 200])
+@for_each_row("count", [64, 65, 200])
 def test_white_space_between_a_marker_and_its_json_is_bounded(count: int) -> None:
     text = "a [AGENT_STATUS]" + " " * count + '{"agents":[]}'
     parsed = parse(text)
@@ -95,8 +103,8 @@ def test_white_space_between_a_marker_and_its_json_is_bounded(count: int) -> Non
         assert parse(*pieces).display_text == parsed.display_text
 
 
-@pytest.mark.parametrize("cut", [1 << 20, 4096, 1000])
-@pytest.mark.parametrize("end", ['"}} b', '"}\nb', ""])
+@for_each_row("cut", [1 << 20, 4096, 1000])
+@for_each_row("end", ['"}} b', '"}\nb', ""])
 def test_json_that_is_too_long_is_refused_and_skipped(cut: int, end: str) -> None:
     text = 'a [JOB_HELP] {"suggestions": {"a": "' + "x" * LIMIT_CHARS + end
     parsed = parse(*(text[at : at + cut] for at in range(0, len(text), cut)))
@@ -182,7 +190,7 @@ def hostile(name: str, size: int) -> str:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("chunk", [1, 7, 500])
+@for_each_row("chunk", [1, 7, 500])
 def test_twice_the_text_is_twice_the_work(name: str, chunk: int) -> None:
     once, twice = (work(MarkerParser(), hostile(name, size), chunk) for size in (4000, 8000))
     assert twice <= 2.2 * once
@@ -199,7 +207,7 @@ def test_text_that_is_no_unicode_is_refused() -> None:
     ]
 
 
-@pytest.mark.parametrize("size", [1, 5, 1000])
+@for_each_row("size", [1, 5, 1000])
 def test_tags_and_markers_of_one_text(size: int) -> None:
     text = f"a {STATUS} b {TAG} c <agent-event type='y' /> [JOB_HELP] d `{STATUS}` {TAG} [AGENT"
     parser = Both(AgentStreamParser())
@@ -218,12 +226,12 @@ def test_tags_that_are_refused_come_first() -> None:
     assert [reject.reason for reject in parser.flush().rejects] == ["unknown_type", "no_json"]
 
 
-@pytest.mark.parametrize("case", FILE["routes"], ids=lambda case: case["text"][:40])
+@for_each_row("case", FILE["routes"], ids=lambda case: case["text"][:40])
 def test_whom_a_message_is_for(case: dict[str, Any]) -> None:
     assert route(case["text"]) == (case["target"], case["rest"])
 
 
-@pytest.mark.parametrize("vector", DEEDS, ids=lambda vector: vector["id"])
+@for_each_row("vector", DEEDS, ids=lambda vector: vector["id"])
 def test_what_calls_do(vector: dict[str, Any]) -> None:
     call = ToolCall(call_id="toolu_1", tool=vector["tool"], args=vector["args"])
     fault = Fault(code="EXECUTION_ERROR", message="no") if vector.get("failed") else None

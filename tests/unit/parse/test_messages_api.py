@@ -13,6 +13,7 @@ import pytest
 from anthropic._models import construct_type
 from anthropic.types import RawMessageStreamEvent
 
+from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CORE, BlockDelta, Catalog, Fault, ParseReject, Payload, ToolResult, Vocabulary
 from turnlog.parse.blocks import LIMIT_CHARS, LIMIT_WHOLE_BYTES
 from turnlog.parse.messages_api import MessagesParser
@@ -107,28 +108,21 @@ def letters(event: Any) -> list[Any]:
     return [{**event, "delta": {**delta, name: letter}} for letter in delta[name]]
 
 
-@pytest.fixture(params=VECTORS, ids=lambda vector: vector["id"])
-def vector(request: pytest.FixtureRequest) -> dict[str, Any]:
-    found: dict[str, Any] = request.param
-    return found
-
-
 def check(vector: dict[str, Any], events: Iterable[Any]) -> None:
     parsing, said = run(events)
     assert merged(map(shown, said)) == merged(vector["expected"])
     assert known(parsing) == vector["reply"]
 
 
-def test_as_dicts(vector: dict[str, Any]) -> None:
+def check_as_dicts(vector: dict[str, Any]) -> None:
     parsing, said = run(vector["events"])
     assert [shown(payload) for payload in said] == vector["expected"]
     assert known(parsing) == vector["reply"]
 
 
-@pytest.mark.parametrize(
-    "vector", [v for v in VECTORS if not v.get("dicts_only")], ids=lambda vector: vector["id"]
-)
-def test_as_objects_of_the_sdk(vector: dict[str, Any]) -> None:
+def check_as_objects_of_the_sdk(vector: dict[str, Any]) -> None:
+    if vector.get("dicts_only"):
+        return
     objects = [as_object(event) for event in vector["events"]]
     check(vector, objects)
     rejects = [
@@ -145,7 +139,7 @@ def bare(value: Any) -> Any:
     return [bare(item) for item in value] if isinstance(value, list) else value
 
 
-def test_as_objects_of_no_sdk(vector: dict[str, Any]) -> None:
+def check_as_objects_of_no_sdk(vector: dict[str, Any]) -> None:
     check(vector, [bare(event) for event in vector["events"]])
 
 
@@ -155,13 +149,13 @@ def untraced(payloads: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [item for item in payloads if item.get("reason") not in refusals]
 
 
-def test_letter_by_letter(vector: dict[str, Any]) -> None:
+def check_letter_by_letter(vector: dict[str, Any]) -> None:
     parsing, said = run(letter for event in vector["events"] for letter in letters(event))
     assert merged(untraced(map(shown, said))) == merged(untraced(vector["expected"]))
     assert known(parsing) == vector["reply"]
 
 
-def test_bytes_cut_at_every_position(vector: dict[str, Any]) -> None:
+def check_bytes_cut_at_every_position(vector: dict[str, Any]) -> None:
     frames = [encode(json.dumps(event).encode(), event="x") for event in vector["events"]]
     stream = b"".join(frames)
     decoder = Decoder()
@@ -171,14 +165,14 @@ def test_bytes_cut_at_every_position(vector: dict[str, Any]) -> None:
         assert [*decoder.feed(stream[:at]), *decoder.feed(stream[at:])] == whole
 
 
-def test_every_event_can_be_stored(vector: dict[str, Any]) -> None:
+def check_every_event_can_be_stored(vector: dict[str, Any]) -> None:
     for payload in run(vector["events"])[1]:
         kind = CATALOG.kind(CATALOG.name(type(payload)))
         origin = "model" if kind.admits(payload, "model") else "system"
         assert CATALOG.event(payload, id="evt_1", origin=origin).payload == payload  # type: ignore[arg-type]
 
 
-def test_every_block_begins_once_and_ends_once(vector: dict[str, Any]) -> None:
+def check_every_block_begins_once_and_ends_once(vector: dict[str, Any]) -> None:
     for at in range(len(vector["events"]) + 1):
         said = [shown(payload) for payload in run(vector["events"][:at])[1]]
         begun = [item["block_id"] for item in said if item["type"] == "block.start"]
@@ -187,7 +181,7 @@ def test_every_block_begins_once_and_ends_once(vector: dict[str, Any]) -> None:
         assert len(set(begun)) == len(begun)
 
 
-def test_every_batch_holds_an_end_with_its_twin(vector: dict[str, Any]) -> None:
+def check_every_batch_holds_an_end_with_its_twin(vector: dict[str, Any]) -> None:
     parsing = parser()
     for event in [*vector["events"], None]:
         batch = [shown(p) for p in (parsing.feed(event) if event else parsing.flush())]
@@ -198,6 +192,21 @@ def test_every_batch_holds_an_end_with_its_twin(vector: dict[str, Any]) -> None:
             if item["type"].startswith(("assistant.", "tool.call")) and "block_id" in item
         }
         assert complete == twins
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
+def test_vector(vector: dict[str, Any]) -> None:
+    laws = [
+        check_as_dicts,
+        check_as_objects_of_the_sdk,
+        check_as_objects_of_no_sdk,
+        check_letter_by_letter,
+        check_bytes_cut_at_every_position,
+        check_every_event_can_be_stored,
+        check_every_block_begins_once_and_ends_once,
+        check_every_batch_holds_an_end_with_its_twin,
+    ]
+    check_laws(laws, vector)
 
 
 def test_a_stream_that_the_transport_broke_says_why() -> None:
@@ -222,7 +231,7 @@ def fill(parsing: MessagesParser) -> None:
     begin(parsing, 0, type="text", text="x" * (LIMIT_CHARS - BLOCK_CHARS))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "content",
     [
         {"type": "text", "text": ""},
@@ -273,7 +282,7 @@ def circle() -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize("text", ["x", "\ud800"], ids=["text", "no text"])
+@for_each_row("text", ["x", "\ud800"], ids=["text", "no text"])
 @pytest.mark.parametrize(
     "value",
     [object(), {object()}, {(1, 2): 3}, nest(990), nest(100_000), circle()],
@@ -290,7 +299,7 @@ def test_what_json_cannot_say_is_refused(text: str, value: Any) -> None:
     assert reasons(said) == ["bad_delta", "bad_stop_details", "unknown_event"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "value",
     [float("nan"), "\ud800", {"\ud800": 1}, {1: 2}],
     ids=["NaN", "a surrogate", "a key", "a number as key"],
@@ -311,7 +320,7 @@ class Endless(dict[str, Any]):
         self["self"] = self
 
 
-@pytest.mark.parametrize("value", [object(), Endless(), {"a": b"\xff" * 3, "b": object()}], ids=type)
+@for_each_row("value", [object(), Endless(), {"a": b"\xff" * 3, "b": object()}], ids=type)
 def test_what_json_cannot_say_leaves_a_trace(value: Any) -> None:
     parsing = parser()
     assert reasons(begin(parsing, 0, type="web_search_tool_result", tool_use_id="a", content=value)) == [

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.events import (
     AssistantBlock,
     AssistantFiles,
@@ -126,7 +127,7 @@ def test_a_block_starts_with_its_first_visible_character() -> None:
     assert reply.text("Hello") == [START, delta("Hello")]
 
 
-@pytest.mark.parametrize("pieces", [[], [""], [" \n"], ["\n", "\t", " "], [" " * 500, "\n" * 500]])
+@for_each_row("pieces", [[], [""], [" \n"], ["\n", "\t", " "], [" " * 500, "\n" * 500]])
 def test_blank_text_leaves_no_block(pieces: list[str]) -> None:
     reply, said = begun(*pieces)
     assert said == []
@@ -140,7 +141,7 @@ def test_tags_leave_the_prose_and_wait_for_the_end_of_the_block() -> None:
     assert finish(reply) == [END, twin("Noted. Also this."), NoteTrip(city="Oslo"), NoteTrip(city="Rome")]
 
 
-@pytest.mark.parametrize("at", range(1, len(OSLO)))
+@for_each_row("at", range(1, len(OSLO)))
 def test_a_tag_may_be_cut_anywhere(at: int) -> None:
     reply, said = begun("Noted." + OSLO[:at], OSLO[at:])
     assert said == [START, delta("Noted.")]
@@ -178,9 +179,7 @@ def test_a_refused_tag_leaves_a_reject_and_no_text(text: str, reason: str) -> No
     assert (reject.reason, reject.length) == (reason, len(text))
 
 
-@pytest.mark.parametrize(
-    "text", ["Noted. " + OSLO + "\n\nNext.\n" + ROME, "\n `code` <b> " + tag("no") + "x "]
-)
+@for_each_row("text", ["Noted. " + OSLO + "\n\nNext.\n" + ROME, "\n `code` <b> " + tag("no") + "x "])
 def test_any_cut_of_the_text_gives_the_same_end(text: str) -> None:
     whole = finish(begun(text)[0])
     pieces, said = begun(*text)
@@ -251,9 +250,7 @@ def test_arguments_stream_and_are_read_once() -> None:
     assert reply.calls == [call]
 
 
-@pytest.mark.parametrize(
-    "raw", ['{"city": "Os', "[1]", '{"a": NaN}', '{"a":' * 40 + "1" + "}" * 40, '{"a":"\\ud800"}']
-)
+@for_each_row("raw", ['{"city": "Os', "[1]", '{"a": NaN}', '{"a":' * 40 + "1" + "}" * 40, '{"a":"\\ud800"}'])
 def test_arguments_that_never_became_json_are_kept_as_they_came(raw: str) -> None:
     reply = replying()
     reply.start_call("weather")
@@ -414,7 +411,7 @@ def test_a_text_is_bounded_and_the_rest_of_it_leaves_a_trace() -> None:
     assert reply.done("end_turn") == []
 
 
-@pytest.mark.parametrize("begin", ["think", "arguments", "redacted"])
+@for_each_row("begin", ["think", "arguments", "redacted"])
 def test_everything_that_streams_is_bounded(begin: str) -> None:
     reply = replying()
     if begin == "arguments":
