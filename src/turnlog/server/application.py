@@ -233,6 +233,7 @@ def create_app(
         exception_handlers={TurnlogError: refuse, HTTPException: refuse_route},
         lifespan=server.lifespan,
     )
+    application.router.redirect_slashes = False  # a path is right, or it is 404
     application.state.stop_streams = server.stream.stop
     application.state.auth = auth
     return application

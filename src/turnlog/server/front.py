@@ -19,6 +19,7 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),  # an answer belongs to who asked, unless its route says otherwise
 ]
 
 Check = Callable[[Scope], Response | None]

@@ -36,7 +36,7 @@ HEARTBEAT = sse.encode(  # with the fields that every line of `blocks` has (prot
 RETRY = b"retry: 1000\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
+    (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
 

@@ -9,34 +9,41 @@ an error of ours, not a stack trace of the server's.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from turnlog.log.live import Rest
 from turnlog.server.readers import CONNECTION
+from turnlog.server.request_head import RequestHead, RequestRefused, refusal_response
 
 STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
+FEED_BYTES = 16 * 1024  # what the parser gets at once, so that limits are checked before much is stored
 REQUEST_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
 UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
 PIECE_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
 FRAMED = {b"content-length", b"content-encoding", b"transfer-encoding"}  # whose body is not sent as it is
+LINGER_S = 2.0  # how long a peer that was refused may still send
 GRACE_S = 1.0  # what responses have to end by themselves when the server stops
 
 
 class Connection(HttpToolsProtocol):
     """A connection whose peer sets the pace of whoever sends, but not of what it asks itself, and for which a
-    stop does not wait long."""
+    stop does not wait long. Request heads are bounded (`request_head`), and trailers are dropped."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self.app = self.paced
+        self._head = RequestHead()
+        self._refused: RequestRefused | None = None
         self._late: asyncio.TimerHandle | None = None
         self._lost: Callable[[], None] | None = None
 
@@ -44,6 +51,74 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # anything the kernel does not take is too much
         self._late = self.loop.call_later(REQUEST_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._late is None and self._is_idle():
+            # Line breaks before a request begin none, and must not keep a connection open.
+            self._late = self.loop.call_later(REQUEST_S, self.transport.abort)
+        for start in range(0, len(data), FEED_BYTES):
+            if self._refused is not None or self.transport.is_closing():
+                return
+            piece = data[start : start + FEED_BYTES]
+            super().data_received(piece)
+            try:
+                self._head.count_bytes(len(piece))
+            except RequestRefused as refused:
+                self._refuse(refused)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser refused; a limit that was exceeded on the way says why."""
+        self._refuse(self._refused or RequestRefused(HTTPStatus.BAD_REQUEST, msg))
+
+    def _refuse(self, refused: RequestRefused) -> None:
+        """Answer in the application's place, if no other answer is under way, and end the connection.
+
+        The peer may still be sending. What it sends is dropped for a moment instead of reset, so that it can
+        read the answer.
+        """
+        self._refused = refused
+        cycle: RequestResponseCycle | None = self.cycle
+        if self._is_idle() or (self._head.is_complete and cycle and not cycle.response_started):
+            self.transport.write(refusal_response(refused))
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.abort)
+
+    def _is_idle(self) -> bool:
+        """Whether no response is owed on this connection."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def on_url(self, url: bytes) -> None:
+        with self._refusing():
+            self._head.count_url(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        with self._refusing():
+            self._head.count_field()
+        if not self._head.is_complete:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        with self._refusing():
+            self._head.complete(self.headers)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head.count_body()
+        super().on_body(body)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Keep the reason of a refusal: the parser reports every exception of a callback as its own error."""
+        try:
+            yield
+        except RequestRefused as refused:
+            self._refused = refused
+            raise
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
@@ -53,6 +128,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._head = RequestHead()
         self._in_time()
         self._late = self.loop.call_later(REQUEST_S, self.transport.abort)
 
@@ -189,6 +265,7 @@ def serve(application: Starlette, listener: socket.socket, begun: Callable[[], N
         log_config=None,  # the journal's is the only one: uvicorn's own would tell what an error says
         access_log=False,
         http=Connection,
+        ws="none",
         lifespan="off",
         timeout_graceful_shutdown=3,
         server_header=False,
