@@ -1,5 +1,6 @@
 """Bodies of requests: JSON of a declared shape, through the gate, within limits."""
 
+import asyncio
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -10,6 +11,7 @@ from turnlog.events import gate
 T = TypeVar("T")
 
 MESSAGE_CHARS = 100_000
+INLINE_BYTES = 64 * 1024  # a larger body is decoded in a thread, so that other requests go on
 
 
 class UnsupportedBody(BadInput):
@@ -31,7 +33,9 @@ async def body(request: Request, kind: type[T]) -> T:
         data += piece
         if len(data) > gate.LIMIT_BYTES:
             raise OversizedBody(f"expected at most {gate.LIMIT_BYTES} bytes")
-    return gate.decode(bytes(data), kind)
+    if len(data) <= INLINE_BYTES:
+        return gate.decode(bytes(data), kind)
+    return await asyncio.to_thread(gate.decode, bytes(data), kind)
 
 
 def checked_text(text: str, path: str) -> str:

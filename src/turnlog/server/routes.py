@@ -6,7 +6,7 @@ somebody else are the same 404.
 
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -36,6 +36,7 @@ from turnlog.state.tree import Tree
 from turnlog.wire import cursor
 
 KEY_CHARS = 256
+MAX_EVENTS = 1_000  # in one body: all of them are checked and appended at once
 BLOB_HEADERS = {
     "content-disposition": "attachment",
     "content-security-policy": "default-src 'none'; sandbox",
@@ -74,7 +75,7 @@ class EventsBody(msgspec.Struct, forbid_unknown_fields=True):
     """Events of a page, all or none."""
 
     session: str
-    events: list[EventBody]
+    events: Annotated[list[EventBody], msgspec.Meta(max_length=MAX_EVENTS)]
 
 
 class EventsAnswer(msgspec.Struct):
