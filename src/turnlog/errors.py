@@ -13,7 +13,8 @@
     ├── PeerError            what came from outside is wrong
     │   └── BadInput         JSON that the gate refuses; carries the JSON path
     └── StoreError           the store cannot do its work
-        └── Damaged          a part of a session is lost; carries which
+        ├── Damaged          a part of a session is lost; carries which
+        └── Unavailable      the log, or the follower of a session, has stopped
 
 A message says what was expected, what came and where, with at most 80 characters of the input.
 """
@@ -106,6 +107,10 @@ class Damaged(StoreError):
         self.first = first
         self.last = last
         self.problem = problem
+
+
+class Unavailable(StoreError):
+    """The log is closed, or a session has no follower: the same request succeeds after a restart."""
 
 
 class BadInput(PeerError):

@@ -31,7 +31,7 @@ USERS = {"cookie-of-ada": Principal("ada"), "cookie-of-bob": Principal("bob")}
 class Users:
     """The users that the host knows, by a cookie of its own."""
 
-    def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+    async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
         principal = USERS.get(connection.cookies.get("user", ""))
         return Known(principal) if principal else None
 

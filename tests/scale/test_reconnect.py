@@ -86,7 +86,7 @@ async def resumed(log: Log, head: Head, at: Cursor, last: int) -> tuple[list[str
         ids += [message.id for message in messages]
         if ids and ids[-1] == f"{head.epoch}:{last}":
             break
-    await frames.aclose()  # type: ignore[attr-defined]
+    await frames.aclose()
     assert projection.converted == Counted.converted
     return ids, Counted.converted
 

@@ -267,7 +267,7 @@ def bare(application: Starlette) -> None:
     front_of(application)["headers"] = ()
 
 
-def let_in(scope: Scope) -> None:
+async def let_in(scope: Scope) -> None:
     """In the place of the entry: everybody is the owner of everything."""
     known = Known(LOCAL)
     scope.update({KNOWN: known, PRINCIPAL: known.principal})

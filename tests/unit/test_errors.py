@@ -18,6 +18,7 @@ TREE = {
     errors.Unsettled: errors.RuleFault,
     errors.BadInput: errors.PeerError,
     errors.Damaged: errors.StoreError,
+    errors.Unavailable: errors.StoreError,
 }
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from turnlog.errors import Conflict, StoreError
+from turnlog.errors import Conflict, Unavailable
 from turnlog.events import Catalog, Envelope
 from turnlog.log import Log, Row
 from turnlog.log.wakeup import Wakeup
@@ -73,7 +73,7 @@ class Follower:
         """Wait until everything up to a seq has been taken into account."""
         while self._tree.last < seq:
             if self.task is not None and self.task.done():
-                raise StoreError("nobody follows this session any more")
+                raise Unavailable("nobody follows this session any more")
             await self._moved.wait()
 
     async def rested(self, trace: str) -> None:

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
-from itertools import count
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from turnlog.agents.answers import message_batch
 from turnlog.agents.driver import unobserved
@@ -72,8 +72,9 @@ class Sessions:
         self._observe = observe
         self.derived = Derived(log, self.apps)
         self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._making = asyncio.Lock()
+        # Each lock lives while a request holds it or waits for it: the maps do not grow with the sessions.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def recover(self) -> None:
         """Close what a dead process left running, in every session it worked on."""
@@ -124,22 +125,27 @@ class Sessions:
         return seat
 
     async def seat_beside(self, principal: Principal, agent_id: str) -> Seat:
-        """The seat of a principal in the session in which an agent speaks, or spoke, that it sees."""
-        unfinished = set(await self.log.unfinished())
-        for seat, _ in await self.seats(principal):
-            tree = await self.tree(seat) if seat.session_id in unfinished else Tree()
+        """The seat of a principal in the session in which an agent speaks, or spoke, that it sees.
+
+        An open agent is in a session that has a driver here: `recover` opens every unfinished one.
+        """
+        for seat in await self.seats_of(principal):
+            tree = await self.tree(seat) if seat.session_id in self._drivers else Tree()
             row = await self.log.ended(seat.session_id, agent_id)
             scope = tree.open[agent_id].scope if agent_id in tree.open else None
             if (found := scope or row) and seat.may_see(found.channel):
                 return seat
         raise NotFound(f"no session of {agent_id[:80]}")
 
-    async def seats(self, principal: Principal) -> list[Listed]:
-        """The sessions in which a principal has a seat, the one where something happened last first."""
+    async def seats_of(self, principal: Principal) -> list[Seat]:
+        """The seats of a principal, the one where something happened last first; opens no driver."""
         heads = [head for head in await self.log.sessions() if head.app in self.apps]
         seats = [seat for head in heads if (seat := seat_of(principal, head, self.apps[head.app]))]
-        seats.sort(key=lambda seat: seat.head.updated_ms, reverse=True)
-        return [Listed(seat, await self._state_of(seat.head)) for seat in seats]
+        return sorted(seats, key=lambda seat: seat.head.updated_ms, reverse=True)
+
+    async def seats(self, principal: Principal) -> list[Listed]:
+        """The sessions in which a principal has a seat, each with its state, in the same order."""
+        return [Listed(seat, await self._state_of(seat.head)) for seat in await self.seats_of(principal)]
 
     async def _state_of(self, head: Head) -> str:
         """Whether a session is closed, runs, waits or rests; one without a driver rests."""
@@ -169,22 +175,34 @@ class Sessions:
         One that is closed, or from which the principal was sent away, has a successor.
         """
         name = self.app(app).name
-        async with self._making:  # two requests at once make one session
-            for number in count():
-                named = f"{len(principal.name)}:{principal.name}:{name}:{number}"
-                session_id = "sess_" + sha256(named.encode()).hexdigest()[:32]
-                seat = await self._seat_or_new(principal, name, session_id)
-                if seat is not None and not seat.head.closed:
-                    return seat
-        raise AssertionError("counting does not end")
+        key = f"{len(principal.name)}:{principal.name}:{name}"
+        async with self._making.setdefault(key, asyncio.Lock()):  # two requests at once make one session
+            number, newest = await self._newest(key)
+            seat = seat_of(principal, newest, self.apps[name]) if newest else None
+            if seat is not None and not seat.head.closed:
+                return seat
+            return await self.create(principal, name, session_id=default_id(key, number + 1))
 
-    async def _seat_or_new(self, principal: Principal, app: str, session_id: str) -> Seat | None:
-        """The seat in a session that is made if it is not there; None if it is not the principal's."""
+    async def _newest(self, key: str) -> tuple[int, Head | None]:
+        """The number and head of the newest default session under a key; -1 and None without one.
+
+        Each session has a successor only after it: looking twice as far each time, then halving, finds the
+        last one of n with about 2 log n looks.
+        """
+        last, head, step = -1, None, 1
+        while found := await self._head(default_id(key, last + step)):
+            last, head, step = last + step, found, 2 * step
+        while step > 1:
+            step //= 2
+            if found := await self._head(default_id(key, last + step)):
+                last, head = last + step, found
+        return last, head
+
+    async def _head(self, session_id: str) -> Head | None:
         try:
-            head = await self.log.info(session_id)
+            return await self.log.info(session_id)
         except NotFound:
-            return await self.create(principal, app, session_id=session_id)
-        return seat_of(principal, head, self.apps[app])
+            return None
 
     # drivers
 
@@ -396,6 +414,11 @@ async def make_session(
     scope = Scope(actor=principal.name)
     await log.append(session_id, [made(app, Item(payload, scope, "system")) for payload in about])
     return session_id
+
+
+def default_id(key: str, number: int) -> str:
+    """The id of a principal's session of an application: of the first one, or of a later one."""
+    return "sess_" + sha256(f"{key}:{number}".encode()).hexdigest()[:32]
 
 
 def is_left(opened: asyncio.Task[SessionDriver]) -> bool:

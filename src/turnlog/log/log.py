@@ -21,6 +21,7 @@ from turnlog.errors import (
     NotFound,
     StoreError,
     TurnlogError,
+    Unavailable,
     quote,
 )
 from turnlog.events import Event, is_session_id
@@ -467,7 +468,7 @@ class Log:
 
     async def _read(self, work: Callable[..., T], *args: object) -> T:
         if self._closed:
-            raise StoreError("the log is closed")
+            raise Unavailable("the log is closed")
         if not self._store.readers:
             await asyncio.sleep(0)  # others get their turn between pages
             return work(*args)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from turnlog.errors import CallerError, Damaged, StoreError, TurnlogError
+from turnlog.errors import CallerError, Damaged, StoreError, TurnlogError, Unavailable
 from turnlog.log.store import Store
 
 
@@ -36,7 +36,7 @@ class Writer:
     def submit(self, work: Callable[[Store], Any], after: Callable[[Any], Any]) -> asyncio.Future[Any]:
         """Queue work. When it is durable, `after` is called on the loop and the future gets its result."""
         if self._closed:
-            raise StoreError("the log is closed")
+            raise Unavailable("the log is closed")
         done: asyncio.Future[Any] = self._loop.create_future()
         self._jobs.put(Job(work, after, done))
         return done
@@ -70,7 +70,7 @@ class Direct:
     def submit(self, work: Callable[[Store], Any], after: Callable[[Any], Any]) -> asyncio.Future[Any]:
         """Do the work now; its result comes with the loop's next round, as from a thread."""
         if self._closed:
-            raise StoreError("the log is closed")
+            raise Unavailable("the log is closed")
         job = Job(work, after, self._loop.create_future())
         self._loop.call_soon(settle, [job], commit(self._store, [job]))
         return job.done

@@ -75,9 +75,12 @@ _decoder: msgspec.json.Decoder[Signed] = msgspec.json.Decoder(Signed)
 
 
 class Authenticator(Protocol):
-    """What the server asks about every request; an application that has users of its own brings its own."""
+    """What the server asks about every request; an application that has users of its own brings its own.
 
-    def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+    `who` may wait, for a database or a provider: the server goes on with other requests meanwhile.
+    """
+
+    async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
         """Who is asking; None if nobody says."""
         ...
 
@@ -101,7 +104,7 @@ class Auth:
         self._used: dict[str, int] = {}
         self.cookie_name = "turnlog_" + sha256(b"name:" + key).hexdigest()[:8]  # ports share their cookies
 
-    def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+    async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
         """By the bearer token, or else by the cookie."""
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
         if scheme:

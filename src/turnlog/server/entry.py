@@ -30,9 +30,9 @@ class Entry:
         self._budgets = budgets
         self._public = frozenset(public)
 
-    def __call__(self, scope: Scope) -> Response | None:
+    async def __call__(self, scope: Scope) -> Response | None:
         """Put who is asking into the scope; what to answer instead, if they may not."""
-        known = self._auth.who(HTTPConnection(scope), time.time())
+        known = await self._auth.who(HTTPConnection(scope), time.time())
         if known is not None:
             scope[KNOWN], scope[PRINCIPAL] = known, known.principal
         if inner_path(scope) in self._public:

@@ -22,7 +22,7 @@ HEADERS = [
     (b"cache-control", b"no-store"),  # an answer belongs to who asked, unless its route says otherwise
 ]
 
-Check = Callable[[Scope], Response | None]
+Check = Callable[[Scope], Awaitable[Response | None]]
 """Lets a request pass, or says what is answered instead."""
 
 
@@ -45,11 +45,14 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = self._refusal(scope) or await self._answer(scope, receive) or self._app
+        answer = await self._refusal(scope) or await self._answer(scope, receive) or self._app
         await answer(scope, receive, Saying(send, self._headers))
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        return next((answer for check in self._checks if (answer := check(scope))), None)
+    async def _refusal(self, scope: Scope) -> Response | None:
+        for check in self._checks:
+            if answer := await check(scope):
+                return answer
+        return None
 
     async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp | None:
         """What a route that is answered from here answers."""

@@ -2,7 +2,8 @@
 
 A name that was rebound to loopback shows in `Host`, a foreign page in `Origin` or, where browsers send none,
 in `Sec-Fetch-Site`; only a link from elsewhere may lead here. Absent headers are fine (not a page); `null` is
-not. Refusals say which header and which names are allowed.
+not. A foreign `Host` is 421: the request was sent to the wrong server. A foreign page is 403: browsers send a
+request that got 421 a second time. Refusals say which header and which names are allowed.
 """
 
 from collections.abc import Iterable
@@ -20,23 +21,27 @@ class Guard:
     def __init__(self, hosts: Iterable[str]) -> None:
         self._hosts = frozenset(hosts)
 
-    def __call__(self, scope: Scope) -> Response | None:
-        refusal = self._refusal(scope)
-        return JSONResponse({"error": refusal}, 421) if refusal else None
-
-    def _refusal(self, scope: Scope) -> str | None:
+    async def __call__(self, scope: Scope) -> Response | None:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        allowed = ", ".join(sorted(self._hosts))
         if host_name(host) not in self._hosts:
-            return f"this server does not answer for Host {host[:80]!r}; it answers for {allowed}"
-        if origin and (not origin.startswith(("http://", "https://")) or not same_host(origin, host)):
-            return f"this server does not answer pages of Origin {origin[:80]!r}"
-        link = scope["method"] == "GET" and headers.get(b"sec-fetch-mode") == b"navigate"
-        if headers.get(b"sec-fetch-site", b"") not in HOME and not link:
-            return "this server does not answer pages of other sites"
+            allowed = ", ".join(sorted(self._hosts))
+            problem = f"this server does not answer for Host {host[:80]!r}; it answers for {allowed}"
+            return JSONResponse({"error": problem}, 421)
+        if foreign := foreign_page(scope["method"], headers, host):
+            return JSONResponse({"error": foreign}, 403)
         return None
+
+
+def foreign_page(method: str, headers: dict[bytes, bytes], host: str) -> str | None:
+    """Return why the page that sent a request is not one of this server's, or None."""
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    if origin and (not origin.startswith(("http://", "https://")) or not same_host(origin, host)):
+        return f"this server does not answer pages of Origin {origin[:80]!r}"
+    link = method == "GET" and headers.get(b"sec-fetch-mode") == b"navigate"
+    if headers.get(b"sec-fetch-site", b"") not in HOME and not link:
+        return "this server does not answer pages of other sites"
+    return None
 
 
 def host_name(host: str) -> str:

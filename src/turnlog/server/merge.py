@@ -7,11 +7,11 @@ be read any more the stream ends with its error, and the reader comes back with 
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from turnlog.wire.cursor import Cursor
 
-Frames = AsyncIterator[bytes]
+Frames = AsyncGenerator[bytes, None]
 
 _ID = re.compile(rb"^id: ([^\n]*)$", re.MULTILINE)  # data is one line, and begins otherwise
 
@@ -43,6 +43,9 @@ class Merged:
             for task in self._waiting:
                 task.cancel()
             await asyncio.gather(*self._waiting, return_exceptions=True)
+            for source in self._sources:
+                if source is not None:
+                    await source.aclose()
 
     def _ask(self, number: int) -> None:
         source = self._sources[number]

@@ -44,15 +44,15 @@ WORDS = str.maketrans("/-{}.", "_____")  # what an operation is called, made of 
 REFUSALS = {
     400: "the request is wrong; the error says where",
     401: "not signed in",
-    403: "known, and not allowed to do this",
+    403: "not allowed: the caller may not do this, or a page of another site asked",
     404: "there is no such thing for you",
     409: "it has another answer already, or has moved on",
     410: "the cursor cannot be continued",
     413: "too large",
     415: "not JSON",
-    421: "a host or an origin this server does not answer for",
+    421: "a host this server does not answer for",
     429: "too many requests",
-    503: "the server has not started",
+    503: "the server has not started, or is stopping",
     507: "the log cannot be written or read",
 }
 

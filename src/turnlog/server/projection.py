@@ -10,7 +10,7 @@ import logging
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -90,7 +90,7 @@ class Projection:
         self.converted = 0
         self._reached = head.last
 
-    async def frames(self, at: Cursor, idle_s: float) -> AsyncIterator[bytes]:
+    async def frames(self, at: Cursor, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Frames after a cursor, joined as they come; an empty page after a silence.
 
         Before that comes an `id:` line if something has happened that has no frame.

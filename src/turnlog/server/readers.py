@@ -11,7 +11,8 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -65,14 +66,15 @@ class Pages:
 
     __slots__ = ("_pages",)
 
-    def __init__(self, pages: AsyncIterator[bytes]) -> None:
+    def __init__(self, pages: AsyncGenerator[bytes, None]) -> None:
         self._pages = pages
 
     async def deliver(self, take: Take) -> None:
-        """Hand them on, each when the one before is out."""
-        async for page in self._pages:
-            if rest := take(page):
-                await rest()
+        """Hand them on, each when the one before is out; close their generator whatever ends this."""
+        async with aclosing(self._pages) as pages:
+            async for page in pages:
+                if rest := take(page):
+                    await rest()
 
 
 class Standing(NamedTuple):

@@ -18,6 +18,7 @@ from turnlog.errors import (
     RuleFault,
     StoreError,
     TurnlogError,
+    Unavailable,
     UnknownType,
 )
 from turnlog.server.auth import Forbidden
@@ -45,8 +46,10 @@ STATUS = {
     NotStarted: 503,
     CallerError: 400,
     RuleFault: 500,
+    Unavailable: 503,
     StoreError: 507,
 }
+LATER = {429, 503}  # the same request may succeed in a second
 
 
 def refusal(error: Exception) -> Response:
@@ -55,7 +58,7 @@ def refusal(error: Exception) -> Response:
     said: dict[str, Any] = {"error": str(error)}
     if isinstance(error, InvalidAction):
         said["fault"] = error.fault
-    headers = {"retry-after": "1"} if status == STATUS[TooManyStreams] else None
+    headers = {"retry-after": "1"} if status in LATER else None
     return Response(msgspec.json.encode(said), status, headers, "application/json")
 
 

@@ -8,13 +8,14 @@ because a dialect has to know what is open in it, and sends what comes after the
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from turnlog.app import Seat, Sessions
 from turnlog.events import decode
 from turnlog.ids import now_ms
 from turnlog.log import Head, Log, Page, Row, line_of
+from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.server.wanted import whole
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
@@ -27,19 +28,22 @@ HEARTBEAT_S = 15.0
 ENDING = sse.encode(DONE)
 _ID = re.compile(rb"^id: ([^\n]*)$", re.MULTILINE)  # data is one line, and begins otherwise
 
-Frames = AsyncIterator[bytes]
+Frames = AsyncGenerator[bytes, None]
 Place = tuple[int, float]  # a seq, and the number of a message within its event
 
 
 class Turn:
     """One turn while it is told, from a seq at or before its first agent."""
 
-    def __init__(self, sessions: Sessions, seat: Seat, head: Head, trace: str, start: int) -> None:
+    def __init__(
+        self, sessions: Sessions, seat: Seat, head: Head, trace: str, start: int, choice: Choice = EVERYTHING
+    ) -> None:
         self._sessions = sessions
         self._seat = seat
         self._head = head
         self._trace = trace
         self._start = start
+        self._choice = choice._replace(turn=trace, channels=seat.sees)
         self._dialect: Dialect | None = None  # None: the envelopes themselves
         self.tree = Tree()
 
@@ -74,7 +78,7 @@ class Turn:
         envelope = decode(line_of(row))
         payload = self._seat.app.catalog.payload(envelope)
         self.tree.apply(envelope, payload)
-        if row.trace != self._trace or not self._seat.may_see(row.channel):
+        if not self._choice.takes(row):
             return []
         if self._dialect is None:
             return [Page([row], self._head.epoch).ready().data] if (row.seq, 0.0) > seen else []
@@ -94,10 +98,11 @@ def beating(frames: Frames, wanted: Wanted, session_id: str, at: Cursor) -> Fram
 
 async def own_beats(frames: Frames, name: str, session_id: str, seq: int) -> Frames:
     """Frames whose silences say the seq that the reader is at."""
-    async for page in frames:
-        if cursors := _ID.findall(page):
-            seq = parse(cursors[-1].decode()).seq
-        yield page or sse.encode(HEARTBEATS[name](seq, now_ms(), session_id))
+    async with aclosing(frames):
+        async for page in frames:
+            if cursors := _ID.findall(page):
+                seq = parse(cursors[-1].decode()).seq
+            yield page or sse.encode(HEARTBEATS[name](seq, now_ms(), session_id))
 
 
 async def make_dialect(log: Log, seat: Seat, wanted: Wanted, start: int) -> Dialect:

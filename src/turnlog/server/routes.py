@@ -260,8 +260,8 @@ class Routes:
         if "session" in query:
             seats = [await self.seat(request, query["session"])]
         else:
-            listed = await sessions.seats(known_of(request.scope).principal)
-            seats = sorted([seat for seat, _ in listed], key=lambda seat: seat.session_id)
+            seats = await sessions.seats_of(known_of(request.scope).principal)
+            seats.sort(key=lambda seat: seat.session_id)
         found = [
             DocumentInfo(one.session_id, one.id, one.type, one.category, msgspec.Raw(one.body))
             for seat in seats
@@ -293,7 +293,7 @@ class Routes:
 
     async def list_apps(self, request: Request) -> Response:
         principal, sessions = known_of(request.scope).principal, self.sessions()
-        seats = [seat for seat, _ in await sessions.seats(principal)] if is_guest(principal) else None
+        seats = await sessions.seats_of(principal) if is_guest(principal) else None
         return answer(AppsAnswer([app_info(app, tries_for(app, seats)) for app in sessions.apps.values()]))
 
     async def health(self, _: Request) -> Response:

@@ -7,8 +7,6 @@ sends them. Heartbeats and `reset` are named events without an id, so they reach
 import asyncio
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
     Awaitable,
     Callable,
     Mapping,
@@ -117,7 +115,7 @@ class EventStream:
         ]
         if not any(found):
             return None
-        sources = [aiter(frames) if frames else None for frames in found]
+        sources = [frames.frames() if isinstance(frames, Whole) else frames for frames in found]
         return Merged(sources, cursors).frames(HEARTBEAT, HEARTBEAT_S)
 
     async def _session_frames(
@@ -128,7 +126,7 @@ class EventStream:
         await sessions.touch(seat)
         head = await sessions.log.info(seat.session_id)
         if choice.turn is not None:
-            return await self._turn_frames(seat, wanted, choice.turn, head, at)
+            return await self._turn_frames(seat, wanted, choice, choice.turn, head, at)
         reason = reset_reason(at, head)
         held = at.seq < 0 or at.seq > head.pruned or await sessions.log.holds(seat.session_id, at.seq)
         if reason is None and not held:
@@ -136,12 +134,17 @@ class EventStream:
         if reason is None and head.closed and at.seq == head.last and at.chunk is None:
             return None
         frames = self._dialect_frames(seat, wanted, choice, head, Cursor() if reason else at)
-        return after_reset(reason, head, frames) if reason else frames
+        if reason is None:
+            return frames
+        return after_reset(reason, head, frames.frames() if isinstance(frames, Whole) else frames)
 
     async def _turn_frames(
-        self, seat: Seat, wanted: Wanted, trace: str, head: Head, at: Cursor
+        self, seat: Seat, wanted: Wanted, choice: Choice, trace: str, head: Head, at: Cursor
     ) -> Frames | None:
-        """One turn as a response; None when it was read to its end. Another epoch begins it again."""
+        """The chosen events of one turn as a response; None when it was read to its end.
+
+        A cursor of another epoch begins it again.
+        """
         sessions = self.sessions()
         at = Cursor() if reset_reason(at, head) else at
         tree = await sessions.tree(seat)
@@ -149,7 +152,7 @@ class EventStream:
         if (place is None and trace not in tree.queue) or not await self._may_see(seat, trace, place, tree):
             raise NotFound(f"no turn {trace[:80]} in this session")
         first, last = place or (head.last + 1, None)
-        turn = Turn(sessions, seat, head, trace, min(first, whole(at) + 1))
+        turn = Turn(sessions, seat, head, trace, min(first, whole(at) + 1), choice)
         turn.tree.queue = dict(tree.queue)
         frames = await turn.response(wanted, at, max(first, head.last))
         return frames if last is None else await unless_empty(frames)
@@ -205,12 +208,12 @@ class Whole:
         at, log = self._after, self._log
         return log.deliver(self._session_id, take, at, origin=at, idle_s=HEARTBEAT_S, epoch=self._epoch)
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
+    def frames(self) -> Frames:
         at, log = self._after, self._log
         return log.frames(self._session_id, at, origin=at, idle_s=HEARTBEAT_S, epoch=self._epoch)
 
 
-async def after_reset(reason: str, head: Head, frames: AsyncIterable[bytes]) -> Frames:
+async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
     """Say that the cursor cannot be continued, then what there is."""
     reset = {
         "type": "reset",
@@ -223,9 +226,10 @@ async def after_reset(reason: str, head: Head, frames: AsyncIterable[bytes]) -> 
         "first": head.first,
         "last": head.last,
     }
-    yield sse.encode(json.encode(reset), event="reset")
-    async for page in frames:
-        yield page
+    async with aclosing(frames):
+        yield sse.encode(json.encode(reset), event="reset")
+        async for page in frames:
+            yield page
 
 
 async def unless_empty(frames: Frames) -> Frames | None:
@@ -235,9 +239,10 @@ async def unless_empty(frames: Frames) -> Frames | None:
         return None
 
     async def all_frames() -> Frames:
-        yield begin
-        async for page in frames:
-            yield page
+        async with aclosing(frames):
+            yield begin
+            async for page in frames:
+                yield page
 
     return all_frames()
 

@@ -43,7 +43,7 @@ def test_a_heartbeat_of_the_office_has_the_last_seq_and_moves_no_cursor() -> Non
         while data.count(b"user_message") < 2:
             data += await anext(frames)
         data += await anext(frames)
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
         assert (await log.info(session)).last == 1, "the log does not hold them"
         await log.close()
         return session, Decoder().feed(data)
@@ -69,7 +69,7 @@ def test_a_reader_that_comes_back_is_where_it_was() -> None:
         frames = Projection(log, await log.info(session), CATALOG, make).frames(at, 0.01)
         told = beating(frames, OFFICE, session, at)
         page = await anext(told)
-        await told.aclose()  # type: ignore[attr-defined]
+        await told.aclose()
         await log.close()
         return page
 
@@ -110,7 +110,7 @@ def test_what_has_no_frame_is_silence_and_moves_the_cursor() -> None:
         frames = projection.frames(Cursor(), 0.05)
         async with busy(log, session):
             pages = [await anext(frames) for _ in range(4)]
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
         await log.close()
         lines = [page.decode().strip() for page in pages if page]
         assert [bool(page) for page in pages] == [True, False, True, False]
@@ -135,7 +135,7 @@ def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pyte
 
         monkeypatch.setattr(projection._wakeup, "wait", silent)
         page = await anext(frames) + await anext(frames)
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
         await log.close()
         return page
 
@@ -154,7 +154,7 @@ def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.Monkey
             frames = await turn.response(wanted, Cursor(head.last), head.last + 1_000_000)
             async with busy(log, seat.session_id):
                 assert [await anext(frames) for _ in range(2)] == [b"", b""]
-            await frames.aclose()  # type: ignore[attr-defined]
+            await frames.aclose()
 
     play(run)
 

@@ -71,7 +71,7 @@ def test_who_is_not_known_is_told_how_to_sign_in(token: str) -> None:
 
 def test_where_people_sign_in_elsewhere_no_link_is_named() -> None:
     class Host:
-        def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+        async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
             return Known(ADA) if connection.headers.get("authorization") == "Bearer mine" else None
 
     asked = Asked(auth=Host())
@@ -128,3 +128,39 @@ def test_what_is_no_request_passes() -> None:
 
     asyncio.run(asked.entry({"type": "lifespan"}, _never, send))
     assert [scope["type"] for scope in asked.scopes] == ["lifespan"]
+
+
+def test_an_authenticator_that_waits_holds_up_no_other_request() -> None:
+    class Database:
+        """Users that are looked up elsewhere; `slow` waits until another request was answered."""
+
+        def __init__(self) -> None:
+            self.answered = asyncio.Event()
+
+        async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+            if connection.headers.get("authorization") == "Bearer slow":
+                await self.answered.wait()
+            return Known(ADA)
+
+    async def ask(asked: Asked, token: str) -> list[Message]:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        headers = [(b"authorization", f"Bearer {token}".encode())]
+        scope = {"type": "http", "method": "GET", "path": "/api/me", "headers": headers}
+        await asked.entry(scope, _never, send)
+        return sent
+
+    async def run() -> None:
+        database = Database()
+        asked = Asked(auth=database)
+        async with asyncio.timeout(20):
+            slow = asyncio.create_task(ask(asked, "slow"))
+            await asyncio.sleep(0)
+            assert (await ask(asked, "fast"))[0]["status"] == 200
+            database.answered.set()
+            assert (await slow)[0]["status"] == 200
+
+    asyncio.run(run())

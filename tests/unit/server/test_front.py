@@ -33,16 +33,16 @@ async def framed(_: Request) -> Response:
     return PlainTextResponse("mine", headers={"referrer-policy": "origin"})
 
 
-def never(scope: Scope) -> Response | None:
+async def never(scope: Scope) -> Response | None:
     return PlainTextResponse("no", 403)
 
 
-def marked(scope: Scope) -> Response | None:
+async def marked(scope: Scope) -> Response | None:
     scope["marked"] = True
     return None
 
 
-def only_marked(scope: Scope) -> Response | None:
+async def only_marked(scope: Scope) -> Response | None:
     return None if scope.get("marked") else PlainTextResponse("not marked", 401)
 
 

@@ -118,7 +118,7 @@ def test_foreign_hosts_are_refused(headers: Headers, method: str) -> None:
 @pytest.mark.parametrize("headers", FOREIGN_ORIGIN, ids=str)
 def test_pages_of_other_origins_are_refused(headers: Headers, method: str) -> None:
     status, body = ask(GUARDED, headers, method)
-    assert status == 421
+    assert status == 403
     assert f"does not answer pages of Origin {headers[1][1]!r}" in json.loads(body)["error"]
 
 

@@ -1,7 +1,7 @@
 """Several sessions on one stream: every id names them all; a resume at any frame gives each event once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from turnlog.wire.cursor import parse as parse_cursor
 BEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
 LONG_S = 60.0
 
-Frames = AsyncIterator[bytes]
+Frames = AsyncGenerator[bytes, None]
 
 
 def frame(session: str, seq: int, text: str = "") -> bytes:
@@ -124,7 +124,7 @@ def test_a_session_that_ends_leaves_the_others() -> None:
         assert b"id: a:0,-1,c:9\n" in await anext(frames)
         queue.put_nowait(frame("b", 0))
         assert b"id: a:0,b:0,c:9\n" in await anext(frames)
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
 
     played(run)
 
@@ -140,7 +140,7 @@ def test_there_is_a_heartbeat_when_all_are_silent() -> None:
     async def run() -> None:
         frames = merged([silent(), silent()], idle_s=0.01)
         assert [await anext(frames) for _ in range(3)] == [b""] * 3
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
 
     played(run)
 
@@ -155,7 +155,7 @@ def test_heartbeats_of_one_are_left_out_and_its_cursor_is_kept() -> None:
             b"id: a:3,-1\n\n",
             frame("a", 4).replace(b"a:4", b"a:4,-1"),
         ]
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
 
     played(run)
 
@@ -173,7 +173,7 @@ def test_one_that_speaks_keeps_the_heart_of_all_from_beating() -> None:
         assert await anext(frames) == b""
         assert clock() - spoken >= 0.19
         assert clock() - begun >= 0.2
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
 
     played(run)
 
@@ -190,7 +190,7 @@ def test_cursors_that_only_move_do_not_hide_the_silence() -> None:
         while not seen or seen[-1]:
             seen.append(await anext(frames))
         assert len(seen) > 1
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
 
     played(run)
 

@@ -50,13 +50,13 @@ def test_a_reader_that_begins_after_the_last_one_left_is_served() -> None:
         projection = Projection(log, await log.info(session), CATALOG, make)
         first, second = projection.frames(Cursor(), 0.01), projection.frames(Cursor(), 0.01)
         assert await anext(first) == b""
-        await first.aclose()  # type: ignore[attr-defined]
+        await first.aclose()
         assert projection.readers == 0
         assert await anext(second) == b""
         await log.append(session, [turnlog.event(AssistantMessage(text="hello"), origin="model")])
         while not (page := await anext(second)):
             pass
-        await second.aclose()  # type: ignore[attr-defined]
+        await second.aclose()
         await log.close()
         return page
 
@@ -76,7 +76,7 @@ def test_what_was_ready_is_let_go_of_with_the_last_reader_and_made_again_for_the
             read.append(b"")
             while f'"delta":"{text}"'.encode() not in read[-1]:
                 read[-1] += await anext(frames)
-            await frames.aclose()  # type: ignore[attr-defined]
+            await frames.aclose()
             assert not projection._window
         assert read[1].startswith(read[0])
         await log.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -77,7 +77,7 @@ class Stream:
         await asyncio.sleep(0)  # a server has more to do in this task
         return "ended"
 
-    async def _made(self) -> AsyncIterator[bytes]:
+    async def _made(self) -> AsyncGenerator[bytes, None]:
         while True:
             page = await self.pages.get()
             if isinstance(page, Exception):

@@ -258,7 +258,7 @@ class TestMembers:
 
 def test_where_people_sign_in_elsewhere_these_routes_are_not_there() -> None:
     class Host:
-        def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+        async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
             return Known(Principal("ada"))
 
     with TestClient(create_app(plain(), "memory:", auth=Host()), base_url=HOME) as client:

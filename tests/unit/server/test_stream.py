@@ -118,6 +118,6 @@ def test_a_stream_of_events_that_are_not_wanted_beats_all_the_same(monkeypatch: 
         async for data in frames:
             assert data == HEARTBEAT + f"id: {head.epoch}:0\n\n".encode()
             break
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
 
     logged(run)

@@ -1,0 +1,87 @@
+"""The session that a principal has without naming one: found with few looks, made once."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.app.desk import ADA, BOB, desk, make_app, play
+from tests.unit.log.delegates import Counting
+from turnlog.errors import NotFound
+from turnlog.log import Log, MemoryStore
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2, 3, 7, 8, 9, 40])
+def test_default_after_closed_sessions_is_the_one_after_them(closed: int) -> None:
+    async def run() -> None:
+        async with desk() as at:
+            ids = []
+            for _ in range(closed + 1):
+                seat = await at.sessions.default(ADA)
+                ids.append(seat.session_id)
+                await at.log.close_session(seat.session_id)
+            newest = await at.sessions.default(ADA)
+            assert newest.session_id not in ids
+            assert len(set(ids)) == closed + 1
+            assert (await at.sessions.default(ADA)).session_id == newest.session_id
+
+    play(run)
+
+
+def test_default_after_many_closed_sessions_looks_at_few_of_them() -> None:
+    async def run() -> None:
+        store = Counting(MemoryStore())
+        log = Log(store.store)
+        async with desk(log=log) as at:
+            for _ in range(64):
+                await at.log.close_session((await at.sessions.default(ADA)).session_id)
+            await at.sessions.default(ADA)
+            store.calls.clear()
+            await at.sessions.default(ADA)
+            assert store.calls["info"] <= 16
+        await log.close()
+
+    play(run)
+
+
+def test_default_of_one_principal_does_not_wait_for_another() -> None:
+    async def run() -> None:
+        async with desk() as at:
+            await at.sessions.default(BOB)
+            held = at.sessions._making.setdefault("3:ada:plain", asyncio.Lock())
+            async with held:
+                assert (await at.sessions.default(BOB)).principal == BOB
+
+    play(run)
+
+
+def test_locks_of_sessions_that_no_request_uses_are_gone() -> None:
+    async def run() -> None:
+        async with desk() as at:
+            for number in range(5):
+                seat = await at.sessions.create(ADA, title=f"{number}")
+                await at.sessions.state(seat)
+            await at.sessions.default(ADA)
+            assert (len(at.sessions._locks), len(at.sessions._making)) == (0, 0)
+
+    play(run)
+
+
+def test_seat_beside_an_agent_opens_no_driver_of_another_session() -> None:
+    async def run() -> None:
+        log = Log(MemoryStore())
+        async with desk(log=log) as at:
+            seat, waiting = await at.sessions.create(ADA), await at.sessions.create(ADA)
+            turn = await at.say(seat, "hello")
+            await at.until(seat, "agent.end", trace_id=turn)
+            await at.say(waiting, "confirm it")
+            await at.until(waiting, "tool.await")
+            [start] = await at.told(seat, "agent.start")
+        async with desk(make_app(), log=log) as again:
+            found = await again.sessions.seat_beside(ADA, start.agent_id or "")
+            assert found.session_id == seat.session_id
+            with pytest.raises(NotFound):
+                await again.sessions.seat_beside(ADA, "agt_unknown")
+            assert again.sessions._drivers == {}
+        await log.close()
+
+    play(run)

@@ -1,0 +1,34 @@
+"""Which status an error of the store has: a full store is 507, one that has stopped is 503."""
+
+import pytest
+
+from tests.unit.log.delegates import scenario
+from turnlog.errors import Damaged, StoreError, Unavailable
+from turnlog.log import Log, MemoryStore
+from turnlog.server.refusal import refusal
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [
+        (Unavailable("nobody follows this session any more"), 503, "1"),
+        (StoreError("the disk is full"), 507, None),
+        (Damaged("sess_1", 1, 2, "lost"), 507, None),
+    ],
+)
+def test_refusal_of_a_store_error_has_its_status(
+    error: StoreError, status: int, retry_after: str | None
+) -> None:
+    answer = refusal(error)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after)
+
+
+@scenario
+async def test_log_after_close_raises_unavailable() -> None:
+    log = Log(MemoryStore())
+    session = await log.create("t")
+    await log.close()
+    with pytest.raises(Unavailable, match="the log is closed"):
+        await log.info(session)
+    with pytest.raises(Unavailable, match="the log is closed"):
+        await log.append(session, [])
