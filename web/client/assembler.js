@@ -13,6 +13,7 @@
  */
 
 import { Agent, Block, Citation, RESULTS, blockJson, lastOf, transcript } from "./assembled.js";
+import { isAhead, placeOf, textOf } from "./cursor.js";
 import {
   isCount, isObject, readCalls, readFields, readFiles, readMessage, readValue, textIn,
 } from "./reading.js";
@@ -23,7 +24,6 @@ const CALLS = new Set(["tool_call", "server_tool_call"]);
 const MODEL = new Set([...CALLS, "text", "thinking", "server_tool_result"]); // what a rollback counts
 const UNLISTED = new Set(["meta_init", "meta_final", "rollback"]); // no blocks: they act when they are complete
 
-const ID = /^([a-z0-9]{1,32}):(-1(?!\.)|0|[1-9][0-9]{0,17})(?:\.(0|[1-9][0-9]{0,8}))?$/;
 const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Rebuilds what the agents of one session said. */
@@ -94,10 +94,10 @@ export class Assembler {
 
   /** Go on to the place of an id: null when it was seen before, else what a new epoch makes void. */
   #move(id) {
-    const place = placeOf(id);
+    const place = idPlace(id);
     const last = this.#last;
     if (place === null) return [];
-    if (last?.epoch === place.epoch && !isAfter(place, last)) return null;
+    if (last?.epoch === place.epoch && !isAhead(place, last)) return null;
     const gone = last && last.epoch !== place.epoch ? this.#clear() : [];
     this.#last = place;
     return gone;
@@ -240,15 +240,11 @@ export class Assembler {
 /** The name of an open block within its agent. */
 const keyOf = (type, id) => (id === null ? type : `${type} ${id}`);
 
-/** The place an id names; its plain form is the last frame of an event. Foreign ids name none. */
-function placeOf(id) {
-  const match = ID.exec(id);
-  if (match === null) return null;
-  const [, epoch, seq, chunk] = match;
-  return { epoch, seq: BigInt(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
+/** Return the place that an id names, or null: an id of another server, or one not written as ours are. */
+function idPlace(id) {
+  const place = placeOf(id);
+  return place?.epoch && textOf(place) === id ? place : null;
 }
-
-const isAfter = (place, last) => (place.seq === last.seq ? place.chunk > last.chunk : place.seq > last.seq);
 
 /** Every type, and how its text is read once it is complete. */
 const KINDS = new Map([

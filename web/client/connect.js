@@ -93,5 +93,5 @@ function sharedName(options, dialect) {
   const able = globalThis.document && globalThis.navigator?.locks && globalThis.BroadcastChannel;
   if (!share || !able || turn !== undefined) return null;
   const way = JSON.stringify([dialect, types, depth ?? null, options.parameters ?? {}]);
-  return `turnlog 1 ${rootOf(options.url)} ${share === true ? "" : share} ${way}`;
+  return `turnlog 2 ${rootOf(options.url)} ${share === true ? "" : share} ${way}`;
 }

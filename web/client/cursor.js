@@ -5,24 +5,26 @@
  * places in some sessions, in the order of the URL: their `text` is what a stream is asked to begin after.
  */
 
-const FORM = /^(?:([a-z0-9]{1,32}):)?(-1|[0-9]{1,16})(?:\.([0-9]{1,9}))?$/;
+const FORM = /^(?:([a-z0-9]{1,32}):)?(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?$/;
 
 /** The place of a cursor; an empty text is the start. Null if it is none. */
 export function placeOf(text) {
   const match = FORM.exec(text || "-1");
   if (match === null) return null;
   const [, epoch = null, seq, chunk] = match;
-  return { epoch, seq: Number(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
+  // BigInt: 18 digits are more than a number holds exactly
+  return { epoch, seq: BigInt(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
 }
 
 /** Where a reader begins again after a reset. */
-export const startOf = ({ epoch }) => ({ epoch, seq: -1, chunk: Infinity });
+export const startOf = ({ epoch }) => ({ epoch, seq: -1n, chunk: Infinity });
 
 /** A place as it stands in a URL. */
 export const textOf = ({ epoch, seq, chunk }) =>
   `${epoch === null ? "" : `${epoch}:`}${seq}${chunk === Infinity ? "" : `.${chunk}`}`;
 
-const isAhead = (place, other) =>
+/** Whether a place comes after another one of the same epoch. */
+export const isAhead = (place, other) =>
   place.seq > other.seq || (place.seq === other.seq && place.chunk > other.chunk);
 
 /** Whether what stands at a place is news for who is at another one; another epoch is. */

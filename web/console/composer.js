@@ -8,6 +8,7 @@ import { html, nothing } from "lit";
 
 import { newId } from "../client/identity.js";
 import { SessionElement } from "./element.js";
+import { tabStorage } from "./storage.js";
 
 /** Whether an agent does more than wait. */
 export const works = (tree) => tree.waiters().size < tree.open.size;
@@ -46,7 +47,7 @@ export class Composer extends SessionElement {
 
   updated(changed) {
     if (!changed.has("session")) return;
-    this.#field.value = sessionStorage.getItem(this.#key) ?? "";
+    this.#field.value = tabStorage.read(this.#key) ?? "";
     this.#grow();
   }
 
@@ -58,17 +59,9 @@ export class Composer extends SessionElement {
     return `draft ${this.session.id}`;
   }
 
-  /** Put a text where a person can go on with it. */
-  write(text) {
-    this.#field.value = text;
-    this.#written();
-    this.#field.focus();
-  }
-
   #written() {
     this.#grow();
-    sessionStorage.removeItem(this.#key); // rather nothing than what stood there before, if there is no room
-    sessionStorage.setItem(this.#key, this.#field.value);
+    tabStorage.write(this.#key, this.#field.value);
   }
 
   /** As tall as its text, where the style sheet cannot say so: asking for a height lays out the whole page. */
@@ -90,7 +83,7 @@ export class Composer extends SessionElement {
   async #submit() {
     const [text, key] = [this.#field.value, this.#key];
     if (!text.trim() || this.sending || !(await this.send(text))) return;
-    sessionStorage.removeItem(key);
+    tabStorage.remove(key);
     if (key !== this.#key || this.#field.value !== text) return; // somebody went on meanwhile
     this.#field.value = "";
     this.#grow();
@@ -106,7 +99,7 @@ export class Composer extends SessionElement {
     if (session === this.session) this.sending = false;
     if (!sent) return false;
     this.#unsent = "";
-    sessionStorage.removeItem(UNSENT);
+    tabStorage.remove(UNSENT);
     this.dispatchEvent(new CustomEvent("sent", { bubbles: true }));
     return true;
   }
@@ -114,11 +107,9 @@ export class Composer extends SessionElement {
   /** What was not answered and is sent again, after a reload too, is the same message: it may have arrived. */
   #keyOf(text, to) {
     const message = JSON.stringify([text, to]);
-    this.#unsent ||= sessionStorage.getItem(UNSENT) ?? "";
+    this.#unsent ||= tabStorage.read(UNSENT) ?? "";
     if (!this.#unsent.endsWith(message)) this.#unsent = newId() + message;
-    try {
-      sessionStorage.setItem(UNSENT, this.#unsent);
-    } catch {} // there is no room: then a reload forgets it
+    tabStorage.write(UNSENT, this.#unsent);
     return this.#unsent.slice(0, -message.length);
   }
 

@@ -10,7 +10,7 @@ import { NotSignedIn, Unreachable } from "../client/errors.js";
 import "./chat.js";
 import { Element } from "./element.js";
 import "./inspector.js";
-import { go, here } from "./place.js";
+import { go, here, onPlainClick } from "./place.js";
 import { Session } from "./session.js";
 import "./sessions.js";
 import { nextTheme, theme } from "./theme.js";
@@ -243,7 +243,7 @@ export class Console extends Element {
   #header() {
     const [words, look] = LINES[this.session?.connection] ?? [];
     return html`<header class="bar">
-      <h1><a href="?" @click=${(event) => { event.preventDefault(); go({}); }}>Turnlog</a></h1>
+      <h1><a href="?" @click=${onPlainClick(() => go({}))}>Turnlog</a></h1>
       ${words ? html`<p class="line ${look}" role="status" id="connection">${words}</p>` : nothing}
       ${this.session ? html`<tl-totals .session=${this.session}></tl-totals>` : nothing}
       <span class="gap"></span>

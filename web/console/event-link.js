@@ -2,13 +2,9 @@
 
 import { html } from "lit";
 
-import { addressOf, goToEvent, here } from "./place.js";
+import { addressOf, goToEvent, here, onPlainClick } from "./place.js";
 
 export function toEvent(seq, words) {
-  const open = (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    goToEvent(seq);
-  };
+  const open = onPlainClick(() => goToEvent(seq));
   return html`<a href=${addressOf({ ...here(), panel: "events", seq })} data-seq=${seq} @click=${open}>${words}</a>`;
 }

@@ -65,17 +65,6 @@ export class Matches {
   }
 }
 
-/** Where the event with a seq is in a list, or the last one before it; -1 if there is none. */
-export function indexOf(events, seq) {
-  let [low, high] = [0, events.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (events[middle].seq <= seq) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
-}
-
 /** The next event of the same type in a direction, 1 or -1; undefined if there is none. */
 export function sameType(events, at, step) {
   for (let index = at + step; index >= 0 && index < events.length; index += step) {

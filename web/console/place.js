@@ -25,6 +25,13 @@ export function go(place, { replace = false } = {}) {
   dispatchEvent(new PopStateEvent("popstate"));
 }
 
+/** Handle plain clicks on a link. The browser handles a click with a modifier key: it opens a tab or a window. */
+export const onPlainClick = (handle) => (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  handle();
+};
+
 /** Show an event in the panel of events. */
 export function goToEvent(seq) {
   go({ ...here(), panel: "events", seq });

@@ -51,12 +51,17 @@ export class Record {
 
   /** Where the event with a seq is in `events`, or the last one before it; -1 if there is none. */
   indexOf(seq) {
-    let [low, high] = [0, this.events.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.events[middle].seq <= seq) low = middle + 1;
-      else high = middle;
-    }
-    return low - 1;
+    return indexOf(this.events, seq);
   }
+}
+
+/** Where the event with a seq is in a list, or the last one before it; -1 if there is none. */
+export function indexOf(events, seq) {
+  let [low, high] = [0, events.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (events[middle].seq <= seq) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
 }

@@ -3,7 +3,7 @@
 import { html, nothing } from "lit";
 
 import { Element } from "./element.js";
-import { go, here } from "./place.js";
+import { go, here, onPlainClick } from "./place.js";
 
 const FRESH_MS = 15_000; // how often the list is asked for while somebody looks
 const STATES = { running: "running", waiting: "waits for you", closed: "closed", idle: "" };
@@ -48,11 +48,7 @@ export class Sessions extends Element {
   }
 
   #session({ session_id, title, state, created }) {
-    const open = (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      go({ session: session_id, panel: here().panel });
-    };
+    const open = onPlainClick(() => go({ session: session_id, panel: here().panel }));
     return html`<li><a href="?session=${session_id}" @click=${open}
       aria-current=${session_id === this.current ? "page" : nothing}>
       <span class="title">${title || "New session"}</span>

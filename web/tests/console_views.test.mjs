@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "../console/ask-kinds.js";
 import { draftAt, forget } from "../console/drafts.js";
+import { PageStorage } from "../console/storage.js";
 import { levelsOf } from "../console/view-headings.js";
 import { inForm, inTable, labelled, problemsOf } from "../console/view-problems.js";
 import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "../console/view-rows.js";
@@ -272,32 +273,23 @@ test("the questions of an input become fields", () => {
 
 // drafts
 
-class Storage extends Map {
-  get length() { return this.size; }
-  key(at) { return [...this.keys()][at]; }
-  getItem(key) { return this.get(key) ?? null; }
-  setItem(key, value) { this.set(key, value); }
-  removeItem(key) { this.delete(key); }
-}
-
 test("a draft is kept, cleared, and forgotten with its event", () => {
-  const storage = new Storage();
+  const storage = new PageStorage(() => null);
   const one = draftAt("s", "evt_1", "f", storage);
   assert.equal(one.read(), null);
   one.write([["a", "x"]]);
   draftAt("s", "evt_1", "g", storage).write([]);
-  draftAt("s", "evt_12", "f", storage).write([["b", "y"]]);
+  const other = draftAt("s", "evt_12", "f", storage);
+  other.write([["b", "y"]]);
   assert.deepEqual(one.read(), [["a", "x"]]);
   one.clear();
   assert.equal(one.read(), null);
   forget("s", "evt_1", storage);
-  assert.equal(storage.size, 1);
+  assert.equal(draftAt("s", "evt_1", "g", storage).read(), null);
+  assert.deepEqual(other.read(), [["b", "y"]]);
 });
 
-test("a storage that refuses costs the draft and nothing else", () => {
-  const full = { getItem: () => "{", setItem: () => { throw new Error("full"); }, removeItem: () => {} };
-  const draft = draftAt("s", "e", "f", full);
-  assert.equal(draft.read(), null);
-  assert.doesNotThrow(() => draft.write({}));
-  assert.doesNotThrow(() => forget("s", "e", null));
+test("a draft that is no JSON is none", () => {
+  const storage = new PageStorage(() => ({ getItem: () => "{" }));
+  assert.equal(draftAt("s", "e", "f", storage).read(), null);
 });

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { EVERYTHING, Facets, Matches, NOBODY, indexOf, sameType } from "../console/matches.js";
+import { EVERYTHING, Facets, Matches, NOBODY, sameType } from "../console/matches.js";
+import { indexOf } from "../console/record.js";
 import { clock, compact, family, summary } from "../console/rows.js";
 import { Track } from "../console/track.js";
 import { folded, logOf } from "./vectors.mjs";

@@ -1,0 +1,25 @@
+"""Cursors as Python and JavaScript both read them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnlog.errors import BadInput
+from turnlog.wire.cursor import Cursor, parse
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "wire" / "cursors.json").read_text())
+
+
+@pytest.mark.parametrize("vector", VECTORS["cursors"], ids=lambda vector: vector["text"])
+def test_parse_cursor_reads_every_part_and_str_writes_it_back(vector: dict[str, Any]) -> None:
+    cursor = parse(vector["text"])
+    assert cursor == Cursor(int(vector["seq"]), vector["epoch"], vector["chunk"])
+    assert str(cursor) == vector["text"]
+
+
+@pytest.mark.parametrize("text", VECTORS["refused"])
+def test_parse_text_that_is_no_cursor_raises(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse(text)
