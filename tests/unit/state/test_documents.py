@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.logs import vector_log
+from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG
 from turnlog.state.documents import CATEGORIES, STEPS, Documents, documents, seen_in
 
@@ -23,7 +24,7 @@ def after_a_join(row: dict[str, Any]) -> dict[str, Any]:
     return {made.id: made for made in kept.apply(*second)}
 
 
-@pytest.mark.parametrize("row", FILE["table"], ids=lambda row: f"{row['seed']}-{row['event']}")
+@for_each_row("row", FILE["table"], ids=lambda row: f"{row['seed']}-{row['event']}")
 def test_a_row_of_the_table(row: dict[str, Any]) -> None:
     [made, *rest] = after_a_join(row).values()
     assert (made.type, made.category) == (row["type"], row["category"])
@@ -32,7 +33,7 @@ def test_a_row_of_the_table(row: dict[str, Any]) -> None:
     assert [other.type for other in rest] == (["agent-identity"] if row["seed"] == "session_end" else [])
 
 
-@pytest.mark.parametrize("row", FILE["none"], ids=lambda row: row["seed"])
+@for_each_row("row", FILE["none"], ids=lambda row: row["seed"])
 def test_what_makes_no_document(row: dict[str, Any]) -> None:
     assert after_a_join(row) == {}
 
@@ -50,21 +51,28 @@ def test_a_type_has_one_category() -> None:
     assert {row["type"]: row["category"] for row in FILE["table"]} == CATEGORIES
 
 
-@pytest.mark.parametrize("case", FILE["cases"], ids=lambda case: case["name"])
-def test_vector(case: dict[str, Any]) -> None:
+def check_documents(case: dict[str, Any]) -> None:
     found = documents(vector_log(case["events"]))
     assert all(key == document.id for key, document in found.items())
     told = [{**document._asdict(), "body": document.body.decode()} for _, document in sorted(found.items())]
     assert told == case["documents"]
 
 
-@pytest.mark.parametrize("case", FILE["cases"], ids=lambda case: case["name"])
-def test_a_body_is_compact_json_with_sorted_keys(case: dict[str, Any]) -> None:
+def check_a_body_is_compact_json_with_sorted_keys(case: dict[str, Any]) -> None:
     for document in case["documents"]:
         canonical = json.dumps(
             json.loads(document["body"]), sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
         assert document["body"] == canonical
+
+
+@pytest.mark.parametrize("case", FILE["cases"], ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_documents,
+        check_a_body_is_compact_json_with_sorted_keys,
+    ]
+    check_laws(laws, case)
 
 
 def test_a_document_of_a_channel_is_seen_by_those_who_are_in_it() -> None:

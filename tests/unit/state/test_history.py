@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from tests.logs import Item, entry, place, scope, vector_log
+from tests.support.tables import check_laws, for_each_row
 from turnlog.events import (
     CORE,
     AgentEnd,
@@ -39,8 +40,7 @@ def told(items: list[Item]) -> History:
     return history
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_vector(case: dict[str, Any]) -> None:
+def check_conversations(case: dict[str, Any]) -> None:
     history = told(vector_log(case["events"]))
     assert msgspec.to_builtins(history.root) == case["root"]
     called = {agent_id: one.messages for agent_id, one in history.called.items()}
@@ -49,8 +49,7 @@ def test_vector(case: dict[str, Any]) -> None:
         assert msgspec.to_builtins(history.messages(agent_id)) == messages
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_a_model_is_asked_when_the_last_word_is_the_users(case: dict[str, Any]) -> None:
+def check_a_model_is_asked_when_the_last_word_is_the_users(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
     for seq, agent_id in case["asked"]:
         messages = told(items[: seq + 1]).messages(agent_id)
@@ -81,8 +80,7 @@ def refusals(messages: list[Message]) -> list[str]:
     return found + [f"{call_id} is open" for call_id in open_calls]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_the_provider_accepts_what_a_model_reads(case: dict[str, Any]) -> None:
+def check_the_provider_accepts_what_a_model_reads(case: dict[str, Any]) -> None:
     items = vector_log([event for event in case["events"] if "mcp" not in json.dumps(event)])
     history = History()
     for envelope, payload in items:
@@ -91,7 +89,17 @@ def test_the_provider_accepts_what_a_model_reads(case: dict[str, Any]) -> None:
             assert refusals(history.messages(agent_id)) == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_conversations,
+        check_a_model_is_asked_when_the_last_word_is_the_users,
+        check_the_provider_accepts_what_a_model_reads,
+    ]
+    check_laws(laws, case)
+
+
+@for_each_row(
     "messages",
     [
         [Message("assistant", [{"type": "tool_use", "id": "c1"}])],
@@ -164,7 +172,7 @@ def test_what_a_model_reads_does_not_change_under_its_eyes() -> None:
     assert before == [Message("user", [{"type": "text", "text": "Oslo"}])] != history.messages("agt_1")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("result", "text"),
     [("as it is\n", "as it is\n"), ("", ""), (3, "3"), (None, "null"), ([1, "ü"], '[1,"ü"]'), (True, "true")],
 )
@@ -196,7 +204,7 @@ def test_results_are_read_in_the_order_of_their_calls() -> None:
     assert [part["tool_use_id"] for part in history.root[-1].content] == ["call_1", "call_2"]
 
 
-@pytest.mark.parametrize("prompt", ["", " \n", None])
+@for_each_row("prompt", ["", " \n", None])
 def test_a_blank_prompt_of_a_called_agent_is_dropped(prompt: str | None) -> None:
     start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_1", prompt=prompt)
     assert told([entry(start, scope("agt_2", 1))]).messages("agt_2") == []
@@ -257,7 +265,7 @@ def test_what_was_said_in_another_channel_is_not_there_to_be_retracted() -> None
     assert len(history.messages("agt_1", "customer")) == 1
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("kind", "data"),
     [
         ("odd", {"tool_use_id": [1]}),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.logs import vector_log
+from tests.support.tables import check_laws, for_each_row
 from turnlog.state.documents import documents
 from turnlog.state.fold import folded
 from turnlog.state.roster import SEATS, STEPS, Roster, Team, report
@@ -14,7 +15,6 @@ from turnlog.state.snapshot import dump, load
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "roster" / "cases.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
-EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 TURN = {"trace_id": "tr_1", "agent_id": "agt_1", "depth": 0}
 
 
@@ -46,13 +46,11 @@ def after(events: list[dict[str, Any]]) -> Roster:
     return folded(Roster(), vector_log(events))
 
 
-@EACH
-def test_vector(case: dict[str, Any]) -> None:
+def check_teams(case: dict[str, Any]) -> None:
     assert json.loads(dump(after(case["events"])))["teams"] == case["teams"]
 
 
-@EACH
-def test_a_snapshot_at_any_event_goes_on_like_the_whole(case: dict[str, Any]) -> None:
+def check_a_snapshot_at_any_event_goes_on_like_the_whole(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
     whole = dump(folded(Roster(), items))
     for cut in range(len(items) + 1):
@@ -60,8 +58,7 @@ def test_a_snapshot_at_any_event_goes_on_like_the_whole(case: dict[str, Any]) ->
         assert dump(folded(kept, items[cut:])) == whole
 
 
-@EACH
-def test_who_is_alive_in_the_documents_is_alive_here(case: dict[str, Any]) -> None:
+def check_who_is_alive_in_the_documents_is_alive_here(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
     teams = folded(Roster(), items).teams
     for document in documents(items).values():
@@ -70,6 +67,16 @@ def test_who_is_alive_in_the_documents_is_alive_here(case: dict[str, Any]) -> No
             member = teams[body.get("channel", "")].seats[body["gridPosition"]]
             assert member.name == body["name"]
             assert (member.state == "alive") == (body["status"] == "alive")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_teams,
+        check_a_snapshot_at_any_event_goes_on_like_the_whole,
+        check_who_is_alive_in_the_documents_is_alive_here,
+    ]
+    check_laws(laws, case)
 
 
 def test_teams_are_told_with_their_channel_and_nine_places() -> None:
@@ -105,7 +112,7 @@ def test_consequence_1_a_reader_that_was_away_misses_no_registration() -> None:
         assert states(folded(reader, items[cut:])) == {0: "alive", 1: "sleeping", 8: "alive"}
 
 
-@pytest.mark.parametrize("end", [[BEGIN, OVER], [ended("model", "process_crash")], [listed()]])
+@for_each_row("end", [[BEGIN, OVER], [ended("model", "process_crash")], [listed()]])
 def test_consequence_2_a_summon_makes_no_placeholder_and_leaves_no_ghost(end: list[dict[str, Any]]) -> None:
     summoned = after([SUMMON]).teams[""]
     assert (summoned.hatching is not None, summoned.seats) == (True, {})
@@ -121,8 +128,8 @@ def test_consequence_3_the_latest_status_tells_who_is_alive_whatever_was_known_b
         assert {seat for seat, state in states(roster).items() if state == "alive"} == {0, 5}
 
 
-@pytest.mark.parametrize("process", ["model", "server"])
-@pytest.mark.parametrize("reason", ["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"])
+@for_each_row("process", ["model", "server"])
+@for_each_row("reason", ["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"])
 def test_consequence_4_the_end_of_a_session_puts_everybody_to_sleep(process: str, reason: str) -> None:
     assert set(states(after([*DAY, ended(process, reason)])).values()) == {"sleeping"}
     again = [ended(process, reason), {"type": "process.start", "payload": {"process": process, "pid": 2}}]

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.logs import Item, log, scope, vector_log
+from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
 from turnlog.events import AgentHandoff, AgentStart, AssistantMessage, BlockRetract, Scope, ToolCall
 from turnlog.state.documents import Documents
@@ -28,7 +29,7 @@ LOGS = [
 
 
 @pytest.mark.parametrize("items", LOGS)
-@pytest.mark.parametrize("kind", FOLDS, ids=lambda kind: kind.__name__)
+@for_each_row("kind", FOLDS, ids=lambda kind: kind.__name__)
 def test_a_snapshot_at_any_cut_and_the_tail_are_the_whole(kind: Any, items: list[Item]) -> None:
     whole = dump(folded(kind(), items))
     for cut in range(len(items) + 1):
@@ -89,7 +90,7 @@ def test_an_agent_that_starts_twice_has_one_conversation() -> None:
 HISTORY = b'{"conversations":[[]],"roots":{},"called":{"a":7},"traces":[],"shown":{},"answers":[]}'
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("kind", "data"),
     [
         *((kind, b"{") for kind in FOLDS),
@@ -113,9 +114,7 @@ class Case(msgspec.Struct):
     consents: list[str]
 
 
-@pytest.mark.parametrize(
-    "state", [{"b": [1, {"z": None, "a": "é"}], "a": 0.1}, Case("intake", ["search"]), 42, [1, 2]]
-)
+@for_each_row("state", [{"b": [1, {"z": None, "a": "é"}], "a": 0.1}, Case("intake", ["search"]), 42, [1, 2]])
 def test_a_state_comes_back_with_its_keys_in_order(state: Any) -> None:
     again = load(type(state), dump(state))
     assert again == state

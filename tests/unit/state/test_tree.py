@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from tests.logs import Item, closing_log, entry, log, scope, vector_log
+from tests.support.tables import check_laws, for_each_row
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
@@ -79,8 +80,7 @@ def closes_id(closes: str) -> str:
     return "evt_" + hashlib.sha256(closes.encode()).hexdigest()[:40]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_vector(case: dict[str, Any]) -> None:
+def check_state_and_closing_events(case: dict[str, Any]) -> None:
     tree = grown(vector_log(case["events"]))
     assert tree.last == len(case["events"]) - 1
     assert list(tree.open) == case["open"]
@@ -91,7 +91,7 @@ def test_vector(case: dict[str, Any]) -> None:
     assert written(close(tree, keep_waiting=True), case["recovery"]) == case["recovery"]
 
 
-@pytest.mark.parametrize("case", STOPS, ids=lambda case: f"{case['channel']} {case['stop']}")
+@for_each_row("case", STOPS, ids=lambda case: f"{case['channel']} {case['stop']}")
 def test_a_stop_reaches_what_is_in_its_channel_and_in_none(case: dict[str, Any]) -> None:
     started = [
         {
@@ -110,8 +110,7 @@ def test_a_stop_reaches_what_is_in_its_channel_and_in_none(case: dict[str, Any])
     assert tree.stopped == {tree.open[agent_id].scope.trace_id for agent_id in case["stopped"]}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_after_the_closing_events_only_what_waits_is_open(case: dict[str, Any]) -> None:
+def check_after_the_closing_events_only_what_waits_is_open(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
     stopped = after(items, close(grown(items), keep_waiting=False))
     assert (stopped.open, list(stopped.queue)) == ({}, case["queue"])
@@ -123,8 +122,7 @@ def test_after_the_closing_events_only_what_waits_is_open(case: dict[str, Any]) 
     assert all(not invocation.blocks for invocation in recovered.open.values())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_every_agent_ends_once_and_children_before_their_parents(case: dict[str, Any]) -> None:
+def check_every_agent_ends_once_and_children_before_their_parents(case: dict[str, Any]) -> None:
     tree = grown(vector_log(case["events"]))
     ended = [
         item.scope.agent_id for item in close(tree, keep_waiting=False) if isinstance(item.payload, AgentEnd)
@@ -135,22 +133,32 @@ def test_every_agent_ends_once_and_children_before_their_parents(case: dict[str,
             assert ended.index(agent_id) < ended.index(parent_id)
 
 
-@pytest.mark.parametrize("keep_waiting", [True, False])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_who_closes_again_writes_the_same_events(case: dict[str, Any], keep_waiting: bool) -> None:
+def check_who_closes_again_writes_the_same_events(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
-    first, second = (close(grown(items), keep_waiting=keep_waiting) for _ in range(2))
-    assert first == second
-    assert len({item.id for item in first}) == len(first)
+    for keep_waiting in (True, False):
+        first, second = (close(grown(items), keep_waiting=keep_waiting) for _ in range(2))
+        assert first == second
+        assert len({item.id for item in first}) == len(first)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_closing_does_not_change_the_tree(case: dict[str, Any]) -> None:
+def check_closing_does_not_change_the_tree(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
     tree = grown(items)
     close(tree, keep_waiting=False)
     close(tree, keep_waiting=True)
     assert tree == grown(items)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_state_and_closing_events,
+        check_after_the_closing_events_only_what_waits_is_open,
+        check_every_agent_ends_once_and_children_before_their_parents,
+        check_who_closes_again_writes_the_same_events,
+        check_closing_does_not_change_the_tree,
+    ]
+    check_laws(laws, case)
 
 
 def test_a_message_of_no_turn_is_not_pending() -> None:
@@ -201,8 +209,8 @@ STRAY = [
 ]
 
 
-@pytest.mark.parametrize("at", [Scope(), CHILD], ids=["no agent", "an agent that is not open"])
-@pytest.mark.parametrize("payload", STRAY, ids=lambda payload: type(payload).__name__)
+@for_each_row("at", [Scope(), CHILD], ids=["no agent", "an agent that is not open"])
+@for_each_row("payload", STRAY, ids=lambda payload: type(payload).__name__)
 def test_events_of_agents_that_are_not_open_open_nothing(payload: Payload, at: Scope) -> None:
     before, tree = grown(log((BEGIN, ROOT))), grown(log((BEGIN, ROOT), (payload, at)))
     assert (tree.open, tree.queue, tree.last) == (before.open, {}, 1)
