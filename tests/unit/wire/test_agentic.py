@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.logs import Item, log, place, scope, vector_log
+from tests.support.tables import for_each_row
 from tests.test_seed_names import NAMES
 from turnlog import events as ev
 from turnlog.events import CORE, TEAM, Catalog, Vocabulary
@@ -61,7 +62,7 @@ def test_vector(case: dict[str, Any]) -> None:
     assert agentic.close() == [DONE]
 
 
-@pytest.mark.parametrize("name", WIRE)
+@for_each_row("name", WIRE)
 def test_a_class_has_its_wire_name_and_its_fields(name: str) -> None:
     wire, inside, beside = WIRE[name]
     found = [message for message in SHOWN if message["type"] == wire]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tables import check_laws, for_each_row
 from turnlog.wire.assemble import Assembler
 from turnlog.wire.assembled import Block
 from turnlog.wire.chunks import chunk
@@ -14,7 +15,6 @@ from turnlog.wire.sse import Decoder
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 CASES: list[dict[str, Any]] = json.loads((VECTORS / "assemble.json").read_text())["cases"]
 DIALECT: list[dict[str, Any]] = json.loads((VECTORS / "blocks.json").read_text())["cases"]
-EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 
 
 def text_of(message: object) -> str:
@@ -43,15 +43,13 @@ def said(type: str, delta: str, final: bool, agent: str = "a1", **extra: object)
     return json.dumps({"type": type, "agent": agent, "final": final, "delta": delta, **extra})
 
 
-@EACH
-def test_vector(case: dict[str, Any]) -> None:
+def check_blocks_and_transcript(case: dict[str, Any]) -> None:
     assembler = assemble(messages_of(case))
     assert assembler.as_json() == case["expect"]
     assert assembler.transcript() == "\n".join(case["transcript"])
 
 
-@EACH
-def test_vector_as_bytes_read_after_every_message(case: dict[str, Any]) -> None:
+def check_as_bytes_read_after_every_message(case: dict[str, Any]) -> None:
     assembler = Assembler()
     for data, id in messages_of(case):  # noqa: A001
         assembler.feed(data.encode(), id)
@@ -61,8 +59,7 @@ def test_vector_as_bytes_read_after_every_message(case: dict[str, Any]) -> None:
     assert assembler.as_json() == case["expect"]
 
 
-@EACH
-def test_vector_that_ends_early(case: dict[str, Any]) -> None:
+def check_a_stream_that_ends_early(case: dict[str, Any]) -> None:
     messages = messages_of(case)
     for end in range(len(messages)):
         assembler = assemble(messages[:end])
@@ -70,7 +67,17 @@ def test_vector_that_ends_early(case: dict[str, Any]) -> None:
         assert assembler.flush() == []
 
 
-@pytest.mark.parametrize("case", DIALECT, ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_blocks_and_transcript,
+        check_as_bytes_read_after_every_message,
+        check_a_stream_that_ends_early,
+    ]
+    check_laws(laws, case)
+
+
+@for_each_row("case", DIALECT, ids=lambda case: case["name"])
 def test_what_the_dialect_says_is_read(case: dict[str, Any]) -> None:
     assert assemble([(json.dumps(message), "") for message in case["messages"]]).dropped == 0
 

@@ -9,6 +9,7 @@ import pytest
 
 import turnlog
 from tests.logs import Item, entry, scope, vector_log
+from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import InvalidEvent
 from turnlog.events import (
     CATALOG,
@@ -44,28 +45,35 @@ def projection(case: dict[str, Any]) -> Blocks:
     return Blocks(msgspec.convert(case.get("options", {}), BlocksOptions))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_vector(case: dict[str, Any]) -> None:
+def check_messages(case: dict[str, Any]) -> None:
     messages = said(projection(case), vector_log(case["events"]))
     assert [json.loads(message) for message in messages] == case["messages"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_every_message_is_complete_and_begins_with_the_common_fields(case: dict[str, Any]) -> None:
+def check_every_message_is_complete_and_begins_with_the_common_fields(case: dict[str, Any]) -> None:
     for message in said(projection(case), vector_log(case["events"])):
         assert list(json.loads(message))[:4] == ["type", "agent", "final", "delta"]
         assert b"\n" not in message
         assert len(message) <= LIMIT_BYTES
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_when_the_agents_have_ended_nothing_is_left(case: dict[str, Any]) -> None:
+def check_when_the_agents_have_ended_nothing_is_left(case: dict[str, Any]) -> None:
     blocks, items = projection(case), vector_log(case["events"])
     said(blocks, items)
     for agent_id in {envelope.agent_id for envelope, _ in items if envelope.agent_id}:
         said(blocks, [entry(AgentEnd(stop_reason="end_turn"), scope(agent_id))])
     assert blocks.idle
     assert vars(blocks) == vars(projection(case)), "the next turn begins like the first"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_messages,
+        check_every_message_is_complete_and_begins_with_the_common_fields,
+        check_when_the_agents_have_ended_nothing_is_left,
+    ]
+    check_laws(laws, case)
 
 
 def test_what_is_open_or_can_be_retracted_is_the_state() -> None:
@@ -101,7 +109,7 @@ def test_conversations_are_those_of_the_agent_at_hand() -> None:
     assert [turn["role"] for turn in metas[2]["conversation_history"]] == ["user", "assistant"]
 
 
-@pytest.mark.parametrize("kind", sorted(CATALOG.kinds))
+@for_each_row("kind", sorted(CATALOG.kinds))
 def test_every_event_can_be_converted(kind: str) -> None:
     payload = CATALOG.kind(kind).decoder.decode(json.dumps(CATALOG.kind(kind).payload.EXAMPLE).encode())
     for options in (BlocksOptions(), EVERYTHING):
@@ -117,7 +125,7 @@ def joined(messages: list[bytes]) -> str:
     return "".join(fields["delta"] for fields in read)
 
 
-@pytest.mark.parametrize("text", ["x" * 10_000, '"' * 5_000, "\x01" * 3_000, "€😀" * 2_000, "\\n\n" * 3_000])
+@for_each_row("text", ["x" * 10_000, '"' * 5_000, "\x01" * 3_000, "€😀" * 2_000, "\\n\n" * 3_000])
 def test_a_big_result_is_cut_below_the_limit_and_joins_again(text: str) -> None:
     result = ToolResult(call_id=WORST, tool=WORST, ok=True, result=text)
     messages = said(Blocks(), [entry(result, AGENT)])

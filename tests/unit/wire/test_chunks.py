@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.wire.chunks import LIMIT_BYTES, chunk
 
@@ -48,8 +49,7 @@ def seed_chunks(case: dict[str, Any]) -> list[bytes]:
     return [message(part is parts[-1], part) for part in parts]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_vector(case: dict[str, Any]) -> None:
+def check_messages(case: dict[str, Any]) -> None:
     messages = chunk_case(case)
     read = [json.loads(message) for message in messages]
     assert [len(message) for message in messages] == case["messages"]
@@ -59,8 +59,7 @@ def test_vector(case: dict[str, Any]) -> None:
     assert max(case["messages"]) <= case.get("limit_bytes", LIMIT_BYTES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_every_message_carries_all_fields_in_order(case: dict[str, Any]) -> None:
+def check_every_message_carries_all_fields_in_order(case: dict[str, Any]) -> None:
     for message in chunk_case(case):
         fields = json.loads(message)
         assert list(fields) == ["type", "agent", "final", "delta", *case.get("extra", {})]
@@ -69,9 +68,16 @@ def test_every_message_carries_all_fields_in_order(case: dict[str, Any]) -> None
         assert message == json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if "original" in case], ids=lambda case: case["name"]
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_messages,
+        check_every_message_carries_all_fields_in_order,
+    ]
+    check_laws(laws, case)
+
+
+@for_each_row("case", [case for case in CASES if "original" in case], ids=lambda case: case["name"])
 def test_the_original_broke_its_limit_here(case: dict[str, Any]) -> None:
     sizes = [len(message) for message in seed_chunks(case)]
     assert sizes == case["original"]
@@ -85,7 +91,7 @@ def test_the_bytes_of_the_seed() -> None:
     ]
 
 
-@pytest.mark.parametrize("limit_bytes", range(55, 80))
+@for_each_row("limit_bytes", range(55, 80))
 def test_every_cut_of_every_escape_is_whole(limit_bytes: int) -> None:
     payload = 'a"\\\n\u0001\\u0002é€😀\\\\\u001f"' * 9
     messages = chunk("t", "a", payload, limit_bytes)
@@ -111,7 +117,7 @@ def test_names_are_escaped_too() -> None:
     }
 
 
-@pytest.mark.parametrize("room", [-1, 0, 5])
+@for_each_row("room", [-1, 0, 5])
 def test_extras_that_leave_no_room_are_refused(room: int) -> None:
     envelope = len(chunk("t", AGENT, "", final=False, name="")[0])
     with pytest.raises(InvalidEvent, match=rf"expected 6 of 2048 bytes left for 't', got {room}"):

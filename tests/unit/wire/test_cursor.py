@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
 from turnlog.wire.cursor import Cursor, parse
 
 START = Cursor(-1, None, None)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "cursor"),
     [
         ("k3x9:41", Cursor(41, "k3x9")),
@@ -30,7 +31,7 @@ def test_a_cursor_is_read_and_written_back(text: str, cursor: Cursor) -> None:
     assert str(cursor) == text
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t", "-1"])
+@for_each_row("text", ["", " ", "\t", "-1"])
 def test_nothing_is_the_start(text: str) -> None:
     assert parse(text) == START == Cursor()
     assert str(parse(text)) == "-1"
@@ -40,7 +41,7 @@ def test_white_space_around_it_does_not_count() -> None:
     assert parse(" k3x9:41 ") == Cursor(41, "k3x9")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         "x",
@@ -80,7 +81,7 @@ def test_a_refusal_quotes_little_of_a_long_cursor() -> None:
     assert len(str(refused.value)) < 200
 
 
-@pytest.mark.parametrize("text", ["٣", "４２", "k3x9:٤١", "1.٢", "-1.0", "k3x9:-1.3"])
+@for_each_row("text", ["٣", "４２", "k3x9:٤١", "1.٢", "-1.0", "k3x9:-1.3"])
 def test_what_nobody_writes_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse(text)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.logs import Item, log, scope
+from tests.support.tables import for_each_row
 from turnlog import events as ev
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import Reply
@@ -68,7 +69,7 @@ def test_a_call_that_came_in_pieces_is_said_like_one_that_came_whole(name: str) 
 
 
 @EACH
-@pytest.mark.parametrize("end", [ABORTED, RETRACTED, COMPLETE])
+@for_each_row("end", [ABORTED, RETRACTED, COMPLETE])
 def test_a_call_that_never_came_whole_is_not_said(name: str, end: ev.Payload) -> None:
     assert said(fresh(name), START, *PIECES, end) == said(fresh(name), START)
 
@@ -185,7 +186,7 @@ def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:
     assert words == [[], [], ["one", "1"], ["a secret"]]
 
 
-@EACH
+@for_each_row("name", BLOCKS)
 @pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["id"])
 def test_whatever_a_provider_streams_is_said_and_nothing_is_left(name: str, vector: dict[str, Any]) -> None:
     numbers = count(1)

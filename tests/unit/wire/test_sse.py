@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import BadInput, CallerError, PeerError
 from turnlog.wire.sse import LIMIT_BYTES, Decoder, Message, encode
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "vectors" / "wire" / "sse.json").read_text()
 )
-DECODE = pytest.mark.parametrize("case", VECTORS["decode"], ids=lambda case: case["name"])
 
 
 def stream_of(case: dict[str, Any]) -> bytes:
@@ -48,38 +48,45 @@ def singles(stream: bytes) -> list[bytes]:
     return [stream[at : at + 1] for at in range(len(stream))]
 
 
-@DECODE
-def test_decode_whole(case: dict[str, Any]) -> None:
+def check_decode_whole(case: dict[str, Any]) -> None:
     assert decode([stream_of(case)]) == expected(case)
 
 
-@DECODE
-def test_decode_byte_by_byte(case: dict[str, Any]) -> None:
+def check_decode_byte_by_byte(case: dict[str, Any]) -> None:
     assert decode(singles(stream_of(case))) == expected(case)
 
 
-@DECODE
-def test_decode_cut_at_every_position(case: dict[str, Any]) -> None:
+def check_decode_cut_at_every_position(case: dict[str, Any]) -> None:
     stream = stream_of(case)
     for at in range(len(stream) + 1):
         assert decode([stream[:at], b"", stream[at:]]) == expected(case), at
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in VECTORS["decode"] if case.get("input", "").endswith(("\n", "\r"))]
-)
-def test_decode_with_an_unfinished_message_behind(case: dict[str, Any]) -> None:
+def check_decode_with_an_unfinished_message_behind(case: dict[str, Any]) -> None:
+    if not case.get("input", "").endswith(("\n", "\r")):
+        return
     assert decode([stream_of(case) + b": end\nid: junk\nevent: junk\ndata: junk\n"]) == expected(case)
 
 
-@pytest.mark.parametrize("case", VECTORS["encode"], ids=lambda case: repr(case["frame"]))
+@pytest.mark.parametrize("case", VECTORS["decode"], ids=lambda case: case["name"])
+def test_decode_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_decode_whole,
+        check_decode_byte_by_byte,
+        check_decode_cut_at_every_position,
+        check_decode_with_an_unfinished_message_behind,
+    ]
+    check_laws(laws, case)
+
+
+@for_each_row("case", VECTORS["encode"], ids=lambda case: repr(case["frame"]))
 def test_encode(case: dict[str, Any]) -> None:
     data = None if case["data"] is None else case["data"].encode()
     options = {key: case[key] for key in ("id", "event", "retry_ms") if key in case}
     assert encode(data, **options) == case["frame"].encode()
 
 
-@pytest.mark.parametrize("case", VECTORS["refuse"], ids=lambda case: ascii(case))
+@for_each_row("case", VECTORS["refuse"], ids=lambda case: ascii(case))
 def test_refused_fields(case: dict[str, Any]) -> None:
     options = {key: case[key] for key in ("id", "event", "retry_ms") if key in case}
     with pytest.raises(CallerError, match=rf"^expected .* \(at {case['at']}\)$"):
@@ -125,9 +132,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("stream", "refused"), [bound[1:] for bound in BOUNDS], ids=[bound[0] for bound in BOUNDS]
-)
+@for_each_row(("stream", "refused"), [bound[1:] for bound in BOUNDS], ids=[bound[0] for bound in BOUNDS])
 def test_bounds_hold_in_every_cut(stream: bytes, refused: bool) -> None:
     whole = decode_until_refused([stream], 20)
     assert whole[1] is refused
