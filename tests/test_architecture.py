@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.tables import for_each_row
 
 SOURCE = Path(__file__).parent.parent / "src" / "turnlog"
 
@@ -76,7 +76,7 @@ def faults(place: str, text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+@for_each_row("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_left_and_pure_rooms_stay_pure(path: Path) -> None:
     if path != SOURCE / "__init__.py":
         assert faults(room(path), path.read_text()) == []
@@ -87,7 +87,7 @@ def test_every_room_is_known() -> None:
     assert rooms <= set(RANK)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("place", "text"),
     [
         ("parse", "import asyncio"),

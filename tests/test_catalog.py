@@ -10,6 +10,7 @@ import pytest
 from msgspec import inspect
 
 from tests.generate_docs import Facts, gained, lost, recorded, records, snapshot
+from tests.support.tables import for_each_row
 from turnlog import events
 from turnlog.errors import InvalidEvent
 from turnlog.events import CORE, TEAM, Catalog, Envelope, Kind, Origin
@@ -21,7 +22,7 @@ FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "sug
 REMOVED = "removed or retyped: add a new type instead"
 NEW = "new: run `make docs` to record it"
 
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+each_kind = for_each_row("kind", KINDS, ids=lambda kind: kind.name)
 
 
 def words(name: str) -> list[str]:
@@ -130,7 +131,7 @@ def without(*names: str) -> Facts:
     return {name: fact for name, fact in snapshot().items() if name not in names}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("now", "gone"),
     [
         (without("tool.call"), ["tool.call"]),

@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import program
 from tests.docs_blocks import DOCS, ROOT, blocks
 from tests.docs_run import KINDS, Fault, Room
+from tests.support.tables import for_each_row
 
 HOW_TO_LINES = 120
 BROKEN = {
@@ -65,6 +66,6 @@ def test_every_language_that_is_checked_is_used_or_a_drawing() -> None:
     assert used == set(KINDS), used ^ set(KINDS)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/howto/*.md")), ids=lambda path: path.name)
+@for_each_row("path", sorted(ROOT.glob("docs/howto/*.md")), ids=lambda path: path.name)
 def test_a_how_to_is_short(path: Path) -> None:
     assert path.read_text().count("\n") <= HOW_TO_LINES

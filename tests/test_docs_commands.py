@@ -9,13 +9,14 @@ from starlette.routing import Route
 
 from tests.docs_blocks import DOCS, ROOT, blocks, codes
 from tests.docs_names import command_faults
+from tests.support.tables import for_each_row
 from turnlog.server import create_app
 from turnlog_examples.tour import app
 
 ROUTE = re.compile(r"(?:(GET|POST) )?(/(?:api|agent)/[a-z_{}/-]*[a-z}])")  # up to what varies
 
 
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each_row("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_exist(path: Path) -> None:
     assert command_faults(path) == []
 
@@ -80,7 +81,7 @@ def route_faults(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each_row("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_routes_exist(path: Path) -> None:
     assert route_faults(path) == []
 

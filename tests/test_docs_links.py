@@ -7,11 +7,12 @@ import pytest
 
 from tests.docs_blocks import DOCS, ROOT, anchors, links
 from tests.docs_names import link_faults, path_faults
+from tests.support.tables import for_each_row
 
 PAGES = sorted(ROOT.glob("docs/**/*.md"))
 
 
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each_row("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_and_named_files_are_there(path: Path) -> None:
     assert link_faults(path) + path_faults(path) == []
 

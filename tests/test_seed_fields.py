@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import inspect, structs
 
+from tests.support.tables import for_each_row
 from turnlog.events import CORE, TEAM, Catalog, Envelope
 from turnlog_examples.broker.events import BROKER, TAXONOMY
 
@@ -82,9 +83,7 @@ def held(seed: str, shape: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    "entry", FIELDS, ids=lambda entry: f"{entry['seed']} {entry['shape']} {entry['field']}"
-)
+@for_each_row("entry", FIELDS, ids=lambda entry: f"{entry['seed']} {entry['shape']} {entry['field']}")
 def test_a_field_has_a_typed_home_or_is_computed(entry: dict[str, str]) -> None:
     assert set(entry) in ({"seed", "shape", "field", "held_by"}, {"seed", "shape", "field", "computed"})
     if "computed" in entry:
@@ -94,7 +93,7 @@ def test_a_field_has_a_typed_home_or_is_computed(entry: dict[str, str]) -> None:
         assert not free or re.split(r"[.:]", entry["held_by"])[-1] in FREE_FORM
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "path", ["ui.message:txt", "ui.action:action.values", "agent.end:usage.tokens", "envelope:id.x"]
 )
 def test_a_path_that_leads_nowhere_is_seen(path: str) -> None:

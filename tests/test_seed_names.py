@@ -4,8 +4,7 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.support.tables import for_each_row
 from turnlog.events import CATALOG
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +39,7 @@ def test_every_name_is_listed_once() -> None:
     assert all(len(set(names)) == len(names) for names in NAMES.values())
 
 
-@pytest.mark.parametrize("seed", NAMES)
+@for_each_row("seed", NAMES)
 def test_every_name_of_a_document_is_mapped(seed: str) -> None:
     column = ["event", "says", *NAMES].index(seed)
     assert set(NAMES[seed]) - named(column) == set()

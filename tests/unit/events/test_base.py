@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta, inspect
 
+from tests.support.tables import for_each_row
 from turnlog.events import CATALOG, Payload, Record, UiMessage
 from turnlog.events.base import (
     ANYONE,
@@ -56,12 +57,12 @@ GOOD = [(form, value) for form, good, _ in FORMS for value in good]
 BAD = [(form, value) for form, _, bad in FORMS for value in bad]
 
 
-@pytest.mark.parametrize(("form", "value"), GOOD)
+@for_each_row(("form", "value"), GOOD)
 def test_a_form_takes_what_is_right(form: Any, value: object) -> None:
     assert msgspec.json.decode(msgspec.json.encode(value), type=form) == value
 
 
-@pytest.mark.parametrize(("form", "value"), BAD)
+@for_each_row(("form", "value"), BAD)
 def test_a_form_refuses_what_is_wrong(form: Any, value: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(msgspec.json.encode(value), type=form)
@@ -86,7 +87,7 @@ class Wider(Whole, frozen=True, kw_only=True):
 FITS, TOO_LONG = "€" * 42, "€" * 43  # 126 and 129 bytes
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "fields",
     [
         {"name": FITS},
@@ -102,7 +103,7 @@ def test_a_name_may_have_128_bytes(fields: dict[str, Any]) -> None:
     assert json.loads(msgspec.json.encode(payload)) == fields
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "fields",
     [
         {"name": TOO_LONG},
@@ -142,7 +143,7 @@ def is_name(shape: inspect.Type) -> bool:
     return shape == inspect.type_info(Name)
 
 
-@pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: kind.name)
+@for_each_row("kind", list(CATALOG), ids=lambda kind: kind.name)
 def test_every_name_of_the_vocabulary_is_bound_in_bytes(kind: Any) -> None:
     for record in records(inspect.type_info(kind.payload)):
         names = {field.name for field in record.fields if is_name(field.type)}
@@ -179,7 +180,7 @@ class Dated(Signed, frozen=True, kw_only=True):
             raise ValueError("Expected a day")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("kind", "wrong"),
     [
         (Quoted, {"price": -1}),

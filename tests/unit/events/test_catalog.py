@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from msgspec import Meta, Raw
 
+from tests.support.tables import for_each_row
 from turnlog.errors import InvalidEvent, UnknownType
 from turnlog.events import (
     CATALOG,
@@ -101,9 +102,7 @@ def test_a_class_with_two_names_is_refused() -> None:
         Catalog(SHOP, Vocabulary("store", [Old]))
 
 
-@pytest.mark.parametrize(
-    "name", ["", "Shop", "1shop", "shop.", ".shop", "a.b.c", "shop-1", "shöp", "shop\n", " shop"]
-)
+@for_each_row("name", ["", "Shop", "1shop", "shop.", ".shop", "a.b.c", "shop-1", "shöp", "shop\n", " shop"])
 def test_a_name_that_no_tag_could_carry_is_refused(name: str) -> None:
     with pytest.raises(InvalidEvent, match="expected a name like"):
         Vocabulary(name, [])
@@ -191,7 +190,7 @@ def circle() -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "value",
     [float("nan"), float("inf"), float("-inf"), "\ud800", object(), circle(), {(1, 2): 3}, 10**5000],
     ids=["nan", "inf", "-inf", "surrogate", "object", "circle", "tuple key", "5,001 digits"],
@@ -236,7 +235,7 @@ def test_a_legacy_type_is_read_but_not_written() -> None:
     assert SHOPS.payload(envelope("shop.old", b"{}")) == Old()
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("name", "data", "origin", "admitted"),
     [
         ("ui.message", {"text": ""}, "ui", True),
@@ -261,7 +260,7 @@ def test_origins_are_a_set_or_a_function_of_the_payload(
         assert caught.value.path == "$.origin"
 
 
-@pytest.mark.parametrize("id_", ["", "1", "evt_", "evt_1\n", "tr_1", "evt_" + "x" * 65])
+@for_each_row("id_", ["", "1", "evt_", "evt_1\n", "tr_1", "evt_" + "x" * 65])
 def test_what_is_no_event_id_is_refused(id_: str) -> None:
     with pytest.raises(InvalidEvent, match="expected `evt_`") as caught:
         CATALOG.event("ui.message", {"text": ""}, id=id_)
@@ -289,7 +288,7 @@ def test_a_stored_payload_is_typed() -> None:
     assert answer == ToolResult(call_id="a", tool="b", ok=True, result=1)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("name", "payload"),
     [
         ("later.type", b'{"a":  1}'),

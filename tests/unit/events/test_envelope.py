@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Envelope, Scope, Unknown, decode, stamp
 from turnlog.events.envelope import milliseconds, timestamp
@@ -58,7 +59,7 @@ def test_a_field_of_a_newer_writer_does_not_hurt() -> None:
     assert msgspec.json.encode(decode(newer)) == LINE
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("ms", "text"),
     [
         (0, "1970-01-01T00:00:00.000Z"),
@@ -76,7 +77,7 @@ def test_a_timestamp_is_exact(ms: int, text: str) -> None:
     assert timestamp(ms) == text
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("line", "says"),
     [
         (b"", "truncated"),
@@ -106,7 +107,7 @@ def test_an_unknown_payload_is_its_bytes() -> None:
     assert bytes(unknown.data) == b'{"a":  1}'
 
 
-@pytest.mark.parametrize("text", ["\n", "\r", "\r\n", "a\u2028b\u2029c", "\0\x1f\x7f\x85", '"\\', "😀"])
+@for_each_row("text", ["\n", "\r", "\r\n", "a\u2028b\u2029c", "\0\x1f\x7f\x85", '"\\', "😀"])
 def test_no_text_breaks_the_line(text: str) -> None:
     event = CATALOG.event("ui.message", {"text": text}, id="evt_1", origin="ui")
     line = stamp(event, session_id="sess_1", seq=0, ts_ms=0)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import BadInput
 from turnlog.events import CATALOG, UiMessage, gate
 
@@ -36,27 +37,34 @@ def kind_of(case: dict[str, Any]) -> Any:
     return CATALOG.kind(case["as"]).payload if "as" in case else VALUE
 
 
-@pytest.mark.parametrize("case", named(VECTORS["accepted"]))
+@for_each_row("case", named(VECTORS["accepted"]))
 def test_accepted_input_gives_its_value(case: dict[str, Any]) -> None:
     data = data_of(case["input"])
     assert gate.decode(data, VALUE) == json.loads(data)
 
 
-@pytest.mark.parametrize("case", named(VECTORS["refused"]))
-def test_refused_input_names_the_place(case: dict[str, Any]) -> None:
+def check_the_refusal_names_the_place(case: dict[str, Any]) -> None:
     with pytest.raises(BadInput) as caught:
         gate.decode(data_of(case["input"]), kind_of(case))
     assert case["says"] in str(caught.value)
     assert caught.value.path == case.get("path", caught.value.path)
 
 
-@pytest.mark.parametrize("case", named(VECTORS["refused"]))
-def test_a_refusal_is_one_short_line(case: dict[str, Any]) -> None:
+def check_the_refusal_is_one_short_line(case: dict[str, Any]) -> None:
     with pytest.raises(BadInput) as caught:
         gate.decode(data_of(case["input"]), kind_of(case))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) <= LONGEST_MESSAGE
     assert len(caught.value.path) <= LONGEST_PATH
+
+
+@pytest.mark.parametrize("case", named(VECTORS["refused"]))
+def test_refused_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_the_refusal_names_the_place,
+        check_the_refusal_is_one_short_line,
+    ]
+    check_laws(laws, case)
 
 
 def test_the_wanted_type_comes_out() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.events import CATALOG, Kind, ToolResult, UiAction, UiCommand
 from turnlog.events.ui import (
     ButtonClick,
@@ -135,13 +136,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@for_each_row("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_example_is_what_is_written(kind: Kind) -> None:
     payload = kind.decoder.decode(json.dumps(kind.payload.EXAMPLE))
     assert json.loads(msgspec.json.encode(payload)) == kind.payload.EXAMPLE
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@for_each_row("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_required_field_is_missed(kind: Kind) -> None:
     required = [field.encode_name for field in msgspec.structs.fields(kind.payload) if field.required]
     for name in required:
@@ -151,7 +152,7 @@ def test_every_required_field_is_missed(kind: Kind) -> None:
             )
 
 
-@pytest.mark.parametrize(("name", "wrong", "path"), REFUSED)
+@for_each_row(("name", "wrong", "path"), REFUSED)
 def test_a_wrong_field_is_refused(name: str, wrong: dict[str, Any], path: str) -> None:
     kind = CATALOG.kind(name)
     with pytest.raises(msgspec.ValidationError) as caught:
@@ -163,7 +164,7 @@ def test_every_type_is_tried() -> None:
     assert {name for name, _, _ in REFUSED} == set(CATALOG.kinds)
 
 
-@pytest.mark.parametrize(("given", "written"), RESULTS)
+@for_each_row(("given", "written"), RESULTS)
 def test_a_tool_result_always_says_ok_result_and_error(
     given: dict[str, Any], written: dict[str, Any]
 ) -> None:
@@ -171,14 +172,14 @@ def test_a_tool_result_always_says_ok_result_and_error(
     assert json.loads(msgspec.json.encode(payload)) == written
 
 
-@pytest.mark.parametrize(("action", "written"), ACTIONS)
+@for_each_row(("action", "written"), ACTIONS)
 def test_every_action_has_its_own_shape(action: Any, written: dict[str, Any]) -> None:
     line = msgspec.json.encode(UiAction(action=action))
     assert json.loads(line) == {"action": written}
     assert msgspec.json.decode(line, type=UiAction).action == action
 
 
-@pytest.mark.parametrize(("command", "written"), COMMANDS)
+@for_each_row(("command", "written"), COMMANDS)
 def test_every_command_has_its_own_shape(command: Any, written: dict[str, Any]) -> None:
     line = msgspec.json.encode(UiCommand(command=command))
     assert json.loads(line) == {"command": written}

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 import turnlog
+from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import InvalidEvent
 from turnlog.events import AssistantView, View, Vocabulary, decode, stamp, views
 from turnlog.events.catalog import Catalog
@@ -45,14 +46,12 @@ def show(tree: Any) -> turnlog.Event:
     return turnlog.event("assistant.view", {"view": {"kind": "a2ui.v1", "view_id": "view_1", "tree": tree}})
 
 
-@each_case
-def test_a_tree_is_shown_or_refused_with_its_place(case: dict[str, Any]) -> None:
+def check_a_tree_is_shown_or_refused_with_its_place(case: dict[str, Any]) -> None:
     expected = case["flaw"] and (case["flaw"]["says"], case["flaw"]["path"])
     assert flaw(case["tree"]) == expected
 
 
-@each_case
-def test_an_append_keeps_the_bytes_of_a_tree_or_names_the_path(case: dict[str, Any]) -> None:
+def check_an_append_keeps_the_bytes_of_a_tree_or_names_the_path(case: dict[str, Any]) -> None:
     if not isinstance(case["tree"], dict):
         return
     if case["flaw"] is None:
@@ -62,6 +61,15 @@ def test_an_append_keeps_the_bytes_of_a_tree_or_names_the_path(case: dict[str, A
         with pytest.raises(InvalidEvent) as refused:
             show(case["tree"])
         assert refused.value.path == "$.payload.view.tree" + case["flaw"]["path"][1:]
+
+
+@each_case
+def test_vector(case: dict[str, Any]) -> None:
+    laws = [
+        check_a_tree_is_shown_or_refused_with_its_place,
+        check_an_append_keeps_the_bytes_of_a_tree_or_names_the_path,
+    ]
+    check_laws(laws, case)
 
 
 def test_twenty_levels_are_enough() -> None:
@@ -87,7 +95,7 @@ def test_rows_columns_and_options_count() -> None:
     assert flaw(msgspec.to_builtins(TableEditor("t", [unit], more))) is not None
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "number", [float("nan"), float("inf"), 10**400, -(10**5000)], ids=["nan", "inf", "large", "larger"]
 )
 def test_a_number_is_one_that_every_reader_holds(number: float) -> None:
