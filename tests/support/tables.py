@@ -31,8 +31,10 @@ def for_each_row(
 
     def decorate(test: Check) -> Check:
         @functools.wraps(test)
-        def run(**fixtures: Any) -> None:
-            _check_all((name, functools.partial(test, **fixtures, **values)) for name, values in table)
+        def run(*instance: Any, **fixtures: Any) -> None:
+            _check_all(
+                (name, functools.partial(test, *instance, **fixtures, **values)) for name, values in table
+            )
 
         signature = inspect.signature(test)
         fixtures = [each for name, each in signature.parameters.items() if name not in keys]

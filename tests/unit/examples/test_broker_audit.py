@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
+from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import Desk
 from tests.unit.examples.test_broker_waterfall import GRANTED, started, submitted
 from turnlog import open_log
@@ -140,7 +140,7 @@ def test_a_disclosure_is_asked_for_with_the_conversation_before_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("output", "passed"),
     [
         (TAG, True),
@@ -165,7 +165,7 @@ def test_what_came_of_asking_is_counted() -> None:
     }
 
 
-@pytest.mark.parametrize(("runs", "asked"), [(5, 5), (99, 20), (0, 1)])
+@for_each_row(("runs", "asked"), [(5, 5), (99, 20), (0, 1)])
 def test_every_presented_disclosure_is_asked_for_so_often(runs: int, asked: int) -> None:
     lines: list[str] = []
 

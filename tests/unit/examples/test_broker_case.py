@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.json import encode as dump
 
+from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import CATALOG, after
 from turnlog.agents.prompt import is_for_models
 from turnlog.errors import InvalidEvent
@@ -88,8 +89,8 @@ def test_every_type_has_its_reducer() -> None:
     assert len(TAXONOMY) == 21
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", KINDS, ids=TAGS)
+@for_each_row("stage", STAGES)
+@for_each_row("kind", KINDS, ids=TAGS)
 def test_an_event_applied_twice_is_applied_once(kind: Kind, stage: str) -> None:
     once = after(STAGES[stage], example(kind), seq=10)
     twice = after(once, example(kind), seq=11)
@@ -98,7 +99,7 @@ def test_an_event_applied_twice_is_applied_once(kind: Kind, stage: str) -> None:
         assert twice is once  # not even the time of the last update
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_for_models(kind)], ids=lambda kind: kind.tag)
+@for_each_row("kind", [kind for kind in KINDS if is_for_models(kind)], ids=lambda kind: kind.tag)
 def test_what_the_model_says_again_after_a_retry_is_invisible(kind: Kind) -> None:
     """The journey goes on to the lenders, then the model repeats what it said in an earlier turn."""
     said = after(QUOTED, example(kind), seq=10)
@@ -112,7 +113,7 @@ def test_what_the_model_says_again_after_a_retry_is_invisible(kind: Kind) -> Non
     assert after(later, example(kind), seq=30) is later
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=TAGS)
+@for_each_row("kind", KINDS, ids=TAGS)
 def test_a_reducer_leaves_what_it_was_given(kind: Kind) -> None:
     for case in STAGES.values():
         before = dump(case)
@@ -120,7 +121,7 @@ def test_a_reducer_leaves_what_it_was_given(kind: Kind) -> None:
         assert dump(case) == before
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@for_each_row("stage", STAGES)
 def test_a_case_is_json_and_goes_on_from_a_snapshot(stage: str) -> None:
     case = STAGES[stage]
     assert msgspec.json.decode(dump(case), type=Case) == case
@@ -158,7 +159,7 @@ def test_the_latest_consent_of_a_type_replaces_the_earlier_ones() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("first", "second", "section", "merged"),
     [
         (
@@ -242,8 +243,8 @@ TERMINAL = {
 }
 
 
-@pytest.mark.parametrize("status", TERMINAL)
-@pytest.mark.parametrize("kind", KINDS, ids=TAGS)
+@for_each_row("status", TERMINAL)
+@for_each_row("kind", KINDS, ids=TAGS)
 def test_nothing_leads_out_of_an_end_but_completion_of_a_selected_case(kind: Kind, status: str) -> None:
     assert set(TERMINAL) == ENDS
     case = TERMINAL[status]
@@ -252,7 +253,7 @@ def test_nothing_leads_out_of_an_end_but_completion_of_a_selected_case(kind: Kin
     assert after(case, example(kind), seq=20)["status"] == to
 
 
-@pytest.mark.parametrize("stage", ["new", "quoted", "sent", "countered"])
+@for_each_row("stage", ["new", "quoted", "sent", "countered"])
 def test_only_a_selected_case_is_completed_and_only_what_happened_is_an_outcome(stage: str) -> None:
     case = STAGES[stage]
     assert after(case, CaseComplete()) is case
@@ -288,7 +289,7 @@ def test_link_and_hand_over_begin_a_case_and_never_set_it_back() -> None:
     assert after(QUOTED, InstallerHandoffComplete())["status"] == "quote_ready"
 
 
-@pytest.mark.parametrize("facts", [RecordPersonalFacts(full_name="Ada"), MONEY])
+@for_each_row("facts", [RecordPersonalFacts(full_name="Ada"), MONEY])
 def test_facts_make_a_customer_who_was_awaited_active(facts: Payload) -> None:
     assert after(new_case(), GenerateCustomerLink(), facts)["status"] == "customer_active"
     assert after(new_case(), facts)["status"] == "intake"
@@ -299,7 +300,7 @@ def test_what_is_acknowledged_was_presented() -> None:
     assert after(new_case(), AcknowledgeDisclosure(id="service_status"))["disclosures"] == [record]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("facts", "loan"),
     [
         ([RecordProjectFacts(project_value=15_000, deposit_pct=10)], (1500.0, 10.0, 13500.0)),
@@ -402,7 +403,7 @@ SAID_BY: dict[type[Payload], set[str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=TAGS)
+@for_each_row("kind", KINDS, ids=TAGS)
 def test_who_may_say_what(kind: Kind) -> None:
     who = {
         origin for origin in ("model", "ui", "tool", "app", "system") if kind.admits(example(kind), origin)
@@ -410,7 +411,7 @@ def test_who_may_say_what(kind: Kind) -> None:
     assert who == SAID_BY.get(kind.payload, BOTH)
 
 
-@pytest.mark.parametrize("id", ["credit_search_consent", "pre_contract_summary"])
+@for_each_row("id", ["credit_search_consent", "pre_contract_summary"])
 def test_the_model_acknowledges_the_service_status_only(id: str) -> None:
     CATALOG.event("broker.acknowledge_disclosure", {"id": id}, id="evt_1", origin="ui")
     with pytest.raises(InvalidEvent):
@@ -418,7 +419,7 @@ def test_the_model_acknowledges_the_service_status_only(id: str) -> None:
     CATALOG.event("broker.acknowledge_disclosure", {"id": "service_status"}, id="evt_1", origin="model")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("name", "data"),
     [
         ("record_provisional_quote", {"termMonths": 0}),

@@ -2,10 +2,10 @@
 
 from decimal import Decimal
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tables import for_each_row
 from turnlog_examples.broker.panel import PANEL, Lender, apr_pct
 from turnlog_examples.broker.quote import exact, payment, priced, quote, savings
 
@@ -16,7 +16,7 @@ RATES = st.decimals(Decimal(0), Decimal(30), places=2)
 MONTHS = st.integers(1, 180)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("amount", "apr", "months", "monthly"),
     [
         ("12500", "9.9", 120, "161.59"),
@@ -62,7 +62,7 @@ def test_the_total_is_exactly_the_payments(lender: Lender, amount: Decimal, mont
     assert exact(terms["totalPayable"]) == exact(terms["monthlyPayment"]) * months
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("amount", "rate"),
     [("4999.99", "9.9"), ("5000", "9.65"), ("12500", "9.4"), ("25000", "8.65"), ("900000", "8.65")],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.tables import for_each_row
 from tests.unit.examples.test_broker_case import timeless
 from turnlog import Agent, App
 from turnlog.agents import Model, Patience, Scripted
@@ -138,7 +139,7 @@ def play(run: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", BY_PAGE, ids=lambda kind: kind.tag)
+@for_each_row("kind", BY_PAGE, ids=lambda kind: kind.tag)
 def test_an_event_of_the_page_once_again_after_a_retry_and_twice(kind: Kind, stage: str) -> None:
     """A retry has the same id and leaves no trace; a second event is in the log and changes nothing."""
 
@@ -161,7 +162,7 @@ def test_an_event_of_the_page_once_again_after_a_retry_and_twice(kind: Kind, sta
     play(run)
 
 
-@pytest.mark.parametrize("kind", BY_MODEL, ids=lambda kind: kind.tag)
+@for_each_row("kind", BY_MODEL, ids=lambda kind: kind.tag)
 def test_an_event_that_the_model_says_again_in_a_later_turn_is_invisible(kind: Kind) -> None:
     async def run() -> None:
         async with opened() as session:
@@ -220,9 +221,7 @@ def test_a_second_submission_asks_no_lender_again() -> None:
     play(run)
 
 
-@pytest.mark.parametrize(
-    ("decision", "status"), [(ACCEPT, "selected"), (REFUSE, "awaiting_counter_decision")]
-)
+@for_each_row(("decision", "status"), [(ACCEPT, "selected"), (REFUSE, "awaiting_counter_decision")])
 def test_a_decision_means_something_only_while_an_offer_waits(
     decision: tuple[str, Facts], status: str
 ) -> None:

@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any
 
-import pytest
-
+from tests.support.tables import for_each_row
 from turnlog.app import LOCAL, Posted, Sessions
 from turnlog.app.sending import Chat
 from turnlog.events import UiMessage
@@ -17,7 +16,7 @@ from turnlog_examples.broker.title import title
 SECRET = "Sarah O'Neil"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("project", "called"),
     [
         ({}, "A new project"),

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-import pytest
-
+from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import CATALOG, Desk, after
 from turnlog.events import Payload, ProcessStart
 from turnlog.state.fold import fold
@@ -76,7 +75,7 @@ def submitted(amount: float = 12_500, months: int = 120, income: float = 41_000)
     return desk
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("case", "answers"),
     [
         (quoted(12_500, 120, 41_000), [ApprovedAsRequested, ApprovedWithCounter, ApprovedWithCounter]),
@@ -166,7 +165,7 @@ GATES: list[Payload] = [
 ]
 
 
-@pytest.mark.parametrize("missing", range(len(GATES)))
+@for_each_row("missing", range(len(GATES)))
 def test_no_lender_is_asked_before_everything_is_there(missing: int) -> None:
     desk = Desk()
     rest = [gate for number, gate in enumerate(GATES) if number != missing]
@@ -241,7 +240,7 @@ def test_ineligible() -> None:
     assert (ended(desk), desk.kinds(WaterfallStep)) == (("ineligible", "ineligible"), [])
 
 
-@pytest.mark.parametrize("opened", [started, submitted])
+@for_each_row("opened", [started, submitted])
 def test_withdrawn(opened: Callable[[float, int], Desk]) -> None:
     desk = opened(12_500, 24)
     desk.take(Withdraw(reason="Too dear"), origin="model", phase="submit")

@@ -5,6 +5,7 @@ import zlib
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.agents.models import AnthropicModel
 from turnlog_examples import assistant, pipeline
 from turnlog_examples.assistant import chart, live
@@ -14,7 +15,7 @@ from turnlog_examples.pipeline.archive import ARCHIVE, claims_about, verdict_on
 from turnlog_examples.pipeline.team import subjects_of
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("topic", "subjects"),
     [
         ("honey", ["honey"]),
@@ -28,7 +29,7 @@ def test_a_topic_is_split_into_its_subjects(topic: str, subjects: list[str]) -> 
     assert subjects_of(topic) == subjects
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("question", "place"),
     [("Oslo", "Oslo"), ("Can we fly from Vang Vieng?", "Vang Vieng"), ("A flight over Wick!", "Wick")],
 )
@@ -70,7 +71,7 @@ def test_a_chart_has_a_bar_for_each_value_and_marks_what_is_above_the_limit() ->
     assert (rows[-1][0], rows[-1][-1]) == (chart.PAPER, chart.PAPER)
 
 
-@pytest.mark.parametrize("clouds", range(9))
+@for_each_row("clouds", range(9))
 def test_every_sky_can_be_drawn(clouds: int) -> None:
     assert len(pixels(chart.sky(clouds))) == 64
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog import App
 from turnlog.cli import load_app
 from turnlog.cli.demo import NAMES
@@ -25,7 +26,7 @@ def test_the_demo_has_the_systems_that_the_command_names(apps: dict[str, App]) -
     assert tuple(apps) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each_row("name", NAMES)
 def test_a_guide_is_short_and_begins_with_what_the_system_is(name: str, apps: dict[str, App]) -> None:
     guide = apps[name].guide
     assert 10 <= len(guide.splitlines()) <= 25
@@ -33,7 +34,7 @@ def test_a_guide_is_short_and_begins_with_what_the_system_is(name: str, apps: di
     assert len({app.title for app in apps.values()}) == len(apps)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each_row("name", NAMES)
 def test_what_is_worth_trying_stands_in_the_guide(name: str, apps: dict[str, App]) -> None:
     app = apps[name]
     assert 3 <= len(app.tries) <= 5
@@ -42,7 +43,7 @@ def test_what_is_worth_trying_stands_in_the_guide(name: str, apps: dict[str, App
         assert typed[: len(app.tries)] == list(app.tries)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each_row("name", NAMES)
 def test_the_events_of_a_guide_are_those_of_the_system(name: str, apps: dict[str, App]) -> None:
     named = set(re.findall(r"`([a-z]+\.[a-z_]+)`", apps[name].guide))
     assert len(named) >= 3

@@ -10,9 +10,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-import pytest
 from rich.console import Console
 
+from tests.support.tables import for_each_row
 from turnlog import Agent, tool
 from turnlog.agents import Scripted, ToolUse, all_ended
 from turnlog.agents.agent import Patience
@@ -110,7 +110,7 @@ def test_a_topic_that_nobody_knows_ends_with_the_planner() -> None:
     assert "Writer" not in said
 
 
-@pytest.mark.parametrize("arguments", [[], ["--all"]])
+@for_each_row("arguments", [[], ["--all"]])
 def test_a_reader_who_leaves_ends_it_without_a_word(arguments: list[str]) -> None:
     process = subprocess.Popen(
         command("pipeline", "--pace", "0.01", *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -164,14 +164,14 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b" not in run("pipeline", "honey and bees", "--all").stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["--all"]])
+@for_each_row("arguments", [[], ["--all"]])
 def test_a_topic_cannot_control_the_terminal(arguments: list[str]) -> None:
     said = run("pipeline", "a\x1b[2Jb\u202ec", *arguments).stdout
     assert "\x1b" not in said
     assert "\\x1b[2Jb\\u202ec" in said
 
 
-@pytest.mark.parametrize("name", ["pipeline", "assistant"])
+@for_each_row("name", ["pipeline", "assistant"])
 def test_a_model_that_does_not_exist_is_one_line(name: str) -> None:
     ran = run(name, "--model", "oracle:delphi")
     expected = "Error: expected a model like anthropic:... or scripted:..., not 'oracle:delphi'\n"

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.agents import AnthropicModel, ToolUse
 from turnlog.events.views import flaw
 from turnlog.state.history import Message
@@ -63,7 +64,7 @@ def draft(weight: float, day: str = "today", notes: str = "") -> dict[str, Any]:
     return {"measured_at": day, "weight_lbs": weight, "notes": notes}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "entries"),
     [
         ("Weigh-in 187.6 today", [draft(187.6)]),
@@ -86,7 +87,7 @@ def test_weigh_ins_are_found_in_words(text: str, entries: list[Any]) -> None:
     assert entries_in(text) == entries
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "when"),
     [
         ("2026-01-08", NOON),
@@ -100,7 +101,7 @@ def test_a_day_alone_is_its_noon_where_the_user_is(text: str, when: str) -> None
     assert moment(text, ZONE) == when
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "words", "calls"),
     [
         (
@@ -167,7 +168,7 @@ def test_what_the_executor_refuses_is_shown_again_with_the_objection_at_its_fiel
     assert said(SUBMIT, refused, (*calls[0], "It is shown.")) == ("", []), "the form speaks for itself"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "fault",
     [
         Broken(code="CANCELLED", message="stopped"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.agents import ToolFault
 from turnlog.events import ToolCall
 from turnlog_examples.weights.contract import Entry, weight_audit_list, weight_entries_list
@@ -57,7 +58,7 @@ def test_a_row_with_an_id_is_changed(table: WeightTable) -> None:
     assert [row["weight_lbs"] for row in table.newest("ada", 30)] == [186]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("row", "field", "message"),
     [
         (entry(0), "weight_lbs", "weight_lbs must be > 0"),
@@ -205,9 +206,7 @@ def test_a_table_that_is_opened_again_has_everything(tmp_path: Path) -> None:
     assert again.save(caller(), [entry()]) == answer
 
 
-@pytest.mark.parametrize(
-    ("limit", "taken"), [(0, False), (-1, False), (1, True), (500, True), (10**30, False)]
-)
+@for_each_row(("limit", "taken"), [(0, False), (-1, False), (1, True), (500, True), (10**30, False)])
 def test_a_list_has_a_length_that_makes_sense(limit: int, taken: bool) -> None:
     for listing in (weight_entries_list, weight_audit_list):
         call = ToolCall(call_id="c1", tool=listing.name, args={"limit": limit})
