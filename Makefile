@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
-BESIDE := -n 4 --dist loadfile --no-loadscope-reorder -m "not alone"
+BESIDE := -n 4 --dist loadfile --no-loadscope-reorder
 WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
 BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
 
@@ -16,7 +16,7 @@ export CHROMIUM
 # At the end of a command: it prints nothing unless it fails.
 QUIETLY := > .venv/install.log 2>&1 || { cat .venv/install.log; exit 1; }
 
-.PHONY: demo test web-test check covered console bench docs screens format clean
+.PHONY: demo test web-test check covered console bench soak docs screens format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
@@ -28,7 +28,6 @@ test: .venv/dev.stamp
 	@$(MAKE) --no-print-directory -j2 check covered  # types are found on one core
 	@$(MAKE) --no-print-directory web-test
 	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
-	$(BIN)/python -m pytest -m alone tests/e2e tests/unit/test_import.py
 
 web-test: .venv/dev.stamp
 	cd web && npm test
@@ -51,6 +50,11 @@ console: | $(BIN)/hatchling
 bench: .venv/dev.stamp
 	@$(PIP) install -q -c constraints.txt -e ".[bench]" $(QUIETLY)
 	$(BIN)/python -m bench
+
+# What runs for long: every size in full, many random examples, and one table of figures at the end.
+soak: .venv/dev.stamp
+	EXAMPLES_TIMES=20 $(BIN)/python -m pytest -n 2 --dist loadfile -o timeout=7200 tests/property
+	$(BIN)/python -m pytest -o timeout=7200 tests/soak
 
 docs: .venv/dev.stamp
 	$(BIN)/python -m tests.generate_docs

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import IO
 
 from tests.docs_blocks import ROOT, Block, blocks
+from tests.support.limits import HANG_S
 
-LIMIT_S = 30  # a block takes about a second; what takes longer never ends
 PROGRAMS = ("curl", "openssl", "node")  # that blocks of a shell use, and a machine may not have
 USUAL = "127.0.0.1:8765"
 IMPORT = re.compile(r"""^(?:import|export)\b[^"';]*["']([^"']+)["']""", re.MULTILINE)
@@ -76,11 +76,11 @@ class Room:
         except Fault as fault:
             raise Fault(f"{block}: {fault}") from None
         except subprocess.TimeoutExpired:
-            raise Fault(f"{block}: has not ended after {LIMIT_S} s") from None
+            raise Fault(f"{block}: has not ended after {HANG_S:g} s") from None
 
     def execute(self, command: list[str]) -> None:
         ran = subprocess.run(
-            command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=LIMIT_S
+            command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=HANG_S
         )
         self.printed = ran.stdout
         if ran.returncode != 0:
@@ -112,7 +112,7 @@ def ended(process: subprocess.Popen[str]) -> None:
     """Stop a process that was started here, and what it started."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(LIMIT_S)
+        process.wait(HANG_S)
     if process.stdout:
         process.stdout.close()
 

@@ -15,9 +15,9 @@ from tests.conftest import program
 from tests.docs_blocks import ROOT, blocks
 from tests.docs_nginx import NAME, configure, free_port, run_command
 from tests.e2e.harness import Server, running
+from tests.support.limits import HANG_S
 
 UPSTREAM = "127.0.0.1:8765"
-LIMIT_S = 10
 NEVER_S = 1.0  # how long a control waits for what must not come
 
 
@@ -29,7 +29,7 @@ class Site(NamedTuple):
     tls: int
     folder: Path
 
-    def open(self, limit_s: float = LIMIT_S) -> http.client.HTTPConnection:
+    def open(self, limit_s: float = HANG_S) -> http.client.HTTPConnection:
         """A connection as a browser has it: to the name, which is this machine here."""
         trusted = ssl.create_default_context(cafile=self.folder / "cert.pem")
         return http.client.HTTPSConnection("127.0.0.1", self.tls, timeout=limit_s, context=trusted)
@@ -74,7 +74,7 @@ def behind(nginx: str, folder: Path, replaced: tuple[str, str] = ("", "")) -> It
             yield waited(Site(server, plain, tls, folder), proxy)
         finally:
             proxy.terminate()
-            proxy.wait(LIMIT_S)
+            proxy.wait(HANG_S)
 
 
 def waited(site: Site, proxy: subprocess.Popen[bytes]) -> Site:
@@ -129,7 +129,7 @@ def test_cookies_are_secure_and_plain_http_is_sent_to_tls(site: Site) -> None:
     status, headers, _ = site.post("/api/sign-in", {})
     assert status == 204
     assert "; Secure" in headers["set-cookie"]
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", site.plain, timeout=LIMIT_S)) as line:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", site.plain, timeout=HANG_S)) as line:
         line.request("GET", "/api/me", headers={"host": NAME})
         answer = line.getresponse()
         assert (answer.status, answer.headers["location"]) == (301, f"https://{NAME}/api/me")
@@ -139,7 +139,7 @@ def test_a_browser_may_speak_http_2(site: Site) -> None:
     command = [program("curl"), "-s", "--http2", "-o", "-", "-w", "%{http_version}", "--cacert", "cert.pem"]
     resolve = ["--resolve", f"{site.host}:127.0.0.1", f"https://{site.host}/healthz"]
     ran = subprocess.run(
-        [*command, *resolve], cwd=site.folder, capture_output=True, text=True, timeout=LIMIT_S
+        [*command, *resolve], cwd=site.folder, capture_output=True, text=True, timeout=HANG_S
     )
     assert '"status":"ok"' in ran.stdout
     assert ran.stdout.endswith("2"), ran.stdout

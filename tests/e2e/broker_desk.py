@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tests.e2e.examples import over, read
 from tests.e2e.harness import Reader, Server, running
+from tests.support.limits import HANG_S
 from turnlog.events import CORE, TEAM, Catalog, decode
 from turnlog.state.fold import Item
 from turnlog_examples.broker.events import BROKER
@@ -86,7 +87,7 @@ class Person(Server):
 
         async def listen() -> bytes:
             told = b""
-            async with asyncio.timeout(30), contextlib.aclosing(reader.pieces()) as pieces:
+            async with asyncio.timeout(HANG_S), contextlib.aclosing(reader.pieces()) as pieces:
                 async for piece in pieces:
                     told += piece
                     if until.encode() in told:
@@ -171,7 +172,7 @@ def raw(
     server: Server, path: str, body: Any, headers: dict[str, str]
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
     """One request, without following where it leads."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     data, kind = (None, {}) if body is None else (json.dumps(body), {"content-type": "application/json"})
     with contextlib.closing(connection):
         connection.request("POST" if data else "GET", path, data, headers | kind)

@@ -7,8 +7,9 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.e2e.harness import Server
+from tests.support.limits import HANG_MS
 
-LIMIT_MS = 20_000
+LIMIT_MS = HANG_MS
 WIDE = {"width": 1400, "height": 900}
 
 # Every panel's text, one after the other, each when it is there and still.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.harness import TURNLOG, Reader, Server
+from tests.support.limits import HANG_S
 from turnlog.events import CATALOG
 from turnlog.wire.assemble import Assembler
 from turnlog.wire.sse import Message
@@ -75,7 +76,7 @@ def standing(server: Server, session: str, at: int | None = None) -> Any:
 def emptied(folder: Path) -> None:
     """Throw away whatever a server has kept beside the events: the next one has to read them."""
     command = [TURNLOG, "rebuild", "--log", f"sqlite:///{folder}/log.db"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=HANG_S)
 
 
 def bodies(events: list[Any], type: str) -> list[Any]:

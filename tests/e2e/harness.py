@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.forks import Fork
+from tests.support.limits import HANG_S
 from turnlog.wire.sse import Decoder, Message
 
 ROOT = Path(__file__).parent.parent.parent
@@ -47,7 +48,7 @@ class Server:
         self.process.kill()
         self.process.wait()
 
-    def stop(self, limit_s: float = 10) -> int:
+    def stop(self, limit_s: float = HANG_S) -> int:
         """SIGTERM, and the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(limit_s)
@@ -64,7 +65,7 @@ class Server:
     def ask(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
         request = urllib.request.Request(self.url + path, data, self.headers | headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=HANG_S) as response:
                 status, body = response.status, response.read()
         except urllib.error.HTTPError as error:
             status, body = error.code, error.read()
@@ -185,7 +186,7 @@ class Reader:
         finally:
             writer.transport.abort()
 
-    async def read(self, until: Any, cut: int | None = None, limit_s: float = 30) -> bool:
+    async def read(self, until: Any, cut: int | None = None, limit_s: float = HANG_S) -> bool:
         """Read until a message satisfies, or the connection is cut after so many bytes, or it ends.
 
         True when the wanted message came.

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.e2e.harness import Dechunker, Reader, Server
+from tests.support.limits import HANG_S
 from turnlog.cli.convert import Converter
 from turnlog.wire.dialect import BlocksOptions
 from turnlog.wire.sse import Decoder, Message
@@ -94,7 +95,7 @@ def place(id_: str) -> str:
 def log_lines(server: Server, session: str) -> list[bytes]:
     """The events of the log, a line each."""
     asked = urllib.request.Request(f"{server.url}/api/log?session={session}", headers=headers_of(server))
-    with urllib.request.urlopen(asked, timeout=30) as response:
+    with urllib.request.urlopen(asked, timeout=HANG_S) as response:
         return list(response.read().splitlines()[1:])
 
 
@@ -138,7 +139,7 @@ def connected(server: Server, data: bytes, window_bytes: int | None = None) -> s
     peer = socket.socket()
     if window_bytes is not None:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
-    peer.settimeout(30)
+    peer.settimeout(HANG_S)
     peer.connect(("127.0.0.1", server.port))
     peer.sendall(data)
     return peer
@@ -253,10 +254,13 @@ def add_turns(server: Server, session: str, count: int) -> None:
     assert asyncio.run(Reader(server, session, f"&types=agent.end&after={seqs[0]}").read(over))
 
 
-async def until(holds: Any, limit_s: float) -> float:
-    """Ask again and again until it is so; how long it took."""
-    clock = asyncio.get_running_loop().time
-    begun = clock()
-    while not await asyncio.to_thread(holds):
-        assert clock() - begun < limit_s, "it never was so"
-    return clock() - begun
+async def until(holds: Callable[[], bool]) -> None:
+    """Ask again and again until a condition holds."""
+    async with asyncio.timeout(HANG_S):
+        while not await asyncio.to_thread(holds):
+            pass
+
+
+def wait_for_subscribers(server: Server, count: int) -> None:
+    """Wait until the server has so many open streams."""
+    asyncio.run(until(lambda: metric(server, "turnlog_subscribers") == count))

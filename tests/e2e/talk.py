@@ -9,12 +9,13 @@ from typing import Any
 import anthropic
 
 from tests.e2e.provider import Answer, Provider, serving
+from tests.support.limits import HANG_S
 from turnlog.agents.models import AnthropicModel, ModelFault, Request
 from turnlog.events import Payload
 from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
 
-WAIT_S = 10.0  # no test waits for it: what it waits for has happened, or will not happen
+WAIT_S = HANG_S
 KEY = "sk-ant-secret-0123456789"
 HELLO = [Message("user", [{"type": "text", "text": "Grass?"}])]
 

@@ -36,6 +36,7 @@ from tests.e2e.broker_desk import (
 )
 from tests.e2e.examples import emptied, standing
 from tests.e2e.harness import ROOT
+from tests.support.limits import HANG_S
 from turnlog.state.fold import fold
 from turnlog_examples.broker import start
 from turnlog_examples.broker.audit import accounted
@@ -368,7 +369,7 @@ def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path:
 def accounting(*arguments: str) -> tuple[int, Any]:
     """The broker's command, beside the server: its exit code, and what it says."""
     command = [sys.executable, "-m", "turnlog_examples.broker", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     return done.returncode, json.loads(done.stdout) if done.returncode == 0 else done.stderr
 
 

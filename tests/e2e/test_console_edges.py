@@ -14,6 +14,7 @@ from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, panels, 
 from tests.e2e.console_logs import long_session
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.web_client import run
+from tests.support.limits import HANG_S
 
 APP = "tests.e2e.console_apps:app"
 ENTER = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
@@ -83,7 +84,7 @@ def sign_in(context: BrowserContext, server: Server) -> None:
 def lines_of(server: Server, session: str) -> list[bytes]:
     """The log of a session as lines, after the one that describes it."""
     request = urllib.request.Request(f"{server.url}/api/log?session={session}", headers=server.headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=HANG_S) as response:
         return list(response.read().split(b"\n")[1:-1])
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import ROOT, TURNLOG, Reader, Server, kind, running
+from tests.support.limits import HANG_S
 
 
 def open_things(events: list[Any]) -> dict[str, set[str]]:
@@ -49,7 +49,7 @@ def answer(
 def logged(server: Server, session: str) -> list[Any]:
     """What is in the log up to the start of this process."""
     request = urllib.request.Request(f"{server.url}/api/log?session={session}", headers=server.headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=HANG_S) as response:
         events = [json.loads(line) for line in response.read().split(b"\n")[1:] if line]
     starts = [event["seq"] for event in events if event["type"] == "process.start"]
     return [event for event in events if event["seq"] <= starts[-1]]
@@ -153,9 +153,7 @@ def test_sigterm_ends_open_streams_and_closes_what_runs(tmp_path: Path) -> None:
     async def read_while_stopping(server: Server, readers: list[Reader]) -> int:
         tasks = [asyncio.create_task(reader.read(kind("process.end"))) for reader in readers]
         assert await Reader(server, readers[0].session).read(kind("block.delta"))
-        begun = time.monotonic()
         code = await asyncio.to_thread(server.stop)
-        assert time.monotonic() - begun < 5
         await asyncio.gather(*tasks)
         return code
 
@@ -183,6 +181,6 @@ def test_a_second_server_on_the_same_log_gets_a_clear_error(tmp_path: Path) -> N
             "--port",
             "0",
         ]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, cwd=ROOT)
         assert second.returncode == 1
         assert second.stderr == "Error: log.db is being written by another process; stop that one first\n"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import ROOT
-
-LIMIT_S = 30
+from tests.support.limits import HANG_S
 
 
 def command(folder: Path, *words: str) -> list[str]:
@@ -32,7 +31,7 @@ def killed_while_it_waits(folder: Path, asks: str) -> list[Any]:
 
 def answered(folder: Path, asks: str, answer: object) -> list[Any]:
     words = command(folder, asks, json.dumps(answer))
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=LIMIT_S, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=HANG_S, check=True)
     return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 

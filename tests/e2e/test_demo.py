@@ -18,11 +18,11 @@ from tests.e2e.broker_desk import raw, timeless
 from tests.e2e.examples import over, read
 from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.e2e.test_crash import NOTHING, open_things
+from tests.support.limits import HANG_S
 from turnlog.cli.demo import KEY, NAMES
 from turnlog_examples import assistant, broker, pipeline, weights
 from turnlog_examples.office import team as office
 
-LIMIT_S = 20.0
 LAST = "One click away: "
 GIVEN = {
     "assistant": assistant.team.TRIES,
@@ -135,7 +135,7 @@ def running(*arguments: str, **env: str) -> Iterator[Demo]:
         yield Demo(process, port, said[1].rpartition(" ")[2], said=said)
     finally:
         process.terminate()
-        process.wait(LIMIT_S)
+        process.wait(HANG_S)
         process.stdout.close()
 
 
@@ -288,9 +288,9 @@ def test_whatever_ends_it_nothing_is_left_running(number: int, tmp_path: Path) -
         left = {pid: os.pidfd_open(pid) for pid in children(server.process.pid)}
         assert len(left) == 2, "the executor, and the process of the office"
         server.process.send_signal(number)
-        code = server.process.wait(LIMIT_S)
+        code = server.process.wait(HANG_S)
         for handle in left.values():
-            assert select.select([handle], [], [], LIMIT_S)[0]
+            assert select.select([handle], [], [], HANG_S)[0]
             os.close(handle)
         assert code == (-number if number == signal.SIGKILL else 0)
         assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import TURNLOG, Reader, Server, kind, running
+from tests.support.limits import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def test_a_session_is_downloaded_as_it_is_exported(server: Server, tmp_path: Pat
     server.send(session, "Rome")
     asyncio.run(Reader(server, session).read(kind("tool.await")))
     request = urllib.request.Request(f"{server.url}/api/log?session={session}", headers=server.headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=HANG_S) as response:
         assert response.headers["content-disposition"] == f'attachment; filename="{session}.jsonl"'
         lines = response.read().splitlines()
     assert json.loads(lines[0])["type"] == "session"

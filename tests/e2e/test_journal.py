@@ -9,6 +9,8 @@ import urllib.request
 
 import pytest
 
+from tests.support.limits import HANG_S
+
 SERVER = """
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -44,7 +46,7 @@ def written_by(program: str) -> str:
             headers={"authorization": f"Bearer {CANARY}", "cookie": f"tl={CANARY}"},
         )
         with pytest.raises(urllib.error.HTTPError, match="500") as refused:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=HANG_S)
         refused.value.close()
         server.send_signal(signal.SIGTERM)
         return server.stderr.read()

@@ -21,6 +21,7 @@ from playwright.sync_api import Response
 from tests.e2e.browser import browsing, watched
 from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.e2e.mounted import DOT
+from tests.support.limits import HANG_S
 from turnlog.app import Principal
 from turnlog.server.auth import Auth, Known
 
@@ -71,7 +72,7 @@ def asked(host: Mounted, path: str, cookie: str = "") -> tuple[int, Any, bytes]:
         f"http://127.0.0.1:{host.port}{path}", headers={"cookie": cookie or host.cookie}
     )
     try:
-        with urllib.request.build_opener(Stay).open(request, timeout=30) as response:
+        with urllib.request.build_opener(Stay).open(request, timeout=HANG_S) as response:
             return response.status, response.headers, response.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from tests.e2e.examples import bodies, over, watch
 from tests.e2e.harness import TURNLOG, running
+from tests.support.limits import HANG_S
 
 
 def test_a_new_project_answers(tmp_path: Path) -> None:
     folder = tmp_path / "corner-shop"
-    subprocess.run([TURNLOG, "new", str(folder)], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run([TURNLOG, "new", str(folder)], check=True, stdout=subprocess.DEVNULL, timeout=HANG_S)
     there = f"import os, turnlog.cli; os.chdir({str(folder)!r}); turnlog.cli.main()"
     with running("corner_shop:app", tmp_path, program=(sys.executable, "-c", there)) as server:
         assert [app["tries"] for app in server.get("/api/apps")[1]["apps"]] == [["tea", "marzipan"]]

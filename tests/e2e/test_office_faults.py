@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.examples import emptied, standing
 from tests.e2e.harness import Server
 from tests.e2e.office_desk import Desk, bodies, of, serving, typed, unended, words
+from tests.support.limits import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def pid_of(desk: Desk) -> int:
     return int(starts[-1]["pid"])
 
 
-def gone(pid: int, limit_s: float = 5) -> bool:
+def gone(pid: int, limit_s: float = HANG_S) -> bool:
     """Whether a process ends in time; the kernel tells when it has."""
     try:
         handle = os.pidfd_open(pid)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.e2e.apps import count_words
 from tests.e2e.harness import Reader, Server, kind, running
+from tests.support.limits import HANG_S
 from turnlog.agents.remote import RemoteExecutor
 from turnlog.agents.tools import Tool, tool
 
@@ -112,7 +113,7 @@ def test_a_stopped_turn_stops_the_tool(tmp_path: Path) -> None:
             await asyncio.to_thread(server.send, session, "one")
             await begun.wait()
             await asyncio.to_thread(server.post, "/api/stop", {"session": session})
-            await asyncio.wait_for(stopped.wait(), 10)
+            await asyncio.wait_for(stopped.wait(), HANG_S)
 
         with running("remote", folder) as server:
             session = server.session()

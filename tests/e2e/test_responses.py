@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import Server, running
+from tests.support.limits import HANG_S
 from turnlog.wire.assemble import Assembler
 from turnlog.wire.sse import Decoder, Message
 
@@ -37,7 +38,7 @@ def post(server: Server, path: str, body: object) -> Answer:
     headers = {"content-type": "application/json", **server.headers}
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=HANG_S) as response:
             raw, status, found = response.read(), response.status, response.headers
     except urllib.error.HTTPError as error:
         raw, status, found = error.read(), error.code, error.headers
@@ -117,7 +118,7 @@ def follow(server: Server, session: str, turn: str, after: str = "", dialect: st
     if after:
         request.add_header("last-event-id", after)
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=HANG_S) as response:
             decoder = Decoder()
             return Answer(response.status, {}, [*decoder.feed(response.read()), *decoder.flush()])
     except urllib.error.HTTPError as error:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.forks import Fork
 from tests.e2e.harness import ROOT, Reader, Server, kind
+from tests.support.limits import HANG_S
 from turnlog.server.auth import token_hash
 from turnlog.wire.sse import Message
 
@@ -88,7 +89,7 @@ class Stay(urllib.request.HTTPRedirectHandler):
 def opened(url: str, method: str = "GET", **headers: str) -> tuple[int, Headers, str]:
     request = urllib.request.Request(url, method=method, headers=headers)
     try:
-        with urllib.request.build_opener(Stay).open(request, timeout=30) as response:
+        with urllib.request.build_opener(Stay).open(request, timeout=HANG_S) as response:
             return response.status, response.headers, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:

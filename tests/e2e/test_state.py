@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import TURNLOG, Server, running
+from tests.support.limits import HANG_S
 from turnlog.log import open_log
 
 APP = "tests.e2e.state_apps:app"
@@ -45,7 +46,7 @@ NOTED: dict[str, Any] = {"type": "note", "data": {"text": "a"}}
 def raw(server: Server, path: str) -> bytes:
     """The bytes of an answer, whatever it is."""
     request = urllib.request.Request(server.url + path, headers=server.headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=HANG_S) as response:
         body: bytes = response.read()
     return body
 
@@ -282,7 +283,7 @@ def hang_up(server: Server, body: Any, key: str) -> None:
             pass
         writer.transport.abort()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), HANG_S))
 
 
 def test_a_server_that_stops_leaves_no_chat_waiting(tmp_path: Path) -> None:
@@ -355,7 +356,7 @@ def cookie(server: Server, path: str) -> str:
             return None
 
     try:
-        urllib.request.build_opener(Stay).open(server.url + path, timeout=10)
+        urllib.request.build_opener(Stay).open(server.url + path, timeout=HANG_S)
     except urllib.error.HTTPError as answer:
         found = answer.headers["set-cookie"].partition(";")[0]
         answer.close()

@@ -1,4 +1,7 @@
-"""`turnlog tail -f` beside a running server: it sees what happens, soon, and ends quietly."""
+"""`turnlog tail -f` beside a running server: it prints what is appended, and ends quietly.
+
+How soon it prints an event is measured by `python -m bench.tail`.
+"""
 
 import contextlib
 import json
@@ -7,14 +10,13 @@ import pty
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.harness import TURNLOG, running
+from tests.support.limits import HANG_S
 
-SOON_S = 1.0  # generous for a busy machine; `python -m bench.tail` measures the promised 100 ms
 INTERRUPTED = 130
 
 
@@ -40,8 +42,7 @@ def seen(tail: subprocess.Popen[str], text: str) -> dict[str, Any]:
     raise AssertionError(f"tail ended before {text!r}")
 
 
-def test_an_event_is_seen_soon_after_its_append(tmp_path: Path) -> None:
-    took_s = list[float]()
+def test_tail_with_a_running_server_prints_each_event_after_its_append(tmp_path: Path) -> None:
     with running("fast", tmp_path) as server:
         session = server.session()
         server.send(session, "first")
@@ -49,11 +50,8 @@ def test_an_event_is_seen_soon_after_its_append(tmp_path: Path) -> None:
             seen(tail, "first")
             for text in ("second", "third", "fourth"):
                 sent = server.send(session, text)
-                acknowledged = time.monotonic()
                 event = seen(tail, text)
-                took_s.append(time.monotonic() - acknowledged)
                 assert (event["seq"], event["id"]) == (sent["eventId"], sent["id"])
-    assert min(took_s) < SOON_S
 
 
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
@@ -63,7 +61,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
         with tailing(tmp_path, "--json") as tail:
             seen(tail, "hello")
             tail.send_signal(signal.SIGINT)
-            _, said = tail.communicate(timeout=30)
+            _, said = tail.communicate(timeout=HANG_S)
             assert (tail.returncode, said) == (INTERRUPTED, "")
 
 
@@ -89,7 +87,7 @@ def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
             assert tail.stdout is not None
             tail.stdout.close()
             server.send(session, "anyone there?")
-            assert tail.wait(30) == 1
+            assert tail.wait(HANG_S) == 1
             assert tail.stderr is not None
             assert tail.stderr.read() == ""
 

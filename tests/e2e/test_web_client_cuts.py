@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.harness import ROOT, Reader, Server, kind, running
 from tests.e2e.streams import Told, Wish, add_notes, log_lines, place
+from tests.support.limits import HANG_S
 
 CUTS = 100
 WISHES = (Wish(), Wish("blocks"), Wish(types="tool,block,assistant,duo"), Wish(depth=0))
@@ -42,7 +43,7 @@ def read(
     options = {"token": server.token, **{name: value for name, value in asked.items() if value is not None}}
     task = {"url": server.url, "cuts": cuts, "piece": 4000, "seed": seed, "last": last, "wish": options}
     command = [node, "web/tests/cuts.mjs", json.dumps(task)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     assert ran.returncode == 0, ran.stderr
     answer: dict[str, Any] = json.loads(ran.stdout)
     return answer

@@ -8,12 +8,13 @@ from typing import Any
 from tests.e2e.harness import ROOT, Server, running
 from tests.e2e.weights_desk import APP as WEIGHTS
 from tests.e2e.weights_desk import executing
+from tests.support.limits import HANG_S
 
 
 def told(node: str, story: str, server: Server) -> Any:
     """What came of a story."""
     command = [node, "web/tests/requests.mjs", story, server.url, server.token]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

@@ -108,7 +108,7 @@ class Walk:
     def settle(self) -> None:
         """Let everything be said, then look at every tab."""
         self.thaw()
-        run(until(self.rests, 60))
+        run(until(self.rests))
         ends = {session: add_notes(self.server, session, 1, 100) for session in self.sessions}
         for page, wanted in self.tabs:
             for session in wanted:

@@ -28,6 +28,7 @@ from tests.e2e.weights_desk import (
     words,
 )
 from tests.statements.test_examples import EXAMPLES, fits
+from tests.support.limits import HANG_S
 
 SAVE, DELETE = "weight_entry_save_batch", "weight_entry_delete"
 NOON = "2026-01-08T12:00:00-05:00"
@@ -238,7 +239,7 @@ def test_an_executor_killed_between_saving_and_answering_has_saved_once(tmp_path
         async with Proxy(desk.server.port).open() as proxy:
             with executing(desk.server, tmp_path, "--session", desk.session, url=proxy.url) as executor:
                 assert (await asyncio.to_thread(desk.submit, ENTRY))[0] == 202
-                await asyncio.wait_for(proxy.held.wait(), 30)
+                await asyncio.wait_for(proxy.held.wait(), HANG_S)
                 assert desk.stored == [STORED], "it is saved, and nobody knows"
                 executor.kill()
                 await asyncio.to_thread(executor.wait)
@@ -317,7 +318,7 @@ def cookie_of(server: Server, session: str, *roles: str) -> dict[str, str]:
     """Somebody who came by a link, with these roles."""
     status, link = server.post("/api/links", {"session": session, "roles": roles})
     assert status == 201
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     connection.request("GET", link["path"])
     answer = connection.getresponse()
     assert answer.status == 303
@@ -327,7 +328,7 @@ def cookie_of(server: Server, session: str, *roles: str) -> dict[str, str]:
 
 
 def posted(server: Server, headers: dict[str, str], body: object) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     connection.request("POST", "/api/events", json.dumps(body), headers)
     status = connection.getresponse().status
     connection.close()
@@ -372,7 +373,7 @@ def test_an_executor_without_a_token_says_so_and_ends(tmp_path: Path) -> None:
         env = os.environ | {"TURNLOG_TOKEN": "nobody-knows-this-token-here"}
         table = ["--db", str(tmp_path / "weights.db")]
         ran = subprocess.run(
-            [*command, *table], env=env, cwd=ROOT, capture_output=True, text=True, timeout=30
+            [*command, *table], env=env, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S
         )
         assert ran.returncode == 1
         assert "401" in ran.stderr
@@ -396,7 +397,7 @@ def test_both_start_together_to_be_tried_out(tmp_path: Path) -> None:
         assert desk.submit(tree_values(desk.reader.events))[0] == 202
         assert words(desk.turn())[0].startswith("Saved: 187.6 lbs on 20")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(HANG_S) == 0
 
 
 def tree_values(events: list[Any]) -> Any:

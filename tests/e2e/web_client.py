@@ -12,10 +12,11 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.e2e.harness import ROOT, Server
 from tests.e2e.streams import Wish, log_lines, metric, place, until
+from tests.support.limits import HANG_MS
 from turnlog.server.page import PAGE_HEADERS
 
 FOLDERS = (ROOT / "web/tests/page", ROOT / "web/client")
-LIMIT_MS = 20_000
+LIMIT_MS = HANG_MS
 T = TypeVar("T")
 KINDS = {".html": "text/html", ".js": "text/javascript"}
 
@@ -68,7 +69,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def streams(server: Server, count: int) -> None:
     """Wait until so many streams are open."""
-    run(until(lambda: metric(server, "turnlog_subscribers") == count, 20))
+    run(until(lambda: metric(server, "turnlog_subscribers") == count))
 
 
 def all_have(pages: list[Page], seq: int) -> None:

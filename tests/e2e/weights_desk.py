@@ -14,10 +14,10 @@ from typing import Any
 
 from tests.e2e.examples import bodies, over, read
 from tests.e2e.harness import ROOT, Reader, Server, running
+from tests.support.limits import HANG_S
 
 APP = "tests.e2e.weights_apps:app"
 ENTRY = {"measured_at": "2026-01-08", "weight_lbs": 187.6}
-LIMIT_S = 30
 
 
 @contextlib.contextmanager
@@ -123,7 +123,7 @@ class Desk:
         return self._select("SELECT tool, person, call_id, answered FROM audit ORDER BY n")
 
     def _select(self, statement: str) -> list[tuple[Any, ...]]:
-        with contextlib.closing(sqlite3.connect(self.folder / "weights.db", timeout=LIMIT_S)) as db:
+        with contextlib.closing(sqlite3.connect(self.folder / "weights.db", timeout=HANG_S)) as db:
             return db.execute(statement).fetchall()
 
 

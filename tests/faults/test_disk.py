@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sample import turn
+from tests.support.limits import HANG_S
 from turnlog.errors import StoreError
 from turnlog.log import Log, Row, SqliteStore
 
 DISK_BYTES = 3 << 20
 ROOM_BYTES = 400 << 10  # what the ballast leaves: some appends fit, not many
 SESSION = "sess_1"
-LIMIT_S = 30
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def fill(disk: Path, room_bytes: int = 0) -> Path:
 async def opened(disk: Path) -> AsyncIterator[Log]:
     log = Log(SqliteStore(disk / "log.db"))
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANG_S):
             yield log
     finally:
         await log.close()

@@ -17,13 +17,13 @@ from pathlib import Path
 import msgspec
 
 from tests.faults.sample import turn
+from tests.support.limits import HANG_S
 from turnlog.errors import Conflict
 from turnlog.events import Event
 from turnlog.log import Log, SqliteStore
 
 SESSIONS = [f"sess_{number}" for number in range(4)]
 BATCHES = 2000  # per session and life; the killer comes long before
-LIMIT_S = 60  # a child that nobody kills
 
 
 class Order(msgspec.Struct):
@@ -72,7 +72,7 @@ def main() -> None:
         order = msgspec.json.decode(line, type=Order)
         pid = os.fork()
         if pid == 0:
-            signal.alarm(LIMIT_S)
+            signal.alarm(int(HANG_S))  # a child that is not killed
             say(pid=os.getpid())
             asyncio.run(child(order))
             os._exit(0)

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.support.limits import HANG_S
 from turnlog.errors import Closed, Conflict, Fenced, TurnlogError
 from turnlog.events import Event, stamp
 from turnlog.log import Damage, Log, MemoryStore, Page, Row, SqliteStore, Store
@@ -44,7 +45,6 @@ from turnlog.testing.samples import (
 T = TypeVar("T")
 
 SESSIONS = ("sess_1", "sess_2")
-LIMIT_S = 20.0
 FOLLOWERS = 5
 PHASES = [Phase.generate]  # a failure is shown as it was found: shrinking takes minutes
 BOUNDS = settings(max_examples=25, stateful_step_count=40, phases=PHASES)
@@ -214,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def do(self, work: Awaitable[T]) -> T:
         async def bounded() -> T:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(HANG_S):
                 return await work
 
         return self.runner.run(bounded())

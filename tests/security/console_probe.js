@@ -23,7 +23,7 @@
   const STEPS = 200; // of showing more: of what is longer than that, so much is enough
   const EACH = 30;
   const CHOICES = 5;
-  const LIMIT_MS = 20_000;
+  const LIMIT_MS = 120_000;
   const REL = ["noopener", "noreferrer", "nofollow"];
 
   const isOwn = (link) => link.getAttribute("href").startsWith("?") && !link.closest(".prose");

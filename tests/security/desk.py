@@ -6,7 +6,6 @@ a test can show that the attack works as soon as the defence is gone.
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Scope
 
+from tests.support.limits import HANG_S
 from turnlog.app import LOCAL, App, Principal
 from turnlog.server import create_app
 from turnlog.server.auth import Auth, Known, Verify, nobody, token_hash
@@ -26,7 +26,6 @@ from turnlog.server.guard import LOOPBACK
 from turnlog.server.limits import Limits
 from turnlog.wire.sse import Decoder
 
-LIMIT_S = 20.0
 KEY = b"k" * 32
 ROOT = Principal("root", frozenset({"owner"}))
 NAMES = ("ada", "bob", "cyd", "a", "a:b")
@@ -110,7 +109,7 @@ class Call:
 
     async def until(self, reached: Callable[[Answer], bool]) -> Answer:
         """Wait until the answer is so, or over."""
-        async with asyncio.timeout(LIMIT_S), self._moved:
+        async with asyncio.timeout(HANG_S), self._moved:
             await self._moved.wait_for(lambda: self.answer.ended or reached(self.answer))
         return self.answer
 
@@ -279,17 +278,20 @@ def everybody(application: Starlette) -> None:
     front_of(application)["checks"].append(let_in)
 
 
-def run(scenario: Coroutine[Any, Any, None], limit_s: float = 40.0) -> None:
+def run(scenario: Coroutine[Any, Any, None], limit_s: float = HANG_S) -> None:
     """Play a scenario, within a time."""
     asyncio.run(asyncio.wait_for(scenario, limit_s))
 
 
 def expiring(seconds: float) -> Verify:
-    """Tokens that begin with `short-` hold for so long."""
-    until = time.time() + seconds
+    """Tokens that begin with `short-` hold for so long after the first request with one of them."""
+    until_s = 0.0
 
     def verify(given: str, now_s: float) -> Known | None:
-        name = given.removeprefix("short-")
-        return Known(Principal(name), until) if given != name and now_s < until else None
+        nonlocal until_s
+        if not given.startswith("short-"):
+            return None
+        until_s = until_s or now_s + seconds
+        return Known(Principal(given.removeprefix("short-")), until_s) if now_s < until_s else None
 
     return verify

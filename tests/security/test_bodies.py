@@ -16,6 +16,7 @@ from tests.e2e.harness import Server, running
 from tests.security.apps import plain
 from tests.security.desk import Desk, desk, run
 from tests.security.routes import Ask, every_route
+from tests.support.limits import HANG_S
 from turnlog.events import gate
 
 LIMIT = gate.LIMIT_BYTES
@@ -120,7 +121,7 @@ def pieces(count: int) -> Iterator[bytes]:
 
 def post_endless(server: Server, count: int) -> int:
     """Send until the server has had enough; its status, 0 if it hung up."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     headers = server.headers | {"content-type": "application/json"}
     try:
         connection.request("POST", "/api/send", body=pieces(count), headers=headers, encode_chunked=True)

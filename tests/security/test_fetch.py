@@ -10,6 +10,7 @@ from typing import Any
 from tests.security.apps import TOOLS, VOCABULARY, obey
 from tests.security.desk import Desk, desk, run
 from tests.security.watch import watched
+from tests.support.limits import HANG_S
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted
 
@@ -118,7 +119,7 @@ def test_no_address_in_an_event_is_ever_fetched() -> None:
 @tool
 def confirm(question: str) -> str:
     """A tool that looks at what it was told."""
-    with urllib.request.urlopen(question, timeout=5) as response:
+    with urllib.request.urlopen(question, timeout=HANG_S) as response:
         return str(response.status)
 
 

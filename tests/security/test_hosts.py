@@ -13,6 +13,7 @@ from tests.e2e.harness import ROOT, TURNLOG, Server, running
 from tests.security.apps import plain
 from tests.security.desk import Desk, desk, everybody, run, without
 from tests.security.routes import Ask, every_route
+from tests.support.limits import HANG_S
 from turnlog.cli import main, serve
 from turnlog.server.guard import Guard
 
@@ -119,7 +120,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def raw(server: Server, *lines: str) -> int:
     """The status of a request that is written by hand."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S) as connection:
         connection.sendall("".join(f"{line}\r\n" for line in (*lines, "Connection: close", "")).encode())
         head = connection.makefile("rb").readline()
     return int(head.split()[1])
@@ -190,7 +191,7 @@ def test_a_server_for_others_does_not_start_without_tokens(tmp_path: Path) -> No
             [*command, "--log", f"sqlite:///{tmp_path}/log.db"],
             cwd=ROOT,
             capture_output=True,
-            timeout=30,
+            timeout=HANG_S,
             env={"PATH": "/usr/bin:/bin"},
         )
         assert done.returncode != 0, host

@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.e2e.harness import TURNLOG, Server, running
 from tests.security.apps import plain
 from tests.security.desk import Desk, desk, run
+from tests.support.limits import HANG_S
 from turnlog.server.limits import Budgets, Limits
 
 FEW = Limits(streams=3)
@@ -85,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def measured(server: Server, name: str) -> int:
     """A number that the server counts."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     connection.request("GET", "/metrics", headers=server.headers)
     text = connection.getresponse().read().decode()
     connection.close()
@@ -96,7 +98,7 @@ def measured(server: Server, name: str) -> int:
 
 def peer(server: Server, session: str) -> socket.socket:
     """A connection that asks for a stream."""
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S)
     head = [f"GET /api/events?session={session} HTTP/1.1", "Host: 127.0.0.1"]
     head += [f"Authorization: Bearer {server.token}", "", ""]
     connection.sendall("\r\n".join(head).encode())
@@ -209,47 +211,70 @@ main()
 """
 
 
-def unsaid(server: Server) -> list[bytes]:
-    """What peers send that stop in the middle: of nothing, of a head, of a body, of a second request."""
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def halves(server: Server) -> list[tuple[bytes, bytes]]:
+    """Requests in two parts: cut before their head, in it, in their body, in a second request."""
     body = f"POST /api/send HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.token}\r\n"
-    body += "Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
-    whole = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    return [text.encode() for text in ("", "GET /healthz HTTP/1.1\r\nHost: 127", body, whole + "GET /hea")]
+    body += "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
+    return [(b"", WHOLE), (WHOLE[:-9], WHOLE[-9:]), (body.encode(), b"}"), (WHOLE + WHOLE[:8], WHOLE[8:])]
 
 
-def held(server: Server, wait_s: float) -> int:
-    """How many of them still have their connection after a time."""
-    peers = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in unsaid(server)]
-    for connection, text in zip(peers, unsaid(server), strict=True):
-        connection.sendall(text)
-    return sum(still_open(connection, wait_s) for connection in peers)
+@contextmanager
+def half_asked(server: Server) -> Iterator[list[socket.socket]]:
+    """Connections that have sent the first halves."""
+    with ExitStack() as stack:
+        address = ("127.0.0.1", server.port)
+        peers = [
+            stack.enter_context(socket.create_connection(address, timeout=HANG_S)) for _ in halves(server)
+        ]
+        for connection, (first, _) in zip(peers, halves(server), strict=True):
+            connection.sendall(first)
+        yield peers
 
 
-def still_open(connection: socket.socket, wait_s: float) -> bool:
-    """Whether a connection is there after a silence, and not any more after this."""
-    connection.settimeout(wait_s)
-    with connection:
-        try:
-            while connection.recv(4096):
-                pass
-        except TimeoutError:
-            return True
-        except ConnectionError:
-            return False
-    return False
+def read_to_the_end(connection: socket.socket) -> None:
+    """Read until the server has closed a connection."""
+    with suppress(ConnectionError):
+        while connection.recv(4096):
+            pass
 
 
 def patient(seconds: float) -> tuple[str, str, str]:
     return sys.executable, "-c", PATIENT.format(seconds=seconds)
 
 
-def test_who_does_not_say_what_it_wants_is_given_up(tmp_path: Path) -> None:
+def test_a_peer_that_does_not_finish_its_request_is_cut_and_a_reader_is_not(tmp_path: Path) -> None:
     with running("tests.security.apps:plain", tmp_path, program=patient(0.5)) as server:
-        assert held(server, 5) == 0
-        connection = peer(server, server.session())  # who has said it may listen for as long as it likes
-        assert still_open(connection, 1)
+        session = server.session()
+        with peer(server, session) as reader, half_asked(server) as peers:
+            for connection in peers:
+                read_to_the_end(connection)
+            note = {"type": "case.note", "payload": {"text": "milk"}}
+            server.post("/api/events", {"session": session, "events": [note]})
+            received = b""
+            while b"case.note" not in received:
+                received += (piece := reader.recv(4096))
+                assert piece, "the reader was cut"
 
 
-def test_control_a_server_with_all_the_time_holds_them(tmp_path: Path) -> None:
-    with running("tests.security.apps:plain", tmp_path, program=patient(3600)) as server:
-        assert held(server, 0.4) == 4
+def test_control_a_server_with_all_the_time_still_answers_them(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The time in which one server cuts its peers passes for the other too, which then answers its own."""
+    app, folder = "tests.security.apps:plain", tmp_path_factory.mktemp
+    with (
+        running(app, folder("hasty"), program=patient(0.5)) as hasty,
+        running(app, folder("slow"), program=patient(3600)) as slow,
+        half_asked(slow) as kept,
+        half_asked(hasty) as cut,
+    ):
+        for connection in cut:
+            read_to_the_end(connection)
+        for connection, (first, second) in zip(kept, halves(slow), strict=True):
+            connection.sendall(second)
+            answers, expected = b"", 2 if first.startswith(WHOLE) else 1
+            while answers.count(b"HTTP/1.1 ") < expected:
+                answers += (piece := connection.recv(4096))
+                assert piece, "the connection was cut"

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.e2e.harness import TURNLOG, Server, running
+from tests.support.limits import HANG_S
 from turnlog.cli import main
 
 
@@ -31,7 +32,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pat
 def text_of(server: Server, path: str) -> str:
     """A whole answer, as text."""
     request = urllib.request.Request(server.url + path, headers=server.headers)
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=HANG_S) as response:
         return str(response.read().decode())
 
 

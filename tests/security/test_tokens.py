@@ -20,6 +20,7 @@ from tests.e2e.harness import TURNLOG, Server, running
 from tests.security.apps import plain
 from tests.security.desk import KEY, Answer, Desk, bare, desk, kind_of, run, token, tokens
 from tests.security.routes import every_route
+from tests.support.limits import HANG_S
 from turnlog.server.auth import COOKIE_S, Auth, Known, token_hash
 from turnlog.server.journal import Journal, Lines
 
@@ -195,7 +196,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pat
 
 
 def answer_of(server: Server, method: str, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     connection.request(method, path, headers=headers)
     response = connection.getresponse()
     response.read()

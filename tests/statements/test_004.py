@@ -15,6 +15,7 @@ from tests.e2e.browser import browsing
 from tests.e2e.streams import add_notes, log_lines
 from tests.e2e.web_client import LIMIT_MS, streams
 from tests.statements.room import opened, saying
+from tests.support.limits import HANG_S
 from tests.test_seed_names import NAMES, mapping
 from turnlog import Agent, App
 from turnlog.agents import Scripted
@@ -55,7 +56,7 @@ def followed(server: harness.Server, path: str, turn: str) -> list[Any]:
     """The events of a stream up to the first text of a turn."""
     asked = Request(server.url + path, headers=server.headers)
     events: list[Any] = []
-    with urlopen(asked, timeout=30) as stream:
+    with urlopen(asked, timeout=HANG_S) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         for line in stream:
             if line.startswith(b"data: {"):

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.e2e.harness import ROOT
+from tests.support.limits import HANG_S
 from turnlog.cli import main
 
 
@@ -21,7 +22,9 @@ def files_in(folder: Path) -> set[str]:
 
 def run(folder: Path, *command: str) -> str:
     """A Python program in a folder; what it prints."""
-    ran = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=HANG_S
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli_sessions import goes, is_there
 from tests.clock import move_on, run_on_clock
+from tests.support.limits import HANG_S
 from turnlog.agents import cli_exec
 from turnlog.agents.cli_process import COMPLAINT_CHARS, COMPLAINTS, GRACE_S, LINGER_S, CliProcess, Missing
 
@@ -141,7 +142,7 @@ def test_the_last_complaint_needs_no_end(caplog: pytest.LogCaptureFixture) -> No
 
 def wrapped(parent: int, *command: str) -> subprocess.CompletedProcess[bytes]:
     line = [sys.executable, "-I", "-S", cli_exec.__file__, str(parent), *command]
-    return subprocess.run(line, capture_output=True, timeout=20)
+    return subprocess.run(line, capture_output=True, timeout=HANG_S)
 
 
 def test_what_cannot_become_a_program_says_so() -> None:

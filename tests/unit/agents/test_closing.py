@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.ledger import body, lawful
+from tests.support.limits import HANG_S
 from tests.troupe import VECTORS, Stage, Trouble, event_of
 from turnlog import open_log
 from turnlog.agents import Agent, Scripted, ToolUse, tool
@@ -24,7 +25,7 @@ CASES = {case["name"]: case for case in VECTORS}
 def run_now(work: Callable[[Log], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         log = await open_log("memory:")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await work(log)
         await log.close()
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.limits import HANG_S
 from turnlog.agents import executor as module
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.executor import Executor
@@ -130,7 +131,7 @@ def test_progress_is_heard_while_the_tool_runs_and_before_the_answer(sync: bool)
 
     def dig(context: Context) -> str:
         context.progress("half")
-        assert heard.wait(10), "the caller sees it before the tool goes on"
+        assert heard.wait(HANG_S), "the caller sees it before the tool goes on"
         context.progress("whole")
         return "done"
 
@@ -358,7 +359,7 @@ def test_what_does_not_stop_is_left_behind_up_to_a_limit() -> None:
 
     @tool(timeout_s=0.001)
     def hang() -> None:
-        release.wait(10)
+        release.wait(HANG_S)
 
     @tool(timeout_s=0.001)
     async def stubborn() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.limits import HANG_S
 from turnlog.agents.calls import args_hash
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.remote import BEHIND_THE_END, PAUSES_S, RemoteExecutor, answer_id
@@ -104,7 +105,7 @@ class Server:
         self.writer.write(b"".join(frames))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
@@ -384,7 +385,7 @@ def test_a_closed_session_is_the_end() -> None:
         slept: list[float] = []
         server = Server([[reset(-1), frame(0, result("x"))], 204, []])
         async with server.serving([Looks().tool], slept) as remote:
-            await asyncio.wait_for(asyncio.shield(remote), 10)
+            await asyncio.wait_for(asyncio.shield(remote), HANG_S)
         assert slept == [PAUSES_S[0]]
 
     asyncio.run(work())
@@ -395,7 +396,7 @@ def test_a_session_that_is_not_there_is_an_error() -> None:
         server = Server([404, []])
         async with server.serving([Looks().tool], []) as remote:
             with pytest.raises(PeerError, match=r"expected a stream of events, got 404: .*so!"):
-                await asyncio.wait_for(asyncio.shield(remote), 10)
+                await asyncio.wait_for(asyncio.shield(remote), HANG_S)
 
     asyncio.run(work())
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.limits import HANG_S
 from turnlog.agents import Context, Tool, tool
 from turnlog.agents.remote import PAUSES_S, RemoteExecutor
 from turnlog.agents.remotes import LOOK_S, RemoteExecutors
@@ -81,7 +82,7 @@ class Server:
             await reader.read()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
@@ -203,7 +204,7 @@ def test_a_server_that_will_not_have_it_is_an_error(what: bytes | int, message: 
     async def work() -> None:
         async with Server([what], {}).serving([look]) as task:
             with pytest.raises(PeerError, match=message):
-                await asyncio.wait_for(asyncio.shield(task), 10)
+                await asyncio.wait_for(asyncio.shield(task), HANG_S)
 
     asyncio.run(work())
 

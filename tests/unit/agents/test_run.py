@@ -1,7 +1,6 @@
 """Running agents without a server: `run`, `ask`, `all_ended` (protocol section 8)."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.limits import HANG_S
 from tests.troupe import VECTORS, Trouble, confirm, event_of, inquire, make_team, remove
 from tests.troupe import stop as stop_command
 from tests.unit.log.delegates import until
@@ -21,7 +21,6 @@ from turnlog.events import AgentEnd, AssistantMessage, Entry, ToolAwait, ToolCal
 from turnlog.log import Log, line_of
 from turnlog.state.history import Message
 
-LIMIT_S = 10.0
 CASES = {case["name"]: case for case in VECTORS}
 
 
@@ -30,7 +29,7 @@ def run_now(work: Callable[[Log], Coroutine[Any, Any, None]]) -> None:
 
     async def bounded() -> None:
         log = await open_log("memory:")
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANG_S):
             await work(log)
         await log.close()
 
@@ -404,10 +403,8 @@ def test_it_runs_on_a_file_too(tmp_path: Path) -> None:
 # stopping
 
 
-def test_a_stop_reaches_models_tools_and_agents_within_a_second() -> None:
-    """The best of three: what else runs can only make it longer."""
-    reached: dict[str, float] = {}
-    took_s: list[float] = []
+def test_a_stop_ends_models_tools_and_agents_before_the_turn_is_over() -> None:
+    reached: set[str] = set()
 
     @tool
     async def patient(context: Context) -> str:
@@ -416,7 +413,7 @@ def test_a_stop_reaches_models_tools_and_agents_within_a_second() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            reached["async tool"] = time.monotonic()
+            reached.add("async tool")
         return ""
 
     @tool
@@ -424,8 +421,8 @@ def test_a_stop_reaches_models_tools_and_agents_within_a_second() -> None:
         """Looks whether it is still wanted."""
         context.progress("on")
         while not context.cancelled:
-            time.sleep(0.005)
-        reached["thread"] = time.monotonic()
+            pass
+        reached.add("thread")
         return ""
 
     class Endless:
@@ -436,7 +433,7 @@ def test_a_stop_reaches_models_tools_and_agents_within_a_second() -> None:
             try:
                 await asyncio.Event().wait()
             finally:
-                reached["model"] = time.monotonic()
+                reached.add("model")
 
     async def stop(log: Log) -> None:
         talker = Agent("Talker", "", Endless())
@@ -451,21 +448,16 @@ def test_a_stop_reaches_models_tools_and_agents_within_a_second() -> None:
                 begun += [row.type for row in page]
                 if begun.count("tool.progress") == 2 and "block.delta" in begun:
                     break
-            begin = time.monotonic()
             await log.append(name, [event_of(stop_command())])
             ends = await running
             assert {end.stop_reason for end in ends.values()} == {"cancelled"}
             assert len(ends) == 3
-            assert set(reached) == {"model", "async tool", "thread"}
-            took_s.append(max(*reached.values(), time.monotonic()) - begin)
+            assert reached == {"model", "async tool", "thread"}
             results = await of(log, name, "tool.result")
             assert len(results) == 4
             assert all(b'"CANCELLED"' in bytes(result.payload) for result in results)
 
-    while len(took_s) < 3 and not (took_s and min(took_s) < 1.0):
-        reached.clear()
-        run_now(stop)
-    assert min(took_s) < 1.0
+    run_now(stop)
 
 
 def test_closing_while_a_retry_waits_does_not_wait_for_it() -> None:

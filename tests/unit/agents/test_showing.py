@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from tests.support.limits import HANG_S
 from turnlog import View, open_log
 from turnlog.agents import Agent, Context, Scripted, ToolUse, tool
 from turnlog.events import AssistantView, Entry, ToolResult
 from turnlog.events.views import DatetimeField, Form, NumberField
 from turnlog.state.history import Message
-
-LIMIT_S = 10.0
 
 
 @tool
@@ -42,7 +41,7 @@ def played(use: ToolUse) -> list[Entry]:
     async def work() -> list[Entry]:
         log = await open_log("memory:")
         agent = Agent("Guide", "", Scripted(script), tools=(ask_weight, ask_wrongly))
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANG_S):
             events = [entry async for entry in agent.run("Weigh-in 187.6 today", log=log)]
         await log.close()
         return events

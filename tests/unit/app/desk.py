@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import json
 
+from tests.support.limits import HANG_S
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Posted, Principal, Seat, Sessions
@@ -15,7 +16,6 @@ from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
 from turnlog.state.history import Message
 
-LIMIT_S = 20.0
 ADA, BOB, EVE = (Principal(name) for name in ("ada", "bob", "eve"))
 ROOT = Principal("root", frozenset({"owner"}))
 
@@ -135,7 +135,7 @@ async def desk(*apps: App, log: Log | None = None) -> AsyncIterator[Desk]:
 
 def play(run: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANG_S):
             await run()
 
     asyncio.run(bounded())

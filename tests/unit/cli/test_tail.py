@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.limits import HANG_S
 from tests.unit.cli.harness import NOW_MS, TURN, Place, error, said, turn
 from turnlog.cli.describe import SAYS, compact, describe
 from turnlog.cli.opening import INTERRUPTED, run
@@ -372,7 +373,7 @@ def following(place: Place, *steps: Callable[[Log], Awaitable[object]]) -> list[
             taken.append(asyncio.ensure_future(steps[len(taken)](writer)))
 
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_S):
                 assert await tail(place.url, None, -1, followed, Choice(), show)
                 await asyncio.gather(*taken)
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli_process import assert_lawful, counting
+from tests.support.limits import HANG_S
 from turnlog.events import Payload
 from turnlog.parse.claude_cli import CliParser
 from turnlog.parse.cli_agents import Said
@@ -18,7 +19,6 @@ from turnlog.parse.markers import MarkerParser
 from turnlog_examples.office.script import SCREEN
 from turnlog_examples.office.standin import COMMAND
 
-LIMIT_S = 30
 STREAMED = ("--include-partial-messages", "--forward-subagent-text", "--permission-prompt-tool", "stdio")
 
 
@@ -33,7 +33,7 @@ class Host:
         self._stdin, self._stdout, self.stderr = process.stdin, process.stdout, process.stderr
         self._asked: list[str] = []
         self.raw = b""
-        self._limit = threading.Timer(LIMIT_S, process.kill)  # whoever waits for ever is told
+        self._limit = threading.Timer(HANG_S, process.kill)  # whoever waits for ever is told
         self._limit.start()
 
     def tell(self, **line: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from tests.unit.examples.test_broker_case import timeless
 from turnlog import Agent, App
@@ -27,7 +28,6 @@ from turnlog_examples.broker import ROLES, RULES, start
 from turnlog_examples.broker.case import REDUCERS, Case
 from turnlog_examples.broker.events import BROKER
 
-LIMIT_S = 20.0
 Facts = dict[str, Any]
 
 GRANTED = ("capture_consent", {"consentType": "credit_search", "granted": True})
@@ -132,7 +132,7 @@ async def opened(
 
 def play(run: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(HANG_S):
             await run()
 
     asyncio.run(bounded())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
+from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from turnlog import Agent, tool
 from turnlog.agents import Scripted, ToolUse, all_ended
@@ -82,7 +83,12 @@ def command(name: str, *arguments: str) -> list[str]:
 
 def run(name: str, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(name, *arguments), capture_output=True, text=True, input=answer, encoding="utf-8", timeout=60
+        command(name, *arguments),
+        capture_output=True,
+        text=True,
+        input=answer,
+        encoding="utf-8",
+        timeout=HANG_S,
     )
 
 
@@ -119,7 +125,7 @@ def test_a_reader_who_leaves_ends_it_without_a_word(arguments: list[str]) -> Non
     assert process.stderr
     process.stdout.read(3)
     process.stdout.close()
-    assert process.wait(30) == 1
+    assert process.wait(HANG_S) == 1
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -131,7 +137,7 @@ def test_an_interrupt_ends_it_in_one_line() -> None:
     assert process.stdout
     assert process.stdout.read(3) == "Pla"
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
+    _, error = process.communicate(timeout=HANG_S)
     assert (process.returncode, error.strip()) == (1, "Aborted!")
 
 
@@ -152,7 +158,7 @@ def on_a_terminal(*arguments: str) -> str:
                 if not piece:
                     break
                 pieces.append(piece)
-        assert process.wait(30) == 0
+        assert process.wait(HANG_S) == 0
     return b"".join(pieces).decode()
 
 

@@ -10,13 +10,12 @@ from typing import Any, ParamSpec, cast
 
 import pytest
 
+from tests.support.limits import HANG_S
 from turnlog.log import Log, Row, Store
 from turnlog.testing.bench import following
 
 P = ParamSpec("P")
 
-LIMIT_S = 30.0  # nothing here takes long; what does waits for what never comes
-NEVER_S = 1.0  # how long a test waits for what a bug makes never come
 
 THREAD_DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 PLACES = ("holds", "turn_start", "turn", "span_end")
@@ -28,7 +27,7 @@ def scenario(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), LIMIT_S))
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), HANG_S))
 
     return run
 
@@ -76,7 +75,7 @@ class Gate:
 
     async def reached(self) -> None:
         """Wait until the call is at the gate."""
-        assert await asyncio.to_thread(self._reached.wait, LIMIT_S)
+        assert await asyncio.to_thread(self._reached.wait, HANG_S)
 
     def open(self) -> None:
         """Let it go on."""
@@ -85,7 +84,7 @@ class Gate:
     def hold(self) -> None:
         """Called by whoever is held."""
         self._reached.set()
-        assert self._open.wait(LIMIT_S)
+        assert self._open.wait(HANG_S)
 
 
 class Gated(Counting):
@@ -135,4 +134,4 @@ async def held(log: Log) -> AsyncIterator[Gate]:
 
 async def soon(what: Awaitable[Any]) -> Any:
     """What a bug would make wait for ever."""
-    return await asyncio.wait_for(what, NEVER_S)
+    return await asyncio.wait_for(what, HANG_S)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.log.delegates import NEVER_S, THREAD_DIES, all_pages, held, scenario, soon, until
+from tests.support.limits import HANG_S
+from tests.unit.log.delegates import THREAD_DIES, all_pages, held, scenario, soon, until
 from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.log import Document, Log, SqliteStore, Store
 from turnlog.log.mark import GROW_SLOTS
@@ -397,7 +398,7 @@ async def test_a_damaged_session_does_not_make_a_reading_process_deaf_to_the_oth
             edit(path, f"update session set app = 'x' where name = '{other}'")
             for number in range(3):
                 await log.append(SESSION, [note(str(number))])
-                async with asyncio.timeout(NEVER_S):
+                async with asyncio.timeout(HANG_S):
                     while not (page := await anext(pages)):
                         pass
                 assert page[-1].seq == number

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from tests.clock import move_on, run_on_clock
 from tests.unit.log.delegates import scenario, soon
 from turnlog.log.wakeup import Wakeup
 
@@ -59,24 +60,38 @@ async def test_a_function_that_was_taken_off_is_not_told() -> None:
 
 
 @scenario
-async def test_a_silence_is_told_again_and_again_and_a_change_puts_it_off() -> None:
+async def test_wait_without_a_change_returns_false_each_time() -> None:
     wakeup = Wakeup()
     assert not await soon(wakeup.wait(0.001))
     assert not await soon(wakeup.wait(0.001))
-    loop, told = asyncio.get_running_loop(), asyncio.Queue[tuple[bool, float]]()
 
-    def look(changed: bool) -> bool:
-        told.put_nowait((changed, loop.time()))
-        return True
 
-    wakeup.add(look, 0.05)
-    await asyncio.sleep(0)
-    wakeup.wake()
-    change, first, second = [await soon(told.get()) for _ in range(3)]
-    assert (change[0], first[0], second[0]) == (True, False, False)
-    assert first[1] - change[1] >= 0.049
-    assert second[1] - first[1] >= 0.049
-    wakeup.discard(look, 0.05)
+def test_a_silence_is_reported_again_and_again_and_a_change_puts_it_off() -> None:
+    async def run() -> None:
+        wakeup, reports = Wakeup(), list[bool]()
+
+        def look(changed: bool) -> bool:
+            reports.append(changed)
+            return True
+
+        async def pass_time(seconds: float) -> None:
+            move_on(seconds)
+            for _ in range(3):  # the loop finds the timer, rings it, and runs what that calls
+                await asyncio.sleep(0)
+
+        wakeup.add(look, 3600.0)
+        await pass_time(3000)
+        wakeup.wake()
+        await pass_time(0)
+        await pass_time(3000)
+        assert reports == [True], "the silence began anew with the change"
+        await pass_time(3000)
+        assert reports == [True, False]
+        await pass_time(3600)
+        assert reports == [True, False, False]
+        wakeup.discard(look, 3600.0)
+
+    run_on_clock(run)
 
 
 @scenario

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import turnlog
+from tests.support.limits import HANG_S
 from tests.unit.app.desk import ADA, desk, play
 from tests.unit.log.delegates import until
 from turnlog.events import CATALOG, UiMessage
@@ -48,7 +49,7 @@ def test_a_heartbeat_of_the_office_has_the_last_seq_and_moves_no_cursor() -> Non
         await log.close()
         return session, Decoder().feed(data)
 
-    session, messages = asyncio.run(asyncio.wait_for(run(), 10))
+    session, messages = asyncio.run(asyncio.wait_for(run(), HANG_S))
     bodies: list[dict[str, Any]] = [json.loads(message.data) for message in messages]
     first, last = bodies[0], bodies[-1]
     assert (first["id"], first["type"], first["sessionId"]) == (-1, "heartbeat", session)
@@ -73,7 +74,7 @@ def test_a_reader_that_comes_back_is_where_it_was() -> None:
         await log.close()
         return page
 
-    [message] = Decoder().feed(asyncio.run(asyncio.wait_for(run(), 10)))
+    [message] = Decoder().feed(asyncio.run(asyncio.wait_for(run(), HANG_S)))
     assert json.loads(message.data)["id"] == 1
 
 
@@ -117,7 +118,7 @@ def test_what_has_no_frame_is_silence_and_moves_the_cursor() -> None:
         seqs = [int(line.removeprefix(f"id: {head.epoch}:")) for line in lines]
         assert 0 < seqs[0] < seqs[1]
 
-    asyncio.run(asyncio.wait_for(run(), 10))
+    asyncio.run(asyncio.wait_for(run(), HANG_S))
 
 
 def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,7 @@ def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pyte
         await log.close()
         return page
 
-    assert b'"user_message"' in asyncio.run(asyncio.wait_for(run(), 10))
+    assert b'"user_message"' in asyncio.run(asyncio.wait_for(run(), HANG_S))
 
 
 def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +170,7 @@ def test_a_sign_of_life_and_a_reset_have_the_fields_that_every_line_of_blocks_ha
         await log.close()
         return HEARTBEAT + told
 
-    messages = Decoder().feed(asyncio.run(asyncio.wait_for(run(), 10)))
+    messages = Decoder().feed(asyncio.run(asyncio.wait_for(run(), HANG_S)))
     assert [message.event for message in messages] == ["heartbeat", "reset"]
     for message in messages:
         fields = json.loads(message.data)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.limits import HANG_S
 from turnlog.errors import Damaged
 from turnlog.server.merge import Merged
 from turnlog.wire import sse
@@ -46,7 +47,7 @@ async def live(queue: "asyncio.Queue[bytes | Exception]") -> Frames:
 
 def played(run: Callable[[], Awaitable[Any]]) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             return await run()
 
     return asyncio.run(bounded())

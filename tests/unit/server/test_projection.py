@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import turnlog
+from tests.support.limits import HANG_S
 from turnlog.events import CATALOG, AssistantMessage, Envelope, Payload, Unknown
 from turnlog.log import open_log
 from turnlog.server.projection import Projection
@@ -38,7 +39,7 @@ def test_a_dialect_that_fails_ends_its_readers_instead_of_keeping_them(
         await log.close()
         return pages
 
-    assert asyncio.run(asyncio.wait_for(run(), 10)) == []
+    assert asyncio.run(asyncio.wait_for(run(), HANG_S)) == []
     [told] = [vars(record) for record in caplog.records if record.name == "turnlog.server"]
     assert told["exception"].endswith("builtins.ValueError\n")
 
@@ -60,7 +61,7 @@ def test_a_reader_that_begins_after_the_last_one_left_is_served() -> None:
         await log.close()
         return page
 
-    page = asyncio.run(asyncio.wait_for(run(), 10))
+    page = asyncio.run(asyncio.wait_for(run(), HANG_S))
     assert b'"delta":"hello"' in page
 
 
@@ -81,4 +82,4 @@ def test_what_was_ready_is_let_go_of_with_the_last_reader_and_made_again_for_the
         assert read[1].startswith(read[0])
         await log.close()
 
-    asyncio.run(asyncio.wait_for(run(), 10))
+    asyncio.run(asyncio.wait_for(run(), HANG_S))

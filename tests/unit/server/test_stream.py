@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 from starlette.datastructures import QueryParams
 
+from tests.support.limits import HANG_S
 from turnlog.errors import BadInput
 from turnlog.events import Scope
 from turnlog.log import Log, MemoryStore
@@ -62,7 +63,7 @@ def logged(run: Callable[[Log], Coroutine[Any, Any, None]]) -> None:
         finally:
             await log.close()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), HANG_S))
 
 
 async def take(log: Log, choice: Choice, count: int, after: int = -1) -> list[bytes]:
