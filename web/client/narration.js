@@ -25,4 +25,8 @@ export const isDirect = (event, declared) =>
   event.origin === "ui" && !TYPES.has(event.type) && declared(event.type);
 
 /** The role whose members alone see an event; null is everybody. Older events say it in their payload. */
-export const channelOf = (event) => event.channel ?? event.payload?.channel ?? null;
+export const channelOf = (event) =>
+  event.channel ?? (NAMES_CHANNEL.has(event.type) ? event.payload.channel : null) ?? null;
+
+// only these payloads name the channel of their event; in others `channel` is a field like any other
+const NAMES_CHANNEL = new Set(["ui.message", "assistant.message"]);

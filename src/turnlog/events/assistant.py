@@ -38,6 +38,7 @@ class AssistantMessage(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar = "assistant.message"
     ORIGINS: ClassVar[Origins] = SPEAKERS
+    NAMES_CHANNEL: ClassVar = True
     EXAMPLE: ClassVar = {
         "text": "Got it. Please confirm the entry:",
         "block_id": "blk_1",

@@ -8,6 +8,8 @@ next to its fields, everything the rest of the package wants to know about it:
     LIVE      true for events that only matter while they happen (protocol section 6)
     LEGACY    true for a type that is still read but refused on append
     EXAMPLE   one payload, used by the reference and the tests
+    NAMES_CHANNEL   true if the field `channel` names the event's channel; in other classes it is a field like
+              any other
 
 msgspec validates on decoding, not on construction; `Catalog.event` therefore always decodes what it encoded.
 """
@@ -98,4 +100,5 @@ class Payload(Record, frozen=True, kw_only=True, omit_defaults=True):
     ORIGINS: ClassVar[Origins] = ANYONE
     LIVE: ClassVar[bool] = False
     LEGACY: ClassVar[bool] = False
+    NAMES_CHANNEL: ClassVar[bool] = False
     EXAMPLE: ClassVar[Mapping[str, Any]] = {}

@@ -15,14 +15,11 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import InvalidEvent, UnknownType, quote
-from turnlog.events.assistant import AssistantMessage
 from turnlog.events.base import EventId, Origin, Origins, Payload
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown
 from turnlog.events.gate import LIMIT_DEPTH, nests, problem
-from turnlog.events.ui import UiMessage
 
 LEVELS = 2 * LIMIT_DEPTH  # what came through the gate and what stands around it; any stack can read it back
-SPOKEN = (UiMessage, AssistantMessage)  # what names its own channel; another payload's `channel` is its own
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -152,8 +149,8 @@ class Catalog:
             )
         if not kind.admits(payload, origin):
             raise InvalidEvent(f"{kind.name} may not come from {origin}", "$.origin")
-        if isinstance(payload, SPOKEN) and payload.channel:
-            scope = msgspec.structs.replace(scope, channel=payload.channel)
+        if channel := named_channel(payload):
+            scope = msgspec.structs.replace(scope, channel=channel)
         check_place(id, scope)
         return Event(
             type=kind.name,
@@ -164,6 +161,14 @@ class Catalog:
             scope=scope,
             live=kind.payload.LIVE,
         )
+
+
+def named_channel(payload: Payload | Unknown) -> str | None:
+    """Return the channel that a payload itself names; None for all classes but those that declare it."""
+    if not isinstance(payload, Payload) or not payload.NAMES_CHANNEL:
+        return None
+    channel: str | None = getattr(payload, "channel", None)
+    return channel
 
 
 def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:

@@ -12,6 +12,7 @@ class UiMessage(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar = "ui.message"
     ORIGINS: ClassVar[Origins] = UI
+    NAMES_CHANNEL: ClassVar = True
     EXAMPLE: ClassVar = {
         "text": "Weigh-in 187.6 today",
         "speaker": "Ada",

@@ -9,6 +9,7 @@ from typing import TypeGuard
 import msgspec
 
 from turnlog.events import Envelope, Payload, UiAction, UiMessage, Unknown
+from turnlog.events.catalog import named_channel
 
 
 def narrated(name: str, payload: Payload) -> str:
@@ -45,4 +46,4 @@ def is_news(payload: Payload | Unknown, envelope: Envelope) -> TypeGuard[Payload
 
 def channel_of(envelope: Envelope, payload: Payload | Unknown) -> str | None:
     """The role whose members alone see an event; none is everybody. Older events say it in their payload."""
-    return envelope.channel or getattr(payload, "channel", None)
+    return envelope.channel or named_channel(payload)
