@@ -5,7 +5,7 @@
  * agent. `agent.end` counts only for an agent that reported no completion. The same as `turnlog.state.meters`.
  */
 
-import { rounded } from "./sums.js";
+import { addCosts, addCounts } from "./sums.js";
 
 const TOKENS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"];
 const COUNTS = ["completions", ...TOKENS, "cost_usd", "unpriced", "calls", "failed", "tool_ms", "agents", "running"];
@@ -25,10 +25,10 @@ class Meter {
 
   /** Completions more. */
   spend(usage, cost, completions) {
-    this.completions += completions;
-    for (const name of TOKENS) this[name] += usage[name] ?? 0;
-    if (cost == null) this.unpriced += completions;
-    else this.cost_usd = rounded(this.cost_usd + cost.total_cost);
+    this.completions = addCounts(this.completions, completions);
+    for (const name of TOKENS) this[name] = addCounts(this[name], usage[name] ?? 0);
+    if (cost == null) this.unpriced = addCounts(this.unpriced, completions);
+    else this.cost_usd = addCosts(this.cost_usd, cost.total_cost);
   }
 
   /** It is over for now; the successor of a hand-off goes on with a turn. */
@@ -83,8 +83,8 @@ export class Meters {
     if (this.session === null) return seen;
     seen.session = new Meter(this.session.began);
     for (const name of COUNTS) {
-      const sum = [...seen.turns.values()].reduce((so_far, turn) => so_far + turn[name], 0);
-      seen.session[name] = rounded(sum);
+      const add = name === "cost_usd" ? addCosts : addCounts;
+      seen.session[name] = add(...[...seen.turns.values()].map((turn) => turn[name]));
     }
     return seen;
   }

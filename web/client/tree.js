@@ -6,7 +6,7 @@
  */
 
 import { isDirect, nothing } from "./narration.js";
-import { total } from "./sums.js";
+import { addCosts, addCounts, total } from "./sums.js";
 
 const HANDOFF = "handoff_to_"; // how a call begins that passes an agent's work on
 
@@ -55,9 +55,9 @@ class Invocation {
   /** One completion more; a sum with an unknown price in it is unknown. */
   spend(usage, cost) {
     this.steps += 1;
-    this.usage = total(this.usage, usage);
+    this.usage = total(this.usage, usage, addCounts);
     this.priced &&= cost != null;
-    this.cost = this.priced ? total(this.cost, cost) : null;
+    this.cost = this.priced ? total(this.cost, cost, addCosts) : null;
   }
 }
 

@@ -3,7 +3,7 @@
  * them before anybody has loaded the rest.
  */
 
-import { rounded } from "../client/sums.js";
+import { addCosts, addCounts } from "../client/sums.js";
 
 export class Spent {
   tokens = 0;
@@ -24,9 +24,9 @@ export class Spent {
   }
 
   #add({ usage, cost }, completions) {
-    this.completions += completions;
-    this.tokens += usage.input_tokens + usage.output_tokens;
-    if (cost == null) this.unpriced += completions;
-    else this.cost_usd = rounded(this.cost_usd + cost.total_cost);
+    this.completions = addCounts(this.completions, completions);
+    this.tokens = addCounts(this.tokens, usage.input_tokens, usage.output_tokens);
+    if (cost == null) this.unpriced = addCounts(this.unpriced, completions);
+    else this.cost_usd = addCosts(this.cost_usd, cost.total_cost);
   }
 }

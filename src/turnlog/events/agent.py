@@ -1,11 +1,29 @@
-"""The invocations of agents: every start has exactly one end."""
+"""The invocations of agents: every start has exactly one end.
 
+Sums of tokens and costs saturate: a sum that no reader can hold would make every `agent.end` that carries it
+invalid, and no recovery could close the agent.
+"""
+
+from sys import float_info
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
 from turnlog.events.assistant import File
-from turnlog.events.base import SYSTEM, AgentId, Amount, Count, Key, Name, Origins, Payload, Record
+from turnlog.events.base import (
+    LARGEST_COUNT,
+    SYSTEM,
+    AgentId,
+    Amount,
+    Count,
+    Key,
+    Name,
+    Origins,
+    Payload,
+    Record,
+)
+
+COST_DIGITS = 6  # millionths of a dollar; sums of floats have more digits, which mean nothing
 
 StopReason = Literal[
     "end_turn",
@@ -21,11 +39,29 @@ StopReason = Literal[
 ]
 
 
+def add_counts(*counts: int) -> int:
+    """Return the sum, at most `LARGEST_COUNT`."""
+    return min(sum(counts), LARGEST_COUNT)
+
+
+def add_costs(*costs: float) -> float:
+    """Return the sum in millionths, at most the largest double."""
+    return min(round(sum(costs), COST_DIGITS), float_info.max)
+
+
 class Usage(Record, frozen=True, kw_only=True):
     input_tokens: Count
     output_tokens: Count
     cache_read_tokens: Count = 0
     cache_creation_tokens: Count = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=add_counts(self.input_tokens, other.input_tokens),
+            output_tokens=add_counts(self.output_tokens, other.output_tokens),
+            cache_read_tokens=add_counts(self.cache_read_tokens, other.cache_read_tokens),
+            cache_creation_tokens=add_counts(self.cache_creation_tokens, other.cache_creation_tokens),
+        )
 
 
 class Cost(Record, frozen=True, kw_only=True):
@@ -35,6 +71,15 @@ class Cost(Record, frozen=True, kw_only=True):
     cache_read_cost: Amount = 0.0
     cache_write_cost: Amount = 0.0
     currency: Literal["USD"] = "USD"
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            total_cost=add_costs(self.total_cost, other.total_cost),
+            input_cost=add_costs(self.input_cost, other.input_cost),
+            output_cost=add_costs(self.output_cost, other.output_cost),
+            cache_read_cost=add_costs(self.cache_read_cost, other.cache_read_cost),
+            cache_write_cost=add_costs(self.cache_write_cost, other.cache_write_cost),
+        )
 
 
 class AgentStart(Payload, frozen=True, kw_only=True):

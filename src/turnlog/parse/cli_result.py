@@ -5,11 +5,13 @@ of the whole process so far, sub-agents included: a turn took the difference; nu
 again. The text of the line is not used: it repeats raw text, and is not there when a turn fails.
 """
 
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 from turnlog.events import AgentUsage, Cost, Fault, Usage
 from turnlog.events.agent import StopReason
-from turnlog.events.base import LARGEST_COUNT, Amount, Count
+from turnlog.events.base import Amount, Count
 from turnlog.parse.messages_api import COUNTS, sentence
 from turnlog.parse.values import Data, as_name, valid
 
@@ -100,8 +102,7 @@ def risen(before: float, now: float) -> float:
 def usage_of(line: Data, usages: list[AgentUsage]) -> Usage | None:
     """The tokens of a turn: the sum over the models, or else what the line says of the main agent."""
     if usages:
-        sums = {name: sum(getattr(item.usage, name) for item in usages) for name in Usage.__struct_fields__}
-        return Usage(**{name: min(count, LARGEST_COUNT) for name, count in sums.items()})
+        return reduce(add, (item.usage for item in usages))
     said = line.get("usage")
     if not isinstance(said, dict):
         return None

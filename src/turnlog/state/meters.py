@@ -29,11 +29,13 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
+from turnlog.events.agent import add_costs, add_counts
 from turnlog.events.envelope import milliseconds
 
 FIRST = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
 TOKENS = Usage.__struct_fields__
-SUMS = (*TOKENS, "completions", "cost_usd", "unpriced", "calls", "failed", "tool_ms", "agents", "running")
+COUNTS = (*TOKENS, "completions", "unpriced", "calls", "failed", "tool_ms", "agents", "running")
+SUMS: dict[str, Callable[..., Any]] = {**dict.fromkeys(COUNTS, add_counts), "cost_usd": add_costs}
 
 
 class Meter(Struct, kw_only=True, omit_defaults=True):
@@ -63,13 +65,13 @@ class Meter(Struct, kw_only=True, omit_defaults=True):
 
     def spend(self, usage: Usage, cost: Cost | None, completions: int) -> None:
         """Completions more."""
-        self.completions += completions
+        self.completions = add_counts(self.completions, completions)
         for name in TOKENS:
-            setattr(self, name, getattr(self, name) + getattr(usage, name))
+            setattr(self, name, add_counts(getattr(self, name), getattr(usage, name)))
         if cost is None:
-            self.unpriced += completions
+            self.unpriced = add_counts(self.unpriced, completions)
         else:
-            self.cost_usd = round(self.cost_usd + cost.total_cost, 6)  # as the sums of `agent.end`
+            self.cost_usd = add_costs(self.cost_usd, cost.total_cost)
 
     def end(self, ts: str) -> None:
         """It is over for now; the successor of a hand-off goes on with a turn."""
@@ -117,7 +119,7 @@ class Meters(Struct, kw_only=True):
             return {name: meter for name, meter in meters.items() if meter.channel in may}
 
         turns = seen(self.turns)
-        sums = {name: round(sum(getattr(turn, name) for turn in turns.values()), 6) for name in SUMS}
+        sums = {name: add(*(getattr(turn, name) for turn in turns.values())) for name, add in SUMS.items()}
         counted = {name: total for name, total in sums.items() if total}  # what is none is not told
         whole = self.session and Meter(began=self.session.began, **counted)
         return Meters(session=whole, turns=turns, agents=seen(self.agents))

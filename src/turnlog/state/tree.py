@@ -8,9 +8,7 @@ Closing events derive their ids from what they close, so two recoveries write on
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
-
-from msgspec import structs
+from typing import Any, NamedTuple
 
 from turnlog.events import (
     AgentEnd,
@@ -45,8 +43,6 @@ from turnlog.events import (
 from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
 from turnlog.state.narration import is_direct
-
-S = TypeVar("S", Usage, Cost)
 
 HANDOFF = "handoff_to_"  # how a call begins that passes an agent's work on; no tool has such a name
 
@@ -104,9 +100,12 @@ class Invocation:
     def spend(self, usage: Usage, cost: Cost | None) -> None:
         """One completion more; a sum with an unknown price in it is unknown."""
         self.steps += 1
-        self.usage = total(self.usage, usage)
+        self.usage = self.usage + usage if self.usage else usage
         self.priced = self.priced and cost is not None
-        self.cost = total(self.cost, cost) if cost and self.priced else None
+        if cost is None or not self.priced:
+            self.cost = None
+        else:
+            self.cost = self.cost + cost if self.cost else cost
 
     def end(self, reason: StopReason, result: str | None = None) -> AgentEnd:
         """The event that ends it."""
@@ -372,16 +371,6 @@ STEPS: dict[type, Callable[[Tree, Envelope, Any], None]] = {
     ProcessStart: _process_start,
     ProcessEnd: _process_end,
 }
-
-
-def total(sum_so_far: S | None, more: S) -> S:
-    """The sum of two records of numbers."""
-    if sum_so_far is None:
-        return more
-    names = [name for name in more.__struct_fields__ if isinstance(getattr(more, name), int | float)]
-    sums = {name: getattr(sum_so_far, name) + getattr(more, name) for name in names}
-    rounded = {name: round(value, 6) for name, value in sums.items()}
-    return structs.replace(sum_so_far, **rounded)
 
 
 def scope_of(envelope: Envelope) -> Scope:

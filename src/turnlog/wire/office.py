@@ -23,7 +23,6 @@ from turnlog.events import (
     AssistantMessage,
     AssistantThinking,
     ContextCompact,
-    Cost,
     Envelope,
     JobSuggest,
     Payload,
@@ -42,10 +41,10 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
+from turnlog.events.agent import add_counts
 from turnlog.events.envelope import milliseconds
 from turnlog.events.ui import EndSession, StartSession, Summon, Wake
 from turnlog.state.documents import PARTS, text_part
-from turnlog.state.tree import total
 from turnlog.wire.dialect import DONE, with_images
 
 Body = dict[str, Any]
@@ -121,11 +120,11 @@ def encode(seq: int, ts_ms: int, session_id: str, body: Body) -> bytes:
 
 def joined(before: AgentEnd, end: AgentEnd) -> AgentEnd:
     """An end with what an earlier agent of the turn took."""
-    usage: Usage | None = before.usage if end.usage is None else total(before.usage, end.usage)
-    cost: Cost | None = before.cost if end.cost is None else total(before.cost, end.cost)
+    usage = before.usage + end.usage if before.usage and end.usage else end.usage or before.usage
+    cost = before.cost + end.cost if before.cost and end.cost else end.cost or before.cost
     if any(one.usage and not one.cost for one in (before, end)):
         cost = None  # a sum with an unknown price in it is unknown (protocol 4.16)
-    return structs.replace(end, steps=before.steps + end.steps, usage=usage, cost=cost)
+    return structs.replace(end, steps=add_counts(before.steps, end.steps), usage=usage, cost=cost)
 
 
 def _process_start(_: Envelope, payload: ProcessStart) -> Body:
