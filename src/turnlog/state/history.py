@@ -99,21 +99,25 @@ class Conversation:
         results.insert(bisect(results, call.number, key=self._order), part)
         call.answered = True
 
-    def retract(self, gone: list[Part]) -> None:
-        """Take parts out, and with calls among them their results."""
+    def retract(self, gone: list[Part]) -> set[int]:
+        """Take parts out, and with calls among them their results. Return the `id()` of all that went."""
         void, calls = {id(part) for part in gone}, {part["id"] for part in gone if is_call(part)}
+        removed: set[int] = set()
         place = len(self.messages)
         while void and place:
             place -= 1
             content = self.messages[place].content
             for index in range(len(content) - 1, -1, -1):
                 if id(content[index]) in void or answers(content[index]) in calls:
-                    void.discard(id(content.pop(index)))
+                    part = content.pop(index)
+                    removed.add(id(part))
+                    void.discard(id(part))
                 if not void:
                     break
         for call_id in calls:
             self._calls.pop(call_id, None)
         self._join(place)
+        return removed
 
     def _join(self, place: int) -> None:
         """From a place on, empty messages are dropped and neighbours of one role merged."""
@@ -244,7 +248,9 @@ class History:
     def _retract(self, envelope: Envelope, payload: BlockRetract) -> None:
         shown = self._shown.get(envelope.agent_id or "", {})
         if gone := [shown.pop(block_id) for block_id in payload.block_ids if block_id in shown]:
-            self._of(envelope).retract(gone)
+            void = self._of(envelope).retract(gone)
+            for block_id in [block_id for block_id, part in shown.items() if id(part) in void]:
+                del shown[block_id]  # a block that answered a retracted call
 
 
 def add(messages: list[Message], role: Role, part: Part) -> bool:
@@ -343,8 +349,12 @@ def call_part(payload: ToolCall) -> Part:
 
 def provided_part(payload: ToolResult) -> Part:
     """A result of the provider's own tools: part of the model's message."""
-    details = payload.error.details if payload.error else None
-    content = (details or {}).get("content") if payload.error else payload.result
+    content = payload.result
+    if not payload.ok:
+        # without the provider's own words only the code is known, in an older log not even that
+        code = payload.error.code if payload.error else "unavailable"
+        details = payload.error.details if payload.error else None
+        content = (details or {}).get("content", {"type": f"{payload.kind}_error", "error_code": code})
     part = {"type": payload.kind, "tool_use_id": payload.call_id, "content": content}
     return part | (payload.extra or {})
 

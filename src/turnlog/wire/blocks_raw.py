@@ -42,6 +42,7 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
+from turnlog.state.history import call_part, provided_part
 from turnlog.wire.blocks import Blocks, citations
 from turnlog.wire.blocks_xml import fitted
 from turnlog.wire.chunks import chunk
@@ -310,8 +311,7 @@ class BlocksRaw:
     def _tool_call(self, agent: Agent, envelope: Envelope, payload: ToolCall) -> list[bytes]:
         client = payload.executor != "provider"
         args = compact(payload.args) if payload.incomplete is None else payload.incomplete
-        kind = "tool_use" if client else "server_tool_use"
-        content = {"type": kind, "id": payload.call_id, "name": payload.tool, "input": {}}
+        content = call_part(payload) | {"input": {}}  # the arguments follow as deltas
         messages = agent.whole(envelope.id, payload.block_id or "", content, {"partial_json": args})
         agent.reply.calls |= client
         agent.reply.cut |= payload.incomplete is not None
@@ -323,10 +323,7 @@ class BlocksRaw:
             return self._after_calls(agent, envelope, payload)
         if not self._options.stream_tool_results:
             return []
-        code = payload.error.code if payload.error else "unavailable"
-        result = payload.result if payload.ok else {"type": f"{payload.kind}_error", "error_code": code}
-        content = {"type": payload.kind, "tool_use_id": payload.call_id, "content": result}
-        return agent.whole(envelope.id, "", content, {})
+        return agent.whole(envelope.id, "", provided_part(payload), {})
 
     def _after_calls(self, agent: Agent, envelope: Envelope, payload: ToolResult | ToolAwait) -> list[bytes]:
         messages = agent.finish("tool_use") if agent.reply.calls else []
