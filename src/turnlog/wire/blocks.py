@@ -35,7 +35,7 @@ from turnlog.events import (
     Unknown,
 )
 from turnlog.state.history import result_text
-from turnlog.wire.chunks import chunk
+from turnlog.wire.chunks import chunk, escape, room
 from turnlog.wire.dialect import (
     DEFAULT,
     DONE,
@@ -53,7 +53,8 @@ from turnlog.wire.dialect import (
 
 Key = tuple[str, str]  # an agent and one of its blocks
 
-LABEL_BYTES = 200  # a title or an address beside a cited text, of which there may be four; whole in the log
+LABEL_BYTES = 200  # of a title that leaves too little room for the cited text; it is whole in the log
+CITED_BYTES = 256  # that every message of a citation has room for; less would make many messages
 
 
 @dataclass(slots=True)
@@ -251,23 +252,33 @@ def citations(agent: str, items: tuple[Citation, ...]) -> list[bytes]:
     """The sources of a text, after its final marker; `index` holds the chunks of one together."""
     messages: list[bytes] = []
     for index, item in enumerate(items):
-        fields: dict[str, Any] = {"citation_type": item.type, "index": index} | citation_fields(item)
+        fields = citation_fields(agent, item, index)
         last = index == len(items) - 1
         messages += chunk("citation", agent, item.cited_text, final=last, **fields)
     return messages
 
 
-def citation_fields(item: Citation) -> dict[str, Any]:
-    """The fields of a citation that are set; titles and addresses of bounded length."""
-    fields: dict[str, Any] = msgspec.to_builtins(item)
-    return {
-        key: shorten(value) if isinstance(value, str) else value
-        for key, value in fields.items()
-        if key in CITATION_FIELDS
-    }
+def citation_fields(agent: str, item: Citation, index: int) -> dict[str, Any]:
+    """Return the fields of a citation that are set, as far as they leave room for the cited text.
+
+    Titles are shortened first; then the addresses go, for a part of an address leads nowhere.
+    """
+    fields: dict[str, Any] = {"citation_type": item.type, "index": index}
+    fields |= {key: value for key, value in msgspec.to_builtins(item).items() if key in CITATION_FIELDS}
+    needed = min(CITED_BYTES, len(escape(item.cited_text)))
+    if room("citation", agent, fields) >= needed:
+        return fields
+
+    titles = {key: shorten(value) for key, value in fields.items() if key in TITLES}
+    fields |= titles
+    if room("citation", agent, fields) >= needed:
+        return fields
+    return {key: value for key, value in fields.items() if key not in ADDRESSES}
 
 
 CITATION_FIELDS = frozenset(Citation.__struct_fields__) - {"type", "cited_text", "encrypted_index"}
+TITLES = frozenset({"title", "document_title"})
+ADDRESSES = frozenset({"url", "source"})  # of a page, and of a search result
 
 
 def shorten(text: str) -> str:

@@ -52,6 +52,12 @@ def chunk(
     return messages
 
 
+def room(type: str, agent: str, extra: dict[str, Scalar], limit_bytes: int = LIMIT_BYTES) -> int:
+    """Return how many bytes of escaped payload a message with these extras can hold; less than 0 if none."""
+    head, tail = envelope(type, agent, extra)
+    return limit_bytes - len(head) - len(MORE) - len(tail)
+
+
 def envelope(type: str, agent: str, extra: dict[str, Scalar]) -> tuple[bytes, bytes]:
     """What stands before the value of `final`, and what stands after the text of `delta`."""
     head = escape({"type": type, "agent": agent})[:-1] + b',"final":'
