@@ -55,7 +55,7 @@ def test_any_action_is_taken_or_refused_and_nothing_is_doubled(scene: tuple[Tree
 
 def is_once(folded: Views, action: Any) -> bool:
     """Whether the view says that the same action may not come again."""
-    part = folded.open["v"].active.get(next(getattr(action, key) for key in action.__struct_fields__))
+    part = folded.open[None, "v"].active.get(next(getattr(action, key) for key in action.__struct_fields__))
     if isinstance(action, FormSubmit | ButtonClick):
         assert isinstance(part, Form | Button)
         return not part.repeat

@@ -14,6 +14,7 @@ export interface Shown {
   /** The id of the `assistant.view`: an action's `shown`. */
   readonly event_id: string;
   readonly channel: string | null;
+  readonly view_id: string;
   readonly tree: Json;
   /** By table: the rows it has now. */
   readonly rows: ReadonlyMap<string, ReadonlySet<string>>;
@@ -23,13 +24,24 @@ export interface Shown {
 
 /** The views of a session that are open, the one shown last at the end. */
 export declare class Views {
+  /** By channel and view id: the keys of `viewKey`. */
   readonly open: ReadonlyMap<string, Shown>;
   apply(event: Envelope<string, any>): void;
-  /** An action has been taken. */
-  take(action: UiAction): void;
-  /** What the server would say to an action; nothing if it may be taken. */
-  check(action: UiAction): Problem[];
+  /** An action in a channel has been taken. */
+  take(action: UiAction, channel?: string | null): void;
+  /** What the server would say to an action of a person in a channel; nothing if it may be taken. */
+  check(action: UiAction, channel?: string | null): Problem[];
 }
+
+/** The key of a view in `Views.open`. */
+export declare function viewKey(channel: string | null | undefined, viewId: string): string;
+
+/** The view that an action in a channel is for: several channels may show one `view_id`. */
+export declare function viewOf<View extends Pick<Shown, "event_id" | "channel" | "view_id">>(
+  views: Iterable<View>,
+  action: Pick<UiAction, "view_id" | "shown">,
+  channel?: string | null,
+): View | undefined;
 
 /** Problems (at least one) as the server's `fault` says them. */
 export declare function faultOf(problems: Problem[]): Fault;

@@ -18,25 +18,25 @@ const KEY_CHARS = 128; // of a name nobody knows, in a path
 const ACTIVE = new Set(["form", "table_editor", "button"]);
 
 export class Views {
-  open = new Map(); // view id -> what is shown, the one shown last at the end
+  open = new Map(); // by channel and view id (`viewKey`): what is shown, the one shown last at the end
   #size = 0;
 
   /** Take one event into account. */
   apply(event) {
     if (event.type === "assistant.view") this.#show(event);
-    else if (event.type === "ui.action") this.take(event.payload);
+    else if (event.type === "ui.action") this.take(event.payload, event.channel);
   }
 
-  /** An action has been taken. */
-  take({ view_id, action }) {
-    const view = this.open.get(view_id);
-    if (view) TAKEN[action.kind]?.(view, action);
+  /** An action in a channel has been taken. */
+  take(action, channel = null) {
+    const view = viewOf(this.open.values(), action, channel);
+    if (view) TAKEN[action.action.kind]?.(view, action.action);
   }
 
-  /** Why an action may not be taken, in order. One that only answers a call is not of a view. */
-  check({ view_id, call_id, shown, action }) {
+  /** Why an action in a channel may not be taken, in order. One that only answers a call is not of a view. */
+  check({ view_id, call_id, shown, action }, channel = null) {
     if (view_id == null) return call_id == null ? [invalid("expected a view_id or a call_id", "view_id")] : [];
-    const view = this.open.get(view_id);
+    const view = viewOf(this.open.values(), { view_id, shown }, channel);
     if (!view) return [late(`view ${view_id} is not open in this session`, "view_id")];
     if (shown != null && shown !== view.event_id) return [late(`view ${view_id} has been shown anew`, "shown")];
     const problems = CHECKS[action.kind](view, action).slice(0, PROBLEMS);
@@ -46,22 +46,42 @@ export class Views {
 
   #show({ id, channel = null, payload: { view } }) {
     if (flaw(view.tree) !== null) return; // kept in the log, and nothing to act on
-    this.#close(view.view_id);
+    const key = viewKey(channel, view.view_id);
+    this.#close(key);
     if (isEmpty(view.tree)) return;
     const found = [...parts(view.tree)].map(({ part }) => part);
     const active = new Map(found.filter(({ type }) => ACTIVE.has(type)).map((part) => [part.id, part]));
     const tables = [...active.values()].filter(({ type }) => type === "table_editor");
     const rows = new Map(tables.map((table) => [table.id, new Set((table.rows ?? []).map((row) => row.row_id))]));
-    const shown = { event_id: id, channel, tree: view.tree, size: found.length, active, rows, used: new Set() };
-    this.open.set(view.view_id, shown);
+    const { view_id, tree } = view;
+    const shown = { event_id: id, channel, view_id, tree, size: found.length, active, rows, used: new Set() };
+    this.open.set(key, shown);
     this.#size += shown.size;
     while (this.#size > KEPT) this.#close(this.open.keys().next().value);
   }
 
-  #close(viewId) {
-    this.#size -= this.open.get(viewId)?.size ?? 0;
-    this.open.delete(viewId);
+  #close(key) {
+    this.#size -= this.open.get(key)?.size ?? 0;
+    this.open.delete(key);
   }
+}
+
+/** The key of a view: a channel has no space in its name. */
+export const viewKey = (channel, viewId) => `${channel ?? ""} ${viewId}`;
+
+/**
+ * The view that an action in a channel is for, or undefined. Several channels may show one `view_id`. First comes the
+ * view that the action's `shown` names, then the one in the action's channel, then the one in no channel, then the
+ * one that was shown last.
+ */
+export function viewOf(views, { view_id, shown }, channel = null) {
+  const named = [...views].filter((view) => view.view_id === view_id);
+  return (
+    named.find(({ event_id }) => event_id === shown) ??
+    named.find((view) => view.channel === channel) ??
+    named.find((view) => view.channel === null) ??
+    named.at(-1)
+  );
 }
 
 /** Problems (at least one) as the server's `fault` says them. */

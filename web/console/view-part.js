@@ -5,7 +5,7 @@
 
 import { html, nothing } from "lit";
 
-import { Views } from "../client/views.js";
+import { Views, viewKey } from "../client/views.js";
 import { draftAt } from "./drafts.js";
 import { Element } from "./element.js";
 import { problemsOf } from "./view-problems.js";
@@ -33,13 +33,15 @@ export class Part extends Element {
 
   /** The view as the log knows it; null when it is not open, or not known yet. */
   get shown() {
-    const view = this.session.record.fold(Views).open.get(this.entry.view.view_id);
+    const { channel, view: { view_id } } = this.entry;
+    const view = this.session.record.fold(Views).open.get(viewKey(channel, view_id));
     return view?.event_id === this.entry.event_id ? view : null;
   }
 
   /** What was sent last, if anything was. */
   get sent() {
-    return this.session.record.fold(Sent).on(this.entry.view.view_id).actions.get(this.node.id) ?? null;
+    const { channel, view: { view_id } } = this.entry;
+    return this.session.record.fold(Sent).on(view_id, channel).actions.get(this.node.id) ?? null;
   }
 
   /** Whether it cannot be sent any more. */
@@ -63,8 +65,8 @@ export class Part extends Element {
   #check(action) {
     const { record } = this.session;
     if (record.last < this.entry.seq) return []; // history is on its way: the server knows
-    const { view_id } = this.entry.view;
-    return record.fold(Views).check({ view_id, shown: this.entry.event_id, action });
+    const { channel, event_id, view: { view_id } } = this.entry;
+    return record.fold(Views).check({ view_id, shown: event_id, action }, channel);
   }
 
   async #send(action, place) {

@@ -10,7 +10,7 @@ import { html, nothing } from "lit";
 import { keyed } from "lit/directives/keyed.js";
 
 import { flaw, parts } from "../client/nodes.js";
-import { Views } from "../client/views.js";
+import { Views, viewKey } from "../client/views.js";
 import { forget } from "./drafts.js";
 import { SessionElement } from "./element.js";
 import "./view-button.js";
@@ -33,14 +33,14 @@ export class View extends SessionElement {
   /** Replaced, closed, or null while it is open. A view can be closed because there are too many. */
   get over() {
     const { record } = this.session;
-    const { over, seq, event_id, view } = this.entry;
+    const { over, seq, event_id, channel, view } = this.entry;
     if (over || this.#flaw || record.last < seq) return over;
-    return record.fold(Views).open.get(view.view_id)?.event_id === event_id ? null : "closed";
+    return record.fold(Views).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
   }
 
   shouldUpdate(changed) {
     if (changed.has("entry") || changed.has("session")) this.#look();
-    const { version } = this.session.record.fold(Sent).on(this.entry.view.view_id);
+    const { version } = this.session.record.fold(Sent).on(this.entry.view.view_id, this.entry.channel);
     const stamp = [this.entry.event_id, this.over, version].join(" ");
     if (stamp === this.#stamp && !changed.has("session")) return false;
     this.#stamp = stamp;

@@ -124,15 +124,15 @@ class Poster:
         """Hold an action against the view that was sent; one that is in the log was taken then."""
         if await self._log.known(self._seat.session_id, [event_id]):
             return
-        if problems := check(self._views, action, self._seat.may_see):
+        if problems := check(self._views, action, self._seat.may_see, self._channel):
             if problems[0].kind == "conflict":
                 raise Conflict(problems[0].message, self._driver.tree.last)
             raise InvalidAction(fault(problems), path)
-        self._views.take(action)
+        self._views.take(action, self._seat.may_see, self._channel)
 
     def _where_shown(self, event: Event, action: UiAction) -> Event:
         """An action in the channel of its view: whoever showed it answers."""
-        view = self._views.open.get(action.view_id or "")
+        view = self._views.find(action, self._seat.may_see, self._channel)
         if view is None or view.channel is None:
             return event
         return structs.replace(event, scope=structs.replace(event.scope, channel=view.channel))

@@ -1,8 +1,8 @@
 """The views of a session that are open, and whether an action on one may be taken (protocol 3.4 and 3.5).
 
-`Views` is a fold over the log: `assistant.view` opens a view or takes the place of the one with its id, an
-empty one takes it away, and a `ui.action` in the log was taken. `check` holds an action that is not in the
-log yet against the view as it was sent, and says all that is wrong, or nothing:
+`Views` is a fold over the log: `assistant.view` opens a view or takes the place of the one with its id in its
+channel, an empty one takes it away, and a `ui.action` in the log was taken. `check` holds an action that is
+not in the log yet against the view as it was sent, and says all that is wrong, or nothing:
 
     conflict   the action comes too late or to the wrong place: the view is not open here, it was shown anew,
                its form was sent already. To send it again does not help.
@@ -62,6 +62,11 @@ Sees = Callable[[str | None], bool]
 P = TypeVar("P", Form, TableEditor, Button)
 
 
+def everything(channel: str | None) -> bool:
+    """A person who sees all channels."""
+    return True
+
+
 class Problem(NamedTuple):
     """Why an action is not taken; `path` leads to the place in the action, or to `view_id`."""
 
@@ -76,6 +81,7 @@ class Shown:
 
     event_id: str
     channel: str | None
+    view_id: str
     size: int
     active: Mapping[str, Active]
     rows: Mapping[str, frozenset[str]]  # by table: the rows it has now
@@ -84,9 +90,9 @@ class Shown:
 
 @dataclass(slots=True)
 class Views:
-    """The open views of a session, the one shown last at the end."""
+    """The open views of a session by channel and id, the one shown last at the end."""
 
-    open: dict[str, Shown] = field(default_factory=dict)
+    open: dict[tuple[str | None, str], Shown] = field(default_factory=dict)
     size: int = 0
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
@@ -94,21 +100,39 @@ class Views:
         if isinstance(payload, AssistantView):
             self._show(envelope, payload)
         elif isinstance(payload, UiAction):
-            self.take(payload)
+            self.take(payload, channel=envelope.channel)
 
-    def take(self, action: UiAction) -> None:
-        """An action has been taken."""
-        view = self.open.get(action.view_id or "")
+    def find(self, action: UiAction, may_see: Sees, channel: str | None) -> Shown | None:
+        """Return the view that an action in a channel is for; None if no such view is open.
+
+        Several channels may show one `view_id`. First comes the view that the action's `shown` names, then
+        the one in the action's channel, then the one in no channel, then the one that was shown last.
+        """
+        named = [
+            view for view in self.open.values() if view.view_id == action.view_id and may_see(view.channel)
+        ]
+        preferred = [
+            *(view for view in named if view.event_id == action.shown),
+            *(view for view in named if view.channel == channel),
+            *(view for view in named if view.channel is None),
+            *reversed(named),
+        ]
+        return preferred[0] if preferred else None
+
+    def take(self, action: UiAction, may_see: Sees = everything, channel: str | None = None) -> None:
+        """An action in a channel has been taken."""
+        view = self.find(action, may_see, channel)
         step = TAKEN.get(type(action.action))
         if view is not None and step is not None:
-            self.open[action.view_id or ""] = step(view, action.action)
+            self.open[view.channel, view.view_id] = step(view, action.action)
 
     def copy(self) -> "Views":
         """The same, to try actions on that come together."""
         return Views(dict(self.open), self.size)
 
     def _show(self, envelope: Envelope, payload: AssistantView) -> None:
-        self._close(payload.view.view_id)
+        key = envelope.channel, payload.view.view_id
+        self._close(key)
         root = read(payload.view.tree)
         if root is None:
             return
@@ -116,23 +140,21 @@ class Views:
         active = {part.id: part for part in found if isinstance(part, Active)}
         tables = [part for part in active.values() if isinstance(part, TableEditor)]
         rows = {table.id: frozenset(row.row_id for row in table.rows) for table in tables}
-        self.open[payload.view.view_id] = Shown(envelope.id, envelope.channel, len(found), active, rows)
+        self.open[key] = Shown(envelope.id, *key, len(found), active, rows)
         self.size += len(found)
         while self.size > KEPT:
             self._close(next(iter(self.open)))
 
-    def _close(self, view_id: str) -> None:
-        if view := self.open.pop(view_id, None):
+    def _close(self, key: tuple[str | None, str]) -> None:
+        if view := self.open.pop(key, None):
             self.size -= view.size
 
 
-def everything(channel: str | None) -> bool:
-    """A person who sees all channels."""
-    return True
-
-
-def check(views: Views, action: UiAction, may_see: Sees = everything) -> tuple[Problem, ...]:
-    """Why an action may not be taken; nothing if it may. One that only answers a call is not of a view.
+def check(
+    views: Views, action: UiAction, may_see: Sees = everything, channel: str | None = None
+) -> tuple[Problem, ...]:
+    """Why an action in a channel may not be taken; nothing if it may. One that only answers a call is not of
+    a view.
 
     For who may not see its channel a view is not there. An action that is in the log already, under its id,
     was taken: that is for the caller to know.
@@ -140,8 +162,8 @@ def check(views: Views, action: UiAction, may_see: Sees = everything) -> tuple[P
     if action.view_id is None:
         known = action.call_id is not None
         return () if known else (Problem("invalid", "expected a view_id or a call_id", ("view_id",)),)
-    view = views.open.get(action.view_id)
-    if view is None or not may_see(view.channel):
+    view = views.find(action, may_see, channel)
+    if view is None:
         return (Problem("conflict", f"view {action.view_id} is not open in this session", ("view_id",)),)
     if action.shown not in (None, view.event_id):
         return (Problem("conflict", f"view {action.view_id} has been shown anew", ("shown",)),)
