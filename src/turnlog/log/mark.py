@@ -13,13 +13,14 @@ import struct
 import zlib
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 MAGIC = b"turnlog1"
 HEADER = struct.Struct("<8sQ")
 SLOT = struct.Struct("<qqI72s")  # session ids have at most 69 characters
 FIRST_SLOT = 64
 GROW_SLOTS = 4096
+ZEROS_BYTES = 1 << 16
 
 
 class Slot(NamedTuple):
@@ -119,7 +120,7 @@ class Mark:
     def _grow(self, number: int) -> None:
         assert self._map is not None
         size = FIRST_SLOT + (number // GROW_SLOTS + 1) * GROW_SLOTS * SLOT.size
-        os.posix_fallocate(self._file.fileno(), 0, size)
+        allocate(self._file, size)
         self._map.close()
         self._map = self._mapped()
 
@@ -135,6 +136,18 @@ class Mark:
         if self._map is not None:
             self._map.close()
             self._file.close()
+
+
+def allocate(file: IO[bytes], size_bytes: int) -> None:
+    """Make a file longer, with its blocks on the disk; raise OSError where the disk is full."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size_bytes)
+        return
+    # macOS and Windows: a block is on the disk once it was written
+    file.seek(0, os.SEEK_END)
+    while (left := size_bytes - file.tell()) > 0:
+        file.write(bytes(min(left, ZEROS_BYTES)))
+    file.flush()
 
 
 def slot_checksum(number: int, last: int, revision: int, name: bytes) -> int:

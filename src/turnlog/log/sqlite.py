@@ -6,7 +6,6 @@ open. Every row has a checksum; nothing is handed out that does not match it. A 
 session gets a new epoch.
 """
 
-import fcntl
 import logging
 import sqlite3
 import threading
@@ -469,6 +468,10 @@ class SqliteStore:
 
 def lock(path: Path) -> IO[str]:
     """Make this process the one that writes; the lock goes with the process."""
+    try:
+        import fcntl  # not at the top: Windows has none, and a log in memory works there
+    except ImportError:
+        raise StoreError("a SQLite log cannot be written on this system, which has no fcntl") from None
     file = path.with_name(path.name + ".lock").open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
