@@ -20,7 +20,6 @@ from turnlog.errors import (
     Damaged,
     NotFound,
     StoreError,
-    TurnlogError,
     Unavailable,
     quote,
 )
@@ -61,6 +60,7 @@ Read = Callable[[str, int, int | None, int], P | None]
 log = logging.getLogger("turnlog.log")
 
 WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
+RECONCILE_S = 2.0  # how often it reads where sessions stand, whatever the counter says; a lost signal costs that
 
 
 class Log:
@@ -425,20 +425,36 @@ class Log:
         return self._writer.submit(work, after)
 
     async def _watch(self) -> None:
-        """Notice what the process that writes has written: one look at shared memory, no query."""
-        seen = self._store.counter()
+        """Notice what the process that writes has written: one look at shared memory, no query.
+
+        Ends only with the log. Where the counter fails, or does not move, sessions are read now and then.
+        """
+        loop = asyncio.get_running_loop()
+        seen: int | None = None
+        reconciled_s = loop.time()
         while True:
-            await asyncio.sleep(WATCH_S)
-            if (count := await self._read(self._store.counter)) != seen:
-                seen = count
+            count = await self._counted()
+            due = loop.time() - reconciled_s >= RECONCILE_S
+            if due or (count is not None and count != seen):
+                seen, reconciled_s = count, loop.time()
                 for session_id, tail in list(self.tails.items()):
                     await self._look(session_id, tail)
+            await asyncio.sleep(WATCH_S)
+
+    async def _counted(self) -> int | None:
+        """Return the store's counter; None, after a pause, where it cannot be read."""
+        try:
+            return await self._read(self._store.counter)
+        except Exception as error:  # noqa: BLE001  whatever a store raises: followers must not sleep for ever
+            log.error("cannot read the counter of commits, reading sessions instead: %s", error)
+            await asyncio.sleep(RECONCILE_S)
+            return None
 
     async def _look(self, session_id: str, tail: Tail) -> None:
         """Take over what is new in one session; one that cannot be read any more ends its followers."""
         try:
             tail.catch_up(await self.info(session_id))
-        except TurnlogError as error:
+        except Exception as error:  # noqa: BLE001  a follower that ends asks again, and gets the error itself
             log.error("cannot see what is new: %s", error)
             self._end_tail(session_id)
 
@@ -458,11 +474,16 @@ class Log:
         """Finish every append, end the followers and let go of the store."""
         if self._watcher is not None:
             self._watcher.cancel()
+            await asyncio.wait([self._watcher])
         if self._writer is not None:
             await self._writer.close()
         for session_id in list(self.tails):
             self._close_tail(session_id)
         self._closed = True
+        await asyncio.to_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        """Wait for reads that have begun, then close the store."""
         self._readers.shutdown()
         self._store.close()
 

@@ -87,11 +87,18 @@ def commit(store: Store, jobs: list[Job]) -> list[Any]:
         with store.transaction():
             return [attempt(job.work, store) for job in jobs]
     except StoreError as error:
-        return [error] * len(jobs)
+        return [own_error(error) for _ in jobs]
     except Exception as error:  # noqa: BLE001  the thread must live on; whoever waits gets the error
         if len(jobs) == 1:
             return [refusal(error)]
         return [outcome for job in jobs for outcome in commit(store, [job])]
+
+
+def own_error(error: StoreError) -> StoreError:
+    """Return the same error for one job: each that is raised gets a traceback of its own."""
+    own = StoreError(str(error))
+    own.__cause__ = error
+    return own
 
 
 def refusal(error: Exception) -> Exception:

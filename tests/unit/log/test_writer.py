@@ -130,6 +130,23 @@ async def test_a_group_that_cannot_be_committed_fails_as_a_whole_and_the_next_on
 
 
 @scenario
+async def test_failed_group_gives_each_job_an_error_of_its_own() -> None:
+    store = Failing()
+    store.group = 512
+    log = Log(store)
+    async with held(log):
+        full = StoreError("the disk is full")
+        works = [lambda _: None, lambda _: setattr(store, "fault", full), lambda _: None]
+        jobs = [asyncio.create_task(log.work(work)) for work in works]
+        await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    assert len(set(map(id, outcomes))) == 3
+    assert all(isinstance(outcome, StoreError) and outcome.__cause__ is full for outcome in outcomes)
+    store.fault = None
+    await log.close()
+
+
+@scenario
 async def test_closing_finishes_what_was_submitted() -> None:
     log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
