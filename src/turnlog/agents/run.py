@@ -7,6 +7,7 @@ it in the same session share its driver.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
@@ -32,7 +33,7 @@ from turnlog.events import (
     decode,
 )
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, line_of, open_log
+from turnlog.log import Log, MemoryStore, line_of
 from turnlog.parse.cli_lines import CLI
 from turnlog.state.tree import Tree
 
@@ -106,7 +107,7 @@ async def run(
     if (prompt is None) == (not answers):
         raise CallerError("expected a prompt or answers, and not both")
     own_log = log is None
-    log = log or await open_log("memory:")
+    log = log or Log(MemoryStore(sys.maxsize, sys.maxsize))  # keeps the turn whole for a slow consumer
     session_id = session_id or await log.create(agent.name)
     desk = await desk_of(agent, log, session_id, vocabulary, roles)
     desk.followers += 1

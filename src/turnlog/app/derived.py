@@ -1,15 +1,16 @@
 """What is made of a session's events and kept beside the log: all that is shown as of a seq, and documents.
 
 All of it can be thrown away and made again with the same bytes. A snapshot holds all folds of a session at
-one seq, with the code they were made by: other code makes it worthless, and then it is not used. A state that
-does not come back from its bytes as it was is not kept. Documents are brought up to date when they are asked
-for; how far they are stands beside them. All snapshots together take at most about as much as the events.
-Of a ring that lets go of its oldest events, what is shown is kept as of there.
+one seq, with the code they were made by: one of other code is removed when it is met. A state that does not
+come back from its bytes as it was is not kept. Documents are brought up to date when they are asked for; how
+far they are stands beside them. All snapshots together take at most about as much as the events. Of a ring
+that lets go of its oldest events, what is shown is kept as of there, and older snapshots are removed.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw
@@ -125,7 +126,7 @@ class Derived:
             log.show_last(self._cut)
         self._codes: dict[str, str] = {}
         self._document_code = code_of(Documents)
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # while one is held
 
     # panels
 
@@ -137,7 +138,11 @@ class Derived:
             wanted = head.last if at is None else at
             if not -1 <= wanted <= head.last:
                 raise BadInput(f"expected a seq up to {head.last}, got {at}", "at")
-            found, kept_bytes = await self._nearest(app, head, wanted) or (self._from_cut(app, head), 0)
+            found, kept_bytes = await self._nearest(app, head, wanted) or (Panels(app), 0)
+            cut = self._cuts.get(session_id)
+            if cut is not None and cut.seq > found.seq and found.seq < wanted:
+                # the ring has let go of what follows the snapshot
+                found, kept_bytes = self._copy(app, cut), 0
             if found.seq <= wanted:
                 panels = await self._continued(app, head, found, wanted, kept_bytes)
             elif at is not None:
@@ -174,9 +179,12 @@ class Derived:
     async def _nearest(self, app: Reduced, head: Head, at: int) -> tuple[Panels, int] | None:
         """The newest panels that were kept by this code, and their size; others may stand behind them."""
         while found := await self._log.snapshot(head.session_id, PANELS, at):
-            if panels := self._kept(app, head, found[1]):
-                return panels, len(found[1])
-            at = found[0] - 1
+            seq, body = found
+            if panels := self._kept(app, head, body):
+                return panels, len(body)
+            if self._log.writable:
+                await self._log.drop_snapshots(head.session_id, PANELS, seq, seq)
+            at = seq - 1
         return None
 
     def _kept(self, app: Reduced, head: Head, body: bytes) -> Panels | None:
@@ -200,11 +208,10 @@ class Derived:
         await self._log.put_snapshot(head.session_id, PANELS, panels.seq, body)
         return len(body)
 
-    def _from_cut(self, app: Reduced, head: Head) -> Panels:
-        """Panels as of the oldest event that is there; anew where nothing is gone."""
-        panels, cut = Panels(app), self._cuts.get(head.session_id)
-        if cut is not None:
-            panels.load(cut.state, cut.dump())  # the state is one that reducers do not change
+    def _copy(self, app: Reduced, cut: Panels) -> Panels:
+        """Return panels of their own, as of the events that a ring let go of."""
+        panels = Panels(app)
+        panels.load(cut.state, cut.dump())  # the state is one that reducers do not change
         return panels
 
     def _cut(self, store: Store, head: Head, rows: Sequence[Row]) -> None:
@@ -216,6 +223,7 @@ class Derived:
         for row in rows:
             envelope = decode(line_of(row))
             panels.apply(envelope, app.catalog.payload(envelope))
+        store.drop_snapshots(head.session_id, PANELS, 0, panels.seq)
         found = store.snapshot(head.session_id, DOCUMENTS, 0)
         seq, kept = self._documented(head, found) or (-1, Documents())
         news = Changes(head.session_id, kept, seq)
@@ -240,7 +248,8 @@ class Derived:
 
     async def write_documents(self, session_id: str) -> None:
         """Bring the documents of a session up to date; those of other code, or another history, go first."""
-        async with self._locks.setdefault(session_id, asyncio.Lock()):  # who is behind must not write last
+        lock = self._locks.setdefault(session_id, asyncio.Lock())
+        async with lock:  # who is behind must not write last
             while not await self._write_documents(session_id):
                 pass
 

@@ -60,7 +60,7 @@ Read = Callable[[str, int, int | None, int], P | None]
 log = logging.getLogger("turnlog.log")
 
 WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
-RECONCILE_S = 2.0  # how often it reads where sessions stand, whatever the counter says; a lost signal costs that
+RECONCILE_S = 2.0  # how often it reads where sessions stand, whatever the counter says
 
 
 class Log:
@@ -389,6 +389,10 @@ class Log:
     async def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
         """The newest state of a name as of a seq or earlier."""
         return await self._read(self._store.snapshot, session_id, name, at)
+
+    async def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
+        """Remove the states of a name as of the seqs from `first` to `last`."""
+        await self.work(lambda store: store.drop_snapshots(session_id, name, first, last))
 
     def show_last(self, sight: Sight) -> None:
         """Have what a store lets go of shown first, in the transaction."""

@@ -1,8 +1,9 @@
 """Sessions in memory: a ring per session. Durable means: as long as the process lives.
 
-A ring keeps a bounded number of durable events and bytes. It lets go of the oldest part of a session, but
-only at a place no turn crosses: finished turns go whole, an open one and a message that waits for its turn
-never go. What goes is shown to `last_sight` first, so that what is made of it can be kept.
+A ring keeps at least the newest `ring_events` durable events. It lets go of older ones, but only at a place
+no turn crosses: finished turns go whole, an open one and a message that waits for its turn never go. Above
+`ring_bytes` it keeps fewer events; the newest turn stays up to twice of that. What goes is shown to
+`last_sight` first, so that what is made of it can be kept.
 """
 
 import threading
@@ -86,6 +87,7 @@ class Ring:
     turns: dict[str, Turn] = field(default_factory=dict)
     begun: dict[int, list[Span | Turn]] = field(default_factory=dict)  # by the seq at which they begin
     holding: Span | Turn | None = None  # what the ring could not let go of
+    enough: int = 0  # with fewer durable events nothing can go: the oldest turns are too many of them
     size_bytes: int = 0
     durable: int = 0
 
@@ -152,14 +154,17 @@ class Ring:
         return self.rows[place] if place < len(self.seqs) and self.seqs[place] == seq else None
 
     def let_go(self, events: int, size_bytes: int) -> list[Row]:
-        """Let go of the oldest rows until the ring is within its bounds, as far as no open turn is cut."""
+        """Remove the oldest rows down to `events` durable ones and `size_bytes`; return what was removed.
+
+        A cut lies where no turn crosses it. One that leaves fewer durable events is made for the bytes alone.
+        """
         if self.holding and self.holding.end == inf:
             return []
-        allowed, reach = 0, -inf
-        durable, size = self.durable, self.size_bytes
-        for place, row in enumerate(self.rows):
-            if allowed == place and durable <= events and size <= size_bytes:
-                break
+        if self.durable < self.enough and self.size_bytes <= size_bytes:
+            return []
+        cut, removed, self.enough, reach = 0, 0, 0, -inf
+        durable, size, size_after_cut = self.durable, self.size_bytes, self.size_bytes
+        for place, row in enumerate(self.rows, 1):
             begun = self.begun.get(row.seq, [])
             self.holding = next((one for one in begun if one.end == inf), None)
             if self.holding:
@@ -167,13 +172,20 @@ class Ring:
             reach = max([reach, *[one.end for one in begun]])
             durable -= row.seq not in self.inside
             size -= len(row.frame)
-            if reach <= row.seq:
-                allowed = place + 1
-        gone = self.rows[:allowed]
+            if reach > row.seq:
+                continue
+            # no turn crosses the place after this row; after the last one a cut leaves nothing
+            most_bytes = size_bytes if place < len(self.rows) else 2 * size_bytes
+            too_large = size_after_cut > most_bytes
+            if durable < events and not too_large:
+                self.enough = events + self.durable - removed - durable
+                break
+            cut, removed, size_after_cut = place, self.durable - durable, size
+        gone = self.rows[:cut]
         if gone:
-            self._forget(range(allowed))
+            self._forget(range(cut))
             for column in (self.rows, self.seqs, self.ends, self.names):
-                del column[:allowed]
+                del column[:cut]
             first = self.seqs[0] if self.seqs else self.head.last + 1
             self.head = self.head.moved(first=first)
         return gone
@@ -276,6 +288,11 @@ class MemoryStore:
 
     def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
         self._snapshots.setdefault((session_id, name), {})[seq] = body
+
+    def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
+        kept = self._snapshots.get((session_id, name), {})
+        for seq in [seq for seq in kept if first <= seq <= last]:
+            del kept[seq]
 
     def forget_derived(self, session_id: str | None = None) -> None:
         for kept in (self._documents, self._snapshots):

@@ -289,6 +289,10 @@ class SqliteStore:
             "insert or replace into snapshot values (?, ?, ?, ?, ?)", (*values, values_checksum(*values))
         )
 
+    def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
+        query = "delete from snapshot where session = ? and name = ? and seq between ? and ?"
+        self._writer.execute(query, (session_id, name, first, last))
+
     def forget_derived(self, session_id: str | None = None) -> None:
         where, values = ("", ()) if session_id is None else (" where session = ?", (session_id,))
         for table in ("document", "snapshot"):

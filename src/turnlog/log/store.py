@@ -278,6 +278,10 @@ class StoreWriter(Protocol):
         """Keep a state as of a seq."""
         ...
 
+    def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
+        """Remove the states of a name as of the seqs from `first` to `last`."""
+        ...
+
     def forget_derived(self, session_id: str | None = None) -> None:
         """Remove every document and snapshot, or a session's; they can be made again from the events."""
         ...

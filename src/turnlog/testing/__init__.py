@@ -87,6 +87,7 @@ CONTRACTS = numbered(
         following.frames_alike,
         sessions.what_events_say,
         replay.first_end_counts,
+        beside.snapshots_are_dropped,
     ],
 )
 

@@ -59,6 +59,21 @@ async def snapshots(make: Make) -> None:
         assert await b.log.snapshot(b.session, "unheard-of", 1000) is None
 
 
+async def snapshots_are_dropped(make: Make) -> None:
+    """Snapshots of one session and name are removed by their seqs, the first and the last included."""
+    async with bench(make) as b:
+        for seq in (3, 4, 8, 9):
+            await b.log.put_snapshot(b.session, "tree", seq, b"%d" % seq)
+        await b.log.put_snapshot(b.session, "roster", 4, b"roster")
+        await b.log.put_snapshot("sess_2", "tree", 4, b"other")
+        await b.log.drop_snapshots(b.session, "tree", 4, 8)
+        await b.log.drop_snapshots("sess_3", "tree", 0, 100)
+        found = [await b.log.snapshot(b.session, "tree", at) for at in (3, 8, 9)]
+        assert found == [(3, b"3"), (3, b"3"), (9, b"9")]
+        assert await b.log.snapshot(b.session, "roster", 4) == (4, b"roster")
+        assert await b.log.snapshot("sess_2", "tree", 4) == (4, b"other")
+
+
 async def derived_is_forgotten(make: Make) -> None:
     """Documents and snapshots can be thrown away together; events and blobs stay."""
     async with bench(make) as b:

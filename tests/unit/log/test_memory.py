@@ -11,10 +11,22 @@ from turnlog.errors import NotFound, StoreError
 from turnlog.events import CORE, AgentEnd, Catalog, Event, Origin, Payload, Scope, UiAction, Vocabulary
 from turnlog.events.ui import ButtonClick
 from turnlog.log import Log, MemoryStore, Row
-from turnlog.log.memory import Ring
+from turnlog.log.memory import RING_BYTES, RING_EVENTS, Ring
 from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
 from turnlog.testing.bench import following
-from turnlog.testing.samples import agent, began, delta, ended, event, message, note, over, started
+from turnlog.testing.samples import (
+    agent,
+    answered,
+    began,
+    called,
+    delta,
+    ended,
+    event,
+    message,
+    note,
+    over,
+    started,
+)
 
 SESSION = "sess_1"
 
@@ -59,8 +71,8 @@ async def test_finished_turns_go_whole() -> None:
     async with ring(events=9) as log:
         await add(log, turn(1), turn(2), turn(3), turn(4))
         assert await kept(log) == list(range(3, 12))
-        await add(log, turn(5, note("a")))
-        assert await kept(log) == list(range(9, 16))
+        await add(log, turn(5, note("a", scope=agent(5, trace=5))))
+        assert await kept(log) == list(range(6, 16))
 
 
 @scenario
@@ -80,16 +92,17 @@ async def test_only_durable_events_count() -> None:
         deltas = [delta("x", number) for number in range(100)]
         await add(log, turn(1, began("x"), *deltas, over("x")))
         assert len(await kept(log)) == 105
-        await add(log, turn(2))
-        assert await kept(log) == [105, 106, 107]
+        await add(log, turn(2), turn(3))
+        assert await kept(log) == list(range(105, 111))
 
 
 @scenario
 async def test_bytes_count_live_ones_too() -> None:
     async with ring(events=1000, size_bytes=20_000) as log:
         for number in range(20):
-            deltas = [delta(f"x{number}", place) for place in range(30)]
-            await add(log, turn(number, began(f"x{number}"), *deltas, over(f"x{number}")))
+            name, scope = f"x{number}", agent(number, trace=number)
+            deltas = [delta(name, place, scope) for place in range(30)]
+            await add(log, turn(number, began(name, scope), *deltas, over(name, scope)))
             rows = await log.read(SESSION, max_bytes=1 << 30)
             assert sum(len(row.frame) for row in rows) <= 20_000
         assert (await log.info(SESSION)).first > 300
@@ -100,8 +113,8 @@ async def test_an_open_turn_never_goes_with_the_message_that_opened_it() -> None
     async with ring(events=5) as log:
         await add(log, turn(1)[:-1], [note(str(number)) for number in range(50)])
         assert await kept(log) == list(range(52))
-        await add(log, turn(1)[-1:], turn(2))
-        assert await kept(log) == [53, 54, 55]
+        await add(log, turn(1)[-1:], turn(2), turn(3))
+        assert await kept(log) == list(range(53, 59))
 
 
 @scenario
@@ -117,8 +130,8 @@ async def test_an_open_block_or_call_is_not_cut() -> None:
     async with ring(events=3) as log:
         await add(log, [note("a"), began("x")], [delta("x")], [note(str(number)) for number in range(20)])
         assert (await kept(log))[0] == 1
-        await add(log, [over("x")])
-        assert len(await kept(log)) <= 3
+        await add(log, [over("x")], turn(2))
+        assert await kept(log) == [24, 25, 26]
 
 
 @scenario
@@ -126,8 +139,8 @@ async def test_a_message_that_waits_for_its_turn_never_goes() -> None:
     async with ring(events=3) as log:
         await add(log, turn(1), [message("m", trace=9)], *[turn(number) for number in range(2, 8)])
         assert (await kept(log))[0] == 3
-        await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], [note("a")])
-        assert len(await kept(log)) <= 3
+        await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], turn(10))
+        assert await kept(log) == [24, 25, 26]
 
 
 class Noted(Payload, frozen=True, kw_only=True):
@@ -158,8 +171,8 @@ def test_whatever_waits_for_its_turn_never_goes(opening: list[Event]) -> None:
         async with ring(events=3) as log:
             await add(log, opening, *[turn(number) for number in range(1, 7)])
             assert (await kept(log))[0] == 0
-            await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], [note("a")])
-            assert len(await kept(log)) <= 3
+            await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], turn(10))
+            assert len(await kept(log)) == 3
 
     run()
 
@@ -218,7 +231,34 @@ async def test_what_holds_the_ring_is_looked_for_once(monkeypatch: pytest.Monkey
         await add(log, [started(scope)], *[[note(str(number))] for number in range(100)])
         assert looked == 1
         await add(log, [ended(scope)])
-        assert (await kept(log), looked) == ([], 103)
+        assert (len(await kept(log)), looked) == (102, 103)
+
+
+@scenario
+async def test_ring_after_a_long_turn_looks_for_a_cut_only_when_there_can_be_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = 0
+
+    @dataclass
+    class Counting(Ring):
+        def let_go(self, events: int, size_bytes: int) -> list[Row]:
+            nonlocal looked
+            before = self.enough
+            gone = super().let_go(events, size_bytes)
+            looked += before == 0 or bool(gone)
+            return gone
+
+    monkeypatch.setattr("turnlog.log.memory.Ring", Counting)
+    scope = agent(1)
+    async with ring(events=10) as log:
+        inside = [note(str(number), scope=scope) for number in range(50)]
+        await add(log, [started(scope), *inside, ended(scope)])
+        for number in range(2, 5):
+            await add(log, *[[event] for event in turn(number)])
+        assert (looked, (await kept(log))[0]) == (1, 0)
+        await add(log, turn(5))
+        assert (looked, (await kept(log))[0]) == (2, 52)
 
 
 @scenario
@@ -271,7 +311,7 @@ async def test_a_follower_of_a_ring_that_is_empty_again_is_not_served_a_gap() ->
         assert [row.seq for row in await anext(pages)] == [0, 1, 2]
         big = [note(str(number), "z" * TAIL_BYTES, agent(2, trace=2)) for number in range(3)]
         await add(log, *[[event] for event in turn(2, *big)])
-        assert (await log.info(SESSION)).first == 9
+        assert (await log.info(SESSION)).first == 9  # the newest turn alone was far too large
         with pytest.raises(StopAsyncIteration):
             await soon(anext(pages))
 
@@ -285,3 +325,48 @@ async def test_pages_are_as_long_as_ever_after_letting_go() -> None:
         size = len((await log.read(SESSION, first - 1, max_bytes=1))[0].frame)
         assert [row.seq for row in await log.read(SESSION, first - 1, max_bytes=1)] == [first]
         assert len(await log.read(SESSION, first - 1, max_bytes=size + 1)) == 2
+
+
+@pytest.mark.parametrize("number", [420, 1000])
+def test_queued_messages_that_are_all_answered_leave_the_newest_2000_durable_events(number: int) -> None:
+    @scenario
+    async def run() -> None:
+        async with ring(RING_EVENTS, RING_BYTES) as log:
+            await add(log, [message(f"m{place}", trace=place) for place in range(number)])
+            for place in range(number):
+                scope = agent(place, trace=place)
+                inside = [note(f"n{place}-{step}", scope=scope) for step in range(5)]
+                await add(log, [started(scope), *inside, ended(scope)])
+            last = (await log.info(SESSION)).last
+            assert await kept(log) == list(range(last + 1))
+
+    run()
+
+
+@scenario
+async def test_one_turn_of_many_calls_stays_whole_when_it_has_ended() -> None:
+    scope = agent(1)
+    async with ring(RING_EVENTS, RING_BYTES) as log:
+        await add(log, [message("m"), started(scope)])
+        for number in range(1200):
+            await add(log, [called(str(number), scope), answered(str(number), scope)])
+        await add(log, [ended(scope)])
+        assert await kept(log) == list(range(2403))
+
+
+@scenario
+async def test_ring_lets_go_of_a_long_turn_when_2000_newer_durable_events_are_there() -> None:
+    scope = agent(1)
+    async with ring(RING_EVENTS, RING_BYTES) as log:
+        await add(log, [started(scope), *[note(f"n{number}", scope=scope) for number in range(3000)]])
+        await add(log, [ended(scope)], *[turn(number) for number in range(2, 668)])
+        assert (await kept(log))[0] == 0
+        await add(log, turn(668))
+        assert len(await kept(log)) == 2001
+
+
+@scenario
+async def test_newest_turn_stays_though_it_is_larger_than_the_ring() -> None:
+    async with ring(size_bytes=10_000) as log:
+        await add(log, turn(1), turn(2, note("a", "z" * 12_000, agent(2, trace=2))))
+        assert await kept(log) == [3, 4, 5, 6]

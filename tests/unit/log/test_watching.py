@@ -56,7 +56,7 @@ async def test_follower_after_an_error_of_the_counter_gets_what_is_appended(tmp_
     async with both(tmp_path / "log.db", BrokenCounter) as (writing, reading, store):
         assert isinstance(store, BrokenCounter)
         async with following(reading, SESSION) as pages:
-            page = asyncio.create_task(anext(pages))
+            page = asyncio.ensure_future(anext(pages))
             await until(lambda: SESSION in reading.tails)
             store.faults = 1
             await until(lambda: store.faults == 0)
@@ -70,7 +70,7 @@ async def test_follower_of_a_counter_that_fails_for_good_gets_what_is_appended(t
         assert isinstance(store, BrokenCounter)
         store.faults = 1 << 30
         async with following(reading, SESSION) as pages:
-            page = asyncio.create_task(anext(pages))
+            page = asyncio.ensure_future(anext(pages))
             await until(lambda: SESSION in reading.tails)
             await writing.append(SESSION, [note("a")])
             assert [row.seq for row in await page] == [0]
@@ -78,12 +78,19 @@ async def test_follower_of_a_counter_that_fails_for_good_gets_what_is_appended(t
 
 @scenario
 async def test_follower_of_a_counter_that_never_moves_gets_what_is_appended(tmp_path: Path) -> None:
-    async with both(tmp_path / "log.db", StuckCounter) as (writing, reading, _):
-        async with following(reading, SESSION) as pages:
-            page = asyncio.create_task(anext(pages))
-            await until(lambda: SESSION in reading.tails and reading.tails[SESSION].joined)
-            await writing.append(SESSION, [note("a")])
-            assert [row.seq for row in await page] == [0]
+    async with (
+        both(tmp_path / "log.db", StuckCounter) as (writing, reading, _),
+        following(reading, SESSION) as pages,
+    ):
+        page = asyncio.ensure_future(anext(pages))
+        await until(lambda: SESSION in reading.tails and reading.tails[SESSION].joined)
+        await writing.append(SESSION, [note("a")])
+        assert [row.seq for row in await page] == [0]
+
+
+async def read_for_ever(log: Log) -> None:
+    while True:
+        await log.damages()
 
 
 @scenario
@@ -99,8 +106,7 @@ async def test_closing_while_a_read_waits_lets_the_loop_go_on(tmp_path: Path) ->
     timer.start()
     closing = asyncio.create_task(log.close())
     with pytest.raises(StoreError, match="the log is closed"):
-        while True:
-            await log.damages()
+        await read_for_ever(log)
     assert not closing.done()
     gate.open()
     await closing

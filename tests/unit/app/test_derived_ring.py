@@ -1,0 +1,80 @@
+"""Snapshots beside a ring that lets go of old events, and those that no code can use any more."""
+
+import gc
+from typing import Any
+
+import msgspec
+
+from tests.unit.app.test_derived import APP, NAME, filled, said, spoiled
+from tests.unit.log.delegates import Counting, scenario
+from turnlog.app.derived import EVERY, PANELS, Derived
+from turnlog.log import Log, MemoryStore, SqliteStore
+
+
+@scenario
+async def test_panels_after_the_ring_has_passed_a_snapshot_are_made_from_the_cut() -> None:
+    log = Log(MemoryStore(ring_events=1500))
+    derived = Derived(log, {"counter": APP})
+    await filled(log, 1400)
+    await derived.panels(APP, NAME)
+    found = await log.snapshot(NAME, PANELS, EVERY)
+    assert found is not None
+    for first in range(1400, 4000, 100):
+        await log.append(NAME, [said(number) for number in range(first, first + 100)])
+    await log.put_snapshot(NAME, PANELS, *found)  # as a question does that was asked before, and is slow
+    assert (await derived.panels(APP, NAME)).state["said"] == 4000
+    await log.close()
+
+
+@scenario
+async def test_ring_that_lets_go_of_events_removes_their_snapshots() -> None:
+    log = Log(MemoryStore(ring_events=1500))
+    derived = Derived(log, {"counter": APP})
+    await filled(log, 0)
+    for first in range(0, 6 * EVERY, 100):
+        await log.append(NAME, [said(number) for number in range(first, first + 100)])
+        await derived.panels(APP, NAME)
+    head = await log.info(NAME)
+    assert await log.snapshot(NAME, PANELS, head.first - 1) is None
+    await log.close()
+
+
+@scenario
+async def test_snapshot_of_other_code_is_removed_by_who_meets_it() -> None:
+    log = await filled(Log(MemoryStore()), EVERY + 5)
+    await Derived(log).panels(APP, NAME)
+    found = await log.snapshot(NAME, PANELS, EVERY)
+    assert found is not None
+    stale = msgspec.json.encode(msgspec.json.decode(found[1]) | {"code": "x"})
+    await log.put_snapshot(NAME, PANELS, 500, stale)
+    await spoiled(log, lambda kept: kept | {"code": "other"})
+    await Derived(log).panels(APP, NAME, 600)
+    assert await log.snapshot(NAME, PANELS, 600) is None
+    await log.close()
+
+
+@scenario
+async def test_stale_snapshots_are_read_once(tmp_path: Any) -> None:
+    store = Counting(SqliteStore(tmp_path / "log.db"))
+    log = await filled(Log(store.store), EVERY)
+    await Derived(log).panels(APP, NAME)
+    for seq in range(20):
+        await log.put_snapshot(NAME, PANELS, seq, b"{}")
+    await Derived(log).panels(APP, NAME, 50)
+    before = store.calls["snapshot"]
+    await Derived(log).panels(APP, NAME, 50)
+    assert store.calls["snapshot"] == before + 1
+    await log.close()
+
+
+@scenario
+async def test_locks_of_documents_are_gone_when_they_are_written() -> None:
+    log = Log(MemoryStore())
+    derived = Derived(log)
+    for number in range(20):
+        session = await log.create("counter", f"sess_{number}")
+        await log.append(session, [said(number)])
+        await derived.documents(session)
+    gc.collect()
+    assert len(derived._locks) == 0
+    await log.close()
