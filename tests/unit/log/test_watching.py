@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.log.delegates import LIMIT_S, Counting, Gated, scenario, until
+from tests.support.limits import HANG_S
+from tests.unit.log.delegates import Counting, Gated, scenario, until
 from turnlog.errors import StoreError
 from turnlog.log import Log, SqliteStore
 from turnlog.testing.bench import following
@@ -102,7 +103,7 @@ async def test_closing_while_a_read_waits_lets_the_loop_go_on(tmp_path: Path) ->
     read = asyncio.create_task(log.info(SESSION))
     await gate.reached()
     # the loop itself opens the gate below; the timer ends a close that blocks the loop
-    timer = threading.Timer(LIMIT_S / 2, gate.open)
+    timer = threading.Timer(HANG_S / 2, gate.open)
     timer.start()
     closing = asyncio.create_task(log.close())
     with pytest.raises(StoreError, match="the log is closed"):
