@@ -1,24 +1,29 @@
-"""What is kept beside the log takes time and room like a line: 25,000 events, then 100,000."""
+"""What is kept beside the log takes reads and room in proportion to the events."""
 
 import asyncio
 from collections.abc import Callable
-from time import process_time
 from typing import Any
 
-from tests.unit.app.test_derived import APP, NAME, filled
+from tests.support.work import is_linear
+from tests.unit.app.test_derived import APP, NAME, Rows, filled
 from tests.unit.log.delegates import scenario
 from turnlog.app.derived import EVERY, PANELS, Derived
 from turnlog.log import Log, MemoryStore
 
+Derive = Callable[[Log], Any]
+SNAPSHOTS = 12
 
-def took(events: int, derive: Callable[[Log], Any]) -> float:
-    async def run() -> float:
-        log = await filled(Log(MemoryStore(ring_events=1 << 20)), events)
-        begun = process_time()
+
+def rows_read(events: int, derive: Derive) -> int:
+    """How many rows of a log of so many events are read."""
+
+    async def run() -> int:
+        store = Rows(MemoryStore(ring_events=1 << 20))
+        log = await filled(Log(store.store), events)
+        store.rows = 0
         await derive(log)
-        spent = process_time() - begun
         await log.close()
-        return spent
+        return store.rows
 
     return asyncio.run(run())
 
@@ -36,19 +41,19 @@ async def one_after_the_other(log: Log) -> None:
         await Derived(log).panels(APP, NAME, at)
 
 
-def test_a_hundred_thousand_events_take_time_like_a_line() -> None:
-    assert took(100_000, all_derived) < 2.5 * 4 * took(25_000, all_derived)
+def test_four_times_the_events_are_derived_from_four_times_the_rows() -> None:
+    assert is_linear(lambda events: rows_read(events, all_derived), 2 * EVERY)
 
 
-def test_time_that_grows_faster_is_seen() -> None:
-    assert not took(6_000, one_after_the_other) < 2.5 * 6 * took(1_000, one_after_the_other)
+def test_control_reading_from_the_beginning_each_time_is_seen() -> None:
+    assert not is_linear(lambda events: rows_read(events, one_after_the_other), 500)
 
 
 @scenario
 async def test_snapshots_together_take_no_more_than_the_events() -> None:
-    log = await filled(Log(MemoryStore(ring_events=1 << 20)), 40 * EVERY)
+    log = await filled(Log(MemoryStore(ring_events=1 << 20)), SNAPSHOTS * EVERY)
     await Derived(log).panels(APP, NAME)
-    sizes, at = [], 40 * EVERY
+    sizes, at = [], SNAPSHOTS * EVERY
     while found := await log.snapshot(NAME, PANELS, at):
         sizes.append(len(found[1]))
         at = found[0] - 1
@@ -58,5 +63,5 @@ async def test_snapshots_together_take_no_more_than_the_events() -> None:
         events, after = events + sum(len(row.frame) for row in page), page.last
     assert len(sizes) > 4
     assert sum(sizes) <= events + sizes[0]
-    assert 40 * sizes[0] > 10 * events  # one each time would have been many times the events
+    assert SNAPSHOTS * sizes[0] > 3 * events  # one each time would have been many times the events
     await log.close()

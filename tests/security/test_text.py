@@ -1,9 +1,11 @@
-"""Rows 16 and 17: text cannot forge a field of a stream, and costs time by its length and no more."""
+"""Rows 16 and 17: text cannot forge a field of a stream, and costs work by its length and no more.
 
-import gc
+The steps of Python are counted here; `tests/soak/test_growth.py` measures the CPU time.
+"""
+
 import re
 from collections.abc import Callable
-from time import process_time
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.security.apps import VOCABULARY, plain
 from tests.security.desk import Desk, desk, run
+from tests.support.work import LINEAR_TIMES, count_lines
 from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events import gate
 from turnlog.parse.tags import strip_event_tags
@@ -74,28 +77,9 @@ def test_control_a_stream_that_joins_strings_is_forged() -> None:
     assert (turned[0].event, turned[0].id) == ("reset", "9:9")
 
 
-# time
+# steps
 
-
-def least_s(work: Callable[[str], object], text: str) -> float:
-    """The time that something takes, with as little of others' as can be had."""
-    times = []
-    gc.disable()  # it looks at everything there is, whenever many lists are made
-    try:
-        for _ in range(5):
-            began = process_time()
-            work(text)
-            times.append(process_time() - began)
-    finally:
-        gc.enable()
-    return min(times)
-
-
-def growth(work: Callable[[str], object], make: Callable[[int], str], size: int) -> float:
-    """How much longer a text takes that is four times as long: 4 times if linear, 16 times if a square."""
-    return least_s(work, make(4 * size)) / max(least_s(work, make(size)), 1e-4)
-
-
+SIZE = 200
 TAG = '<agent-event type="note" data=\'{"text": "'
 EVIL: dict[str, Callable[[int], str]] = {
     "tags that do not end": lambda n: TAG * n,
@@ -130,15 +114,27 @@ def decoded(text: str) -> object:
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_model_text_takes_linear_time(name: str) -> None:
-    assert growth(parsed, EVIL[name], 1500) < 9
+def test_model_text_takes_steps_in_proportion_to_its_length(name: str) -> None:
+    assert takes_linear_steps(parsed, EVIL[name])
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_bodies_take_linear_time(name: str) -> None:
-    assert growth(decoded, BODIES[name], 2000) < 9
+def test_bodies_take_steps_in_proportion_to_their_length(name: str) -> None:
+    assert takes_linear_steps(decoded, BODIES[name])
 
 
-def test_control_a_pattern_that_looks_ahead_takes_a_square() -> None:
-    pattern = re.compile(r"<agent-event .*?/>", re.DOTALL)
-    assert growth(pattern.findall, EVIL["tags without an end"], 400) > 9
+def takes_linear_steps(work: Callable[[str], object], make: Callable[[int], str]) -> bool:
+    """Whether a text that is four times as long takes about four times the steps, and no more."""
+    small, large = (count_lines(partial(work, make(size))) for size in (SIZE, 4 * SIZE))
+    return large <= LINEAR_TIMES * 4 * small
+
+
+def test_control_a_parser_that_looks_ahead_at_each_tag_is_seen() -> None:
+    def look_ahead(text: str) -> None:
+        starts = [number for number, letter in enumerate(text) if letter == "<"]
+        for start in starts:
+            for letter in text[start:]:
+                if letter == ">":
+                    break
+
+    assert not takes_linear_steps(look_ahead, EVIL["tags without an end"])
