@@ -23,13 +23,16 @@ MAX_NAME_CHARACTERS = 120
 def for_each_row(
     names: str | Sequence[str], rows: Iterable[Any], ids: Ids = None
 ) -> Callable[[Check], Check]:
-    """Return a decorator that runs a test once for every row. Raise ValueError if the table is empty."""
+    """Return a decorator that runs a test once for every row. Raise ValueError if it is empty."""
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = [(_name(row, number, ids), _values(row, keys)) for number, row in enumerate(rows)]
     if not table:
         raise ValueError("a table without rows checks nothing")
 
     def decorate(test: Check) -> Check:
+        if inspect.iscoroutinefunction(test):  # its coroutine would never run
+            raise TypeError(f"{test.__name__} is async: wrap it in what runs it first")
+
         @functools.wraps(test)
         def run(*instance: Any, **fixtures: Any) -> None:
             _check_all(

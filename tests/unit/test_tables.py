@@ -42,6 +42,14 @@ def test_for_each_row_refuses_an_empty_table() -> None:
         for_each_row("row", [])
 
 
+def test_for_each_row_refuses_a_coroutine_function() -> None:
+    async def check(row: int) -> None:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match="check is async"):
+        for_each_row("row", [1])(check)  # type: ignore[arg-type]
+
+
 def test_check_laws_names_every_law_that_fails() -> None:
     def is_even(number: int) -> None:
         assert number % 2 == 0

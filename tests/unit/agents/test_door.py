@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.agents import door as module
 from turnlog.agents.door import GONE, Door
 from turnlog.errors import CallerError, PeerError
@@ -63,7 +64,7 @@ async def got(url: str) -> tuple[int, bytes]:
         return answer.status, b"".join([piece async for piece in answer.pieces()])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("answer", "status"), [(CHUNKED, 200), (LENGTH, 404), (TO_THE_END, 200)], ids=["chunks", "length", "end"]
 )
 def test_bodies_in_every_form(answer: bytes, status: int) -> None:
@@ -74,7 +75,7 @@ def test_bodies_in_every_form(answer: bytes, status: int) -> None:
     assert b"authorization" not in peer.asked
 
 
-@pytest.mark.parametrize("cut", range(len(CHUNKED) - len("\r\n")))
+@for_each_row("cut", range(len(CHUNKED) - len("\r\n")))
 def test_a_body_cut_anywhere_is_not_a_whole_one(cut: int) -> None:
     with pytest.raises(GONE):
         asking(Peer(CHUNKED[:cut]), got)
@@ -85,7 +86,7 @@ def test_a_body_shorter_than_its_length_is_not_a_whole_one() -> None:
         asking(Peer(LENGTH[:-12]), got)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "answer",
     [
         b"SSH-2.0-OpenSSH\r\n\r\n",
@@ -129,7 +130,7 @@ def test_a_post_carries_json_and_the_token() -> None:
         assert line in head.split(b"\r\n")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "url",
     [
         *("ftp://host", "host:80", "http://", "http://host?x=1", "http://user:word@host", ""),
@@ -142,7 +143,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         Door(url)
 
 
-@pytest.mark.parametrize("token", ["", "two\r\nlines", "a b", "é"])
+@for_each_row("token", ["", "two\r\nlines", "a b", "é"])
 def test_a_token_cannot_forge_a_header(token: str) -> None:
     with pytest.raises(CallerError, match="visible ASCII"):
         Door("http://host", token)

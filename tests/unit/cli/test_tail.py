@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
+from tests.support.tables import for_each_row
 from tests.unit.cli.harness import NOW_MS, TURN, Place, error, said, turn
 from turnlog.cli.describe import SAYS, compact, describe
 from turnlog.cli.opening import INTERRUPTED, run
@@ -88,7 +89,7 @@ def test_only_what_is_wanted_is_shown(toured: Place, arguments: list[str], wante
     assert [json.loads(line)["seq"] for line in as_json.split("\n")[:-1]] == wanted
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("type", "wanted", "same"),
     [("tool.call", "tool", True), ("tool", "tool", True), ("toolbox.open", "tool", False), ("ui", "", False)],
 )
@@ -150,7 +151,7 @@ def test_a_url_that_names_no_log_is_one_line(place: Place) -> None:
 # what a person sees
 
 
-@pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: kind.name)
+@for_each_row("kind", list(CATALOG), ids=lambda kind: kind.name)
 def test_every_type_is_said_in_few_words(kind: Kind) -> None:
     payload = kind.decoder.decode(json.dumps(kind.payload.EXAMPLE))
     text = describe(payload)
@@ -163,7 +164,7 @@ def test_every_type_of_the_core_has_its_own_words() -> None:
     assert {kind.payload for kind in CORE} <= set(SAYS)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("type", "data", "text"),
     [
         ("ui.message", {"text": "Rome", "speaker": "Ada"}, "Ada: Rome"),
@@ -264,7 +265,7 @@ def test_ordinary_text_is_left_alone() -> None:
     assert escape(text) == text
 
 
-@pytest.mark.parametrize("text", CONTROLLING, ids=ascii)
+@for_each_row("text", CONTROLLING, ids=ascii)
 def test_json_on_a_terminal_says_the_same_without_control(text: str) -> None:
     stored_line = json.dumps({"text": text}, ensure_ascii=False).encode()
     escaped = escape_json(stored_line)
@@ -279,7 +280,7 @@ class Screen(io.BytesIO):
         return True
 
 
-@pytest.mark.parametrize(("output", "wanted"), [(Screen(), b'"\\u009b"\n'), (io.BytesIO(), b'"\xc2\x9b"\n')])
+@for_each_row(("output", "wanted"), [(Screen(), b'"\\u009b"\n'), (io.BytesIO(), b'"\xc2\x9b"\n')])
 def test_json_is_changed_for_a_terminal_only(output: io.BytesIO, wanted: bytes) -> None:
     write_json(output, '"\x9b"'.encode())
     assert output.getvalue() == wanted
@@ -333,7 +334,7 @@ def test_a_terminal_gets_colours_unless_they_are_unwanted(toured: Place) -> None
     assert COLOUR.findall(toured.run("tail", env={**terminal, "NO_COLOR": "1"}).stdout) == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("type", "data"),
     [
         ("session.error", {"code": "c", "message": "m"}),

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.tables import for_each_row
 from tests.unit.cli.harness import LIVE, NOW_MS, event, said, turn
 from turnlog.errors import Closed, Conflict, InvalidEvent, NotFound, TurnlogError
 from turnlog.events import Event
@@ -276,7 +277,7 @@ def test_batches_have_a_bound(store: Open) -> None:
 # refusals
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("line", "words"),
     [
         (b"no json", "line 7: JSON is malformed"),
@@ -425,15 +426,20 @@ def test_a_closed_session_takes_nothing_more(store: Open) -> None:
     assert on(store(), work) == ("line 3: sess_1 is closed", lines[1:2])
 
 
-def test_an_import_after_pruning_is_harmless(store: Open) -> None:
+def test_an_import_after_pruning_leaves_the_log_as_it_was(store: Open) -> None:
     lines = lines_of(turn())
 
-    async def work(log: Log) -> None:
+    async def work(log: Log) -> tuple[list[bytes], list[bytes], list[bytes]]:
         await imported(log, lines)
+        whole = await exported(log)
         await log.work(lambda store: store.prune("sess_1", 1 << 60))
+        pruned = await exported(log)
         await imported(log, lines)
+        return whole, pruned, await exported(log)
 
-    on(store(), work)
+    whole, pruned, again = on(store(), work)
+    assert len(pruned) == len(whole) - len(LIVE)
+    assert again == pruned
 
 
 def test_an_imported_event_is_as_old_as_it_was(store: Open) -> None:

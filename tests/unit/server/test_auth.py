@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from starlette.requests import HTTPConnection
 
+from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.server import auth as module
 from turnlog.server.auth import (
@@ -72,7 +73,7 @@ class TestTokens:
         for header in (f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN} "):
             assert who(auth, asking(authorization=header), NOW) == known
 
-    @pytest.mark.parametrize(
+    @for_each_row(
         "header",
         [
             f"Bearer {TOKEN}x",
@@ -178,15 +179,13 @@ class TestCookies:
         for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", ["guest"], NOW)):
             assert who(auth, with_cookie(auth, code), NOW) is None
 
-    @pytest.mark.parametrize(
-        "data", [b"", b"{}", b"[1]", b'{"type":"cookie"}', b'{"type":"root","until":1}', b"\xff"]
-    )
+    @for_each_row("data", [b"", b"{}", b"[1]", b'{"type":"cookie"}', b'{"type":"root","until":1}', b"\xff"])
     def test_what_is_signed_and_no_value_is_none(self, data: bytes) -> None:
         auth = make_auth()
         text = f"{coded(data)}.{coded(auth._seal(data))}"
         assert auth.read(text, 0) is None
 
-    @pytest.mark.parametrize("text", ["", ".", "a.b", "ü.ü", "a" * 10_000, "\x00.\x00", "e30.e30"])
+    @for_each_row("text", ["", ".", "a.b", "ü.ü", "a" * 10_000, "\x00.\x00", "e30.e30"])
     def test_what_is_not_signed_is_none(self, text: str) -> None:
         assert make_auth().read(text, 0) is None
 
@@ -266,7 +265,7 @@ def test_values_may_stand_in_urls_and_cookies() -> None:
         assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 
 
-@pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", bytes(range(256))])
+@for_each_row("data", [b"", b"a", b"ab", b"abc", bytes(range(256))])
 def test_bytes_are_read_only_as_they_are_written(data: bytes) -> None:
     assert decoded(coded(data)) == data
     for text in (coded(data) + "=", coded(data) + " ", coded(data) + "\n", "~" + coded(data)):

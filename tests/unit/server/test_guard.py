@@ -4,10 +4,10 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tests.support.tables import for_each_row
 from turnlog.server.front import Front
 from turnlog.server.guard import LOOPBACK, Guard, host_name, same_host
 
@@ -98,14 +98,14 @@ FOREIGN_ORIGIN = [
 ]
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("headers", WELCOME, ids=str)
+@for_each_row("method", ["GET", "POST"])
+@for_each_row("headers", WELCOME, ids=str)
 def test_the_servers_own_names_and_pages_are_let_in(headers: Headers, method: str) -> None:
     assert ask(GUARDED, headers, method) == (200, b"hello")
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("headers", FOREIGN_HOST, ids=str)
+@for_each_row("method", ["GET", "POST"])
+@for_each_row("headers", FOREIGN_HOST, ids=str)
 def test_foreign_hosts_are_refused(headers: Headers, method: str) -> None:
     status, body = ask(GUARDED, headers, method)
     error = json.loads(body)["error"]
@@ -114,15 +114,15 @@ def test_foreign_hosts_are_refused(headers: Headers, method: str) -> None:
     assert error.endswith("it answers for 127.0.0.1, [::1], localhost")
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("headers", FOREIGN_ORIGIN, ids=str)
+@for_each_row("method", ["GET", "POST"])
+@for_each_row("headers", FOREIGN_ORIGIN, ids=str)
 def test_pages_of_other_origins_are_refused(headers: Headers, method: str) -> None:
     status, body = ask(GUARDED, headers, method)
     assert status == 403
     assert f"does not answer pages of Origin {headers[1][1]!r}" in json.loads(body)["error"]
 
 
-@pytest.mark.parametrize("headers", FOREIGN_HOST + FOREIGN_ORIGIN, ids=str)
+@for_each_row("headers", FOREIGN_HOST + FOREIGN_ORIGIN, ids=str)
 def test_without_the_guard_they_would_all_get_in(headers: Headers) -> None:
     assert ask(hello, headers) == (200, b"hello")
 
@@ -146,7 +146,7 @@ def test_other_names_are_let_in_where_the_server_answers_for_them() -> None:
     assert ask(guarded, host("localhost"))[0] == 421
 
 
-@pytest.mark.parametrize("kind", ["lifespan", "websocket"])
+@for_each_row("kind", ["lifespan", "websocket"])
 def test_what_is_not_http_passes(kind: str) -> None:
     seen: list[Scope] = []
 
@@ -158,7 +158,7 @@ def test_what_is_not_http_passes(kind: str) -> None:
     assert seen == [scope]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("header", "name"),
     [
         ("localhost", "localhost"),

@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization as ser
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.errors import CallerError
 from turnlog.server.auth import Known
@@ -69,7 +70,7 @@ class TestAccepted:
         token = signed({**CLAIMS, "roles": ["owner", "clerk"], "name": "Ada"})
         assert accepting()(token, NOW) == Known(Principal("ada", frozenset({"owner", "clerk"})), NOW + 60)
 
-    @pytest.mark.parametrize(
+    @for_each_row(
         ("key", "private", "algorithm"),
         [
             (SECRET, SECRET, "HS256"),
@@ -113,20 +114,20 @@ class TestTimes:
         assert verify(token, NOW + 60) is None
         assert verify(token, NOW + 1e9) is None
 
-    @pytest.mark.parametrize("claim", ["nbf", "iat"])
+    @for_each_row("claim", ["nbf", "iat"])
     def test_it_does_not_begin_before_it_says(self, claim: str) -> None:
         token = signed({**CLAIMS, claim: NOW + 50})
         assert accepting()(token, NOW) is None
         assert accepting()(token, NOW + 50 - SKEW_S)
 
-    @pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
-    @pytest.mark.parametrize("value", ["soon", None, True, -1, 1e13, [1], {}, "1800000060", 10**400])
+    @for_each_row("claim", ["exp", "nbf", "iat"])
+    @for_each_row("value", ["soon", None, True, -1, 1e13, [1], {}, "1800000060", 10**400])
     def test_a_time_that_is_none_is_refused(self, claim: str, value: Any) -> None:
         token = f"{part({'alg': 'HS256'})}.{part({**CLAIMS, claim: value})}"
         token += "." + part(hmac.digest(SECRET, token.encode(), "sha256"))
         assert accepting(SECRET, "HS256")(token, NOW) is None
 
-    @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e400"])
+    @for_each_row("text", ["NaN", "Infinity", "-Infinity", "1e400"])
     def test_nor_is_one_that_never_ends_accepted(self, text: str) -> None:
         body = json.dumps(CLAIMS).replace(str(NOW + 60), text).encode()
         token = f"{part({'alg': 'HS256'})}.{part(body)}"
@@ -136,11 +137,11 @@ class TestTimes:
 
 
 class TestClaims:
-    @pytest.mark.parametrize("claim", ["sub", "exp", "aud", "iss"])
+    @for_each_row("claim", ["sub", "exp", "aud", "iss"])
     def test_each_of_them_is_needed(self, claim: str) -> None:
         assert accepting()(signed(without(claim)), NOW) is None
 
-    @pytest.mark.parametrize(
+    @for_each_row(
         "claims",
         [
             {"aud": "else"},
@@ -163,14 +164,14 @@ class TestClaims:
     def test_others_are_refused(self, claims: Any) -> None:
         assert accepting()(signed({**CLAIMS, **claims}), NOW) is None
 
-    @pytest.mark.parametrize("name", ["local", "guest_0123456789abcdef", "guest_"])
+    @for_each_row("name", ["local", "guest_0123456789abcdef", "guest_"])
     def test_nobody_becomes_who_belongs_to_the_server(self, name: str) -> None:
         assert accepting()(signed({**CLAIMS, "sub": name}), NOW) is None
         assert accepting()(signed({**CLAIMS, "sub": f"x{name}"}), NOW)
 
 
 class TestAttacks:
-    @pytest.mark.parametrize("name", ["none", "None", "NONE", "nOnE", "", None, 0])
+    @for_each_row("name", ["none", "None", "NONE", "nOnE", "", None, 0])
     def test_an_unsigned_token_is_refused(self, name: Any) -> None:
         for token in (forged({"alg": name, "typ": "JWT"}), forged({"alg": name}, key=b"")):
             assert accepting()(token, NOW) is None
@@ -187,7 +188,7 @@ class TestAttacks:
             with pytest.raises(CallerError, match="the same kind of key"):
                 accepting(pem(RSA), *algorithms) if algorithms else JwtTokens(pem(RSA), (), "a", "b")
 
-    @pytest.mark.parametrize("algorithms", [["none"], ["RS256", "none"], ["HS1"], ["rs256"], "RS256"])
+    @for_each_row("algorithms", [["none"], ["RS256", "none"], ["HS1"], ["rs256"], "RS256"])
     def test_algorithms_are_of_a_list(self, algorithms: Any) -> None:
         with pytest.raises(CallerError, match="expected algorithms out of HS256, "):
             JwtTokens(pem(RSA), algorithms, "turnlog", "https://id.example")
@@ -195,7 +196,7 @@ class TestAttacks:
     def test_another_key_of_the_same_kind_is_refused(self) -> None:
         assert accepting()(signed(key=OTHER_RSA), NOW) is None
 
-    @pytest.mark.parametrize("header", ["jwk", "jku", "x5u", "x5c", "kid"])
+    @for_each_row("header", ["jwk", "jku", "x5u", "x5c", "kid"])
     def test_a_key_that_the_token_brings_is_not_looked_at(self, header: str) -> None:
         jwk = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(OTHER_RSA.public_key()))
         value = {
@@ -221,7 +222,7 @@ class TestAttacks:
         owner = part({**CLAIMS, "roles": ["owner"]})
         assert verify(token.replace(body, owner), NOW) is None
 
-    @pytest.mark.parametrize(
+    @for_each_row(
         "token",
         [
             "",
@@ -249,7 +250,7 @@ class TestAttacks:
 
 
 class TestKeys:
-    @pytest.mark.parametrize(
+    @for_each_row(
         ("key", "algorithm", "words"),
         [
             (b"", "RS256", "expected a public RSA key in PEM"),
@@ -267,7 +268,7 @@ class TestKeys:
         with pytest.raises(CallerError, match=words):
             JwtTokens(key, [algorithm], "turnlog", "https://id.example")
 
-    @pytest.mark.parametrize(("audience", "issuer"), [("", "b"), ("a", ""), ("", "")])
+    @for_each_row(("audience", "issuer"), [("", "b"), ("a", ""), ("", "")])
     def test_audience_and_issuer_are_needed(self, audience: str, issuer: str) -> None:
         with pytest.raises(CallerError, match="an audience and an issuer"):
             JwtTokens(SECRET, ["HS256"], audience, issuer)

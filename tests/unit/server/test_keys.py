@@ -9,6 +9,7 @@ from threading import Barrier
 
 import pytest
 
+from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.errors import CallerError
 from turnlog.server.auth import token_hash
@@ -141,6 +142,6 @@ class TestTokens:
         said = refused(tokens_in, tmp_path / "none.json")
         assert said == f"cannot read {tmp_path}/none.json: No such file or directory"
 
-    @pytest.mark.parametrize("role", ["", "Owner", "1st", "a b", "owner\n", "x" * 33, "ü"])
+    @for_each_row("role", ["", "Owner", "1st", "a b", "owner\n", "x" * 33, "ü"])
     def test_a_role_that_is_none_is_not_written(self, role: str) -> None:
         assert "expected a role" in refused(lines_of, {"ada": TokenLine(self.HASH, (role,))})

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from tests.support.tables import for_each_row
 from turnlog.app import LOCAL, App
 from turnlog.server import create_app
 from turnlog.server.auth import Auth, token_hash
@@ -131,7 +131,7 @@ def test_the_protocol_and_the_document_name_the_same_routes() -> None:
     assert all(path in PROTOCOL.read_text() for _, path in sign)
 
 
-@pytest.mark.parametrize("row", [row for row in rows() if row[3]], ids=lambda row: row[1])
+@for_each_row("row", [row for row in rows() if row[3]], ids=lambda row: row[1])
 def test_bodies_are_those_of_the_protocol(row: tuple[str, ...]) -> None:
     method, path, _, body, _ = row
     schema = resolved(operation(method, path)["requestBody"]["content"]["application/json"]["schema"])
@@ -141,7 +141,7 @@ def test_bodies_are_those_of_the_protocol(row: tuple[str, ...]) -> None:
     assert schema["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("row", [row for row in rows() if ANSWER.match(row[4])], ids=lambda row: row[1])
+@for_each_row("row", [row for row in rows() if ANSWER.match(row[4])], ids=lambda row: row[1])
 def test_answers_are_those_of_the_protocol(row: tuple[str, ...]) -> None:
     method, path, *_, answer = row
     match = ANSWER.match(answer)
@@ -154,7 +154,7 @@ def test_answers_are_those_of_the_protocol(row: tuple[str, ...]) -> None:
     }
 
 
-@pytest.mark.parametrize("row", [row for row in rows() if row[2]], ids=lambda row: row[1])
+@for_each_row("row", [row for row in rows() if row[2]], ids=lambda row: row[1])
 def test_parameters_are_those_of_the_protocol(row: tuple[str, ...]) -> None:
     method, path, query, *_ = row
     asked = {one["name"] for one in operation(method, path)["parameters"] if one["in"] == "query"}
@@ -192,12 +192,12 @@ def valid(path: str, body: Any) -> bool:
     return bool(validator.is_valid(body))
 
 
-@pytest.mark.parametrize(("path", "body"), EXAMPLES)
+@for_each_row(("path", "body"), EXAMPLES)
 def test_requests_that_are_right_fit(path: str, body: Any) -> None:
     assert valid(path, body)
 
 
-@pytest.mark.parametrize(("path", "body"), WRONG)
+@for_each_row(("path", "body"), WRONG)
 def test_requests_that_are_wrong_do_not(path: str, body: Any) -> None:
     assert not valid(path, body)
 

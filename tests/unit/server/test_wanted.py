@@ -3,6 +3,7 @@
 import pytest
 from starlette.datastructures import QueryParams
 
+from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
 from turnlog.log import Head
 from turnlog.server.wanted import (
@@ -27,7 +28,7 @@ def refused(call: object, *arguments: object) -> tuple[str, str]:
     return refusal.value.path, str(refusal.value)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("query", "names"),
     [
         ("session=a", ["a"]),
@@ -41,7 +42,7 @@ def test_sessions_are_a_list_in_its_order(query: str, names: list[str]) -> None:
     assert wanted_sessions(QueryParams(query)) == names
 
 
-@pytest.mark.parametrize("query", ["session=a,a", "session=a,b,a", "session=,"])
+@for_each_row("query", ["session=a,a", "session=a,b,a", "session=,"])
 def test_a_session_stands_in_it_once(query: str) -> None:
     assert refused(wanted_sessions, QueryParams(query)) == (
         "session",
@@ -57,7 +58,7 @@ def test_there_are_not_too_many() -> None:
     assert "at most 32 sessions, got 33" in words
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "count", "cursors"),
     [
         ("", 1, [Cursor()]),
@@ -73,21 +74,21 @@ def test_a_cursor_for_each_session(text: str, count: int, cursors: list[Cursor])
     assert wanted_cursors(text, count) == cursors
 
 
-@pytest.mark.parametrize(("text", "count"), [("1", 2), ("1,2", 1), ("1,2,3", 2), (",", 1)])
+@for_each_row(("text", "count"), [("1", 2), ("1,2", 1), ("1,2,3", 2), (",", 1)])
 def test_other_numbers_of_cursors_are_refused(text: str, count: int) -> None:
     path, words = refused(wanted_cursors, text, count)
     assert path == "after"
     assert f"expected {count} cursors" in words
 
 
-@pytest.mark.parametrize("text", ["x", "k3x:", "1.5.5", "-2", "1;2", "K:1", "9" * 19, "\u0663"])
+@for_each_row("text", ["x", "k3x:", "1.5.5", "-2", "1;2", "K:1", "9" * 19, "\u0663"])
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     path, words = refused(wanted_cursors, text, 1)
     assert path == "after"
     assert "expected a cursor like `k3x9:41` or `41`" in words
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("at", "reason"),
     [
         (Cursor(9, "now"), None),
@@ -110,15 +111,13 @@ def test_a_plain_answer_begins_after_its_cursor_or_at_the_start() -> None:
     assert continued(Cursor(20, chunk=3), HEAD) == 19, "a line is whole, and its event was not"
 
 
-@pytest.mark.parametrize(
-    ("at", "reason"), [(Cursor(42), "ahead"), (Cursor(3), "expired"), (Cursor(20, "old"), "epoch")]
-)
+@for_each_row(("at", "reason"), [(Cursor(42), "ahead"), (Cursor(3), "expired"), (Cursor(20, "old"), "epoch")])
 def test_or_is_gone_and_says_what_there_is(at: Cursor, reason: str) -> None:
     with pytest.raises(Gone, match=rf"cannot be continued \({reason}\): the log is now:10 to 41"):
         continued(at, HEAD)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "meant"),
     [("3", "now:3"), ("now:3", "now:3"), ("old:3", "old:3"), ("3.1", "now:3.1"), ("", "-1")],
 )
