@@ -22,7 +22,7 @@ import uvloop
 
 from bench.chunks import Times, speed, verdict
 from bench.log import make
-from tests.faults.million import build, name_of
+from tests.faults.large_log import build, name_of
 from turnlog.events import Envelope, Event, decode
 from turnlog.log import Log, MemoryStore, Row, SqliteStore, line_of
 

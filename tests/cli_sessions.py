@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tests.support.limits import HANG_S
 from tests.unit.app.desk import ADA, Desk, desk
 from turnlog import App
 from turnlog.agents.claude_cli import ClaudeCli
@@ -172,6 +173,6 @@ def goes(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        assert select.select([handle], [], [], 20)[0], "it is still there"
+        assert select.select([handle], [], [], HANG_S)[0], "it is still there"
     finally:
         os.close(handle)

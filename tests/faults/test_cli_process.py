@@ -1,4 +1,4 @@
-"""kill -9 of the process, of the server, of both, at every line of a turn.
+"""kill -9 of the process, of the server, of both, at lines all over a turn; `tests/soak` has every line.
 
 Every start has its end, the team is asleep, the next turn works, and nobody is left.
 """
@@ -27,13 +27,15 @@ TURNS = {
     "asks for a permission": ["Delete it"],
     "calls somebody": ["I want a team of one", "summon"],
 }
-EVERY = {"calls somebody": 8, "writes a page": 6}  # of their many lines; the others are killed at each
+EVERY = {"calls somebody": 29, "writes a page": 19}  # of their many lines
+USUAL = 7
 each = pytest.mark.parametrize("texts", TURNS.values(), ids=TURNS)
 
 
-def steps(texts: list[str]) -> Iterator[int]:
+def step_of(texts: list[str]) -> int:
+    """From one kill of a turn to the next, in lines."""
     [name] = [name for name, others in TURNS.items() if others == texts]
-    return count(0, EVERY.get(name, 1))
+    return EVERY.get(name, USUAL)
 
 
 # the process
@@ -75,13 +77,19 @@ async def killed_at(lines: int, texts: list[str], folder: Path) -> bool:
     return killed
 
 
+def kill_process(texts: list[str], step: int, folder: Path) -> int:
+    """Kill the process of a turn at one line after the other; how often."""
+    for kills, lines in enumerate(count(0, step)):
+        (own := folder / str(lines)).mkdir()
+        if not asyncio.run(killed_at(lines, texts, own)):
+            assert lines > 8, "hardly killed"
+            return kills
+    raise AssertionError
+
+
 @each
 def test_a_process_that_is_killed_at_any_line_leaves_nothing_open(texts: list[str], tmp_path: Path) -> None:
-    for lines in steps(texts):
-        (folder := tmp_path / str(lines)).mkdir()
-        if not asyncio.run(killed_at(lines, texts, folder)):
-            assert lines > 8, "hardly killed"
-            return
+    kill_process(texts, step_of(texts), tmp_path)
 
 
 # the server
@@ -155,17 +163,23 @@ def recovered(folder: Path) -> None:
     play(run)
 
 
+def kill_server(texts: list[str], both: bool, step: int, folder: Path) -> int:
+    """Kill the server of a turn, or both, at one line after the other; how often."""
+    with nursery() as servers:
+        for kills, lines in enumerate(count(0, step)):
+            (own := folder / str(lines)).mkdir()
+            ended = servers.life(Order(str(own), texts, lines, both))
+            recovered(own)
+            if ended == 0:
+                assert lines > 8, "hardly killed"
+                return kills
+            assert ended == -signal.SIGKILL
+    raise AssertionError
+
+
 @pytest.mark.parametrize("both", [False, True], ids=["the server", "both"])
 @each
 def test_who_is_killed_at_any_line_leaves_what_the_next_server_can_close(
     texts: list[str], both: bool, memory_path: Path
 ) -> None:
-    with nursery() as servers:
-        for lines in steps(texts):
-            (folder := memory_path / str(lines)).mkdir()
-            ended = servers.life(Order(str(folder), texts, lines, both))
-            recovered(folder)
-            if ended == 0:
-                assert lines > 8, "hardly killed"
-                return
-            assert ended == -signal.SIGKILL
+    kill_server(texts, both, step_of(texts), memory_path)

@@ -1,6 +1,7 @@
 """kill -9 in mid-append: nothing acknowledged is lost, nothing doubled, no gap, no half batch (law 2, 3).
 
-A log outlives fifty kills. What a writer tried and never heard about is tried again by the next one.
+What a writer tried and never heard about is tried again by the next one. `tests/soak/test_faults.py` has 200
+kills.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ from tests.faults.writer import SESSIONS, Order, batch
 from turnlog.events import decode
 from turnlog.log import Log, Row, SqliteStore, line_of
 
-LOGS, LIVES = 4, 50  # every kill is followed by a look at the whole log: it should not grow for ever
+LOGS, LIVES = 2, 6
 ACKS = 24  # a writer lives until it has acknowledged up to this many appends ...
-LINGER_S = 0.0015  # ... and then up to this long, about three commits: the kill falls anywhere in one
+LINGER = 30_000  # ... and then for up to so many rounds of a loop: the kill falls anywhere in a commit
 
 Try = tuple[str, str]
 
@@ -78,7 +78,7 @@ class Nursery:
     def hear(self) -> Said:
         return msgspec.json.decode(self._lines.readline(), type=Said)
 
-    def life(self, order: Order, acks: int, linger_s: float, book: Book) -> None:
+    def life(self, order: Order, acks: int, linger: int, book: Book) -> None:
         """A writer from its birth to its violent death."""
         self._orders.write(msgspec.json.encode(order) + b"\n")
         self._orders.flush()
@@ -89,8 +89,7 @@ class Nursery:
             assert said.dead is None, "the writer died by itself"
             book.hear(said)
             acks -= said.ack is not None
-        moment = time.perf_counter() + linger_s
-        while time.perf_counter() < moment:
+        for _ in range(linger):
             pass
         os.kill(pid, signal.SIGKILL)
         while (said := self.hear()).dead is None:
@@ -176,18 +175,22 @@ def settled(book: Book, attempt: Try) -> None:
         book.found += 1
 
 
-def test_200_writers_killed_in_mid_append_lose_double_and_tear_nothing(tmp_path: Path) -> None:
-    chance, books = random.Random(4), [Book() for _ in range(LOGS)]
+def killed(folder: Path, logs: int, lives: int) -> list[Book]:
+    """Kill writers of some logs again and again, and check the whole log after each kill."""
+    chance, books = random.Random(4), [Book() for _ in range(logs)]
     with nursery() as writers:
         for number, book in enumerate(books):
-            path = tmp_path / f"{number}.db"
-            for life in range(LIVES):
+            path = folder / f"{number}.db"
+            for life in range(lives):
                 order = Order(str(path), life, sorted(book.open))
-                writers.life(order, chance.randint(0, ACKS), chance.uniform(0, LINGER_S), book)
+                writers.life(order, chance.randint(0, ACKS), chance.randint(0, LINGER), book)
                 asyncio.run(look(path, book, writable=chance.random() < 0.5 or not path.exists()))
+    return books
+
+
+def test_writers_killed_in_mid_append_lose_double_and_tear_nothing(tmp_path: Path) -> None:
+    books = killed(tmp_path, LOGS, LIVES)
     assert sum(book.kept for book in books) > LOGS * LIVES, "the writers hardly wrote"
-    assert any(book.found for book in books), "no kill fell between a commit and its acknowledgement"
-    assert any(book.absent for book in books), "no kill fell before a commit"
 
 
 def test_the_check_sees_a_log_that_lost_what_was_acknowledged(tmp_path: Path) -> None:
