@@ -21,6 +21,7 @@ from turnlog.errors import StoreError
 from turnlog.events.envelope import timestamp
 from turnlog.ids import now_ms
 from turnlog.log import Damage, Head, Log
+from turnlog.log.blobs import missing_blobs
 from turnlog.log.choice import Choice
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -168,7 +169,10 @@ def lost_part(lost: Lost) -> str:
 @log_option
 @click.option("--output", "-o", type=click.File("wb"), default="-", help="The file to write; else stdout.")
 def export(names: tuple[str, ...], log_url: str, output: BinaryIO) -> None:
-    """Write sessions as lines of JSON: those that are named, or all."""
+    """Write sessions with their pictures and files as lines of JSON: those that are named, or all.
+
+    Each blob is lines with "type": "blob" after the events of its session, its content as base64.
+    """
     run(export_sessions(log_url, names, output))
 
 
@@ -176,7 +180,10 @@ def export(names: tuple[str, ...], log_url: str, output: BinaryIO) -> None:
 @click.argument("file", type=click.File("rb"), default="-")
 @log_option
 def import_command(file: BinaryIO, log_url: str) -> None:
-    """Take in what `turnlog export` wrote, from FILE or stdin. Doing it twice is harmless."""
+    """Take in what `turnlog export` wrote, from FILE or stdin: events, pictures and files.
+
+    Doing it twice is harmless. A blob whose content does not match the hash in its name is refused.
+    """
     if file.isatty():
         raise click.UsageError("expected a FILE, or lines on stdin")
     click.echo(run(import_sessions(log_url, file)))
@@ -186,7 +193,10 @@ def import_command(file: BinaryIO, log_url: str) -> None:
 @log_option
 @click.pass_context
 def verify(context: click.Context, log_url: str) -> None:
-    """Check every event of a log. Exits with 1 if something is damaged."""
+    """Check every event and every blob of a log, and that each blob an event names is there.
+
+    Exits with 1 if something is damaged or missing.
+    """
     heads, damages = run(check(log_url))
     for damage in damages:
         click.echo(damage_line(damage))
@@ -202,7 +212,8 @@ async def check(log_url: str) -> tuple[list[Head], list[Damage]]:
         found = await log.verify()
         if found:  # what is damaged may not be asked for more
             return [], list(dict.fromkeys([*await known_damages(log), *found]))
-        return await log.sessions(), await log.damages()
+        heads, lost = await log.sessions(), await log.damages()
+        return heads, [*lost, *[damage async for damage in missing_blobs(log, heads)]]
 
 
 async def known_damages(log: Log) -> list[Damage]:

@@ -1,4 +1,4 @@
-"""`turnlog export` and `turnlog import`: sessions as lines of JSON, out of a log and into one.
+"""`turnlog export` and `turnlog import`: sessions and their blobs as lines of JSON.
 
 The data goes to its file or to stdout alone; everything that is said about it goes to stderr.
 """
@@ -12,8 +12,9 @@ import click
 
 from turnlog.cli.opening import broken_line, damage_line, opened
 from turnlog.cli.terminal import Meter, counted, escape, write_json
-from turnlog.errors import InvalidEvent, TurnlogError
+from turnlog.errors import InvalidEvent, StoreError, TurnlogError
 from turnlog.log import Head, Log
+from turnlog.log.blobs import blob_lines
 from turnlog.log.transfer import export_session, import_lines
 
 LINE_BYTES = 64 << 20  # no event is that long; a file without line ends must not fill the memory
@@ -31,7 +32,20 @@ async def export_sessions(log_url: str, names: Sequence[str], output: BinaryIO) 
                 async for line in export_session(log, head.session_id):
                     write_json(output, line)
                     meter.advance(1)
+                await export_blobs(log, head.session_id, output)
         output.flush()
+
+
+async def export_blobs(log: Log, session_id: str, output: BinaryIO) -> None:
+    """Write the blobs of a session, one at a time; one that is damaged is left out, and named on stderr."""
+    for name in await log.blob_names(session_id):
+        try:
+            blob = await log.get_blob(name)
+        except StoreError as error:
+            click.echo(escape(f"warning: lost, and not in the export: {session_id}: {error}"), err=True)
+            continue
+        for line in blob_lines(name, blob):
+            write_json(output, line)
 
 
 async def warn_of_losses(log: Log, heads: Sequence[Head]) -> None:
@@ -44,18 +58,19 @@ async def warn_of_losses(log: Log, heads: Sequence[Head]) -> None:
 
 async def import_sessions(log_url: str, source: BinaryIO) -> str:
     """Take lines in; how much of them was new, in words."""
-    added = known = 0
+    added = known = blobs = 0
     async with opened(log_url, writable=True) as log:
         with Meter("importing", size_bytes(source)) as meter:
             try:
                 async for batch in import_lines(log, bounded_lines(source, meter)):
-                    added, known = added + batch.added, known + batch.known
+                    added, known, blobs = added + batch.added, known + batch.known, blobs + batch.blobs
             except TurnlogError as error:
                 if not added:
                     raise
                 text = f"{error}; {counted(added, 'event')} before it stay added"
                 raise click.ClickException(escape(text)) from error
-    return f"{counted(added, 'event')} added, {known} known already"
+    stored = f", {counted(blobs, 'blob')} stored" if blobs else ""
+    return f"{counted(added, 'event')} added, {known} known already{stored}"
 
 
 def bounded_lines(source: BinaryIO, meter: Meter | None = None) -> Iterator[bytes]:

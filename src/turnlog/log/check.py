@@ -23,6 +23,7 @@ from turnlog.log.tables import (
     all_heads,
     is_damage,
     is_whole,
+    is_whole_blob,
     known_losses,
     make_head,
     salvaged,
@@ -106,6 +107,9 @@ def derived(reader: sqlite3.Connection) -> Iterator[Damage]:
         for *values, crc in reader.execute(f"select * from {table}"):
             if values_checksum(*values) != crc:
                 yield Damage(str(values[0]), -1, -1, BAD_DERIVED)
+    for name, media_type, data, crc in reader.execute("select name, media_type, data, crc from blob"):
+        if not is_whole_blob(name, media_type, data, crc):
+            yield Damage(str(name).partition("/")[0], -1, -1, BAD_DERIVED)
 
 
 def tails(connection: sqlite3.Connection, mark: Mark) -> Iterator[Damage]:

@@ -372,6 +372,10 @@ class Log:
             raise NotFound(f"no blob {name[:80]}")
         return blob
 
+    async def blob_names(self, session_id: str) -> list[str]:
+        """The names of the blobs of a session, in order."""
+        return await self._read(self._store.blob_names, session_id)
+
     async def put_document(self, document: Document) -> None:
         """Add or replace a document."""
         await self.work(lambda store: store.put_document(document))

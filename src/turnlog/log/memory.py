@@ -369,6 +369,9 @@ class MemoryStore:
     def blob(self, name: str) -> Blob | None:
         return self._blobs.get(name)
 
+    def blob_names(self, session_id: str) -> list[str]:
+        return sorted(name for name in self._blobs if name.startswith(f"{session_id}/"))
+
     def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
         with self._lock:
             return [

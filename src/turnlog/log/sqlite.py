@@ -11,7 +11,6 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -50,6 +49,7 @@ from turnlog.log.tables import (
     is_damage,
     is_there,
     is_whole,
+    is_whole_blob,
     known_losses,
     leaves_out,
     numbered_head,
@@ -422,10 +422,15 @@ class SqliteStore:
         if row is None:
             return None
         media_type, data, crc = row
-        whole = isinstance(data, bytes) and sha256(data).hexdigest() == name.rpartition("/")[2]
-        if not whole or values_checksum(name, media_type) != crc:
+        if not is_whole_blob(name, media_type, data, crc):
             raise StoreError(f"the blob {name[-16:]} is not what was written")
         return Blob(media_type, data)
+
+    def blob_names(self, session_id: str) -> list[str]:
+        query = "select name from blob where name >= ? and name < ? order by name"
+        with reported():  # "0" follows "/": no id of a session has either
+            rows = self._reader().execute(query, (f"{session_id}/", f"{session_id}0")).fetchall()
+        return [row[0] for row in rows]
 
     def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
         wanted = {"session": session_id, "type": type, "category": category}

@@ -357,6 +357,10 @@ class StoreReader(Protocol):
         """The content of a hash."""
         ...
 
+    def blob_names(self, session_id: str) -> list[str]:
+        """The names of the blobs of a session, in order."""
+        ...
+
     def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
         """The documents that match."""
         ...

@@ -4,6 +4,7 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from hashlib import sha256
 from itertools import accumulate
 from typing import Any
 
@@ -166,6 +167,14 @@ def numbered_head(
 def is_whole(head: Head, crc: int) -> bool:
     """Whether a head is what was written."""
     return values_checksum(*head_values(head)) == crc
+
+
+def is_whole_blob(name: Any, media_type: Any, data: Any, crc: int) -> bool:
+    """Whether a blob is what was written: its name ends with the hash of its content."""
+    if not isinstance(name, str) or not isinstance(data, bytes):
+        return False
+    whole = sha256(data).hexdigest() == name.rpartition("/")[2]
+    return whole and values_checksum(name, media_type) == crc
 
 
 def checked_head(head: Head, crc: int) -> Head:

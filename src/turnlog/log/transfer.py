@@ -1,8 +1,8 @@
 """Sessions as lines of JSON, out and in again: ids, seqs and bytes are kept.
 
-A session is one line that describes it, `{"type":"session",...}`, and its envelopes, one per line, as
-stored. Import adds what is not there yet; doing it twice changes nothing. A session that is made by an
-import has a new epoch: its history was restored.
+A session is one line that describes it, `{"type":"session",...}`, its envelopes, one per line, as stored, and
+its blobs, `{"type":"blob",...}` (see `blobs`). Import adds what is not there yet; doing it twice changes
+nothing. A session that is made by an import has a new epoch: its history was restored.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -19,6 +19,7 @@ from turnlog.events.envelope import milliseconds
 from turnlog.events.gate import short
 from turnlog.ids import new_epoch, now_ms
 from turnlog.log.append import told
+from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.integrity import link, make_row
 from turnlog.log.log import Log
@@ -37,6 +38,9 @@ class SessionLine(msgspec.Struct, tag_field="type", tag="session", frozen=True):
     created_ms: Annotated[int, Meta(ge=0, le=LAST_MS)] = 0
 
 
+LINES: dict[str, type[SessionLine | BlobLine]] = {"session": SessionLine, "blob": BlobLine}  # not events
+
+
 class EventLine(NamedTuple):
     """A line that holds an event."""
 
@@ -53,8 +57,17 @@ class EventLine(NamedTuple):
 class Imported(NamedTuple):
     """How much of an import was new."""
 
-    added: int
-    known: int
+    added: int = 0
+    known: int = 0
+    blobs: int = 0
+
+
+class Batch(NamedTuple):
+    """Some events of a session, and whether they are its last."""
+
+    session: SessionLine
+    events: list[EventLine]
+    last: bool
 
 
 async def export_session(
@@ -78,43 +91,64 @@ async def export_session(
 
 async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Imported]:
     """Take lines in, in batches; yields how much each batch added. Stops at the first line that is wrong."""
-    for session, batch, last in batches(lines):
-        work = partial(restore_batch, session=session, batch=batch)
-        yield await log.restore(session.session_id, work)
-        if last and session.closed:
+    for item in batches(lines):
+        if isinstance(item, NamedBlob):
+            await log.put_blob(item.session_id, item.blob.data, item.blob.media_type)
+            yield Imported(blobs=1)
+            continue
+        session = item.session
+        yield await log.restore(
+            session.session_id, partial(restore_batch, session=session, batch=item.events)
+        )
+        if item.last and session.closed:
             await log.close_session(session.session_id)
 
 
-def batches(lines: Iterable[bytes]) -> Iterator[tuple[SessionLine, list[EventLine], bool]]:
-    """The events of each session, some at a time, and whether they are its last."""
+def batches(lines: Iterable[bytes]) -> Iterator[Batch | NamedBlob]:
+    """The events of each session, some at a time, and its blobs, one at a time."""
     session: SessionLine | None = None
     batch: list[EventLine] = []
+    blobs, number = BlobReader(), 0
     for number, text in enumerate(lines, 1):
         line = text.strip()
         item = read_line(line, number) if line else None
+        if item is None:
+            continue
+        if isinstance(item, BlobLine):
+            check_place(session, item.blob.partition("/")[0], number)
+            if blob := blobs.feed(item, number):
+                yield blob
+            continue
+        blobs.check_complete(number)
         if isinstance(item, SessionLine):
             if session:
-                yield session, batch, True
+                yield Batch(session, batch, last=True)
             session, batch = item, []
-        elif item is not None:
-            if session is None or item.session_id != session.session_id:
-                name = item.session_id
-                raise InvalidEvent(f"line {number}: expected the line of session {name} before its events")
-            batch.append(EventLine(number, item, line))
-            if len(batch) == BATCH:
-                yield session, batch, False
-                batch = []
+            continue
+        session = check_place(session, item.session_id, number)
+        batch.append(EventLine(number, item, line))
+        if len(batch) == BATCH:
+            yield Batch(session, batch, last=False)
+            batch = []
+    blobs.check_complete(number + 1)
     if session:
-        yield session, batch, True
+        yield Batch(session, batch, last=True)
 
 
-def read_line(line: bytes, number: int) -> SessionLine | Envelope:
-    """A line is a session or an envelope, and text throughout."""
+def check_place(session: SessionLine | None, session_id: str, number: int) -> SessionLine:
+    """Return the session whose lines these are; raise `InvalidEvent` if a line is of another one."""
+    if session is None or session_id != session.session_id:
+        raise InvalidEvent(f"line {number}: expected the line of session {session_id} first")
+    return session
+
+
+def read_line(line: bytes, number: int) -> SessionLine | BlobLine | Envelope:
+    """A line is a session, a blob or an envelope, and text throughout."""
     try:
         tree = msgspec.json.decode(line)
-        if isinstance(tree, dict) and tree.get("type") == "session":
-            return msgspec.json.decode(line, type=SessionLine)
-        return decode(line)
+        name = tree.get("type") if isinstance(tree, dict) else None
+        kind = LINES.get(name) if isinstance(name, str) else None
+        return msgspec.json.decode(line, type=kind) if kind else decode(line)
     except InvalidEvent as error:
         raise InvalidEvent(f"line {number}: {error.problem}", error.path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

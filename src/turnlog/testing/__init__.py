@@ -88,6 +88,7 @@ CONTRACTS = numbered(
         sessions.what_events_say,
         replay.first_end_counts,
         beside.snapshots_are_dropped,
+        beside.blob_names,
     ],
 )
 

@@ -24,6 +24,16 @@ async def blobs_have_a_type(make: Make) -> None:
         await refused(CallerError, b.log.put_blob(b.session, b"x", ""))
 
 
+async def blob_names(make: Make) -> None:
+    """The blobs of a session are found by its id, in the order of their names, and no other session's."""
+    async with bench(make) as b:
+        made = [await b.log.put_blob(b.session, b"%d" % number, "text/plain") for number in range(5)]
+        await b.log.put_blob(f"{b.session}0", b"other", "text/plain")
+        await b.log.put_blob(b.session[:-1], b"other", "text/plain")
+        assert await b.log.blob_names(b.session) == sorted(made)
+        assert await b.log.blob_names("sess_none") == []
+
+
 async def documents(make: Make) -> None:
     """Documents are found by session, type and category, ordered by session and id; a new one replaces."""
     async with bench(make) as b:

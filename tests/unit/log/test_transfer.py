@@ -327,7 +327,7 @@ def test_batches_before_a_wrong_line_stay(store: Open) -> None:
 @pytest.mark.parametrize("before", [[], lines_of(said("two"), name="sess_2")], ids=["none", "another"])
 def test_events_need_the_line_of_their_session(store: Open, before: list[bytes]) -> None:
     error, _ = refused(store(), before + lines_of(said("one"))[1:])
-    assert f"line {len(before) + 1}: expected the line of session sess_1 before its events" in str(error)
+    assert f"line {len(before) + 1}: expected the line of session sess_1 first" in str(error)
 
 
 @pytest.mark.parametrize(
