@@ -21,7 +21,7 @@ from turnlog.errors import Damaged, NotFound, StoreError
 from turnlog.events import stamp
 from turnlog.log import Damage, Log, MemoryStore, Page, SqliteStore
 from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
-from turnlog.log.transfer import import_lines
+from turnlog.log.transfer import Imported, import_lines
 from turnlog.testing.bench import following
 from turnlog.testing.samples import began, delta, note, notes, over
 
@@ -290,7 +290,7 @@ async def test_what_is_imported_into_a_session_reaches_its_followers() -> None:
         assert [row.seq for row in await anext(pages)] == [0]
         lines = [b'{"type":"session","session_id":"sess_1"}']
         lines.append(stamp(note("b"), session_id=SESSION, seq=1, ts_ms=0))
-        assert [counts async for counts in import_lines(log, lines)] == [(1, 0)]
+        assert [counts async for counts in import_lines(log, lines)] == [Imported(1)]
         await log.append(SESSION, notes("c"))
         assert [row.seq for row in await anext(pages)] == [1, 2]
 
@@ -385,7 +385,7 @@ async def test_seqs_that_an_import_left_out_do_not_shift_the_tail() -> None:
         assert [row.seq for row in await anext(pages)] == [0]
         lines = [b'{"type":"session","session_id":"sess_1"}']
         lines += [stamp(note(f"b{seq}"), session_id=SESSION, seq=seq, ts_ms=0) for seq in (3, 4)]
-        assert [counts async for counts in import_lines(log, lines)] == [(2, 0)]
+        assert [counts async for counts in import_lines(log, lines)] == [Imported(2)]
         assert [row.seq for row in await anext(pages)] == [3, 4]
         await log.append(SESSION, notes("c", "d", "e", "f"))
         assert [row.seq for row in await anext(pages)] == [5, 6, 7, 8]
