@@ -3,7 +3,8 @@
 A call has a key if its caller gave one, or if its arguments have an `idempotency_key`. The first good answer
 of a tool to a key answers every later call with that key and the same arguments; other arguments are refused.
 A call that failed may be tried again. The newest are kept, as many and as much as the limits say: a repeat of
-something older runs again.
+something older runs again. An answer that a tool has just given is remembered until its event is in the log;
+a call that is open is forgotten when its agent ends.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from turnlog.events import Envelope, Fault, Payload, ToolCall, ToolResult, Unknown
+from turnlog.events import AgentEnd, Envelope, Fault, Payload, ToolCall, ToolResult, Unknown
 
 KEPT = 1024  # answers; keys are for the retries of minutes, not for an archive
 KEPT_BYTES = 8 << 20  # of them all, as they stand in the log
@@ -47,8 +48,8 @@ class Calls:
     """What was answered in a session, by key."""
 
     done: dict[Known, Answered] = field(default_factory=dict)
+    _unwritten: dict[Known, Answered] = field(default_factory=dict)
     _open: dict[tuple[str | None, str], ToolCall] = field(default_factory=dict)
-    _size_bytes: int = 0
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
@@ -58,22 +59,37 @@ class Calls:
             case ToolResult():
                 call = self._open.pop((envelope.agent_id, payload.call_id), None)
                 if call is not None and payload.ok:
+                    self._unwritten.pop(known(call), None)
                     self._keep(call, payload, len(bytes(envelope.payload)))
+            case AgentEnd():
+                for key in [key for key in self._open if key[0] == envelope.agent_id]:
+                    del self._open[key]
             case _:
                 pass
 
     def answer(self, call: ToolCall) -> ToolResult | None:
         """The answer to a call whose key has one."""
-        answered = self.done.get(known(call))
+        answered = self.done.get(known(call)) or self._unwritten.get(known(call))
         return answered.repeat(call) if answered else None
+
+    def remember(self, call: ToolCall, result: ToolResult) -> None:
+        """Remember a good answer until it is in the log."""
+        size_bytes = len(msgspec.json.encode(result))
+        self._unwritten[known(call)] = Answered(args_hash(call.args), result, size_bytes)
+        trim(self._unwritten)
 
     def _keep(self, call: ToolCall, result: ToolResult, size_bytes: int) -> None:
         if known(call) in self.done:
             return  # a repeat: the first answer stands
         self.done[known(call)] = Answered(args_hash(call.args), result, size_bytes)
-        self._size_bytes += size_bytes
-        while len(self.done) > KEPT or self._size_bytes > KEPT_BYTES:
-            self._size_bytes -= self.done.pop(next(iter(self.done))).size_bytes
+        trim(self.done)
+
+
+def trim(answers: dict[Known, Answered]) -> None:
+    """Drop the oldest answers until the rest is within the limits."""
+    size_bytes = sum(answered.size_bytes for answered in answers.values())
+    while len(answers) > KEPT or size_bytes > KEPT_BYTES:
+        size_bytes -= answers.pop(next(iter(answers))).size_bytes
 
 
 def key_of(call: ToolCall) -> str | None:

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from turnlog.agents.cli_life import Life, Reason, judged
 from turnlog.agents.cli_outbox import Letter, Outbox
 from turnlog.agents.cli_process import CliProcess, Missing
 from turnlog.agents.driver import STOPPED, unobserved
-from turnlog.agents.follower import Follower, report
+from turnlog.agents.follower import Follower
 from turnlog.agents.limit import Clocks, Trace, running
 from turnlog.agents.loop import Item
 from turnlog.agents.pen import Ledger, Pen
@@ -102,7 +103,7 @@ class ProcessDriver:
         self._model: ProcessStart | None = None
         self._source: str | None = None  # what the process calls its conversation
         self._demo = self._wanted = self._closing = False
-        self._follower = Follower(log, session_id, catalog, self.tree, self._apply)
+        self._follower = Follower(log, session_id, self.pen, self.tree, self._apply)
         self.reached, self.rested = self._follower.reached, self._follower.rested
         self.caught_up, self._catch_up = self._follower.caught_up, self._follower.catch_up
 
@@ -205,6 +206,8 @@ class ProcessDriver:
             self.views.apply(envelope, payload)
             self._outbox.apply(envelope, payload)
             self._remember(envelope, payload)
+        if isinstance(payload, AgentStart):  # a process has taken up the turn
+            self._tries.pop(envelope.trace_id or "", None)
         self._follower.moved()
         return payload
 
@@ -266,10 +269,22 @@ class ProcessDriver:
         try:
             await life.process.written()
         except OSError as error:
-            if life.reason is None and life is self._life:
-                message = f"The process did not take what it was told: {type(error).__name__}."
-                await self._complain("stdin_write_failed", message)
-            life.end(None)
+            await self._give_up(life, type(error).__name__)
+
+    async def _watch_stdin(self, life: Life) -> None:
+        """End a process that closes its stdin before it has taken up what it was told.
+
+        What it was told is lost in the pipe then, and no write fails.
+        """
+        if await life.process.stops_reading() and life.sent in self._outbox.pending:
+            await self._give_up(life, "it closed its stdin")
+
+    async def _give_up(self, life: Life, why: str) -> None:
+        """End a process that does not read what it is told, and say so once."""
+        if life.reason is None and life is self._life and not life.is_deaf:
+            life.is_deaf = True
+            await self._complain("stdin_write_failed", f"The process did not take what it was told: {why}.")
+        life.end(None)
 
     # what follows from an event
 
@@ -368,8 +383,9 @@ class ProcessDriver:
         life = self._life = Life(process, parser, resumed=self._source is not None)
         demo_mode = self._cli.demo_mode or self._demo
         begun = ProcessStart(process="model", pid=process.pid, model=self._cli.model, demo_mode=demo_mode)
-        self._listener = asyncio.create_task(self._live(life, begun))
-        self._listener.add_done_callback(report)
+        self._listener = asyncio.create_task(self._live(life, begun), context=Context())
+        self._listener.add_done_callback(self._follower.ended)
+        self._spawn(self._watch_stdin(life))
         self._active_s = asyncio.get_running_loop().time()
         self._rest(life)
         return life
@@ -450,7 +466,6 @@ class ProcessDriver:
         self._tries[trace] += 1
         if self._tries[trace] < TRIES:
             return []
-        del self._tries[trace]
         problem = SessionError(code="process_exited", message=DIED)
         return [Item(problem, letter.scope, "system"), *self._skip(letter, "error")]
 
@@ -481,10 +496,10 @@ class ProcessDriver:
         return await self.pen.append(items, self.tree.last)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(report)
+        task.add_done_callback(self._follower.ended)
 
 
 COMMANDS: Mapping[type, Callable[[ProcessDriver, Any], Coroutine[Any, Any, None]]] = {

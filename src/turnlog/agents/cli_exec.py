@@ -8,8 +8,10 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
+STDERR = 2
 NOT_FOUND = 127  # as a shell says it
 
 
@@ -19,6 +21,18 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def close_inherited() -> None:
+    """Close everything but stdin, stdout and stderr.
+
+    uvloop leaves the other ends of these three open in a child. A program that holds a second copy of its
+    stdin can close the first one, and what is written to it is lost without an error.
+    """
+    for name in os.listdir("/dev/fd"):
+        if int(name) > STDERR:
+            with suppress(OSError):  # the descriptor that listed the folder is closed by now
+                os.close(int(name))
 
 
 def become(command: list[str]) -> None:
@@ -33,4 +47,5 @@ def become(command: list[str]) -> None:
 
 if __name__ == "__main__":
     die_with(int(sys.argv[1]))
+    close_inherited()
     become(sys.argv[2:])

@@ -21,6 +21,7 @@ Reason = Literal["user_ended", "inactivity_timeout", "process_crash", "server_sh
 class Life:
     """One process from its start to its end. `sent` is the turn that went down last; `reason` is why it has
     to go. Results of `freed` calls are known, turns that are `late` ran too long, those `dropped` are over.
+    `is_deaf` says that a write to it failed, and that this is in the log.
     """
 
     process: CliProcess
@@ -29,6 +30,7 @@ class Life:
     sent: str = ""
     reason: Reason | None = None
     fault: Fault = EXITED
+    is_deaf: bool = False
     freed: set[str] = field(default_factory=set)
     late: set[Trace] = field(default_factory=set)
     dropped: dict[str, StopReason] = field(default_factory=dict)

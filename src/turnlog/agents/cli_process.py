@@ -16,11 +16,13 @@ from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from turnlog.agents import cli_exec
 
 log = logging.getLogger("turnlog.agents")
 
+STDIN = 0
 PIECE_BYTES = 64 * 1024
 GRACE_S = 2.0  # from being asked to go to being killed: a server that stops does not wait longer
 LINGER_S = 1.0  # for the last bytes, if somebody who left the group holds its stdout open
@@ -34,17 +36,23 @@ class Missing(OSError):
 
 
 class Protocol(SubprocessStreamProtocol):
-    """Tells of the end of a process at once: asyncio's own `wait` may wait for its pipes too."""
+    """Tells of the end of a process and of its stdin at once: asyncio's own `wait` may wait for all pipes."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(limit=PIECE_BYTES, loop=loop)
         self.gone: asyncio.Future[None] = loop.create_future()
+        self.stdin_closed: asyncio.Future[None] = loop.create_future()
 
     def process_exited(self) -> None:
         super().process_exited()
         if not self.gone.done():
             self.gone.set_result(None)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        super().pipe_connection_lost(fd, exc)
+        if fd == STDIN and not self.stdin_closed.done():
+            self.stdin_closed.set_result(None)
 
 
 class CliProcess:
@@ -56,6 +64,7 @@ class CliProcess:
         assert protocol.stderr is not None
         self._transport = transport
         self._stdin, self._stdout = protocol.stdin, protocol.stdout
+        self._stdin_closed = protocol.stdin_closed
         self.pid: int = transport.get_pid() or 0
         self._reaped = asyncio.create_task(self._reap(protocol.gone))
         self._heard = asyncio.create_task(hear(protocol.stderr, self.pid))
@@ -82,13 +91,21 @@ class CliProcess:
         return cls(transport, protocol)
 
     def write(self, line: bytes) -> None:
-        """Tell it something, after everything else that it was told."""
-        self._stdin.write(line)
+        """Tell it something, after everything else that it was told; `written` says if it is not read."""
+        if not self._stdin.is_closing():  # uvloop raises a RuntimeError here
+            self._stdin.write(line)
 
     async def written(self) -> None:
         """Wait until it has taken nearly everything; `OSError` if it does not listen any more."""
         async with asyncio.timeout(WRITE_S):
             await self._stdin.drain()
+
+    async def stops_reading(self) -> bool:
+        """Wait until its stdin is closed; False if that is because the process is gone."""
+        ends: list[asyncio.Future[Any]] = [self._stdin_closed, self._reaped]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self._reaped], timeout=LINGER_S)
+        return not self._reaped.done()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """What it says, until it has nothing more to say."""

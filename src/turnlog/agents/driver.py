@@ -7,6 +7,7 @@ alone. Whoever decides by what is open does so alone too: the follower, page by 
 """
 
 import asyncio
+import contextvars
 import logging
 import math
 from collections.abc import (
@@ -27,7 +28,7 @@ from turnlog.agents.agent import Cast
 from turnlog.agents.approvals import request
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.executor import Executor
-from turnlog.agents.follower import Follower, report
+from turnlog.agents.follower import Follower
 from turnlog.agents.limit import Clocks, Trace, running, timed_out
 from turnlog.agents.loop import (
     LIMIT_REACHED,
@@ -113,7 +114,7 @@ class Driver:
         self._clocks = Clocks(turn_limit_s, self._ring)
         self._deciding = asyncio.Lock()
         self._asked: set[str] = set()
-        self._follower = Follower(log, session_id, catalog, self.tree, self._apply)
+        self._follower = Follower(log, session_id, self.pen, self.tree, self._apply)
         self.reached, self.rested = self._follower.reached, self._follower.rested
         self.caught_up, self._catch_up = self._follower.caught_up, self._follower.catch_up
 
@@ -234,6 +235,8 @@ class Driver:
             await self._finish(invocation, reply, await self._listen(invocation, reply))
         except ModelFault as fault:
             return fault
+        except Closed:
+            raise  # the session takes no more events: there is nothing to fail
         except (CallerError, ValueError) as error:  # the log's own rules: an event that nobody may write
             log.exception("what a model said cannot be written")
             return ModelFault("refused_event", f"{type(error).__name__} in what the model said")
@@ -246,7 +249,7 @@ class Driver:
     async def _listen(self, invocation: Invocation, reply: Reply) -> list[Payload]:
         """What the model says goes to the log as it comes, but for its end, which goes with what follows."""
         ending: list[Payload] = []
-        speaker = Speaker(lambda batch: self.pen.submit(said(batch, invocation.scope)))
+        speaker = Speaker(lambda batch: asyncio.ensure_future(self._append(said(batch, invocation.scope))))
         try:
             async with self._stream(invocation, reply) as batches:
                 async for batch in batches:
@@ -254,7 +257,7 @@ class Driver:
                         ending += batch
                     else:
                         await speaker.say(batch)
-        except (ModelFault, InvalidEvent, StoreError):
+        except (ModelFault, InvalidEvent, Closed, StoreError):
             raise
         except (Exception, asyncio.CancelledError) as error:  # foreign code: its failure ends the agent
             if is_stopped(error):
@@ -442,10 +445,11 @@ class Driver:
 
     def _spawn(self, work: Coroutine[Any, Any, Any], trace: Trace) -> None:
         """Begin work of a turn."""
-        task = asyncio.create_task(work)
+        # a turn is not part of the request that happened to come first: it gets none of its context
+        task = asyncio.create_task(work, context=contextvars.Context())
         self._tasks[task] = trace
         task.add_done_callback(self._tasks.pop)
-        task.add_done_callback(report)
+        task.add_done_callback(self._follower.ended)
 
 
 def is_stopped(error: BaseException) -> bool:

@@ -13,7 +13,6 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import structs
 
-from turnlog.agents.calls import KEPT, Answered, Calls, Known, args_hash, key_of, known
+from turnlog.agents.calls import Calls, Known, key_of, known
 from turnlog.agents.context import Context, ToolFault, WaitForInput
 from turnlog.agents.models.model import PutBlob
 from turnlog.agents.tools import Function, Picture, Tool, answered, failed, pictures, plain, succeeded
@@ -43,7 +42,6 @@ class Executor:
         self._put_blob = put_blob
         self._places = asyncio.Semaphore(at_once)
         self._keys: WeakValueDictionary[Known, asyncio.Lock] = WeakValueDictionary()
-        self._recent: OrderedDict[Known, Answered] = OrderedDict()  # on its way to the log
         self._left: set[asyncio.Future[Any]] = set()
 
     async def run(self, tool: Tool, call: ToolCall, context: Context) -> ToolResult | WaitForInput:
@@ -54,18 +52,12 @@ class Executor:
         if key_of(call) is None:
             return await self._run(tool, call, context, values)
         async with self._keys.setdefault(known(call), asyncio.Lock()):
-            earlier = self.calls.done.get(known(call)) or self._recent.get(known(call))
-            if earlier is not None:
-                return earlier.repeat(call)
+            if earlier := self.calls.answer(call):
+                return earlier
             result = await self._run(tool, call, context, values)
             if isinstance(result, ToolResult) and result.ok:
-                self._remember(call, result)
+                self.calls.remember(call, result)
             return result
-
-    def _remember(self, call: ToolCall, result: ToolResult) -> None:
-        self._recent[known(call)] = Answered(args_hash(call.args), result)
-        if len(self._recent) > KEPT:
-            self._recent.popitem(last=False)
 
     async def _run(
         self, tool: Tool, call: ToolCall, context: Context, values: dict[str, Any]

@@ -8,10 +8,13 @@ log has moved meanwhile, it is looked at again.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from typing import Any
 
-from turnlog.errors import Conflict, Unavailable
-from turnlog.events import Catalog, Envelope
+from turnlog.agents.loop import Item
+from turnlog.agents.pen import Pen
+from turnlog.errors import Closed, Conflict, Unavailable
+from turnlog.events import Envelope
 from turnlog.log import Log, Row
 from turnlog.log.wakeup import Wakeup
 from turnlog.state.tree import Closing, Tree
@@ -26,36 +29,49 @@ class Follower:
         self,
         log: Log,
         session_id: str,
-        catalog: Catalog,
+        pen: Pen,
         tree: Tree,
         apply: Callable[[Row, Envelope], Any],
     ) -> None:
         self._log = log
         self._session_id = session_id
-        self._catalog = catalog
+        self._pen = pen
         self._tree = tree
         self._apply = apply
         self.task: asyncio.Task[None] | None = None
+        self._failed = False
         self._moved = Wakeup()
 
     # following
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin to follow: `work` sees page after page, and does what follows from them."""
-        self.task = asyncio.create_task(work)
+        self.task = asyncio.create_task(work, context=Context())
         self.task.add_done_callback(self._left)
 
     def _left(self, task: asyncio.Task[None]) -> None:
         """Nobody follows any more; who waits to see something is told, unless this is a `stop`."""
         report(task)
-        if not task.cancelled():
+        if self._failed or not task.cancelled():
             self._moved.wake()
 
     @property
     def left(self) -> bool:
         """Whether nobody follows, and not by a `stop`: the session is closed or has another history, or the
         work failed."""
-        return self.task is not None and self.task.done() and not self.task.cancelled()
+        done = self.task is not None and self.task.done()
+        return done and (self._failed or not (self.task and self.task.cancelled()))
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """Report how a task of the session ended; when it failed, follow no more.
+
+        What the task was to write is not in the log, so its turn would never end here. The next process or
+        driver that opens the session closes it.
+        """
+        report(task)
+        if not task.cancelled() and task.exception() and self.task is not None and not self.task.done():
+            self._failed = True
+            self.task.cancel()
 
     async def stop(self) -> None:
         """Follow no more."""
@@ -98,13 +114,10 @@ class Follower:
     async def close(self, closings: Callable[[], list[Closing]], look: Callable[[], Awaitable[Any]]) -> None:
         """Close what is open, unless somebody answers it at the same moment: then look again."""
         while items := closings():
-            events = [
-                self._catalog.event(item.payload, id=item.id, origin="system", scope=item.scope)
-                for item in items
-            ]
+            events = [self._pen.event(Item(item.payload, item.scope, "system"), item.id) for item in items]
             seen = self._tree.last
             try:
-                await self._log.append(self._session_id, events, expected_last=seen)
+                await self._pen.write(events, expected_last=seen)
                 return
             except Conflict:
                 await look()
@@ -113,6 +126,7 @@ class Follower:
 
 
 def report(task: asyncio.Task[None]) -> None:
-    """A task that could not do its work is not silent: the log itself may be what failed."""
-    if not task.cancelled() and (error := task.exception()):
+    """Log why a task failed; that its session was closed meanwhile is no failure."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, Closed):
         log.error("a session's work failed: %s", error, exc_info=error)

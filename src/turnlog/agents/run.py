@@ -10,12 +10,14 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, suppress
+from contextvars import Context
 from typing import Any
 
 from turnlog.agents.agent import Cast
 from turnlog.agents.answers import answer_items, answered, message_batch, waiting_call
 from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.agents.drivers import Who, driver_of
+from turnlog.agents.follower import report
 from turnlog.agents.loop import Item
 from turnlog.agents.models import ModelFault
 from turnlog.errors import CallerError, Conflict, StoreError, TurnlogError
@@ -38,6 +40,7 @@ from turnlog.parse.cli_lines import CLI
 from turnlog.state.tree import Tree
 
 FAILED = ("error", "cancelled", "timeout")
+LOOK_S = 1.0  # of silence, after which `run` checks that the driver still works
 
 
 class Desk:
@@ -59,12 +62,13 @@ class Desk:
         self.session_id = session_id
         self.followers = 0
         self.opening: asyncio.Future[None] | None = None
-        self.clearing: asyncio.Event | None = None
+        self.is_clearing = False
+        self.cleared = asyncio.Event()
 
     async def open(self) -> None:
         """Open the driver once."""
         if self.opening is None:
-            self.opening = asyncio.ensure_future(self.driver.open())
+            self.opening = asyncio.create_task(self.driver.open(), context=Context())
         await asyncio.shield(self.opening)
 
     async def append(self, items: list[Item], expected_last: int | None) -> list[int]:
@@ -78,6 +82,10 @@ class Desk:
     def followed(self) -> bool:
         """Whether anybody follows a turn here."""
         return self.followers > 0
+
+    def is_going(self) -> bool:
+        """Whether it is being cleared, or will be: its driver failed, and no run follows it."""
+        return self.is_clearing or (self.driver.left and not self.followed())
 
     async def rested(self) -> None:
         """Wait until nothing runs here and nothing is in line."""
@@ -124,6 +132,7 @@ async def run(
         leaving = asyncio.ensure_future(wind_down(agent, desk, own_log=own_log))
         agent.endings.add(leaving)
         leaving.add_done_callback(agent.endings.discard)
+        leaving.add_done_callback(report)
         if over:
             await asyncio.shield(leaving)
 
@@ -138,8 +147,8 @@ async def desk_of(
     """Where an agent works on a session; one that is being cleared is waited for: it closes what it finds."""
     key = id(log), session_id
     desk: Desk | None
-    while (desk := agent.desks.get(key)) and desk.clearing:
-        await desk.clearing.wait()
+    while (desk := agent.desks.get(key)) and desk.is_going():
+        await desk.cleared.wait()
     desk = desk or Desk(agent, log, session_id, vocabulary, roles)
     agent.desks[key] = desk
     return desk
@@ -151,8 +160,10 @@ async def turn(
     """Begin or go on with a turn and follow it; each event, and whether the turn rests after it."""
     tree, batch, seqs = await begin(desk, prompt, answers, roles)
     trace = batch[-1].scope.trace_id or ""
-    async with aclosing(desk.log.follow(desk.session_id, tree.last)) as pages:
+    async with aclosing(desk.log.follow(desk.session_id, tree.last, idle_s=LOOK_S)) as pages:
         async for page in pages:
+            if not page and desk.driver.left:
+                raise StoreError("the turn cannot go on: what its agents do cannot be written to the log")
             for row, envelope in zip(page, page.envelopes(), strict=True):
                 entry = desk.catalog.entry(envelope)
                 if not row.live:  # pieces open and close nothing
@@ -205,20 +216,20 @@ async def wind_down(agent: Who, desk: Desk, *, own_log: bool) -> None:
     with suppress(TurnlogError):  # whoever opened it was told
         await desk.open()
         await desk.rested()
-    if not desk.followed() and desk.clearing is None:
+    if not desk.followed() and not desk.is_clearing:
         await clear(agent, desk, own_log=own_log)
 
 
 async def clear(agent: Who, desk: Desk, *, own_log: bool) -> None:
     """Let go of a session; whoever wants it meanwhile waits until that is done."""
-    desk.clearing = asyncio.Event()
+    desk.is_clearing = True
     try:
         await desk.driver.close()
         if own_log:
             await desk.log.close()
     finally:
         del agent.desks[id(desk.log), desk.session_id]
-        desk.clearing.set()
+        desk.cleared.set()
 
 
 async def ask(agent: Who, prompt: str, **options: Any) -> str:

@@ -55,9 +55,13 @@ class Speaker:
             raise self._fault
 
     async def finish(self) -> None:
-        """Wait until everything said is in the log."""
-        while self._writing is not None:
-            await asyncio.wait([self._writing])
+        """Wait until everything said is in the log; who is cancelled meanwhile writes no more."""
+        while (writing := self._writing) is not None:
+            try:
+                await asyncio.wait([writing])
+            except asyncio.CancelledError:
+                writing.cancel()
+                raise
         self._check()
 
 

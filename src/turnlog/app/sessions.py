@@ -9,6 +9,7 @@ append; the driver sees it in the log like everyone else.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import Context
 from hashlib import sha256
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -215,7 +216,9 @@ class Sessions:
         session_id = head.session_id
         opened = self._drivers.get(session_id)
         if opened is None or is_left(opened):
-            opened = asyncio.create_task(self._open(session_id, self.apps[head.app], opened))
+            # the driver serves everyone: it keeps nothing of the request that came first
+            opening = self._open(session_id, self.apps[head.app], opened)
+            opened = asyncio.create_task(opening, context=Context())
             self._drivers[session_id] = opened
         try:
             return await asyncio.shield(opened)

@@ -7,7 +7,7 @@ import pytest
 
 from turnlog.agents import calls as module
 from turnlog.agents.calls import Calls, args_hash, key_of
-from turnlog.events import CATALOG, Fault, Payload, Scope, ToolCall, ToolResult, decode, stamp
+from turnlog.events import CATALOG, AgentEnd, Fault, Payload, Scope, ToolCall, ToolResult, decode, stamp
 
 
 class Session:
@@ -125,3 +125,31 @@ def test_equal_arguments_have_one_hash() -> None:
     assert args_hash(one) == args_hash(other)
     assert len({args_hash(args) for args in ({}, {"a": 1}, {"a": "1"}, {"a": [1]}, {"a": None})}) == 5
     assert len(args_hash(one)) == 32
+
+
+def test_calls_agent_ended_without_a_result_forgets_its_open_calls() -> None:
+    session = Session()
+    session.apply(call("k"), "agt_1")
+    session.apply(call("l", "call_2"), "agt_2")
+    session.apply(AgentEnd(stop_reason="cancelled"), "agt_1")
+    assert list(session.calls._open) == [("agt_2", "call_2")]
+
+
+def test_calls_result_in_the_log_is_held_once() -> None:
+    session = Session()
+    session.apply(call("k"))
+    session.calls.remember(call("k"), ToolResult(call_id="call_1", tool="save", ok=True, result=1))
+    assert session.calls.answer(call("k", "call_2")) is not None
+    session.apply(ToolResult(call_id="call_1", tool="save", ok=True, result=1))
+    assert session.calls._unwritten == {}
+    assert session.calls.answer(call("k", "call_2")) is not None
+
+
+def test_calls_results_on_their_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 500)
+    session = Session()
+    for name in ("one", "two"):
+        result = ToolResult(call_id="call_1", tool="save", ok=True, result="x" * 300)
+        session.calls.remember(call(name), result)
+    assert session.calls.answer(call("one")) is None
+    assert session.calls.answer(call("two")) is not None

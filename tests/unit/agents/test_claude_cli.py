@@ -1,10 +1,12 @@
 """A session that a process answers: what goes down to it, what comes up, and how it starts and ends."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.cli_sessions import Room, is_there, lawful, make_app, played, room
 from tests.unit.app.desk import ADA, desk, play
@@ -175,6 +177,54 @@ def test_a_process_that_does_not_listen_is_ended(tmp_path: Path) -> None:
             assert await office.codes() == ["stdin_write_failed"] * TRIES + ["process_exited"]
             await office.until("process.end")
             assert {reason for reason, _ in await office.lives()} == {"process_crash"}
+
+    play(run)
+
+
+@pytest.mark.parametrize(
+    "loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.close(0); signal.pause()",
+        "sys.stdin.buffer.raw.read(1); os.close(0); signal.pause()",
+    ],
+    ids=["before a write", "after a write"],
+)
+def test_process_that_closes_its_stdin_a_short_message_ends_the_turn(
+    tmp_path: Path, code: str, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    app = make_app(tmp_path, played(code))
+
+    async def run() -> None:
+        async with room(app) as office:
+            await office.ask("hi")
+            assert await office.ends() == ["error"]
+            assert await office.codes() == ["stdin_write_failed"] * TRIES + ["process_exited"]
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+def test_process_driver_turn_taken_up_forgets_its_tries(tmp_path: Path) -> None:
+    code = """
+if not os.path.exists("died"):
+    open("died", "w").close()
+    line()
+    sys.exit(1)
+line()
+init()
+say("result", subtype="success", is_error=False, result="yes")
+signal.pause()
+"""
+    app = make_app(tmp_path, played(code))
+
+    async def run() -> None:
+        async with room(app) as office:
+            await office.ask("hi")
+            assert await office.ends() == ["end_turn"]
+            assert (await office.driver())._tries == {}
 
     play(run)
 

@@ -171,7 +171,7 @@ def test_a_run_that_comes_while_the_session_is_let_go_of_is_not_closed_with_it()
         guide = saying("Hello.")
         async with session(log) as name:
             first = asyncio.create_task(guide.ask("One", log=log, session_id=name))
-            await until(lambda: any(desk.clearing for desk in guide.desks.values()))
+            await until(lambda: any(desk.is_clearing for desk in guide.desks.values()))
             assert await guide.ask("Two", log=log, session_id=name) == "Hello."
             assert await first == "Hello."
 
