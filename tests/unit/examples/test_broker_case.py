@@ -9,7 +9,6 @@ from msgspec.json import encode as dump
 
 from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import CATALOG, after
-from turnlog.agents.prompt import is_for_models
 from turnlog.errors import InvalidEvent
 from turnlog.events import Kind, Payload, ProcessStart
 from turnlog_examples.broker.case import ENDS, REDUCERS, Case, new_case
@@ -97,20 +96,6 @@ def test_an_event_applied_twice_is_applied_once(kind: Kind, stage: str) -> None:
     assert timeless(twice) == timeless(once)
     if kind.payload is not CaptureConsent:
         assert twice is once  # not even the time of the last update
-
-
-@for_each_row("kind", [kind for kind in KINDS if is_for_models(kind)], ids=lambda kind: kind.tag)
-def test_what_the_model_says_again_after_a_retry_is_invisible(kind: Kind) -> None:
-    """The journey goes on to the lenders, then the model repeats what it said in an earlier turn."""
-    said = after(QUOTED, example(kind), seq=10)
-    journey = (
-        RecordProvisionalQuote(term_months=24),
-        PresentDisclosure(id="service_status"),
-        SubmitApplication(),
-    )
-    on = after(said, *journey, seq=11)
-    later = after(on, *walk(on), seq=20)
-    assert after(later, example(kind), seq=30) is later
 
 
 @for_each_row("kind", KINDS, ids=TAGS)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
@@ -237,16 +236,5 @@ def test_a_decision_means_something_only_while_an_offer_waits(
             await session.post(decision, decision)
             case = await session.case()
             assert (case["status"], len(case["waterfall"]["steps"])) == (status, 1 + (decision is REFUSE))
-
-    play(run)
-
-
-def test_the_case_is_json_at_every_stage() -> None:
-    async def run() -> None:
-        async with opened() as session:
-            for event in [*COUNTERED, REFUSE, ACCEPT]:
-                await session.post(event)
-                case = await session.case()
-                assert msgspec.json.decode(msgspec.json.encode(case)) == case
 
     play(run)

@@ -1,7 +1,6 @@
 """The stand-in of the example `office`: it speaks stream-json as the reference of the original has it."""
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +9,16 @@ import pytest
 from tests.unit.examples.office_host import STREAMED, Host, hosting, of, typed, words
 from turnlog.events import (
     AgentEnd,
-    AgentStart,
-    ApprovalRequest,
-    ArtifactWrite,
     AssistantMessage,
     AssistantThinking,
     BlockDelta,
-    BlockRetract,
     ContextCompact,
     JobSuggest,
-    ParseReject,
-    ProcessAuth,
     RosterJoin,
-    RosterOffer,
     RosterStatus,
     ScreenCommand,
-    SessionError,
     ToolResult,
 )
-from turnlog.parse.cli_lines import Line
-
-SOUL = '<agent name="Lyra" position="0" color="#c9b1ff" colorName="lavender"><soul>Old.</soul></agent>'
-BARE = '<agent name="Ghost" position="7" color="" colorName="" type="wake"></agent>'
-NEW = '<agent name="Nils" position="8" color="" colorName="" type="birth"></agent>'
 
 
 def heard(folder: Path, *texts: str) -> Host:
@@ -125,35 +111,6 @@ class TestLines:
 
 
 class TestTeam:
-    def test_a_summon_brings_helpers_who_write_down_who_they_are_and_join(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "[SUMMON AGENTS]")
-        joined = host.payloads(RosterJoin)
-        assert [(one.name, one.seat) for one in joined] == [("Lyra", 0), ("Orin", 1), ("Wren", 2)]
-        assert all(one.soul and one.color and one.face.eyes for one in joined)
-        starts = [said for said in host.events() if isinstance(said.payload, AgentStart)]
-        assert [said.scope.depth for said in starts] == [0, 1, 1, 1]
-        files = {path.name for path in (tmp_path / "memory" / "souls").iterdir()}
-        assert files == {"0-lyra.html", "1-orin.html", "2-wren.html"}
-        assert len(host.payloads(ArtifactWrite)) == 3
-        assert "[AGENT_" not in "".join(said.text for said in host.payloads(AssistantMessage))
-
-    def test_how_many_come_is_as_was_said_before_and_two_have_one_name(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "I want a team of eight", "[SUMMON AGENTS]", "[SUMMON AGENTS]")
-        joined = host.payloads(RosterJoin)
-        assert [one.seat for one in joined] == [0, 1, 2, 3, 5, 6, 7, 8], "4 is Julian's own"
-        assert [one.seat for one in joined if one.name == "Lyra"] == [0, 5]
-        assert "Every seat is taken." in host.payloads(AssistantMessage)[-1].text
-        assert len(heard(tmp_path, "a team of 1", "[SUMMON AGENTS]").payloads(RosterJoin)) == 1
-
-    def test_who_has_a_soul_wakes_up_and_who_has_nothing_does_not(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, f"[WAKE AGENTS]\n<agent-payloads>{SOUL}{BARE}{NEW}</agent-payloads>")
-        joined, [status] = host.payloads(RosterJoin), host.payloads(RosterStatus)
-        assert [(one.name, one.seat) for one in joined] == [("Lyra", 0), ("Nils", 8)]
-        assert (joined[0].soul, bool(joined[1].soul)) == ("Old.", True)
-        assert [(one.name, one.status) for one in status.agents] == [("Lyra", "alive"), ("Nils", "alive")]
-        assert host.payloads(ScreenCommand)[0].expression == "happy"
-        assert "Ghost did not answer" in host.payloads(AssistantMessage)[-1].text
-
     @pytest.mark.parametrize(
         "text", ["[WAKE AGENTS] <agent-payloads>", '[WAKE AGENTS] <a><agent name="L" position="x"/></a>']
     )
@@ -166,28 +123,11 @@ class TestTeam:
         assert [status.agents for status in host.payloads(RosterStatus)] == [()]
         assert host.payloads(ScreenCommand)[0].expression == "sad"
 
-    def test_who_is_there_and_who_may_go(self, tmp_path: Path) -> None:
-        host = heard(
-            tmp_path, "Who is here?", "[SUMMON AGENTS]", "Orin may go", "status", "All may go", "status"
-        )
-        listed = [[(one.name, one.status) for one in said.agents] for said in host.payloads(RosterStatus)]
-        assert listed[0] == listed[4] == []
-        assert ("Orin", "shutdown") in listed[1]
-        assert listed[2] == [("Lyra", "alive"), ("Wren", "alive")]
-        assert {status for _, status in listed[3]} == {"shutdown"}
-
     def test_somebody_who_is_spoken_to_answers_if_it_is_here(self, tmp_path: Path) -> None:
         route = "[ROUTE TO AGENT: Lyra] How are you?"
         said = heard(tmp_path, route, "[SUMMON AGENTS]", route).payloads(AssistantMessage)
         assert said[0].text == "Lyra is not here."
         assert said[-1].text == "Lyra here. You said: How are you?"
-
-    def test_work_is_offered_to_somebody_who_is_here(self, tmp_path: Path) -> None:
-        offer = "[OFFER WORK TO AGENT: Orin]\n- librarian\n- gardener"
-        host = heard(tmp_path, offer, "[SUMMON AGENTS]", offer, "[OFFER WORK TO AGENT: Orin]")
-        assert [(one.agent, one.jobs) for one in host.payloads(RosterOffer)] == [
-            ("Orin", ("librarian", "gardener"))
-        ]
 
     @pytest.mark.parametrize(
         ("form", "missing"),
@@ -211,48 +151,6 @@ class TestTeam:
 
 
 class TestTools:
-    def test_a_page_is_written_then_updated_and_a_draft_is_no_artifact(self, tmp_path: Path) -> None:
-        host = heard(
-            tmp_path, "Write about ships", "Write about ships", "Draft something about ships", "read it"
-        )
-        made = host.payloads(ArtifactWrite)
-        assert [(one.path, one.is_new) for one in made] == [
-            ("memory/notes/ships.html", True),
-            ("memory/notes/ships.html", False),
-        ]
-        page = (tmp_path / "memory" / "notes" / "ships.html").read_bytes()
-        assert made[0].size_bytes == len(page)
-        assert made[0].meta.description == "Notes about ships"
-        assert (tmp_path / "drafts" / "ships.html").exists()
-
-    def test_a_page_that_cannot_be_written_is_no_artifact(self, tmp_path: Path) -> None:
-        (tmp_path / "memory").write_text("a file, and no folder")
-        host = heard(tmp_path, "Write about ships", "read it")
-        assert host.payloads(ArtifactWrite) == []
-        assert [result.ok for result in host.payloads(ToolResult)] == [False, False]
-
-    def test_the_screen_shows_faces_and_backgrounds_and_nothing_else(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "Please look happy", "A background of stars", "Look at this")
-        commands = [(one.command, one.expression) for one in host.payloads(ScreenCommand)]
-        assert commands == [("FACE happy", "happy"), ("BG of stars", None), ("FACE at", "at")]
-        assert [result.ok for result in host.payloads(ToolResult)] == [True, True, True]
-
-    @pytest.mark.parametrize(("behavior", "gone"), [("allow", True), ("deny", False)])
-    def test_deleting_needs_a_yes(self, tmp_path: Path, behavior: str, gone: bool) -> None:
-        with hosting(tmp_path) as host:
-            host.turn("Write about ships")
-            host.say("Delete it")
-            decide(host, {"behavior": behavior, "message": "Keep it."})
-            lines = host.until(typed("result"))
-            assert host.end() == 0
-        assert (tmp_path / "memory" / "notes" / "ships.html").exists() is not gone
-        assert len(host.payloads(ApprovalRequest)) == 1
-        [*_, result] = host.payloads(ToolResult)
-        assert (result.ok, result.error and result.error.code) == (
-            (True, None) if gone else (False, "DENIED")
-        )
-        assert len(of(lines, "result")[0]["permission_denials"]) == (not gone)
-
     def test_where_nobody_can_be_asked_the_answer_is_no(self, tmp_path: Path) -> None:
         with hosting(tmp_path, "--verbose") as host:
             lines = host.turn("Delete it")
@@ -294,51 +192,9 @@ class TestMishaps:
         assert host.payloads(BlockDelta)[-1].text
         assert [end.stop_reason for end in host.payloads(AgentEnd)] == ["error"]
 
-    @pytest.mark.parametrize("lines", [1, 4, 9])
-    def test_it_is_killed_after_so_many_lines(self, tmp_path: Path, lines: int) -> None:
-        with hosting(tmp_path) as host:
-            host.turn(f"/die {lines}")
-            host.until(typed("command_lifecycle"))
-            known = host.raw.count(b"\n")
-            host.say("[SUMMON AGENTS]")
-            assert host.end() == -signal.SIGKILL
-            assert host.raw.count(b"\n") - known == lines
-        host.events()
-
-    def test_a_failed_sign_in_fails_the_turn_and_not_the_process(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "/auth", "Hello")
-        assert [error.code for error in host.payloads(SessionError)] == ["auth_failed"]
-        assert [(one.method, one.needs_setup) for one in host.payloads(ProcessAuth)] == [("none", True)]
-        assert [end.stop_reason for end in host.payloads(AgentEnd)] == ["error", "end_turn"]
-
-    def test_a_sign_in(self, tmp_path: Path) -> None:
-        states = [(one.method, one.needs_setup) for one in heard(tmp_path, "/login").payloads(ProcessAuth)]
-        assert states == [("none", True), ("oauth", False)]
-
-    def test_a_provider_that_cannot_may_be_asked_again(self, tmp_path: Path) -> None:
-        [error] = heard(tmp_path, "/overloaded").payloads(SessionError)
-        assert (error.code, error.retriable) == ("overloaded", True)
-
-    def test_what_was_said_in_vain_is_taken_back(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "/stumble")
-        [retracted], [said] = host.payloads(BlockRetract), host.payloads(AssistantMessage)
-        assert (retracted.reason, said.block_id in retracted.block_ids) == ("abandoned", False)
-        assert said.text.endswith("waiting.")
-
-    def test_lines_that_are_none_break_nothing(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "/garbage", "Hello")
-        assert [one.reason for one in host.payloads(ParseReject)] == ["bad_line"] * 4
-        assert "weather_report" in [line.kind for line in host.payloads(Line)]
-        assert len(host.payloads(AssistantMessage)) == 2
-
     def test_a_conversation_is_made_shorter(self, tmp_path: Path) -> None:
         [compact] = heard(tmp_path, "/compact").payloads(ContextCompact)
         assert (compact.tokens_before, compact.tokens_after) == (900, 90)
-
-    def test_long_texts_and_long_results(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "/long 30000", "/dump 20000")
-        assert [len(said.text) for said in host.payloads(AssistantMessage)] == [30_000, 14]
-        assert len(host.payloads(ToolResult)[-1].result) == 20_000
 
 
 class TestEnding:

@@ -146,26 +146,6 @@ def test_what_nobody_entered_is_the_executors_to_refuse() -> None:
 VALUES = {"measured_at": "2026-01-08", "weight_lbs": 187.6}
 SUBMIT = acted("form.submit", form_id="weight_entry", values=VALUES)
 ROW = {"measured_at": NOON, "weight_lbs": 187.6, "notes": ""}
-FAULT = {"code": "VALIDATION_ERROR", "message": "weight_lbs must be > 0"}
-
-
-def wrong(*path: str | int, code: str = "VALIDATION_ERROR") -> Broken:
-    return Broken(FAULT | {"code": code, "details": {"path": list(path)}})
-
-
-def test_a_form_that_is_submitted_is_saved_and_said_to_be() -> None:
-    assert said(SUBMIT) == ("", [(SAVE, {"rows": [ROW]})])
-    done = (SAVE, {"rows": [ROW]}, {"saved": 1, "ids": ["wt_1"]})
-    assert said(SUBMIT, done) == ("Saved: 187.6 lbs on 2026-01-08.", [])
-
-
-def test_what_the_executor_refuses_is_shown_again_with_the_objection_at_its_field() -> None:
-    refused = (SAVE, {"rows": [ROW]}, wrong("rows", 0, "weight_lbs"))
-    words, calls = said(SUBMIT, refused)
-    assert words == "That cannot be saved: weight_lbs must be > 0. Please correct it:"
-    entry = VALUES | {"errors": {"weight_lbs": FAULT["message"]}}
-    assert calls == [("weight_entry_form", {"entry": entry})]
-    assert said(SUBMIT, refused, (*calls[0], "It is shown.")) == ("", []), "the form speaks for itself"
 
 
 @for_each_row(
@@ -185,13 +165,6 @@ def saved_row(number: int, **changed: Any) -> dict[str, Any]:
     return {"id": f"wt_{number}", **ROW, **changed}
 
 
-SHOWN: Call = ("weight_table", {"rows": [saved_row(1), saved_row(2)]}, "It is shown.")
-
-
-def cells(row_id: str | None, **changed: Any) -> dict[str, Any]:
-    return ({"row_id": row_id} if row_id else {}) | ROW | changed
-
-
 def test_a_list_leads_to_a_table() -> None:
     rows = [saved_row(1)]
     assert said("list", (LIST, {}, {"rows": rows})) == (
@@ -199,55 +172,6 @@ def test_a_list_leads_to_a_table() -> None:
         [("weight_table", {"rows": rows})],
     )
     assert said("list", (LIST, {}, {"rows": []}))[0] == "There are no entries yet."
-
-
-def test_a_table_is_saved_with_one_call_and_shown_again() -> None:
-    rows = [
-        cells("wt_1"),
-        cells("wt_2", weight_lbs=186),
-        cells(None, measured_at="2026-01-09"),
-        cells("new_3"),
-    ]
-    save = acted("table.save", table_id="weight_entries", rows=rows)
-    words, [(tool, args)] = said("list", SHOWN, save)
-    assert (words, tool) == ("", SAVE)
-    assert [row.get("id") for row in args["rows"]] == ["wt_1", "wt_2", None, None]
-    assert args["rows"][1:3] == [
-        saved_row(2, weight_lbs=186),
-        ROW | {"measured_at": "2026-01-09T12:00:00-05:00"},
-    ]
-    done: Call = (SAVE, args, {"saved": 4, "ids": []})
-    assert said("list", SHOWN, save, done) == ("Saved: 4 entries.", [(LIST, {})])
-
-
-def test_rows_that_were_left_out_are_deleted_after_the_others_are_saved() -> None:
-    save = acted("table.save", table_id="weight_entries", rows=[cells("wt_2")])
-    done: Call = (SAVE, {"rows": [saved_row(2)]}, {"saved": 1, "ids": ["wt_2"]})
-    assert said("list", SHOWN, save, done)[1] == [(DELETE, {"ids": ["wt_1"]})]
-    empty = acted("table.save", table_id="weight_entries", rows=[])
-    assert said("list", SHOWN, empty) == ("", [(DELETE, {"ids": ["wt_1", "wt_2"]})])
-    assert said(empty) == ("", [(LIST, {})])
-
-
-def test_a_refused_table_is_shown_again_with_the_objection_at_its_cell() -> None:
-    rows = [cells("wt_1"), cells("new_2", weight_lbs=0)]
-    save = acted("table.save", table_id="weight_entries", rows=rows)
-    _, [(tool, args)] = said(save, (SAVE, {"rows": []}, wrong("rows", 1, "weight_lbs")))
-    assert tool == "weight_table"
-    assert args["rows"] == [
-        saved_row(1),
-        ROW | {"weight_lbs": 0, "errors": {"weight_lbs": FAULT["message"]}},
-    ]
-    _, [(_, args)] = said(save, (SAVE, {"rows": []}, wrong("rows")))
-    assert not any("errors" in row for row in args["rows"])
-
-
-def test_a_row_is_deleted_if_it_was_ever_saved() -> None:
-    one = acted("table.delete_row", table_id="weight_entries", row_id="wt_2")
-    assert said("list", SHOWN, one) == ("", [(DELETE, {"ids": ["wt_2"]})])
-    draft_row = acted("table.delete_row", table_id="weight_entries", row_id="new_2")
-    drafts: Call = ("weight_table", {"rows": [draft(1), draft(2), draft(3)]}, "It is shown.")
-    assert said("1 and 2 and 3", drafts, draft_row)[1] == [("weight_table", {"rows": [draft(1), draft(3)]})]
 
 
 def test_after_a_deletion_the_table_is_shown_whatever_the_answer_was() -> None:
