@@ -224,7 +224,7 @@ class Book:
         reply.begin(self.name)
         size = len(BOOK) // BOOK_PIECES + 1
         for start in range(0, len(BOOK), size):
-            await asyncio.sleep(self.pace_s)
+            await asyncio.sleep(self.pace_s)  # the pace of a model that writes
             yield reply.text(BOOK[start : start + size])
         yield reply.done("end_turn")
 

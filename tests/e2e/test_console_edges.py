@@ -33,10 +33,14 @@ LINES = """() => {
     subtree: true, childList: true, characterData: true,
   });
 }"""
-# Press a button at a moment of the clock, so that tabs do it at once.
-PRESS = """([name, moment]) => {
+# Press a button when another tab presses its own, so that both do it at once.
+PRESS = """([name, first]) => {
   const button = [...document.querySelectorAll("tl-ask button")].find((each) => each.textContent === name);
-  setTimeout(() => button.click(), moment - Date.now());
+  const channel = new BroadcastChannel("press");
+  channel.onmessage = () => button.click();
+  if (!first) return;
+  channel.postMessage("now");
+  button.click();
 }"""
 
 # What is in the clipboard, as soon as there is something.
@@ -213,9 +217,8 @@ def test_two_tabs_that_decide_at_once_show_the_one_decision(
     say(page, "shred paper")
     for each, name in ((page, "Approve"), (other, "Deny")):
         expect(button(each, name)).to_be_visible(timeout=LIMIT_MS)
-    moment = page.evaluate("Date.now()") + 200
-    page.evaluate(PRESS, ["Approve", moment])
-    other.evaluate(PRESS, ["Deny", moment])
+    page.evaluate(PRESS, ["Approve", False])
+    other.evaluate(PRESS, ["Deny", True])
     for each in (page, other):
         shown(each, "Done: ")
         expect(each.locator("tl-ask form")).to_have_count(0)

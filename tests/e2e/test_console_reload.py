@@ -43,7 +43,7 @@ def at_rest(page: Page, server: Server) -> None:
         last = now
         if calm == 3:
             return
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(20)  # the page works while this test waits
     raise AssertionError(f"expected the page to have {last}, it has {has_all(page)}")
 
 

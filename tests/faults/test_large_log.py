@@ -55,7 +55,7 @@ class Instructions:
         connect = sqlite3.connect
 
         def counted(*args: Any, **options: Any) -> sqlite3.Connection:
-            connection = connect(*args, **options)
+            connection: sqlite3.Connection = connect(*args, **options)
             connection.set_progress_handler(self._step, 1)
             return connection
 

@@ -55,7 +55,7 @@ class Spiteful:
     async def _rant(self, reply: Reply) -> AsyncIterator[list[Payload]]:
         blocks = [(reply.open_text(), pieces(text, self.steps)) for text in self.attacks.by("live")]
         for step in range(self.steps):
-            await asyncio.sleep(STEP_S)
+            await asyncio.sleep(STEP_S)  # the page draws each piece
             for block, said in blocks:
                 if block is not None and step < len(said):
                     yield block.feed(said[step])
@@ -64,7 +64,7 @@ class Spiteful:
                 yield reply.close(block)
         yield reply.start_call("grind")
         for piece in pieces(json.dumps({"text": "\n".join(self.attacks.by("given"))}), ARGUMENTS):
-            await asyncio.sleep(STEP_S)
+            await asyncio.sleep(STEP_S)  # the page draws each piece
             yield reply.arguments(piece)
 
 
@@ -76,7 +76,7 @@ def made(name: str, title: str, attacks: Attacks, steps: int) -> App:
         """Say all payloads, line by line, and give a text back."""
         for line in attacks.by("progress"):
             context.progress(f"{line}\n")
-            await asyncio.sleep(PROGRESS_S / len(attacks.all))
+            await asyncio.sleep(PROGRESS_S / len(attacks.all))  # the page draws each line
         return text
 
     return App(

@@ -213,7 +213,7 @@ class Visit:
         for _ in range(PATIENCE):
             if runs <= payloads_of(self.seen.ran) and loads <= payloads_of(self.listener.hits):
                 return
-            self.page.wait_for_timeout(20)
+            self.page.wait_for_timeout(20)  # the page works while this test waits
 
     def _take(self, script: str, given: Sequence[str] | str = ()) -> None:
         found = self.page.evaluate(script, given)
