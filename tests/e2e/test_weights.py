@@ -223,15 +223,23 @@ def test_nobody_agrees_in_time(tmp_path: Path) -> None:
         assert len(desk.audit) == 1
 
 
-def test_rows_left_out_of_a_table_are_deleted_if_a_person_agrees(tmp_path: Path) -> None:
+def test_rows_deleted_in_a_table_are_deleted_if_a_person_agrees(tmp_path: Path) -> None:
     with keeping(tmp_path) as desk:
         assert desk.save(rows_of(desk.say("188.2 yesterday; 187.6 today")))[0] == 202
         today, yesterday = rows_of(desk.turn())
         assert (today["weight_lbs"], yesterday["weight_lbs"]) == (187.6, 188.2)
-        assert desk.save([today])[0] == 202
+        assert desk.save([today], (yesterday["row_id"],))[0] == 202
         assert desk.decide(desk.until("approval.request"), "approve")[0] == 202
         desk.turn()
         assert desk.stored == [STORED]
+
+
+def test_a_table_that_two_tabs_save_is_saved_once_and_nothing_is_deleted(tmp_path: Path) -> None:
+    with keeping(tmp_path) as desk:
+        rows = rows_of(desk.say("188.2 yesterday; 187.6 today"))
+        assert [desk.save(rows)[0], desk.save(rows)[0]] == [202, 409]
+        assert len(rows_of(desk.turn())) == 2
+        assert len(desk.stored) == 2
 
 
 def test_an_executor_killed_between_saving_and_answering_has_saved_once(tmp_path: Path) -> None:

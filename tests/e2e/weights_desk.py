@@ -87,10 +87,9 @@ class Desk:
         action = {"kind": "form.submit", "form_id": "weight_entry", "values": values}
         return self.post("view_weight_entry", action, **about)
 
-    def save(self, rows: list[Any]) -> tuple[int, Any]:
-        return self.post(
-            "view_weight_entries", {"kind": "table.save", "table_id": "weight_entries", "rows": rows}
-        )
+    def save(self, rows: list[Any], deleted: tuple[str, ...] = ()) -> tuple[int, Any]:
+        action = {"kind": "table.save", "table_id": "weight_entries", "rows": rows, "deleted": deleted}
+        return self.post("view_weight_entries", action)
 
     def delete(self, row_id: str) -> tuple[int, Any]:
         action = {"kind": "table.delete_row", "table_id": "weight_entries", "row_id": row_id}

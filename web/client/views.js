@@ -124,17 +124,17 @@ function remove(view, { table_id, row_id }) {
 }
 
 function save(view, action) {
-  const { table_id, rows } = action;
+  const { table_id, rows, deleted = [] } = action;
   const table = partOf(view, "table_editor", table_id);
   if (!table) return [invalid(`the view has no table ${table_id}`, "table_id")];
-  if (rows.length > PARTS) return [invalid(`expected at most ${PARTS} rows`, "rows")];
-  if (view.used.has(table_id) && hasNew(action)) {
-    return [late(`new rows of ${table_id} have been saved already; wait until it is shown again`, "rows")];
+  if (rows.length + deleted.length > PARTS) return [invalid(`expected at most ${PARTS} rows`, "rows")];
+  if (view.used.has(table_id)) {
+    return [late(`table ${table_id} has been saved already; wait until it is shown again`, "table_id")];
   }
-  return rowsOf(table, view.rows.get(table_id), rows);
+  return rowsOf(table, view.rows.get(table_id), rows, deleted);
 }
 
-function rowsOf(table, known, rows) {
+function rowsOf(table, known, rows, deleted) {
   const left = new Set(known);
   const problems = rows.flatMap((row, at) => {
     const { row_id, ...cells } = row;
@@ -142,9 +142,18 @@ function rowsOf(table, known, rows) {
     if (typeof row_id === "string") left.delete(row_id);
     return [...(place ? [place] : []), ...valuesOf(table.columns, cells, "rows", at)];
   });
-  if (table.can_delete) return problems;
-  const missing = (table.rows ?? []).filter(({ row_id }) => left.has(row_id));
-  return [...problems, ...missing.map(({ row_id }) => invalid(`row ${row_id} is missing`, "rows"))];
+  for (const [at, row_id] of deleted.entries()) {
+    const problem = deletedProblem(table, known, left, row_id, at);
+    if (problem) problems.push(problem);
+    left.delete(row_id);
+  }
+  return problems;
+}
+
+function deletedProblem(table, known, left, row_id, at) {
+  if (!table.can_delete) return invalid(`rows of ${table.id} cannot be deleted`, "deleted", at);
+  if (!known.has(row_id)) return unknownRow(table, row_id, "deleted", at);
+  return left.has(row_id) ? null : invalid(`row ${row_id} stands twice`, "deleted", at);
 }
 
 function rowProblem(table, known, left, row_id, at) {
@@ -177,9 +186,6 @@ function valuesOf(fields, values, ...path) {
   return problems;
 }
 
-/** Whether a save brings rows that have no id yet. */
-const hasNew = ({ rows }) => rows.some(({ row_id }) => row_id == null);
-
 const CHECKS = {
   "form.submit": submit,
   "button.click": click,
@@ -202,8 +208,7 @@ const TAKEN = {
   "table.save": (view, action) => {
     const known = view.rows.get(action.table_id);
     if (!known) return;
-    const given = new Set(action.rows.map(({ row_id }) => row_id));
-    for (const row_id of [...known]) if (!given.has(row_id)) known.delete(row_id);
-    if (hasNew(action)) view.used.add(action.table_id);
+    for (const row_id of action.deleted ?? []) known.delete(row_id);
+    view.used.add(action.table_id);
   },
 };

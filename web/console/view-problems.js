@@ -10,7 +10,7 @@ const LATE = new Map([
   ["shown", "This has been shown again below. Nothing was sent."],
   ["form_id", "This was sent already."],
   ["button_id", "This was sent already."],
-  ["rows", "New rows were sent already. Wait until the table is shown again."],
+  ["table_id", "This was saved already. Wait until the table is shown again."],
 ]);
 const GONE = "This row was deleted already.";
 

@@ -101,7 +101,9 @@ export function saveOf(node, rows, edits) {
     const cells = node.columns.map((column) => [column.name, valueOf(column, cellText(row, column, edits))]);
     return Object.fromEntries(row.row_id === null ? cells : [["row_id", row.row_id], ...cells]);
   });
-  return { action: { kind: "table.save", table_id: node.id, rows: flat }, keys: kept.map(({ key }) => key) };
+  const deleted = rows.filter(({ key, row_id }) => row_id !== null && edits.isRemoved(key)).map(({ row_id }) => row_id);
+  const action = { kind: "table.save", table_id: node.id, rows: flat, ...(deleted.length > 0 && { deleted }) };
+  return { action, keys: kept.map(({ key }) => key) };
 }
 
 /** How many rows are drawn at first: a select has all its options in every row, and pickers are heavy. */

@@ -25,7 +25,8 @@ export const endOf = (name, reason) => `${name ?? "The agent"} ${ENDS[reason] ??
 /** What a person did on a view. */
 const ACTIONS = {
   "form.submit": ({ form_id, values }) => `sent the form ${form_id}: ${pairs(values)}`,
-  "table.save": ({ table_id, rows }) => `saved the table ${table_id}: ${counted(rows)}`,
+  "table.save": ({ table_id, rows, deleted = [] }) =>
+    `saved the table ${table_id}: ${counted(rows)}${deleted.length > 0 ? `, ${counted(deleted)} deleted` : ""}`,
   "table.add_row": ({ table_id }) => `added a row to ${table_id}`,
   "table.delete_row": ({ table_id, row_id }) => `deleted row ${row_id} of ${table_id}`,
   "button.click": ({ button_id }) => `pressed ${button_id}`,

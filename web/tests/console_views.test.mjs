@@ -94,6 +94,7 @@ test("rows are edited, added, deleted and taken back, and saved whole", () => {
   assert.deepEqual(action, {
     kind: "table.save", table_id: "t",
     rows: [{ row_id: "b", weight_lbs: 2.5, toString: null }, { weight_lbs: 5, toString: "new" }],
+    deleted: ["a"],
   });
   edits.restore("a");
   edits.remove(key);
@@ -147,7 +148,7 @@ test("problems stand at their fields and cells, the first of each", () => {
 
 test("what comes too late is said in plain words", () => {
   for (const [path, words] of [
-    ["view_id", /closed/], ["shown", /again below/], ["form_id", /already/], ["button_id", /already/], ["rows", /New rows/],
+    ["view_id", /closed/], ["shown", /again below/], ["form_id", /already/], ["button_id", /already/], ["table_id", /saved already/],
     ["other", /too late: so/],
   ]) {
     assert.match(inForm([late("so", path)]).get(""), words);

@@ -125,18 +125,17 @@ def submitted(turn: Turn) -> Iterator[Part]:
 
 
 def table_saved(turn: Turn) -> Iterator[Part]:
-    """One call for all rows; rows that were left out are deleted after it."""
+    """One call for all rows; rows that the user deleted are deleted after it."""
     rows = [row_of(row, turn.zone) for row in turn.action["rows"]]
     if rows:
         yield ToolUse("weight_entry_save_batch", {"rows": rows})
     else:
-        yield from left_out(turn)
+        yield from taken_out(turn)
 
 
-def left_out(turn: Turn) -> Iterator[Part]:
-    """Delete what the user took out of the table, or show what there is."""
-    kept = [row.get("row_id") for row in turn.action["rows"]]
-    gone = [row["id"] for row in turn.table if "id" in row and row["id"] not in kept]
+def taken_out(turn: Turn) -> Iterator[Part]:
+    """Delete the saved rows that the user deleted in the table, or show what there is."""
+    gone = [row_id for row_id in turn.action.get("deleted", ()) if is_saved(row_id)]
     yield ToolUse("weight_entry_delete", {"ids": gone}) if gone else ToolUse("weight_entries_list", {})
 
 
@@ -169,7 +168,7 @@ def saved(turn: Turn, result: Result) -> Iterator[Part]:
         yield from refused(turn, json.loads(result.text))
     elif turn.action["kind"] == "table.save":
         yield f"Saved: {json.loads(result.text)['saved']} entries."
-        yield from left_out(turn)
+        yield from taken_out(turn)
     else:
         values = turn.action["values"]
         yield f"Saved: {values['weight_lbs']} lbs on {values['measured_at']}."
@@ -189,6 +188,7 @@ def refused(turn: Turn, fault: Json) -> Iterator[Part]:
     if turn.action["kind"] == "form.submit":
         yield ToolUse("weight_entry_form", {"entry": rows[0]})
     else:
+        rows += [row for row in turn.table if row.get("id") in turn.action.get("deleted", ())]
         yield ToolUse("weight_table", {"rows": rows})
 
 

@@ -35,8 +35,8 @@ INSTRUCTIONS = """You keep the user's weigh-ins, in pounds (lbs). The user is in
 - After a VALIDATION_ERROR show the same view again with what the user entered and the message in `errors`, at
   the field that the path names. If a form is saved, say so in one sentence.
 - "Show my weights": weight_entries_list, then weight_table with its rows. So too after a table was saved.
-- table.delete_row, and rows of a table that were left out when it was saved: weight_entry_delete with their
-  ids. A person is asked before it runs. Then show the table again, whatever the answer was.
+- table.delete_row, and the rows that table.save names in `deleted`: weight_entry_delete with their ids.
+  Delete no other row. A person is asked before it runs. Then show the table again, whatever the answer was.
 - table.add_row: weight_entry_form. Questions about the history: weight_audit_list."""
 
 

@@ -108,7 +108,6 @@ class Driver:
         self.pen = Pen(log, session_id, catalog, ledger)
         self._observe = observe
         self._history = History()
-        self.views = Views()
         self._executor = Executor(partial(log.put_blob, session_id))
         self._tasks: dict[asyncio.Task[None], Trace] = {}
         self._clocks = Clocks(turn_limit_s, self._ring)
@@ -122,6 +121,11 @@ class Driver:
     def tree(self) -> Tree:
         """What is open."""
         return self._loop.tree
+
+    @property
+    def views(self) -> Views:
+        """The views that are open."""
+        return self._loop.views
 
     @property
     def left(self) -> bool:
@@ -197,7 +201,6 @@ class Driver:
         if not row.live:  # what is only live is in no conversation
             self._history.apply(envelope, payload)
             self.pen.ledger.apply(envelope, payload)
-            self.views.apply(envelope, payload)
             self._executor.calls.apply(envelope, payload)
         self._follower.moved()
         return payload

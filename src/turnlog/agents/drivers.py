@@ -19,7 +19,11 @@ class SessionDriver(Protocol):
     """What others use of a driver."""
 
     pen: Pen
-    views: Views
+
+    @property
+    def views(self) -> Views:
+        """The views that are open."""
+        ...
 
     @property
     def tree(self) -> Tree:

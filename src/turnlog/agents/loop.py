@@ -54,10 +54,13 @@ from turnlog.events.ui import Stop
 from turnlog.parse.reply import Reply
 from turnlog.state.narration import narrated
 from turnlog.state.tree import Invocation, OpenCall, Opening, Tree, cancelled, reaches
+from turnlog.state.views import Views
 
 NAMELESS = "unknown"  # a model that does not say what it is
 AGENT_ID = re.compile(r"agt_[A-Za-z0-9_-]{1,64}")
 ENDED = "Its agent has ended."
+ACTION_CONFLICT = "action_conflict"
+CHANGED = "What you acted on has been shown again since. Nothing was done: look at it again, and then act."
 LIMIT_REACHED = "You have reached the limit of steps. Use no more tools: say what you have found, in short."
 
 
@@ -112,6 +115,7 @@ class Loop:
         self._cast = cast
         self.team = cast.team
         self.tree = Tree()
+        self.views = Views()
         self._new_id = new_id
         self._starting: str | None = None
         self._begun: set[tuple[str, str]] = set()
@@ -129,6 +133,7 @@ class Loop:
         """Take an event into account."""
         self._counts = counts(self.tree, envelope, payload)
         self.tree.apply(envelope, payload)
+        self.views.apply(envelope, payload)
         if isinstance(payload, AgentEnd):
             agent_id = envelope.agent_id or ""
             self._leaving.discard(agent_id)
@@ -177,8 +182,25 @@ class Loop:
         for trace, opening in self.tree.queue.items():
             if opening.scope.channel not in waiting:
                 self._starting = trace
+                if isinstance(opening.what, UiAction) and not self.views.is_current(opening.what):
+                    return [Say(self._refused(opening))]
                 return [Say([self._opened(opening)])]
         return []
+
+    def _refused(self, opening: Opening) -> list[Item]:
+        """The turn of an action whose view was shown again, or closed, while the action waited.
+
+        The turn ends where it begins. No model is asked, and the action is in no model's history.
+        """
+        agent = self._cast.agent(opening.scope.channel, None)
+        scope = self._scope(agent, opening.scope, 0)
+        self._leaving.add(scope.agent_id or "")
+        conflict = SessionError(code=ACTION_CONFLICT, message=CHANGED)
+        return [
+            started(agent, scope, via="prompt", prompt=None),
+            Item(conflict, scope, "system"),
+            Item(AgentEnd(stop_reason="error"), scope, "system"),
+        ]
 
     def _opened(self, opening: Opening) -> Item:
         named = opening.what.target if isinstance(opening.what, UiMessage) else None

@@ -81,8 +81,7 @@ class Poster:
             path = f"$.events[{number}]"
             event = self._event(item, path)
             if isinstance(event.payload, UiAction):
-                await self._take(event.id, event.payload, path)
-                event = self._where_shown(event, event.payload)
+                event = await self._take(event, event.payload, path)
             call_id = call_of(event.payload)
             if call_id in answers:
                 self._places.append(self._again(event.payload, call_id, *answers[call_id]))
@@ -120,15 +119,31 @@ class Poster:
         limits = [seat.app.roles.posts.get(role) for role in seat.roles]
         return not declared or not limits or any(types is None or payload in types for types in limits)
 
-    async def _take(self, event_id: str, action: UiAction, path: str) -> None:
-        """Hold an action against the view that was sent; one that is in the log was taken then."""
-        if await self._log.known(self._seat.session_id, [event_id]):
-            return
+    async def _take(self, event: Event, action: UiAction, path: str) -> Event:
+        """An action that fits the view that is open, in its channel, with the event that showed it.
+
+        So whoever handles it later knows whether the view is still the one that the person saw. An action
+        that is in the log was taken then.
+        """
+        known = await self._log.known(self._seat.session_id, [event.id])
+        if known:
+            stored = self._payload(known[event.id])
+            shown = stored.shown if isinstance(stored, UiAction) else None
+            return self._where_shown(self._as_shown(event, action, shown), action)
         if problems := check(self._views, action, self._seat.may_see, self._channel):
             if problems[0].kind == "conflict":
                 raise Conflict(problems[0].message, self._driver.tree.last)
             raise InvalidAction(fault(problems), path)
         self._views.take(action, self._seat.may_see, self._channel)
+        view = self._views.find(action, self._seat.may_see, self._channel)
+        return self._where_shown(self._as_shown(event, action, view.event_id if view else None), action)
+
+    def _as_shown(self, event: Event, action: UiAction, shown: str | None) -> Event:
+        """An action that names the event which showed its view; what the page said itself stays."""
+        if action.shown is not None or shown is None:
+            return event
+        action = structs.replace(action, shown=shown)
+        return self._seat.app.catalog.event(action, id=event.id, origin="ui", scope=event.scope)
 
     def _where_shown(self, event: Event, action: UiAction) -> Event:
         """An action in the channel of its view: whoever showed it answers."""

@@ -34,6 +34,9 @@ class FormSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="form.
 class TableSave(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.save"):
     table_id: Key
     rows: tuple[dict[str, Any], ...]
+    deleted: Annotated[
+        tuple[Key, ...], Meta(description="The rows to delete; a row that is in neither list stays as it is.")
+    ] = ()
 
 
 class TableAddRow(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.add_row"):
@@ -74,7 +77,11 @@ class UiAction(Payload, frozen=True, kw_only=True):
     view_id: Key | None = None
     call_id: Annotated[Key | None, Meta(description="The pending call this answers.")] = None
     shown: Annotated[
-        EventId | None, Meta(description="The `assistant.view` the person saw; refused if it was replaced.")
+        EventId | None,
+        Meta(
+            description="The `assistant.view` the person saw; the server fills it in. The action is refused "
+            "if another one took its place, also while the action waited for its turn."
+        ),
     ] = None
 
 

@@ -8,8 +8,8 @@ not in the log yet against the view as it was sent, and says all that is wrong, 
                its form was sent already. To send it again does not help.
     invalid    what the action holds is wrong; `path` says where in the action, for the field or the cell.
 
-Nothing is doubled by a second tab: a form or a button without `repeat` is taken once, and rows without an id
-are taken once, until the view is shown again. A table may be saved as often as one likes. What is kept is
+Nothing is doubled by a second tab: a form or a button without `repeat`, and a table, are taken once, until
+the view is shown again. A table loses the rows that a save names in `deleted`, and no others. What is kept is
 bounded: when the open views have more than 10,000 parts, the oldest are not open any more.
 """
 
@@ -126,6 +126,12 @@ class Views:
         if view is not None and step is not None:
             self.open[view.channel, view.view_id] = step(view, action.action)
 
+    def is_current(self, action: UiAction) -> bool:
+        """Whether the view that an action is for is still open, as the person saw it."""
+        if action.view_id is None or action.shown is None:  # an answer to a call, or an older log
+            return True
+        return any(view.event_id == action.shown for view in self.open.values())
+
     def copy(self) -> "Views":
         """The same, to try actions on that come together."""
         return Views(dict(self.open), self.size)
@@ -240,17 +246,17 @@ def _save(view: Shown, action: TableSave) -> Iterator[Problem]:
     table = found(view, action.table_id, TableEditor)
     if table is None:
         yield invalid(f"the view has no table {action.table_id}", "table_id")
-    elif len(action.rows) > PARTS:
+    elif len(action.rows) + len(action.deleted) > PARTS:
         yield invalid(f"expected at most {PARTS} rows", "rows")
-    elif table.id in view.used and has_new(action):
-        yield late(f"new rows of {table.id} have been saved already; wait until it is shown again", "rows")
+    elif table.id in view.used:
+        yield late(f"table {table.id} has been saved already; wait until it is shown again", "table_id")
     else:
-        yield from _rows(table, view.rows[table.id], action.rows)
+        yield from _rows(table, view.rows[table.id], action)
 
 
-def _rows(table: TableEditor, known: frozenset[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def _rows(table: TableEditor, known: frozenset[str], action: TableSave) -> Iterator[Problem]:
     left = set(known)
-    for index, row in enumerate(rows):
+    for index, row in enumerate(action.rows):
         row_id = row.get("row_id")
         if row_id is None:
             if not table.can_add:
@@ -265,9 +271,21 @@ def _rows(table: TableEditor, known: frozenset[str], rows: Sequence[Mapping[str,
             left.discard(row_id)
         cells = {name: value for name, value in row.items() if name != "row_id"}
         yield from _values(table.columns, cells, "rows", index)
-    if not table.can_delete:
-        missing = [shown.row_id for shown in table.rows if shown.row_id in left]
-        yield from (invalid(f"row {row_id} is missing", "rows") for row_id in missing)
+    yield from _deletions(table, known, left, action.deleted)
+
+
+def _deletions(
+    table: TableEditor, known: frozenset[str], left: set[str], deleted: Sequence[str]
+) -> Iterator[Problem]:
+    """What is wrong with the rows to delete; `left` are those that the save does not name otherwise."""
+    for index, row_id in enumerate(deleted):
+        if not table.can_delete:
+            yield invalid(f"rows of {table.id} cannot be deleted", "deleted", index)
+        elif row_id not in known:
+            yield unknown_row(table, row_id, "deleted", index)
+        elif row_id not in left:
+            yield invalid(f"row {row_id} stands twice", "deleted", index)
+        left.discard(row_id)
 
 
 def unknown_row(table: TableEditor, row_id: str, *path: str | int) -> Problem:
@@ -286,11 +304,6 @@ def _values(fields: Sequence[Field], values: Mapping[str, Any], *path: str | int
     for name in values:
         if name not in known:
             yield invalid(f"{quote(name)} is not a field", *path, name[:KEY_CHARS])
-
-
-def has_new(action: TableSave) -> bool:
-    """Whether a save brings rows that have no id yet."""
-    return any(row.get("row_id") is None for row in action.rows)
 
 
 CHECKS: Mapping[type, Callable[[Shown, Any], Iterator[Problem]]] = {
@@ -320,9 +333,8 @@ def _saved(view: Shown, action: TableSave) -> Shown:
     known = view.rows.get(action.table_id)
     if known is None:
         return view
-    given = {row.get("row_id") for row in action.rows if isinstance(row.get("row_id"), str)}
-    used = view.used | {action.table_id} if has_new(action) else view.used
-    return replace(_keep(view, action.table_id, known & given), used=used)
+    kept = _keep(view, action.table_id, known - frozenset(action.deleted))
+    return replace(kept, used=view.used | {action.table_id})
 
 
 def _deleted(view: Shown, action: TableDeleteRow) -> Shown:

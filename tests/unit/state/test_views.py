@@ -9,7 +9,7 @@ import pytest
 
 from tests.logs import entry
 from turnlog.events import AssistantView, Payload, Scope, UiAction, UiMessage, View
-from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
+from turnlog.events.ui import ButtonClick, FormSubmit, TableDeleteRow, TableSave
 from turnlog.events.views import (
     PARTS,
     Button,
@@ -116,7 +116,7 @@ def test_who_comes_too_late_is_told_only_that() -> None:
         "t", [NumberField("n", "N")], [Row("a", {"n": 1}), Row("b", {"n": 2})], can_delete=True
     )
     views = folded(shown(table))
-    views.take(UiAction(view_id="view_1", action=TableSave(table_id="t", rows=({"row_id": "a"},))))
+    views.take(UiAction(view_id="view_1", action=TableDeleteRow(table_id="t", row_id="b")))
     late = TableSave(table_id="t", rows=({"row_id": "a", "n": "x"}, {"row_id": "b"}))
     problems = check(views, UiAction(view_id="view_1", action=late))
     assert problems == (Problem("conflict", "row b of t has been deleted already", ("rows", 1, "row_id")),)
