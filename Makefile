@@ -30,7 +30,7 @@ test: .venv/dev.stamp
 	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
 
 web-test: .venv/dev.stamp
-	cd web && npm test
+	@$(BIN)/python -m tests.web
 
 covered: .venv/dev.stamp
 	@rm -f .coverage .coverage.*

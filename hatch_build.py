@@ -20,7 +20,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).resolve().parent
 WEB = ROOT / "web"
 LOCK = WEB / "package-lock.json"
-INSTALLED = WEB / "node_modules" / ".installed"  # the digest of the lock that was installed
+INSTALLED = WEB / "node_modules" / ".installed"  # the digest of the lock that was installed, and WITHOUT_DEV
+WITHOUT_DEV = " without dev"
 CONSOLE = ROOT / "src" / "turnlog" / "server" / "console"
 BUILT = CONSOLE / "SOURCES"  # the digest of what the files beside it were built from
 OLDEST = 20  # of Node.js, the one that the packages and the tests still run on
@@ -87,6 +88,21 @@ def fail(why: str) -> NoReturn:
     raise SystemExit(f"Turnlog's console was not built: {why}")
 
 
+def has_dev_packages() -> bool:
+    """Whether linters and compilers are among the packages that were installed last, for whatever lock."""
+    return INSTALLED.exists() and not written(INSTALLED).endswith(WITHOUT_DEV)
+
+
+def install(found: Node, *, dev: bool) -> None:
+    """Install the packages of the lock, unless they are there; without `dev` only what a build needs."""
+    lock = digest(LOCK)
+    if written(INSTALLED) in ({lock} if dev else {lock, lock + WITHOUT_DEV}):
+        return
+    omit = () if dev else ("--omit=dev",)
+    run("`npm ci`, which needs the npm registry,", [*found.npm, *INSTALL, *omit], subprocess.DEVNULL)
+    INSTALLED.write_text(lock if dev else lock + WITHOUT_DEV)
+
+
 def is_built() -> bool:
     """Whether the built files are those of these sources."""
     return (CONSOLE / "index.html").is_file() and written(BUILT) == digest(*sources())
@@ -99,9 +115,7 @@ def build() -> None:
     found = machine_node() or wheel_node()
     if found is None:
         fail(f"it needs Node.js {OLDEST} or later with npm on the path, or `pip install '{WHEEL}'`")
-    if written(INSTALLED) != digest(LOCK):
-        run("`npm ci`, which needs the npm registry,", [*found.npm, *INSTALL], subprocess.DEVNULL)
-        INSTALLED.write_text(digest(LOCK))
+    install(found, dev=has_dev_packages())
     wanted = digest(*sources())
     run("the bundling", [*found.node, "build.mjs", str(CONSOLE)])
     BUILT.write_text(wanted)

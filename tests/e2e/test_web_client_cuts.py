@@ -41,7 +41,7 @@ def read(
     types = wish.types.split(",") if wish.types else None
     asked = {"session": session, "dialect": wish.dialect, "types": types, "depth": wish.depth}
     options = {"token": server.token, **{name: value for name, value in asked.items() if value is not None}}
-    task = {"url": server.url, "cuts": cuts, "piece": 4000, "seed": seed, "last": last, "wish": options}
+    task = {"url": server.url, "cuts": cuts, "piece": 2000, "seed": seed, "last": last, "wish": options}
     command = [node, "web/tests/cuts.mjs", json.dumps(task)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     assert ran.returncode == 0, ran.stderr

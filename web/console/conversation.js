@@ -49,7 +49,7 @@ export class Conversation {
     return flow.add(Object.assign(entry, { type: event.type, actor: event.actor ?? null, payload: event.payload }));
   }
 
-  message(event, payload) {
+  message(event) {
     const entry = this.#note(event, "message", this.flow);
     entry.queued = !this.#runs(event.trace_id);
     if (!entry.queued) return;

@@ -13,7 +13,7 @@ import { Watchdog } from "../client/watchdog.js";
 
 const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
 
-const at = (seq, epoch = "k1") => ({ epoch, seq, chunk: Infinity });
+const at = (seq, epoch = "k1") => ({ epoch, seq: BigInt(seq), chunk: Infinity });
 const record = (seq) => ({ session: "sess_1", before: at(seq - 1), at: at(seq), data: JSON.stringify({ seq }) });
 const frame = (seq) => `id: k1:${seq}\ndata: {"seq":${seq}}\n\n`;
 
@@ -70,7 +70,10 @@ test("a server that wants to be left alone for years is not asked at once", (t) 
 test("a watchdog that waits for ever does not look at the clock all the time", (t) => {
   const waits = t.mock.method(globalThis, "setTimeout", () => 0).mock;
   new Watchdog(Infinity, () => {}).start();
-  assert.deepEqual(waits.calls.map(({ arguments: [, ms] }) => ms), [2 ** 31 - 1]);
+  assert.deepEqual(
+    waits.calls.map(({ arguments: [, ms] }) => ms),
+    [2 ** 31 - 1],
+  );
 });
 
 test("an event belongs to the session of its envelope, whatever sessions it speaks of", (t) => {
@@ -86,7 +89,10 @@ test("a feed that is closed in the middle of what came together tells nothing mo
   const told = [];
   const onState = (state) => told.push(state);
   const feed = connect({
-    url: "http://127.0.0.1:1/", session: "sess_1", onState, onError: () => told.push("error"),
+    url: "http://127.0.0.1:1/",
+    session: "sess_1",
+    onState,
+    onError: () => told.push("error"),
     onEvent({ seq }) {
       told.push(seq);
       if (seq === 1) feed.close();
@@ -123,7 +129,7 @@ const lent = (t, name, value) => {
 
 /** A tab that follows: another one holds the lock. `streams` are the hooks of those that it has opened. */
 async function follower(t, hooks) {
-  const request = async (name, options, given) => given && (options.ifAvailable ? given(null) : new Promise(() => {}));
+  const request = async (_name, options, given) => given && (options.ifAvailable ? given(null) : new Promise(() => {}));
   lent(t, "navigator", { locks: { request } });
   lent(t, "BroadcastChannel", Channel);
   t.mock.timers.enable({ apis: ["setTimeout"] });
@@ -145,14 +151,20 @@ async function follower(t, hooks) {
 
 const places = (seq) => new Map([["sess_1", at(seq)]]);
 const ALONE = ["its own stream says a state", (tab) => tab.streams[0].onState("catching-up")];
-const HANDED = ["its own stream has caught up with the leader", (tab) => {
-  tab.says("at", { places: places(0), state: "live" });
-  tab.streams[0].onRecords([record(0), record(1)]);
-}];
-const FOLLOWS = ["the leader hands something on, and then more than it follows", (tab) => {
-  tab.says("at", { places: new Map([["sess_1", at(-1, null)]]), state: "live" });
-  tab.says("records", { records: [{ ...record(0), before: at(-1, null) }, record(5)] });
-}];
+const HANDED = [
+  "its own stream has caught up with the leader",
+  (tab) => {
+    tab.says("at", { places: places(0), state: "live" });
+    tab.streams[0].onRecords([record(0), record(1)]);
+  },
+];
+const FOLLOWS = [
+  "the leader hands something on, and then more than it follows",
+  (tab) => {
+    tab.says("at", { places: new Map([["sess_1", at(-1, null)]]), state: "live" });
+    tab.says("records", { records: [{ ...record(0), before: at(-1, null) }, record(5)] });
+  },
+];
 
 for (const [when, happens] of [ALONE, HANDED, FOLLOWS]) {
   test(`a tab that is closed while ${when} is silent from then on`, async (t) => {

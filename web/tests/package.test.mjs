@@ -64,6 +64,16 @@ for (const name of TYPED) {
   });
 }
 
+test("types.ts uses every export and every member that the types declare", () => {
+  const used = readFileSync(new URL("types.ts", import.meta.url), "utf-8");
+  const exported = Object.values(PACKAGE.exports).flatMap((target) =>
+    target.types ? [...declared(target.types)] : [],
+  );
+  const members = [...names(read("client.d.ts"), /^ {2}(?!constructor\b)(\w+)[<(]/gm)];
+  const missing = [...exported, ...members].filter((name) => !new RegExp(`\\b${name}\\b`).test(used));
+  assert.deepEqual(missing.sort(), ["Agent", "Citation"]); // which `Assembler` makes, and no page
+});
+
 test("it travels with the licence of the whole", () => {
   assert.equal(read("LICENSE"), read("../../LICENSE"));
 });

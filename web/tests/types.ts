@@ -1,0 +1,266 @@
+// Compiled by `npm run types`, never run: the types of the package as a page uses them. `@ts-expect-error` is a
+// control: the compiler must refuse the line below it.
+
+import {
+  Client,
+  Conflict,
+  Documents,
+  Forbidden,
+  Gone,
+  Invalid,
+  Meters,
+  NotFound,
+  NotSignedIn,
+  Refused,
+  Roster,
+  TooMany,
+  Transcript,
+  Tree,
+  TurnlogError,
+  Unreachable,
+  Views,
+  connect,
+  documents,
+  faultOf,
+  pending,
+  refusal,
+  toDocument,
+  viewKey,
+  viewOf,
+} from "@turnlog/client";
+import type { ApprovalRequest, Event, Fault, Feed, FeedState, Json, Pending, Posted, Problem } from "@turnlog/client";
+import { Assembler } from "@turnlog/client/assembler";
+import type { Block, BlockJson, PendingCall } from "@turnlog/client/assembler";
+import { wrong } from "@turnlog/client/fields";
+import { PARTS, flaw, isEmpty, parts } from "@turnlog/client/nodes";
+import { BadInput, Decoder, LIMIT_BYTES } from "@turnlog/client/sse";
+import type { Message } from "@turnlog/client/sse";
+
+declare module "@turnlog/client" {
+  interface Payloads {
+    "broker.record_eligibility": { eligible: boolean };
+  }
+}
+
+/** An empty list of arguments where both types are the same; `any` is the same as itself alone. */
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? [] : ["the types differ"];
+
+/** Compiles where a value has exactly the expected type. */
+const expectType =
+  <Expected>() =>
+  <Actual>(_value: Actual, ..._same: Same<Actual, Expected>) => {};
+
+// The example of the README.
+
+export async function readme() {
+  const client = new Client();
+  const session = await client.createSession();
+  let transcript = new Transcript();
+
+  const feed = connect({
+    session,
+    onEvent: (event) => transcript.apply(event),
+    onReset: () => (transcript = new Transcript()),
+    onState: (state) => console.log(state),
+  });
+  await client.send("Oslo", { session });
+  expectType<Feed>()(feed);
+}
+
+// connect
+
+export function following() {
+  const feed = connect({ session: "sess_1", onEvent: (_event, place) => expectType<string>()(place.cursor) });
+  expectType<FeedState>()(feed.state);
+  expectType<string>()(feed.cursor);
+  feed.close();
+
+  connect({
+    sessions: ["sess_1", "sess_2"],
+    url: "https://example.org/turnlog/",
+    after: null,
+    token: "secret",
+    types: ["tool"],
+    depth: 0,
+    parameters: { stream_tool_results: false },
+    transport: "eventsource",
+    share: "ada",
+    timing: { retryMs: 10 },
+    onReset: ({ epoch }) => expectType<string>()(epoch),
+    onError: (error) => expectType<Refused>()(error),
+  });
+  connect({ session: "sess_1", turn: "tr_1", dialect: "blocks", onEvent: (data) => expectType<string>()(data) });
+  connect({ session: "sess_1", dialect: "shop.orders", onEvent: (data) => expectType<string>()(data) });
+
+  // @ts-expect-error: one session or several
+  connect({ session: "sess_1", sessions: ["sess_2"] });
+  // @ts-expect-error: no session
+  connect({});
+  // @ts-expect-error: another dialect gives text
+  connect({ session: "sess_1", dialect: "blocks", onEvent: (event: Event) => event.seq });
+  // @ts-expect-error: no such transport
+  connect({ session: "sess_1", transport: "websocket" });
+  // @ts-expect-error: a state is read
+  feed.state = "live";
+}
+
+// Events narrow by their type, those of an application too.
+
+export function narrowing(event: Event) {
+  expectType<number>()(event.seq);
+  if (event.type === "assistant.message") expectType<string>()(event.payload.text);
+  if (event.type === "broker.record_eligibility") expectType<boolean>()(event.payload.eligible);
+  // @ts-expect-error: not every event has a text
+  event.payload.text;
+  // @ts-expect-error: no such type
+  if (event.type === "assistant.mesage") return;
+}
+
+// Client
+
+export async function asking(client: Client, request: ApprovalRequest) {
+  new Client({ url: "https://example.org/", token: "secret", retryMs: 10 });
+  const sent = await client.send("Hello", { app: "tour", channel: "customer", target: "Guide", key: "k" });
+  expectType<number>()(sent.eventId);
+  expectType<string | undefined>()(sent.session);
+
+  const note: Posted = { type: "broker.record_eligibility", payload: { eligible: true } };
+  expectType<number[]>()(await client.dispatch("sess_1", [note]));
+  expectType<number>()(await client.stop("sess_1", { turn: "tr_1", agent: "agt_1" }));
+  expectType<number>()(await client.answer("sess_1", { call_id: "c", tool: "ask" }, { a: [1, null] }));
+  const fault: Fault = { code: "NO", message: "no" };
+  expectType<number>()(await client.fail("sess_1", { call_id: "c", tool: "ask" }, fault));
+  expectType<number>()(await client.decide("sess_1", request, "deny", "too dear"));
+  const click = { kind: "button.click", button_id: "b" } as const;
+  expectType<number>()(await client.submitView("sess_1", "v", click, { shown: "evt_1" }));
+  expectType<number>()(await client.submitInput("sess_1", { call_id: "c" }, { weight: 3 }));
+  expectType<string>()(await client.link("sess_1", ["customer"]));
+  expectType<string>()(await client.createSession({ app: "tour", title: "A trip" }));
+
+  const [info] = await client.listSessions();
+  expectType<"idle" | "running" | "waiting" | "closed" | undefined>()(info?.state);
+  const told = await client.state<{ count: number }>("sess_1", { at: 7, include: ["open", "roster"] });
+  expectType<number>()(told.state.count);
+  expectType<Pending | undefined>()(told.open);
+  expectType<Json>()((await client.state("sess_1")).state);
+  const [document] = await client.documents({ session: "sess_1", type: "message", category: "transcript" });
+  expectType<string | undefined>()(document?.session_id);
+  expectType<string>()(await client.log("sess_1", { after: 3 }));
+  expectType<string[]>()((await client.me()).roles);
+  expectType<boolean | undefined>()((await client.apps())[0]?.process);
+
+  // @ts-expect-error: no such payload
+  client.dispatch("sess_1", [{ type: "broker.record_eligibility", payload: { eligible: "yes" } }]);
+  // @ts-expect-error: a decision is one of two
+  client.decide("sess_1", request, "maybe");
+  // @ts-expect-error: a function is no JSON
+  client.answer("sess_1", { call_id: "c", tool: "ask" }, () => 1);
+  // @ts-expect-error: no such part of the state
+  client.state("sess_1", { include: ["secrets"] });
+  // @ts-expect-error: the session comes first
+  client.link(["customer"]);
+}
+
+// Folds
+
+export function folding(event: Event) {
+  const isOwn = (type: string) => type.startsWith("broker.");
+  const transcript = new Transcript(isOwn);
+  transcript.apply(event);
+  expectType<"user" | "assistant" | "note" | undefined>()(transcript.bubbles[0]?.who);
+  expectType<string | undefined>()(transcript.seenIn(["customer"])[0]?.text);
+
+  const tree = new Tree(isOwn);
+  tree.apply(event);
+  expectType<number>()(tree.last);
+  expectType<Set<string>>()(tree.waiters());
+  expectType<string | null>()(tree.child("agt_1", "c"));
+  expectType<string[]>()(tree.waiting());
+  expectType<boolean[]>()([tree.waits("agt_1"), tree.runs("tr_1"), tree.rests("tr_1")]);
+  const open = pending(tree);
+  expectType<Pending>()(open);
+  expectType<"page" | "approval" | "remote" | "agent" | "provider" | "backend" | undefined>()(open.calls[0]?.waits_for);
+
+  const meters = new Meters();
+  meters.apply(event);
+  expectType<number>()(meters.report().session.turns);
+  expectType<Meters>()(meters.seenIn(["customer"]));
+
+  const roster = new Roster();
+  roster.apply(event);
+  expectType<string | undefined>()(roster.report()[0]?.grid[0]?.name);
+
+  const changed = new Documents().apply(event);
+  expectType<string | undefined>()(changed[0]?.id);
+  expectType<string | undefined>()(toDocument(event)?.id);
+  expectType<number>()(documents([event]).size);
+
+  // @ts-expect-error: an event, not its text
+  transcript.apply("text");
+  // @ts-expect-error: a fold is not set from outside
+  tree.last = 3;
+  // @ts-expect-error: a message has no such field
+  open.calls[0]?.waitsFor;
+}
+
+// Views
+
+export function viewing(event: Event) {
+  const views = new Views();
+  views.apply(event);
+  const action = { action: { kind: "button.click", button_id: "b" }, view_id: "v" } as const;
+  expectType<Problem[]>()(views.check(action, "customer"));
+  views.take(action, null);
+  expectType<Fault>()(faultOf(views.check(action)));
+  expectType<string | undefined>()(views.open.get(viewKey(null, "v"))?.event_id);
+  expectType<string | undefined>()(viewOf(views.open.values(), action, "customer")?.event_id);
+
+  const tree = { type: "screen", id: "s", children: [] };
+  expectType<boolean>()(isEmpty(tree));
+  expectType<string | undefined>()(flaw(tree)?.path);
+  for (const { path } of parts(tree)) expectType<string>()(path);
+  expectType<number>()(PARTS);
+  expectType<string | null>()(wrong({ type: "field.text", name: "a", label: "A" }, "x"));
+
+  // @ts-expect-error: no such action
+  views.check({ action: { kind: "button.press", button_id: "b" }, view_id: "v" });
+}
+
+// Errors
+
+export function failing(error: unknown) {
+  if (error instanceof Refused) expectType<number>()(error.status);
+  if (error instanceof Refused) expectType<Fault | null>()(error.fault);
+  const kinds = [Invalid, NotSignedIn, Forbidden, NotFound, Conflict, Gone, TooMany];
+  for (const Kind of kinds) expectType<number>()(new Kind("no", 400).retryAfterMs);
+  const unreachable = new Unreachable("away");
+  if (unreachable instanceof TurnlogError) expectType<Unreachable>()(unreachable);
+  expectType<Refused>()(refusal(409, "no", { retryAfterMs: 10 }));
+  // @ts-expect-error: only a refusal has a status
+  unreachable.status;
+}
+
+// The reader of the dialect `blocks`, and the decoder below it
+
+export function reading(bytes: Uint8Array) {
+  const decoder = new Decoder(LIMIT_BYTES);
+  const assembler = new Assembler();
+  for (const message of [...decoder.feed(bytes), ...decoder.flush()]) {
+    expectType<Message>()(message);
+    expectType<Block[]>()(assembler.feed(message.data, message.id));
+  }
+  expectType<Block[]>()(assembler.flush());
+  expectType<PendingCall[]>()(assembler.pending);
+  expectType<string>()(assembler.transcript());
+  for (const block of assembler.asJson().blocks) text(block);
+  expectType<"BadInput">()(new BadInput("too long").name);
+  // @ts-expect-error: bytes, not text
+  decoder.feed("data: 1");
+}
+
+function text(block: BlockJson): string {
+  if (block.type === "text" || block.type === "thinking") return block.text;
+  // @ts-expect-error: a call has arguments, not a text
+  if (block.type === "tool_call") return block.text;
+  return "";
+}
