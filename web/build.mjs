@@ -17,9 +17,14 @@ const worn = {
   name: "worn",
   setup({ onResolve, onLoad, esbuild }) {
     onResolve({ filter: /\.css$/ }, ({ kind, path, resolveDir }) =>
-      kind === "import-statement" ? { path: join(resolveDir, path), namespace: "worn" } : undefined);
+      kind === "import-statement" ? { path: join(resolveDir, path), namespace: "worn" } : undefined,
+    );
     onLoad({ filter: /.*/, namespace: "worn" }, async ({ path }) => {
-      const { code } = await esbuild.transform(readFileSync(path, "utf8"), { loader: "css", minify: true, target: "es2022" });
+      const { code } = await esbuild.transform(readFileSync(path, "utf8"), {
+        loader: "css",
+        minify: true,
+        target: "es2022",
+      });
       const contents = `import { wear } from "./wear.js"; wear(${JSON.stringify(code.trim())});`;
       return { contents, resolveDir: SOURCES };
     });
@@ -76,7 +81,9 @@ function packages(metafile) {
 function licence(name) {
   const folder = join(WEB, "node_modules", name);
   const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
-  const files = readdirSync(folder).filter((file) => /^licen[cs]e/i.test(file)).sort();
+  const files = readdirSync(folder)
+    .filter((file) => /^licen[cs]e/i.test(file))
+    .sort();
   if (!files.length) throw new Error(`${name} has no licence file`);
   const texts = files.map((file) => readFileSync(join(folder, file), "utf8").trim());
   return [`${name} ${version} (${license})`, ...texts].join("\n\n");
@@ -120,7 +127,9 @@ const page = Buffer.from(pageOf(needed));
 const zip = (bytes) => gzipSync(bytes, { level: 9, memLevel: 7 }); // shorter blocks fit scripts a little better
 const zipped = new Map([...files, ["index.html", page]].map(([name, bytes]) => [name, zip(bytes)]));
 const twins = [...zipped.keys()].map((name) => [`${name}.gz`, zipped.get(name)]);
-const licences = packages(metafile).map(licence).join(`\n\n${"-".repeat(80)}\n\n`);
+const licences = packages(metafile)
+  .map(licence)
+  .join(`\n\n${"-".repeat(80)}\n\n`);
 place(new Map([["index.html", page], ...files, ...twins, ["LICENSES.txt", `${licences}\n`]]), out);
 
 const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;

@@ -14,9 +14,7 @@
 
 import { Agent, Block, Citation, RESULTS, blockJson, lastOf, transcript } from "./assembled.js";
 import { isAhead, placeOf, textOf } from "./cursor.js";
-import {
-  isCount, isObject, readCalls, readFields, readFiles, readMessage, readValue, textIn,
-} from "./reading.js";
+import { isCount, isObject, readCalls, readFields, readFiles, readMessage, readValue, textIn } from "./reading.js";
 
 export { Agent, Block, Citation };
 
@@ -68,7 +66,9 @@ export class Assembler {
   /** Everything as plain JSON, the same in Python and JavaScript. Values are shared, not copied. */
   asJson() {
     const agents = [...this.agents.values()].map(({ id, meta_init, meta_final }) => ({
-      agent: id, meta_init, meta_final,
+      agent: id,
+      meta_init,
+      meta_final,
     }));
     return { agents, blocks: this.blocks.map(blockJson), pending: this.pending, dropped: this.dropped };
   }

@@ -9,7 +9,10 @@ import { channelOf } from "./narration.js";
 import { isBlank } from "./text.js";
 
 const CATEGORIES = {
-  message: "transcript", "agent-identity": "identity", artifact: "knowledge", marker: "operational",
+  message: "transcript",
+  "agent-identity": "identity",
+  artifact: "knowledge",
+  marker: "operational",
 };
 const STATUS = { alive: "alive", idle: "alive", shutdown: "sleeping" };
 
@@ -57,7 +60,10 @@ function message(_, event) {
   const { text, speaker, target } = event.payload;
   if (isBlank(text)) return [];
   const said = {
-    role: "user", speakerType: "human", speakerName: speaker ?? event.actor, targetAgent: target,
+    role: "user",
+    speakerType: "human",
+    speakerName: speaker ?? event.actor,
+    targetAgent: target,
     content: [{ type: "text", text }],
   };
   return [[keyOf("message", event.id, channelOf(event)), { ...made(event), ...present(said) }]];
@@ -78,7 +84,11 @@ function part(kept, event) {
   const block = payload.block_id ?? event.id;
   let reply = { head: replyHead(event), parts: new Map() };
   if (agent_id) {
-    reply = inside(inside(kept.replies, agent_id, () => new Map()), key, () => reply);
+    reply = inside(
+      inside(kept.replies, agent_id, () => new Map()),
+      key,
+      () => reply,
+    );
     inside(kept.blocks, agent_id, () => new Map()).set(block, key);
   }
   reply.parts.set(block, made_of);
@@ -88,7 +98,9 @@ function part(kept, event) {
 const replyHead = (event) => ({
   ...made(event),
   ...present({
-    role: "assistant", speakerType: "agent", messageId: event.payload.message_id,
+    role: "assistant",
+    speakerType: "agent",
+    messageId: event.payload.message_id,
     speakerName: event.payload.speaker ?? event.agent_name,
   }),
 });
@@ -101,7 +113,9 @@ function replyKey(event) {
 }
 
 const bodyOf = ({ head, parts }) => ({
-  ...head, content: [...parts.values()], ...(parts.size > 0 ? {} : { retracted: true }),
+  ...head,
+  content: [...parts.values()],
+  ...(parts.size > 0 ? {} : { retracted: true }),
 });
 
 function retract(kept, { agent_id, payload }) {
@@ -129,7 +143,12 @@ function join(kept, event) {
   const key = keyOf("agent-identity", seat, channelOf(event));
   const before = kept.team.get(key);
   const looks = {
-    name, gridPosition: seat, color, colorName: color_name, gender, individuationArtifact: soul,
+    name,
+    gridPosition: seat,
+    color,
+    colorName: color_name,
+    gender,
+    individuationArtifact: soul,
     faceVariant: { eyes: face.eyes ?? "default", mouth: face.mouth ?? "default" },
     createdAt: before?.name === name ? before.createdAt : created_at || event.ts,
   };
@@ -163,9 +182,13 @@ function asleep(kept, keys) {
 function artifact(kept, event) {
   const { filename, path, size_bytes, is_new, meta } = event.payload;
   const key = keyOf("artifact", path, channelOf(event));
-  const before = is_new ? {} : kept.files.get(key) ?? {};
+  const before = is_new ? {} : (kept.files.get(key) ?? {});
   const wrote = {
-    filename, path, sizeBytes: size_bytes, updatedAt: event.ts, meta: { ...before.meta, ...present(meta ?? {}) },
+    filename,
+    path,
+    sizeBytes: size_bytes,
+    updatedAt: event.ts,
+    meta: { ...before.meta, ...present(meta ?? {}) },
   };
   kept.files.set(key, { ...made(event), ...before, ...wrote });
   return [[key, kept.files.get(key)]];

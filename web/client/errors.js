@@ -39,7 +39,13 @@ export class Gone extends Refused {}
 export class TooMany extends Refused {}
 
 const KINDS = new Map([
-  [400, Invalid], [401, NotSignedIn], [403, Forbidden], [404, NotFound], [409, Conflict], [410, Gone], [429, TooMany],
+  [400, Invalid],
+  [401, NotSignedIn],
+  [403, Forbidden],
+  [404, NotFound],
+  [409, Conflict],
+  [410, Gone],
+  [429, TooMany],
 ]);
 
 /** The error of a status. */

@@ -63,5 +63,8 @@ function select({ options }, value) {
 }
 
 const TAKES = {
-  "field.text": text, "field.number": number, "field.datetime": datetime, "field.select": select,
+  "field.text": text,
+  "field.number": number,
+  "field.datetime": datetime,
+  "field.select": select,
 };

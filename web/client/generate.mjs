@@ -27,7 +27,8 @@ const listOf = (inner) => (/[ |]/.test(inner) ? `Array<${inner}>` : `${inner}[]`
 /** What has a default is left out on the wire instead of being null. */
 function fieldOf([name, shape], required) {
   const optional = !required.includes(name) && "default" in shape;
-  const present = optional && shape.anyOf ? { ...shape, anyOf: shape.anyOf.filter(({ type }) => type !== "null") } : shape;
+  const present =
+    optional && shape.anyOf ? { ...shape, anyOf: shape.anyOf.filter(({ type }) => type !== "null") } : shape;
   const about = shape.description ? `  /** ${shape.description} */\n` : "";
   return `${about}  ${name}${optional ? "?" : ""}: ${typeOf(present)};\n`;
 }
@@ -55,7 +56,9 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 ${envelope()}
 /** The payload of every type. An application adds its own by declaring this interface again. */
 export interface Payloads {
-${Object.entries(payloads).map(([type, shape]) => `  "${type}": ${nameOf(shape)};\n`).join("")}}
+${Object.entries(payloads)
+  .map(([type, shape]) => `  "${type}": ${nameOf(shape)};\n`)
+  .join("")}}
 
 export type EventType = keyof Payloads & string;
 
@@ -66,7 +69,9 @@ ${[...shapes].map(([name, shape]) => interfaceOf(name, shape)).join("\n")}`;
 
 const names = () => `/** The types of the package's own events: ${NOTE}. */
 export const TYPES = new Set([
-${Object.keys(payloads).map((type) => `  "${type}",\n`).join("")}]);
+${Object.keys(payloads)
+  .map((type) => `  "${type}",\n`)
+  .join("")}]);
 `;
 
 const MADE = { "events.d.ts": declarations, "types.js": names };

@@ -155,10 +155,13 @@ const STEPS = new Map([
   ["assistant.block", shown],
   ["agent.start", start],
   ["agent.end", end],
-  ["agent.usage", (meters, event) => {
-    const { usage, cost } = event.payload;
-    for (const meter of meters.of(event)) meter.spend(usage, cost, 1);
-  }],
+  [
+    "agent.usage",
+    (meters, event) => {
+      const { usage, cost } = event.payload;
+      for (const meter of meters.of(event)) meter.spend(usage, cost, 1);
+    },
+  ],
   ["tool.call", call],
   ["tool.result", result],
 ]);

@@ -21,8 +21,7 @@ const told = (fields) => `[The user acted: ${JSON.stringify(fields)}]`;
 export const nothing = () => false;
 
 /** Whether a page sent an event of the application. */
-export const isDirect = (event, declared) =>
-  event.origin === "ui" && !TYPES.has(event.type) && declared(event.type);
+export const isDirect = (event, declared) => event.origin === "ui" && !TYPES.has(event.type) && declared(event.type);
 
 /** The role whose members alone see an event; null is everybody. Older events say it in their payload. */
 export const channelOf = (event) =>

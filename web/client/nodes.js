@@ -37,16 +37,19 @@ const takes = (holds, says) => (value, path) => {
   if (!holds(value)) refuse(path, says);
 };
 const textOf = (least, most) =>
-  takes((value) => typeof value === "string" && value.length >= least && lengthOf(value) <= most,
-    `a text of ${least} to ${most} characters`);
+  takes(
+    (value) => typeof value === "string" && value.length >= least && lengthOf(value) <= most,
+    `a text of ${least} to ${most} characters`,
+  );
 const formed = (form, says) => takes((value) => typeof value === "string" && form.test(value), says);
 const oneOf = (...names) => takes((value) => names.includes(value), `one of ${names.join(", ")}`);
-const optional = (check) => Object.assign(
-  (value, path) => {
-    if (value !== null) check(value, path);
-  },
-  { optional: true },
-);
+const optional = (check) =>
+  Object.assign(
+    (value, path) => {
+      if (value !== null) check(value, path);
+    },
+    { optional: true },
+  );
 const may = (check) => Object.assign((value, path) => check(value, path), { optional: true });
 
 const label = textOf(1, LABEL_CHARS);
@@ -56,13 +59,16 @@ const id = formed(ID, "an id: letters, digits and _ . : -, 128 at most");
 const day = optional(formed(DAY, "a day like 2026-01-08"));
 const yes = may(takes((value) => typeof value === "boolean", "true or false"));
 const number = optional(takes(Number.isFinite, "a number that a double can hold"));
-const length = may(takes((value) => Number.isInteger(value) && value >= 1 && value <= TEXT_CHARS,
-  `a length of 1 to ${TEXT_CHARS}`));
+const length = may(
+  takes((value) => Number.isInteger(value) && value >= 1 && value <= TEXT_CHARS, `a length of 1 to ${TEXT_CHARS}`),
+);
 
-const listOf = (check, least = 0, most = Infinity) => (value, path) => {
-  if (!Array.isArray(value) || value.length < least || value.length > most) refuse(path, "a list that fits");
-  value.forEach((item, at) => check(item, `${path}[${at}]`));
-};
+const listOf =
+  (check, least = 0, most = Infinity) =>
+  (value, path) => {
+    if (!Array.isArray(value) || value.length < least || value.length > most) refuse(path, "a list that fits");
+    value.forEach((item, at) => check(item, `${path}[${at}]`));
+  };
 const mapOf = (check) => (value, path) => {
   if (!isObject(value)) refuse(path, "an object");
   for (const item of Object.values(value)) check(item, `${path}[...]`);
@@ -70,16 +76,18 @@ const mapOf = (check) => (value, path) => {
 const cell = takes((value) => value === null || typeof value === "string" || Number.isFinite(value), "a value");
 
 /** An object with these fields and no others; `whole` looks at all of it. */
-const objectOf = (fields, whole = () => {}) => (value, path) => {
-  for (const [key, item] of Object.entries(value)) {
-    if (!Object.hasOwn(fields, key)) refuse(path, `no field ${quote(key)}`);
-    fields[key](item, `${path}.${key}`);
-  }
-  for (const [key, check] of Object.entries(fields)) {
-    if (!check.optional && !Object.hasOwn(value, key)) refuse(path, `a field ${key}`);
-  }
-  whole(value, path);
-};
+const objectOf =
+  (fields, whole = () => {}) =>
+  (value, path) => {
+    for (const [key, item] of Object.entries(value)) {
+      if (!Object.hasOwn(fields, key)) refuse(path, `no field ${quote(key)}`);
+      fields[key](item, `${path}.${key}`);
+    }
+    for (const [key, check] of Object.entries(fields)) {
+      if (!check.optional && !Object.hasOwn(value, key)) refuse(path, `a field ${key}`);
+    }
+    whole(value, path);
+  };
 
 /** An object whose `type` is one of a table. */
 const typedOf = (table) => (value, path) => {
@@ -102,32 +110,56 @@ const option = plainOf(objectOf({ value: label, label: optional(label) }));
 
 const FIELDS = {
   "field.text": objectOf({
-    ...INPUT, value: optional(words), max_length: length, multiline: yes, placeholder: optional(label),
+    ...INPUT,
+    value: optional(words),
+    max_length: length,
+    multiline: yes,
+    placeholder: optional(label),
   }),
   "field.number": objectOf(
     { ...INPUT, value: number, min: number, max: number, above: number, step: number },
     ({ step }, path) => step != null && !(step > 0) && refuse(path, "a step above 0"),
   ),
   "field.datetime": objectOf({
-    ...INPUT, value: optional(label), picks: may(oneOf("date", "datetime")), min: day, max: day,
+    ...INPUT,
+    value: optional(label),
+    picks: may(oneOf("date", "datetime")),
+    min: day,
+    max: day,
   }),
-  "field.select": objectOf(
-    { ...INPUT, options: listOf(option, 1), value: optional(label) },
-    ({ options }, path) => once("option", options.map(({ value }) => value), path),
+  "field.select": objectOf({ ...INPUT, options: listOf(option, 1), value: optional(label) }, ({ options }, path) =>
+    once(
+      "option",
+      options.map(({ value }) => value),
+      path,
+    ),
   ),
 };
 const field = typedOf(() => FIELDS);
-const row = plainOf(objectOf({
-  row_id: id, values: mapOf(cell), errors: may(mapOf(words)), error: optional(words),
-}));
+const row = plainOf(
+  objectOf({
+    row_id: id,
+    values: mapOf(cell),
+    errors: may(mapOf(words)),
+    error: optional(words),
+  }),
+);
 const nodes = listOf(typedOf(() => NODES));
 const INNER = { type, children: nodes, title: optional(label) };
 
 function wholeTable({ columns, rows = [] }, path) {
   const byName = new Map(columns.map((column) => [column.name, column]));
-  once("column", columns.map((column) => column.name), path);
+  once(
+    "column",
+    columns.map((column) => column.name),
+    path,
+  );
   if (byName.has("row_id")) refuse(path, "no column row_id: a saved row says its id there");
-  once("row", rows.map(({ row_id }) => row_id), path);
+  once(
+    "row",
+    rows.map(({ row_id }) => row_id),
+    path,
+  );
   for (const { values, errors = {}, row_id } of rows) {
     const strange = [...Object.keys(values), ...Object.keys(errors)].find((key) => !byName.has(key));
     if (strange !== undefined) refuse(path, `cells of columns, got ${quote(strange)} in row ${row_id}`);
@@ -143,20 +175,44 @@ const NODES = {
   text: objectOf({ type, text: words, style: may(oneOf("body", "heading", "subheading", "caption")) }),
   form: objectOf(
     {
-      type, id, fields: listOf(field), title: optional(label), submit: may(label), confirm: optional(label),
-      repeat: yes, error: optional(words),
+      type,
+      id,
+      fields: listOf(field),
+      title: optional(label),
+      submit: may(label),
+      confirm: optional(label),
+      repeat: yes,
+      error: optional(words),
     },
-    ({ fields }, path) => once("field", fields.map((each) => each.name), path),
+    ({ fields }, path) =>
+      once(
+        "field",
+        fields.map((each) => each.name),
+        path,
+      ),
   ),
   table_editor: objectOf(
     {
-      type, id, columns: listOf(field, 1, COLUMNS), rows: may(listOf(row)), title: optional(label), can_add: yes,
-      can_delete: yes, save: may(label), confirm: optional(label), error: optional(words),
+      type,
+      id,
+      columns: listOf(field, 1, COLUMNS),
+      rows: may(listOf(row)),
+      title: optional(label),
+      can_add: yes,
+      can_delete: yes,
+      save: may(label),
+      confirm: optional(label),
+      error: optional(words),
     },
     wholeTable,
   ),
   button: objectOf({
-    type, id, label, style: may(oneOf("primary", "secondary", "danger")), confirm: optional(label), repeat: yes,
+    type,
+    id,
+    label,
+    style: may(oneOf("primary", "secondary", "danger")),
+    confirm: optional(label),
+    repeat: yes,
   }),
 };
 const root = typedOf(() => ({ screen: objectOf(INNER), ...NODES }));

@@ -9,7 +9,10 @@ import { narrated } from "./narration.js";
 
 /** All of it. */
 export const pending = (tree) => ({
-  agents: agents(tree), calls: calls(tree), blocks: blocks(tree), queue: queue(tree),
+  agents: agents(tree),
+  calls: calls(tree),
+  blocks: blocks(tree),
+  queue: queue(tree),
 });
 
 /** The open agents, each with those that it called. */
@@ -39,7 +42,10 @@ const node = (invocation, waits) => ({
 
 /** Which agent, turn and channel something belongs to. */
 const whose = ({ start, scope }) => ({
-  agent_id: scope.agent_id, agent_name: start.name, turn: scope.trace_id, channel: scope.channel,
+  agent_id: scope.agent_id,
+  agent_name: start.name,
+  turn: scope.trace_id,
+  channel: scope.channel,
 });
 
 /** The calls without a result, and whom they wait for. */
@@ -68,7 +74,9 @@ function waitsFor(open, child) {
 const blocks = (tree) =>
   [...tree.open.values()].flatMap((invocation) =>
     [...invocation.blocks].map(([block_id, pieces]) => ({
-      ...whose(invocation), block_id, text: pieces.join(""),
+      ...whose(invocation),
+      block_id,
+      text: pieces.join(""),
     })),
   );
 

@@ -15,7 +15,7 @@ const EVERY_LONE = /\p{Surrogate}/gu;
 
 /** The fields of a message: none for a line that is no object, null for an object that is broken. */
 export function readFields(text) {
-  return OBJECT.test(text) ? readJson(text) ?? null : {};
+  return OBJECT.test(text) ? (readJson(text) ?? null) : {};
 }
 
 /** A message; null when a common field is missing or of another type. */

@@ -63,7 +63,9 @@ export class Roster {
   report() {
     const named = [...this.teams].sort(([one], [other]) => (one < other ? -1 : 1));
     return named.map(([channel, { hatching, seats }]) => ({
-      channel: channel || null, hatching, grid: Array.from({ length: SEATS }, (_, seat) => seats.get(seat) ?? null),
+      channel: channel || null,
+      hatching,
+      grid: Array.from({ length: SEATS }, (_, seat) => seats.get(seat) ?? null),
     }));
   }
 }

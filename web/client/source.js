@@ -64,7 +64,9 @@ export const overFetch = (headers) => (url, hooks) => {
     await read(response.body.getReader(), tell);
     return {};
   };
-  run().catch(() => ({})).then((end) => tell("onEnd", end));
+  run()
+    .catch(() => ({}))
+    .then((end) => tell("onEnd", end));
   return () => control.abort();
 };
 

@@ -167,7 +167,10 @@ export class Decoder {
     this.lastId = this.#id;
     const lines = this.#data;
     const message = {
-      data: lines.join("\n"), event: this.#event || "message", id: this.lastId, retryMs: this.#retryMs,
+      data: lines.join("\n"),
+      event: this.#event || "message",
+      id: this.lastId,
+      retryMs: this.#retryMs,
     };
     this.#data = [];
     this.#dataBytes = 0;
@@ -177,16 +180,25 @@ export class Decoder {
   }
 
   static #FIELDS = new Map([
-    ["data", (self, value, valueBytes) => {
-      self.#data.push(value);
-      self.#dataBytes += valueBytes + 1;
-    }],
+    [
+      "data",
+      (self, value, valueBytes) => {
+        self.#data.push(value);
+        self.#dataBytes += valueBytes + 1;
+      },
+    ],
     ["event", (self, value) => (self.#event = value)],
-    ["id", (self, value) => {
-      if (!value.includes("\0")) self.#id = value;
-    }],
-    ["retry", (self, value) => {
-      if (RETRY.test(value)) self.retryMs = self.#retryMs = Number(value);
-    }],
+    [
+      "id",
+      (self, value) => {
+        if (!value.includes("\0")) self.#id = value;
+      },
+    ],
+    [
+      "retry",
+      (self, value) => {
+        if (RETRY.test(value)) self.retryMs = self.#retryMs = Number(value);
+      },
+    ],
   ]);
 }

@@ -6,7 +6,10 @@
 
 /** The sum of counts. */
 export const addCounts = (...counts) =>
-  Math.min(counts.reduce((sum, count) => sum + count, 0), Number.MAX_SAFE_INTEGER);
+  Math.min(
+    counts.reduce((sum, count) => sum + count, 0),
+    Number.MAX_SAFE_INTEGER,
+  );
 
 /** The sum of costs. */
 export const addCosts = (...costs) => Math.min(rounded(costs.reduce((sum, cost) => sum + cost, 0)), Number.MAX_VALUE);

@@ -3,7 +3,13 @@
 const WHITE = "\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const BLANK = new RegExp(`^[${WHITE}]*$`);
 const HIDDEN = /[\p{C}\p{Z}\\]/gu; // what `repr` does not print as it is, and the backslash
-const ESCAPES = new Map([["\\", "\\\\"], ["\n", "\\n"], ["\r", "\\r"], ["\t", "\\t"], [" ", " "]]);
+const ESCAPES = new Map([
+  ["\\", "\\\\"],
+  ["\n", "\\n"],
+  ["\r", "\\r"],
+  ["\t", "\\t"],
+  [" ", " "],
+]);
 const QUOTE_CHARS = 80; // enough to recognise the input, too little to fill a log
 
 /** Whether there is nothing to read: `String.trim` knows other spaces than Python. */

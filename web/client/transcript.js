@@ -66,8 +66,13 @@ export class Transcript {
 function bubbleOf(event, who, text, speaker) {
   const bubble = { seq: event.seq, ts: event.ts, who, text };
   const more = {
-    turn: event.trace_id, channel: channelOf(event), speaker, agent_id: event.agent_id,
-    agent_name: event.agent_name, depth: event.depth || null, partial: event.type === "block.end" || null,
+    turn: event.trace_id,
+    channel: channelOf(event),
+    speaker,
+    agent_id: event.agent_id,
+    agent_name: event.agent_name,
+    depth: event.depth || null,
+    partial: event.type === "block.end" || null,
   };
   for (const [name, value] of Object.entries(more)) if (value != null) bubble[name] = value;
   return bubble;
@@ -101,17 +106,26 @@ function retract(transcript, event) {
 }
 
 const STEPS = new Map([
-  ["ui.message", (transcript, event) => {
-    const { text, speaker } = event.payload;
-    transcript.add(bubbleOf(event, "user", text, speaker ?? event.actor));
-  }],
-  ["ui.action", (transcript, event) => {
-    if (event.payload.call_id == null) transcript.add(noteOf(event)); // one that answers a call is a result
-  }],
+  [
+    "ui.message",
+    (transcript, event) => {
+      const { text, speaker } = event.payload;
+      transcript.add(bubbleOf(event, "user", text, speaker ?? event.actor));
+    },
+  ],
+  [
+    "ui.action",
+    (transcript, event) => {
+      if (event.payload.call_id == null) transcript.add(noteOf(event)); // one that answers a call is a result
+    },
+  ],
   ["assistant.message", said],
-  ["block.start", (transcript, event) => {
-    if (event.payload.kind === "text") transcript.textsOf(event).set(event.payload.block_id, OPEN);
-  }],
+  [
+    "block.start",
+    (transcript, event) => {
+      if (event.payload.kind === "text") transcript.textsOf(event).set(event.payload.block_id, OPEN);
+    },
+  ],
   ["block.end", blockEnd],
   ["block.retract", retract],
   ["agent.end", (transcript, event) => transcript.forget(event)],

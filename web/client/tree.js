@@ -103,7 +103,8 @@ export class Tree {
   waiters() {
     const childOf = this.children();
     const found = new Set();
-    for (const [agentId, { calls }] of [...this.open].reverse()) { // a child starts after its parent
+    for (const [agentId, { calls }] of [...this.open].reverse()) {
+      // a child starts after its parent
       const own = [...calls].filter(([, call]) => call.executor !== "provider");
       const waiting = own.map(([callId, call]) => call.waits || found.has(childOf(agentId, callId)));
       if (waiting.includes(true) && own.every(([, call], at) => waiting[at] || call.held)) found.add(agentId);
@@ -197,14 +198,25 @@ function decision(tree, { agent_id, payload }) {
 
 /** An input that a call asked for: the call goes on, if it has no answer yet. Any other opens a turn. */
 function action(tree, event) {
-  const { agent_id, payload: { call_id } } = event;
+  const {
+    agent_id,
+    payload: { call_id },
+  } = event;
   const call = tree.call(agent_id, call_id);
   if (call) call.awaited = false;
   else if (call_id == null) message(tree, event);
 }
 
 /** A stop in a channel is for what is open there and in none; one that names a turn or an agent may come too late. */
-function command(tree, { channel = null, payload: { command: { kind, turn, agent_id } } }) {
+function command(
+  tree,
+  {
+    channel = null,
+    payload: {
+      command: { kind, turn, agent_id },
+    },
+  },
+) {
   const reached = ({ scope }) => channel === null || scope.channel === null || scope.channel === channel;
   const within = [...tree.open.values()].filter(reached);
   const has = (key, name) => name == null || within.some(({ scope }) => scope[key] === name);
@@ -225,8 +237,10 @@ const STEPS = new Map([
   ["block.delta", blockDelta],
   ["block.end", (tree, { agent_id, payload }) => tree.open.get(agent_id)?.blocks.delete(payload.block_id)],
   ["block.retract", retract],
-  ["tool.call", (tree, { agent_id, payload }) =>
-    tree.open.get(agent_id)?.calls.set(payload.call_id, new OpenCall(payload))],
+  [
+    "tool.call",
+    (tree, { agent_id, payload }) => tree.open.get(agent_id)?.calls.set(payload.call_id, new OpenCall(payload)),
+  ],
   ["tool.result", (tree, { agent_id, payload }) => tree.open.get(agent_id)?.calls.delete(payload.call_id)],
   ["tool.await", awaited],
   ["approval.request", request],

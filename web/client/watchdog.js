@@ -29,10 +29,13 @@ export class Watchdog {
   }
 
   #wait(leftMs) {
-    this.#timer = setTimeout(() => {
-      const nextMs = this.#heard + this.#patienceMs - performance.now();
-      if (nextMs > 0) this.#wait(nextMs);
-      else this.#bite();
-    }, Math.min(leftMs, LONGEST_MS));
+    this.#timer = setTimeout(
+      () => {
+        const nextMs = this.#heard + this.#patienceMs - performance.now();
+        if (nextMs > 0) this.#wait(nextMs);
+        else this.#bite();
+      },
+      Math.min(leftMs, LONGEST_MS),
+    );
   }
 }

@@ -84,7 +84,10 @@ test("a citation in two chunks is not continued after flush", () => {
   const [text] = assembler.feed(said("citation", "a", false, { index: 0 }));
   assembler.flush();
   assembler.feed(said("citation", "b", true, { index: 0 }));
-  assert.deepEqual(text.citations.map((citation) => citation.cited_text), ["a", "b"]);
+  assert.deepEqual(
+    text.citations.map((citation) => citation.cited_text),
+    ["a", "b"],
+  );
 });
 
 test("a reset tells what is void", () => {

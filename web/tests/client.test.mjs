@@ -6,8 +6,10 @@ import { test } from "node:test";
 
 import { Client, Conflict, Invalid, NotFound, Refused, TooMany, Unreachable } from "../client/index.js";
 
-const says = (status, body = {}, headers = {}) => (response) =>
-  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+const says =
+  (status, body = {}, headers = {}) =>
+  (response) =>
+    response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 const breaks = (response) => response.destroy();
 
 /** A client of a server that answers its requests one after the other. */
@@ -41,18 +43,42 @@ test("a message that got no answer is sent again under the same key", async (t) 
 const CALL = { call_id: "c1", tool: "confirm", args: {} };
 
 for (const [name, ask, type, payload] of [
-  ["answer", (client) => client.answer("sess_1", CALL, true), "tool.result",
-    { call_id: "c1", tool: "confirm", ok: true, result: true, error: null }],
-  ["fail", (client) => client.fail("sess_1", CALL, { code: "NO", message: "no" }), "tool.result",
-    { call_id: "c1", tool: "confirm", ok: false, result: null, error: { code: "NO", message: "no" } }],
-  ["decide", (client) => client.decide("sess_1", { call_id: "c1", args_hash: "h" }, "deny"), "approval.decision",
-    { call_id: "c1", args_hash: "h", decision: "deny" }],
-  ["stop", (client) => client.stop("sess_1", { turn: "tr_1" }), "ui.command",
-    { command: { kind: "stop", turn: "tr_1" } }],
-  ["submitView", (client) => client.submitView("sess_1", "v", { kind: "button.click", button_id: "b" }, { shown: "evt_1" }),
-    "ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v", shown: "evt_1" }],
-  ["submitInput", (client) => client.submitInput("sess_1", CALL, { a: 1 }), "ui.action",
-    { action: { kind: "input.submit", values: { a: 1 } }, call_id: "c1" }],
+  [
+    "answer",
+    (client) => client.answer("sess_1", CALL, true),
+    "tool.result",
+    { call_id: "c1", tool: "confirm", ok: true, result: true, error: null },
+  ],
+  [
+    "fail",
+    (client) => client.fail("sess_1", CALL, { code: "NO", message: "no" }),
+    "tool.result",
+    { call_id: "c1", tool: "confirm", ok: false, result: null, error: { code: "NO", message: "no" } },
+  ],
+  [
+    "decide",
+    (client) => client.decide("sess_1", { call_id: "c1", args_hash: "h" }, "deny"),
+    "approval.decision",
+    { call_id: "c1", args_hash: "h", decision: "deny" },
+  ],
+  [
+    "stop",
+    (client) => client.stop("sess_1", { turn: "tr_1" }),
+    "ui.command",
+    { command: { kind: "stop", turn: "tr_1" } },
+  ],
+  [
+    "submitView",
+    (client) => client.submitView("sess_1", "v", { kind: "button.click", button_id: "b" }, { shown: "evt_1" }),
+    "ui.action",
+    { action: { kind: "button.click", button_id: "b" }, view_id: "v", shown: "evt_1" },
+  ],
+  [
+    "submitInput",
+    (client) => client.submitInput("sess_1", CALL, { a: 1 }),
+    "ui.action",
+    { action: { kind: "input.submit", values: { a: 1 } }, call_id: "c1" },
+  ],
 ]) {
   test(`${name} is one event, with the same id when it is sent again`, async (t) => {
     const { client, requests } = await serving(t, breaks, says(202, { seqs: [7] }));
@@ -64,7 +90,12 @@ for (const [name, ask, type, payload] of [
   });
 }
 
-for (const [status, kind] of [[400, Invalid], [404, NotFound], [409, Conflict], [413, Refused]]) {
+for (const [status, kind] of [
+  [400, Invalid],
+  [404, NotFound],
+  [409, Conflict],
+  [413, Refused],
+]) {
   test(`${status} is thrown at once, with what the server said`, async (t) => {
     const fault = { code: "VALIDATION_ERROR", message: "a must be a text", details: {} };
     const { client, requests } = await serving(t, says(status, { error: "no", fault }));
@@ -90,7 +121,13 @@ test("a server that is not there", async () => {
 test("the applications come without what they are wrapped in", async (t) => {
   const { client, requests } = await serving(t, breaks, says(200, { apps: [{ name: "tour" }] }));
   assert.deepEqual(await client.apps(), [{ name: "tour" }]);
-  assert.deepEqual(requests.map(({ method, url }) => [method, url]), [["GET", "/below/api/apps"], ["GET", "/below/api/apps"]]);
+  assert.deepEqual(
+    requests.map(({ method, url }) => [method, url]),
+    [
+      ["GET", "/below/api/apps"],
+      ["GET", "/below/api/apps"],
+    ],
+  );
 });
 
 for (const type of ["application/jsonl", "application/x-ndjson", "text/plain; charset=utf-8"]) {
@@ -111,7 +148,10 @@ test("an event whose id is undefined gets one, in a page without randomUUID too"
   t.mock.method(crypto, "randomUUID", () => assert.fail("only there in a secure context"));
   const { client, requests } = await serving(t, says(202, { seqs: [1, 2] }));
   const event = { type: "duo.note", payload: {} };
-  await client.dispatch("sess_1", [{ ...event, id: undefined }, { ...event, id: "evt_mine" }]);
+  await client.dispatch("sess_1", [
+    { ...event, id: undefined },
+    { ...event, id: "evt_mine" },
+  ]);
   const [first, second] = requests[0].body.events;
   assert.deepEqual([/^evt_[-0-9]{4,60}$/.test(first.id), second.id], [true, "evt_mine"]);
 });
@@ -139,7 +179,8 @@ test("questions stand in the address", async (t) => {
   const { client, requests } = await serving(t, says(200, {}));
   await client.state("sess_1", { at: 0, include: ["open", "meters"] });
   await client.documents({ session: "sess_1", type: "message" });
-  assert.deepEqual(requests.map(({ url }) => url), [
-    "/below/api/state?session=sess_1&at=0&include=open%2Cmeters", "/below/api/documents?session=sess_1&type=message",
-  ]);
+  assert.deepEqual(
+    requests.map(({ url }) => url),
+    ["/below/api/state?session=sess_1&at=0&include=open%2Cmeters", "/below/api/documents?session=sess_1&type=message"],
+  );
 });

@@ -40,14 +40,23 @@ for (const { name, events } of vectors("state/meters").cases) {
 }
 
 for (const [ms, said] of [
-  [null, "–"], [0, "0 ms"], [999, "999 ms"], [1000, "1.0 s"], [59_949, "59.9 s"], [59_950, "1 min 0 s"],
+  [null, "–"],
+  [0, "0 ms"],
+  [999, "999 ms"],
+  [1000, "1.0 s"],
+  [59_949, "59.9 s"],
+  [59_950, "1 min 0 s"],
   [125_400, "2 min 5 s"],
 ]) {
   test(`${ms} ms are ${said}`, () => assert.equal(duration(ms), said));
 }
 
 for (const [bytes, said] of [
-  [0, "0 bytes"], [999, "999 bytes"], [1500, "1.5 kB"], [2_000_000, "2.0 MB"], [4e12, "4000.0 GB"],
+  [0, "0 bytes"],
+  [999, "999 bytes"],
+  [1500, "1.5 kB"],
+  [2_000_000, "2.0 MB"],
+  [4e12, "4000.0 GB"],
 ]) {
   test(`${bytes} bytes are ${said}`, () => assert.equal(size(bytes), said));
 }
@@ -57,18 +66,33 @@ test("large numbers have groups", () => assert.equal(count(1234567), "1,234,567"
 for (const [name, before, after, expected] of [
   ["nothing", { a: [1, { b: null }] }, { a: [1, { b: null }] }, []],
   ["a change", { a: { b: 1 } }, { a: { b: 2 } }, [{ path: "a.b", kind: "changed", before: 1, after: 2 }]],
-  ["an addition and a removal, in order", { a: 1, c: [] }, { c: [5], d: null }, [
-    { path: "a", kind: "removed", before: 1 }, { path: "c[0]", kind: "added", after: 5 },
-    { path: "d", kind: "added", after: null },
-  ]],
-  ["names that are no words", { "a b": { x: 1 } }, { "a b": { x: 2 } }, [
-    { path: '["a b"].x', kind: "changed", before: 1, after: 2 },
-  ]],
+  [
+    "an addition and a removal, in order",
+    { a: 1, c: [] },
+    { c: [5], d: null },
+    [
+      { path: "a", kind: "removed", before: 1 },
+      { path: "c[0]", kind: "added", after: 5 },
+      { path: "d", kind: "added", after: null },
+    ],
+  ],
+  [
+    "names that are no words",
+    { "a b": { x: 1 } },
+    { "a b": { x: 2 } },
+    [{ path: '["a b"].x', kind: "changed", before: 1, after: 2 }],
+  ],
   ["another kind", { a: [] }, { a: {} }, [{ path: "a", kind: "changed", before: [], after: {} }]],
   ["the whole", null, { a: 1 }, [{ path: "all", kind: "changed", before: null, after: { a: 1 } }]],
-  ["what objects inherit", {}, JSON.parse('{"__proto__": 1, "toString": 2}'), [
-    { path: "__proto__", kind: "added", after: 1 }, { path: "toString", kind: "added", after: 2 },
-  ]],
+  [
+    "what objects inherit",
+    {},
+    JSON.parse('{"__proto__": 1, "toString": 2}'),
+    [
+      { path: "__proto__", kind: "added", after: 1 },
+      { path: "toString", kind: "added", after: 2 },
+    ],
+  ],
 ]) {
   test(`changes: ${name}`, () => assert.deepEqual(changes(before, after), expected));
 }
@@ -81,10 +105,13 @@ test("changes are bounded", () => {
 test("only what was wanted last is asked for, one at a time", async () => {
   const asked = [];
   let answer;
-  const latest = new Latest((wanted) => new Promise((resolve) => {
-    asked.push(wanted);
-    answer = resolve;
-  }));
+  const latest = new Latest(
+    (wanted) =>
+      new Promise((resolve) => {
+        asked.push(wanted);
+        answer = resolve;
+      }),
+  );
   for (const wanted of [1, 2, 3]) latest.want(wanted);
   assert.deepEqual(asked, [1]);
   answer();
@@ -114,7 +141,15 @@ test("invocations are nested by their callers, a successor beside its predecesso
   const fold = folded(new Invocations(), logOf(TURN));
   const [{ number, words, seq, agents }] = fold.turns.values();
   assert.deepEqual([number, words, seq], [1, "Look at this", 0]);
-  assert.deepEqual(shape(agents), [["Guide", [["Reader", []], ["Writer", []]]]]);
+  assert.deepEqual(shape(agents), [
+    [
+      "Guide",
+      [
+        ["Reader", []],
+        ["Writer", []],
+      ],
+    ],
+  ]);
   assert.equal(fold.byId.get("agt_2").to, "agt_3");
   assert.equal(fold.byId.get("agt_3").from, "agt_2");
   assert.equal(fold.byId.get("agt_3").resumes, "agt_0");
@@ -159,7 +194,11 @@ test("the library holds the documents that the client makes, on their shelves", 
       shelved += shelf.size;
     }
     assert.equal(shelved, library.byId.size);
-    for (const one of library.byId.values()) assert(titleOf(one).every((text) => typeof text === "string"), one.id);
+    for (const one of library.byId.values())
+      assert(
+        titleOf(one).every((text) => typeof text === "string"),
+        one.id,
+      );
   }
 });
 
@@ -171,21 +210,27 @@ test("a document is found by all of the words", () => {
 });
 
 test("commands say what the log knows", () => {
-  const staff = folded(new Staff(), logOf([
-    { type: "process.start", payload: { process: "server", pid: 1 } },
-    { type: "process.start", payload: { process: "model", pid: 2, model: "m" } },
-    { type: "ui.message", payload: { text: "Hello" } },
-    { type: "assistant.message", payload: { text: "Here", speaker: "Lyra" } },
-  ]));
+  const staff = folded(
+    new Staff(),
+    logOf([
+      { type: "process.start", payload: { process: "server", pid: 1 } },
+      { type: "process.start", payload: { process: "model", pid: 2, model: "m" } },
+      { type: "ui.message", payload: { text: "Hello" } },
+      { type: "assistant.message", payload: { text: "Here", speaker: "Lyra" } },
+    ]),
+  );
   assert.equal(staff.process.pid, 2);
   const looks = { state: "sleeping", color: "#fff", color_name: "white", eyes: "round" };
   const member = (name, seat, soul) => ({ name, seat, soul, ...looks });
   const awake = { ...member("Orin", 2, ""), state: "alive" };
   const asleep = sleepers([member("Lyra", 0, "I sort."), null, awake, member("Wren", 3, "")]);
-  const woken = (has_transcript) => ({ kind: "wake", agents: [
-    { name: "Lyra", color: "#fff", color_name: "white", seat: 0, has_soul: true, has_transcript },
-    { name: "Wren", color: "#fff", color_name: "white", seat: 3, has_soul: false, has_transcript: false },
-  ] });
+  const woken = (has_transcript) => ({
+    kind: "wake",
+    agents: [
+      { name: "Lyra", color: "#fff", color_name: "white", seat: 0, has_soul: true, has_transcript },
+      { name: "Wren", color: "#fff", color_name: "white", seat: 3, has_soul: false, has_transcript: false },
+    ],
+  });
   assert.deepEqual(wake(asleep, staff), woken(false), "what she said is of the session that runs");
   const start = { kind: "session.start", has_previous_transcript: true, has_artifact_catalog: false };
   assert.deepEqual(startSession(staff), start);
@@ -196,7 +241,12 @@ test("commands say what the log knows", () => {
 });
 
 for (const [text, painted] of [
-  ["#c9b1ff", "#c9b1ff"], ["#FFF", "#FFF"], ["red", ""], ["url(//evil)", ""], ["#12345", ""], ["#fff;x:y", ""],
+  ["#c9b1ff", "#c9b1ff"],
+  ["#FFF", "#FFF"],
+  ["red", ""],
+  ["url(//evil)", ""],
+  ["#12345", ""],
+  ["#fff;x:y", ""],
 ]) {
   test(`the colour ${text} is ${painted || "not painted"}`, () => assert.equal(colour(text), painted));
 }
@@ -246,17 +296,20 @@ for (const [name, text, expected] of [
 }
 
 test("a conversation as Markdown, nested as it was", () => {
-  const record = folded(new Record(), logOf([
-    { type: "ui.message", trace_id: "tr_1", payload: { text: "Hello" } },
-    agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }, { agent_name: "Guide" }),
-    agent("agt_1", "tool.call", { call_id: "c1", tool: "ask_reader", args: { prompt: "Tin" } }),
-    agent("agt_2", "agent.start", { name: "Reader", via: "call", parent_id: "agt_1", call_id: "c1" }),
-    agent("agt_2", "assistant.message", { text: "A metal\n\nThat is all." }, { agent_name: "Reader" }),
-    agent("agt_2", "agent.end", { stop_reason: "end_turn" }, { agent_name: "Reader" }),
-    agent("agt_1", "tool.result", { call_id: "c1", tool: "ask_reader", ok: true, result: "A metal", error: null }),
-    agent("agt_1", "assistant.message", { text: "Tin is a metal." }, { agent_name: "Guide" }),
-    agent("agt_1", "agent.end", { stop_reason: "end_turn" }),
-  ]));
+  const record = folded(
+    new Record(),
+    logOf([
+      { type: "ui.message", trace_id: "tr_1", payload: { text: "Hello" } },
+      agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }, { agent_name: "Guide" }),
+      agent("agt_1", "tool.call", { call_id: "c1", tool: "ask_reader", args: { prompt: "Tin" } }),
+      agent("agt_2", "agent.start", { name: "Reader", via: "call", parent_id: "agt_1", call_id: "c1" }),
+      agent("agt_2", "assistant.message", { text: "A metal\n\nThat is all." }, { agent_name: "Reader" }),
+      agent("agt_2", "agent.end", { stop_reason: "end_turn" }, { agent_name: "Reader" }),
+      agent("agt_1", "tool.result", { call_id: "c1", tool: "ask_reader", ok: true, result: "A metal", error: null }),
+      agent("agt_1", "assistant.message", { text: "Tin is a metal." }, { agent_name: "Guide" }),
+      agent("agt_1", "agent.end", { stop_reason: "end_turn" }),
+    ]),
+  );
   const text = markdown(record.conversation, "Metals", "ada");
   assert(text.startsWith("# Metals\n\n**You**\n\nHello\n\n"), text);
   assert(text.includes("> **Reader**\n>\n> A metal\n>\n> That is all.\n"), text);
@@ -266,24 +319,36 @@ test("a conversation as Markdown, nested as it was", () => {
 test("every entry that a conversation can hold has Markdown", () => {
   const error = { code: "NO", message: "no" };
   const one = (type, payload) => ({ type, trace_id: "tr_1", payload });
-  const { flow } = folded(new Conversation(), logOf([
-    agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }),
-    agent("agt_5", "agent.start", { name: "Nested", via: "call", parent_id: "agt_1" }),
-    agent("agt_5", "assistant.thinking", { text: "Hm" }),
-    one("assistant.view", { view: { kind: "a2ui.v1", view_id: "v", tree: { type: "text", text: "x" } } }),
-    agent("agt_1", "agent.handoff", { to: "Writer", to_agent_id: "agt_9" }),
-    one("session.error", { code: "e", message: "Broken" }),
-    one("assistant.files", { files: [{ file_id: "f", filename: "a_b.txt", storage_location: "s" }] }),
-    agent("agt_1", "tool.call", { call_id: "c", tool: "t", args: {} }),
-    agent("agt_1", "tool.result", { call_id: "c", tool: "t", ok: false, result: null, error }),
-    agent("agt_1", "agent.end", { stop_reason: "error" }),
-    one("broker.agree", { granted: true }),
-    one("ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v" }),
-  ]));
+  const { flow } = folded(
+    new Conversation(),
+    logOf([
+      agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }),
+      agent("agt_5", "agent.start", { name: "Nested", via: "call", parent_id: "agt_1" }),
+      agent("agt_5", "assistant.thinking", { text: "Hm" }),
+      one("assistant.view", { view: { kind: "a2ui.v1", view_id: "v", tree: { type: "text", text: "x" } } }),
+      agent("agt_1", "agent.handoff", { to: "Writer", to_agent_id: "agt_9" }),
+      one("session.error", { code: "e", message: "Broken" }),
+      one("assistant.files", { files: [{ file_id: "f", filename: "a_b.txt", storage_location: "s" }] }),
+      agent("agt_1", "tool.call", { call_id: "c", tool: "t", args: {} }),
+      agent("agt_1", "tool.result", { call_id: "c", tool: "t", ok: false, result: null, error }),
+      agent("agt_1", "agent.end", { stop_reason: "error" }),
+      one("broker.agree", { granted: true }),
+      one("ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v" }),
+    ]),
+  );
   const text = markdown({ flow }, "All", "ada");
   for (const part of [
-    "**Nested**", "> > Hm", "**v**", "handed over to Writer", "**e** Broken", "a\\_b.txt", "**t** Error", "**NO** no",
-    "ended with an error", "**broker.agree**", "pressed b",
+    "**Nested**",
+    "> > Hm",
+    "**v**",
+    "handed over to Writer",
+    "**e** Broken",
+    "a\\_b.txt",
+    "**t** Error",
+    "**NO** no",
+    "ended with an error",
+    "**broker.agree**",
+    "pressed b",
   ]) {
     assert(text.includes(part), `${part} in ${text}`);
   }
@@ -291,7 +356,10 @@ test("every entry that a conversation can hold has Markdown", () => {
 });
 
 for (const [title, name] of [
-  ["Ships & tin", "Ships-tin.md"], ["../../x", "x.md"], ["", "session.md"], ["é", "e.md"],
+  ["Ships & tin", "Ships-tin.md"],
+  ["../../x", "x.md"],
+  ["", "session.md"],
+  ["é", "e.md"],
   ["a".repeat(99), `${"a".repeat(60)}.md`],
 ]) {
   test(`the file of ${JSON.stringify(title)} is ${name}`, () => assert.equal(fileName(title, "md"), name));

@@ -17,15 +17,32 @@ import { folded, logOf } from "./vectors.mjs";
 const TEXT = { type: "field.text", name: "notes", label: "Notes" };
 const NUMBER = { type: "field.number", name: "weight_lbs", label: "Weight (lbs)" };
 const TIME = { type: "field.datetime", name: "measured_at", label: "Measured" };
-const PICK = { type: "field.select", name: "size", label: "Size", options: [{ value: "s", label: "Small" }, { value: "l" }] };
+const PICK = {
+  type: "field.select",
+  name: "size",
+  label: "Size",
+  options: [{ value: "s", label: "Small" }, { value: "l" }],
+};
 
 // values
 
 for (const [field, text, value] of [
-  [NUMBER, "187.6", 187.6], [NUMBER, " -3 ", -3], [NUMBER, "+.5e1", 5], [NUMBER, "7.", 7], [NUMBER, " ", null],
-  [NUMBER, "187,6", "187,6"], [NUMBER, "1e999", "1e999"], [NUMBER, "0x10", "0x10"], [NUMBER, "Infinity", "Infinity"],
-  [TEXT, " a ", " a "], [TEXT, "\n ", null], [TEXT, "12", "12"],
-  [TIME, " 2026-01-08 ", "2026-01-08"], [TIME, "soon", "soon"], [PICK, "l", "l"], [PICK, "", null],
+  [NUMBER, "187.6", 187.6],
+  [NUMBER, " -3 ", -3],
+  [NUMBER, "+.5e1", 5],
+  [NUMBER, "7.", 7],
+  [NUMBER, " ", null],
+  [NUMBER, "187,6", "187,6"],
+  [NUMBER, "1e999", "1e999"],
+  [NUMBER, "0x10", "0x10"],
+  [NUMBER, "Infinity", "Infinity"],
+  [TEXT, " a ", " a "],
+  [TEXT, "\n ", null],
+  [TEXT, "12", "12"],
+  [TIME, " 2026-01-08 ", "2026-01-08"],
+  [TIME, "soon", "soon"],
+  [PICK, "l", "l"],
+  [PICK, "", null],
 ]) {
   test(`${field.type} sends ${JSON.stringify(value)} for ${JSON.stringify(text)}`, () => {
     assert.equal(values.valueOf(field, text), value);
@@ -44,8 +61,11 @@ test("a value comes back as it was", () => {
 });
 
 for (const [text, day, time, zone] of [
-  ["", "", "", ""], ["2026-01-08", "2026-01-08", "", ""], ["2026-01-08T12:30", "2026-01-08", "12:30", ""],
-  ["2026-01-08T12:30:05-05:00", "2026-01-08", "12:30:05", "-05:00"], ["2026-01-08T12:30Z", "2026-01-08", "12:30", "Z"],
+  ["", "", "", ""],
+  ["2026-01-08", "2026-01-08", "", ""],
+  ["2026-01-08T12:30", "2026-01-08", "12:30", ""],
+  ["2026-01-08T12:30:05-05:00", "2026-01-08", "12:30:05", "-05:00"],
+  ["2026-01-08T12:30Z", "2026-01-08", "12:30", "Z"],
 ]) {
   test(`${text || "nothing"} has a day and a time, and is put together again`, () => {
     assert.deepEqual(values.momentOf(text), { day, time, zone });
@@ -53,7 +73,14 @@ for (const [text, day, time, zone] of [
   });
 }
 
-for (const text of ["today", "2026-02-30", "2026-01-08T24:00", "2026-01-08T12:60", "2026-01-08T12:30:05.5", "0000-01-01"]) {
+for (const text of [
+  "today",
+  "2026-02-30",
+  "2026-01-08T24:00",
+  "2026-01-08T12:60",
+  "2026-01-08T12:30:05.5",
+  "0000-01-01",
+]) {
   test(`no picker holds ${text}: it is edited as text`, () => {
     assert.equal(values.momentOf(text), null);
     assert.equal(values.kindOf(TIME, text), "text");
@@ -62,8 +89,13 @@ for (const text of ["today", "2026-02-30", "2026-01-08T24:00", "2026-01-08T12:60
 
 test("the input of a field follows from its type and what it begins with", () => {
   const kinds = [
-    [TEXT, "", "text"], [{ ...TEXT, multiline: true }, "", "area"], [TEXT, "two\nlines", "area"], [NUMBER, "1", "number"],
-    [PICK, "s", "select"], [TIME, "2026-01-08", "moment"], [{ ...TIME, picks: "date" }, "2026-01-08", "date"],
+    [TEXT, "", "text"],
+    [{ ...TEXT, multiline: true }, "", "area"],
+    [TEXT, "two\nlines", "area"],
+    [NUMBER, "1", "number"],
+    [PICK, "s", "select"],
+    [TIME, "2026-01-08", "moment"],
+    [{ ...TIME, picks: "date" }, "2026-01-08", "date"],
     [{ ...TIME, picks: "date" }, "2026-01-08T12:30", "text"],
   ];
   for (const [field, first, kind] of kinds) assert.equal(values.kindOf(field, first), kind);
@@ -72,9 +104,18 @@ test("the input of a field follows from its type and what it begins with", () =>
 // rows
 
 const TABLE = {
-  type: "table_editor", id: "t", can_add: true, can_delete: true,
-  columns: [{ ...NUMBER, value: 5 }, { ...TEXT, name: "toString" }],
-  rows: [{ row_id: "a", values: { weight_lbs: 1, toString: "one" } }, { row_id: "b", values: { weight_lbs: 2 }, error: "no" }],
+  type: "table_editor",
+  id: "t",
+  can_add: true,
+  can_delete: true,
+  columns: [
+    { ...NUMBER, value: 5 },
+    { ...TEXT, name: "toString" },
+  ],
+  rows: [
+    { row_id: "a", values: { weight_lbs: 1, toString: "one" } },
+    { row_id: "b", values: { weight_lbs: 2 }, error: "no" },
+  ],
 };
 const KNOWN = new Set(["a", "b"]);
 const keysOf = (rows) => rows.map(({ key }) => key);
@@ -92,8 +133,12 @@ test("rows are edited, added, deleted and taken back, and saved whole", () => {
   const { action, keys } = saveOf(TABLE, rows, edits);
   assert.deepEqual(keys, ["b", "+1"]);
   assert.deepEqual(action, {
-    kind: "table.save", table_id: "t",
-    rows: [{ row_id: "b", weight_lbs: 2.5, toString: null }, { weight_lbs: 5, toString: "new" }],
+    kind: "table.save",
+    table_id: "t",
+    rows: [
+      { row_id: "b", weight_lbs: 2.5, toString: null },
+      { weight_lbs: 5, toString: "new" },
+    ],
     deleted: ["a"],
   });
   edits.restore("a");
@@ -137,18 +182,43 @@ const invalid = (message, ...path) => ({ kind: "invalid", message, path });
 const late = (message, ...path) => ({ kind: "conflict", message, path });
 
 test("problems stand at their fields and cells, the first of each", () => {
-  const form = inForm([invalid("a is required", "values", "a"), invalid("again", "values", "a"), invalid("odd", "kind")]);
-  assert.deepEqual([...form], [["a", "a is required"], ["", "odd"]]);
+  const form = inForm([
+    invalid("a is required", "values", "a"),
+    invalid("again", "values", "a"),
+    invalid("odd", "kind"),
+  ]);
+  assert.deepEqual(
+    [...form],
+    [
+      ["a", "a is required"],
+      ["", "odd"],
+    ],
+  );
   const table = inTable(
-    [invalid("no", "rows", 1, "n"), late("row b of t has been deleted already", "rows", 0, "row_id"), invalid("far", "rows", 9)],
+    [
+      invalid("no", "rows", 1, "n"),
+      late("row b of t has been deleted already", "rows", 0, "row_id"),
+      invalid("far", "rows", 9),
+    ],
     ["a", "+1"],
   );
-  assert.deepEqual([...table], [["+1 n", "no"], ["a ", "This row was deleted already."], ["", "far"]]);
+  assert.deepEqual(
+    [...table],
+    [
+      ["+1 n", "no"],
+      ["a ", "This row was deleted already."],
+      ["", "far"],
+    ],
+  );
 });
 
 test("what comes too late is said in plain words", () => {
   for (const [path, words] of [
-    ["view_id", /closed/], ["shown", /again below/], ["form_id", /already/], ["button_id", /already/], ["table_id", /saved already/],
+    ["view_id", /closed/],
+    ["shown", /again below/],
+    ["form_id", /already/],
+    ["button_id", /already/],
+    ["table_id", /saved already/],
     ["other", /too late: so/],
   ]) {
     assert.match(inForm([late("so", path)]).get(""), words);
@@ -171,14 +241,29 @@ test("a message has the label, not the name", () => {
 // what was sent
 
 test("the last action of each part is known until the view is shown again, also with strange ids", () => {
-  const show = (view_id) => ({ type: "assistant.view", payload: { view: { view_id, tree: { type: "text", text: "" } } } });
+  const show = (view_id) => ({
+    type: "assistant.view",
+    payload: { view: { view_id, tree: { type: "text", text: "" } } },
+  });
   const act = (view_id, action) => ({ type: "ui.action", payload: { view_id, action } });
   const submit = { kind: "form.submit", form_id: "f", values: { a: 1 } };
   const erase = { kind: "table.delete_row", table_id: "t", row_id: "r" };
   const save = { kind: "table.save", table_id: "t", rows: [] };
-  const log = [show("__proto__"), act("__proto__", submit), act("__proto__", save), act("__proto__", erase), act("no", submit)];
+  const log = [
+    show("__proto__"),
+    act("__proto__", submit),
+    act("__proto__", save),
+    act("__proto__", erase),
+    act("no", submit),
+  ];
   const sent = folded(new Sent(), logOf(log));
-  assert.deepEqual([...sent.on("__proto__").actions], [["f", submit], ["t", save]]);
+  assert.deepEqual(
+    [...sent.on("__proto__").actions],
+    [
+      ["f", submit],
+      ["t", save],
+    ],
+  );
   assert.equal(sent.on("no").actions.size, 0);
   const { version } = sent.on("__proto__");
   const again = folded(sent, logOf([show("__proto__")]));
@@ -187,9 +272,15 @@ test("the last action of each part is known until the view is shown again, also 
 });
 
 test("the check of the client knows where the console's own saves are wrong", () => {
-  const views = folded(new Views(), logOf([
-    { type: "assistant.view", payload: { view: { kind: "a2ui.v1", view_id: "v", tree: { ...TABLE, columns: [NUMBER], rows: [] } } } },
-  ]));
+  const views = folded(
+    new Views(),
+    logOf([
+      {
+        type: "assistant.view",
+        payload: { view: { kind: "a2ui.v1", view_id: "v", tree: { ...TABLE, columns: [NUMBER], rows: [] } } },
+      },
+    ]),
+  );
   const edits = new Edits();
   const key = edits.add();
   edits.write(key, "weight_lbs", "heavy");
@@ -205,11 +296,24 @@ test("headings go down one level at a time, whatever a view says", () => {
   const small = () => ({ type: "text", text: "small", style: "subheading" });
   const big = { type: "text", text: "big", style: "heading" };
   const inner = { type: "section", title: "inner", children: [big, small()] };
-  const tree = { type: "screen", children: [small(), { type: "section", children: [inner] }, { type: "form", title: "f" }] };
-  assert.deepEqual([...levelsOf(tree, 2, null)].map(([, level]) => level), [3, 3, 4, 5]);
-  assert.deepEqual([...levelsOf(tree, 2, "title")].map(([node, level]) => [node?.text ?? node?.title, level]), [
-    [undefined, 3], ["small", 4], ["inner", 4], ["big", 5], ["small", 6],
-  ]);
+  const tree = {
+    type: "screen",
+    children: [small(), { type: "section", children: [inner] }, { type: "form", title: "f" }],
+  };
+  assert.deepEqual(
+    [...levelsOf(tree, 2, null)].map(([, level]) => level),
+    [3, 3, 4, 5],
+  );
+  assert.deepEqual(
+    [...levelsOf(tree, 2, "title")].map(([node, level]) => [node?.text ?? node?.title, level]),
+    [
+      [undefined, 3],
+      ["small", 4],
+      ["inner", 4],
+      ["big", 5],
+      ["small", 6],
+    ],
+  );
 });
 
 test("no heading is deeper than six", () => {
@@ -220,7 +324,13 @@ test("no heading is deeper than six", () => {
 
 // asking
 
-const asks = (args, more = {}) => ({ tool: "ask", executor: "frontend", approval: null, awaited: { args, seq: 7 }, ...more });
+const asks = (args, more = {}) => ({
+  tool: "ask",
+  executor: "frontend",
+  approval: null,
+  awaited: { args, seq: 7 },
+  ...more,
+});
 
 for (const [name, call, kind] of [
   ["an approval", asks({}, { approval: { args_hash: "h" }, awaited: null }), "approval"],
@@ -241,10 +351,13 @@ test("a second question of a call is another one", () => {
 
 test("choices are texts, or values with labels", () => {
   assert.deepEqual(choicesOf({ choices: ["a", 2, true] }), [
-    { value: "a", label: "a" }, { value: 2, label: "2" }, { value: true, label: "true" },
+    { value: "a", label: "a" },
+    { value: 2, label: "2" },
+    { value: true, label: "true" },
   ]);
   assert.deepEqual(choicesOf({ options: [{ value: "x", label: "Ex" }, { value: "y" }] }), [
-    { value: "x", label: "Ex" }, { value: "y", label: "y" },
+    { value: "x", label: "Ex" },
+    { value: "y", label: "y" },
   ]);
   for (const options of [[], [null], [{}], ["a", ["b"]], Array(51).fill("a"), "ab"]) {
     assert.deepEqual(choicesOf({ options }), []);
@@ -261,14 +374,17 @@ test("the questions of an input become fields", () => {
   const names = (args) => fieldsOf(args).map(({ type, name, label }) => [type, name, label]);
   assert.deepEqual(names({ question: "Where?" }), [["field.text", "answer", "Where?"]]);
   assert.deepEqual(names({ street: "Which street?", zip: "Which code?" }), [
-    ["field.text", "street", "Which street?"], ["field.text", "zip", "Which code?"],
+    ["field.text", "street", "Which street?"],
+    ["field.text", "zip", "Which code?"],
   ]);
   assert.deepEqual(names({}), [["field.text", "answer", "Answer"]]);
   assert.deepEqual(names({ question: "Which?", options: ["a"] }), [["field.select", "answer", "Which?"]]);
   assert.deepEqual(names({ size: ["s", "l"] }), [["field.select", "size", "size"]]);
   assert.deepEqual(names({ age: { type: "field.number", label: "Age", min: 0 } }), [["field.number", "age", "Age"]]);
   assert.deepEqual(names({ age: { type: "field.html", label: "Age" }, odd: 3, none: null }), [
-    ["field.text", "age", "age"], ["field.text", "odd", "odd"], ["field.text", "none", "none"],
+    ["field.text", "age", "age"],
+    ["field.text", "odd", "odd"],
+    ["field.text", "none", "none"],
   ]);
 });
 

@@ -103,7 +103,10 @@ for (const vector of SEQUENCES) {
       conversation.apply(event);
       const entries = allOf(conversation.flow);
       const waiting = entries.filter(({ state }) => state === "waiting");
-      assert.deepEqual([...conversation.waiting].map(({ seq }) => seq), waiting.map(({ seq }) => seq));
+      assert.deepEqual(
+        [...conversation.waiting].map(({ seq }) => seq),
+        waiting.map(({ seq }) => seq),
+      );
       for (const { flow, waiting: count = 0 } of entries.filter((entry) => entry.flow)) {
         assert.equal(count, allOf(flow).filter(({ state }) => state === "waiting").length);
       }
@@ -118,15 +121,18 @@ for (const vector of SEQUENCES) {
 }
 
 /** An outline: each entry as a word, with what is inside it. */
-const outline = (flow) => flow.entries.map((entry) => {
-  const words = { message: entry.payload?.text, text: entry.text, call: `${entry.tool} ${entry.state}` };
-  const word = words[entry.kind] ?? entry.kind;
-  return entry.flow?.entries.length ? [word, outline(entry.flow)] : word;
-});
+const outline = (flow) =>
+  flow.entries.map((entry) => {
+    const words = { message: entry.payload?.text, text: entry.text, call: `${entry.tool} ${entry.state}` };
+    const word = words[entry.kind] ?? entry.kind;
+    return entry.flow?.entries.length ? [word, outline(entry.flow)] : word;
+  });
 
 for (const [name, expected] of [
-  ["nested call",
-    ["Go.", ["b done", [["c done", ["Checking.", "look done", "C: grass is green"]], "B found."]], "Done."]],
+  [
+    "nested call",
+    ["Go.", ["b done", [["c done", ["Checking.", "look done", "C: grass is green"]], "B found."]], "Done."],
+  ],
   ["hand-off inside a call", ["Go.", ["b done", ["handoff_to_c done", "handoff", "C did it."]], "I heard: C did it."]],
   ["retry", ["Go.", "Event one. And two."]],
   ["approval denied", ["Go.", "remove denied", "Then not."]],
@@ -202,7 +208,9 @@ test("what was said of a text that was stopped stays", () => {
 
 test("a message is queued until an agent has its turn; one that joins a turn is not", () => {
   const queued = (events) =>
-    chat(logOf(events)).flow.entries.filter(({ kind }) => kind === "message").map((one) => one.queued);
+    chat(logOf(events))
+      .flow.entries.filter(({ kind }) => kind === "message")
+      .map((one) => one.queued);
   assert.deepEqual(queued([MESSAGE]), [true]);
   assert.deepEqual(queued([MESSAGE, START]), [false]);
   assert.deepEqual(queued([MESSAGE, START, MESSAGE]), [false, false]);
@@ -221,8 +229,13 @@ test("a result without its call is an event, and so is what nobody knows", () =>
 });
 
 test("an agent that no call has started stands in an entry of its own", () => {
-  const child = { type: "agent.start", trace_id: "tr_1", agent_id: "agt_2", agent_name: "B",
-    payload: { name: "B", via: "call", parent_id: "agt_1", call_id: "gone" } };
+  const child = {
+    type: "agent.start",
+    trace_id: "tr_1",
+    agent_id: "agt_2",
+    agent_name: "B",
+    payload: { name: "B", via: "call", parent_id: "agt_1", call_id: "gone" },
+  };
   const said = { ...child, type: "assistant.message", payload: { text: "Here." } };
   assert.deepEqual(outline(chat(logOf([START, child, said])).flow), [["agent", ["Here."]]]);
 });
@@ -231,5 +244,8 @@ test("a server that was away and is back says so; one that starts a session does
   const server = (type) => ({ type, payload: { process: "server", pid: 1, reason: "process_crash" } });
   const log = logOf(["process.start", "process.end", "process.start"].map(server));
   const { flow } = folded(new Conversation(), log);
-  assert.deepEqual(flow.entries.map(({ kind, seq }) => [kind, seq]), [["restart", 2]]);
+  assert.deepEqual(
+    flow.entries.map(({ kind, seq }) => [kind, seq]),
+    [["restart", 2]],
+  );
 });

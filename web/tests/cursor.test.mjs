@@ -35,7 +35,10 @@ test("isNews of a chunk, its event and another epoch", () => {
 
 test("covers nothing before the start, and everything up to the reader's place", () => {
   const has = (reader, text) => covers(placeOf(reader), placeOf(text));
-  assert.deepEqual([has("k1:5", "-1"), has("k1:5", "k1:5"), has("k1:5", "k1:6"), has("k2:9", "k1:5")], [true, true, false, false]);
+  assert.deepEqual(
+    [has("k1:5", "-1"), has("k1:5", "k1:5"), has("k1:5", "k1:6"), has("k2:9", "k1:5")],
+    [true, true, false, false],
+  );
 });
 
 test("Cursors moved by an id report what moved, and only that", () => {

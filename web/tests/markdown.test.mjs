@@ -114,10 +114,18 @@ for (const [markdown, html] of [
 }
 
 for (const [address, link] of [
-  ["https://e.com/a b", "https://e.com/a%20b"], ["mailto:a@b.c", "mailto:a@b.c"], ["HTTP://E.com", "http://e.com/"],
-  [" javascript:alert(1)", null], ["java\nscript:alert(1)", null], ["vbscript:x", null],
+  ["https://e.com/a b", "https://e.com/a%20b"],
+  ["mailto:a@b.c", "mailto:a@b.c"],
+  ["HTTP://E.com", "http://e.com/"],
+  [" javascript:alert(1)", null],
+  ["java\nscript:alert(1)", null],
+  ["vbscript:x", null],
   ["data:image/png;base64,AA==", null],
-  ["//e.com", null], ["/api/x", null], ["file:///etc/passwd", null], ["blob:https://e.com/1", null], ["", null],
+  ["//e.com", null],
+  ["/api/x", null],
+  ["file:///etc/passwd", null],
+  ["blob:https://e.com/1", null],
+  ["", null],
   [undefined, null],
 ]) {
   test(`link: ${address}`, () => assert.equal(linkOf(address), link));
@@ -129,10 +137,17 @@ test("the place of a link is where it leads, not what it looks like", () => {
 });
 
 for (const [address, image] of [
-  ["api/blobs/sess_1/abc", "api/blobs/sess_1/abc"], ["/api/blobs/sess_1/abc", "api/blobs/sess_1/abc"],
-  ["data:image/png;base64,AA==", "data:image/png;base64,AA=="], [`data:image/png;base64,${"A".repeat(300_000)}`, null],
-  ["api/blobs/../stop", null], ["api/blobs/%2e%2e/stop", null], ["data:image/svg+xml;base64,AA==", null],
-  ["data:text/html,x", null], ["https://e.com/p.png", null], ["//e.com/api/blobs/x", null], [undefined, null],
+  ["api/blobs/sess_1/abc", "api/blobs/sess_1/abc"],
+  ["/api/blobs/sess_1/abc", "api/blobs/sess_1/abc"],
+  ["data:image/png;base64,AA==", "data:image/png;base64,AA=="],
+  [`data:image/png;base64,${"A".repeat(300_000)}`, null],
+  ["api/blobs/../stop", null],
+  ["api/blobs/%2e%2e/stop", null],
+  ["data:image/svg+xml;base64,AA==", null],
+  ["data:text/html,x", null],
+  ["https://e.com/p.png", null],
+  ["//e.com/api/blobs/x", null],
+  [undefined, null],
 ]) {
   test(`image: ${String(address).slice(0, 40)}`, () => assert.equal(imageOf(address), image));
 }

@@ -54,7 +54,11 @@ function checkAction({ views, action }) {
 }
 
 const ANSWERS = {
-  messages: assemble, pieces: decode, log: fold, views: checkAction, tree: ({ tree }) => flaw(tree)?.path ?? null,
+  messages: assemble,
+  pieces: decode,
+  log: fold,
+  views: checkAction,
+  tree: ({ tree }) => flaw(tree)?.path ?? null,
 };
 
 for await (const line of createInterface({ input: process.stdin })) {

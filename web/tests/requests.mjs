@@ -47,7 +47,9 @@ class Page {
     const { transcript, meters, open } = said;
     const documents = await client.documents({ session });
     const mine = {
-      transcript: this.transcript.bubbles, meters: this.meters.report(), open: pending(tree),
+      transcript: this.transcript.bubbles,
+      meters: this.meters.report(),
+      open: pending(tree),
       documents: [...this.documents.values()].map((made) => ({ session_id: session, ...made })),
     };
     return [mine, { transcript, meters, open, documents }];
@@ -79,14 +81,28 @@ const STORIES = {
     const ended = await page.compared();
     page.feed.close();
     const apps = await client.apps();
-    return { sent, other, waiting, answers, late, ended, title, state, apps, foreign: await nameOf(client.state("sess_x")) };
+    return {
+      sent,
+      other,
+      waiting,
+      answers,
+      late,
+      ended,
+      title,
+      state,
+      apps,
+      foreign: await nameOf(client.state("sess_x")),
+    };
   },
 
   async weights() {
     const session = await client.createSession();
     const page = new Page(session);
     await client.send("Weigh-in 187.6 today", { session });
-    const { id: shown, payload: { view } } = await page.until("assistant.view");
+    const {
+      id: shown,
+      payload: { view },
+    } = await page.until("assistant.view");
     await page.until("agent.end", isRoot);
     const submit = (values) => ({ kind: "form.submit", form_id: "weight_entry", values });
     const wrong = submit({ measured_at: "2026-02-31", weight_lbs: "heavy", colour: "red" });

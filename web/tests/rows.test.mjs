@@ -45,7 +45,10 @@ test("a line looks at what is shown of it, however much there is", () => {
     looks += 1;
     return list[key];
   };
-  const result = new Proxy(Array.from({ length: 100_000 }, (_, index) => index), { get });
+  const result = new Proxy(
+    Array.from({ length: 100_000 }, (_, index) => index),
+    { get },
+  );
   assert.equal(summary({ type: "tool.result", payload: { tool: "t", ok: true, result } }).length, 240);
   assert.ok(looks < 1000, `${looks} looks`);
 });
@@ -58,9 +61,14 @@ test("compact JSON is JSON as long as there is room", () => {
 });
 
 for (const [type, payload, expected] of [
-  ["tool.call", {}, "tool"], ["tool.result", { ok: true }, "tool"], ["tool.result", { ok: false }, "error"],
-  ["agent.end", { stop_reason: "timeout" }, "error"], ["agent.end", { stop_reason: "end_turn" }, "agent"],
-  ["parse.reject", {}, "error"], ["broker.agree", {}, "own"], ["roster.join", {}, "own"],
+  ["tool.call", {}, "tool"],
+  ["tool.result", { ok: true }, "tool"],
+  ["tool.result", { ok: false }, "error"],
+  ["agent.end", { stop_reason: "timeout" }, "error"],
+  ["agent.end", { stop_reason: "end_turn" }, "agent"],
+  ["parse.reject", {}, "error"],
+  ["broker.agree", {}, "own"],
+  ["roster.join", {}, "own"],
 ]) {
   test(`${type} ${JSON.stringify(payload)} is of the family ${expected}`, () => {
     assert.equal(family({ type, payload }), expected);
@@ -84,12 +92,20 @@ const seqs = (events) => events.map(({ seq }) => seq - LOG[0].seq);
 
 for (const [filter, expected] of [
   [{}, [0, 1, 2, 3, 4, 5]],
-  [{ type: "tool." }, [2, 4]], [{ type: "tool.call" }, [2]], [{ type: "tool" }, []],
-  [{ agent: "Aide" }, [3, 4]], [{ agent: NOBODY }, [0, 5]],
-  [{ depth: "0" }, [0, 1, 2, 5]], [{ depth: "1" }, [0, 1, 2, 3, 4, 5]],
-  [{ turn: "tr_2" }, [5]], [{ invocation: "agt_1" }, [1, 2, 3]],
-  [{ call: "c" }, [2, 3]], [{ call: "d" }, [4]],
-  [{ text: "ÄRGER" }, [0]], [{ text: "TOOL" }, [2, 4, 5]], [{ text: "tool", agent: "Aide", turn: "tr_1" }, [4]],
+  [{ type: "tool." }, [2, 4]],
+  [{ type: "tool.call" }, [2]],
+  [{ type: "tool" }, []],
+  [{ agent: "Aide" }, [3, 4]],
+  [{ agent: NOBODY }, [0, 5]],
+  [{ depth: "0" }, [0, 1, 2, 5]],
+  [{ depth: "1" }, [0, 1, 2, 3, 4, 5]],
+  [{ turn: "tr_2" }, [5]],
+  [{ invocation: "agt_1" }, [1, 2, 3]],
+  [{ call: "c" }, [2, 3]],
+  [{ call: "d" }, [4]],
+  [{ text: "ÄRGER" }, [0]],
+  [{ text: "TOOL" }, [2, 4, 5]],
+  [{ text: "tool", agent: "Aide", turn: "tr_1" }, [4]],
 ]) {
   test(`the filter ${JSON.stringify(filter)} lets the right events pass`, () => {
     const matches = new Matches({ ...EVERYTHING, ...filter });
@@ -113,7 +129,10 @@ test("a search stops when it is late, goes on where it was, and takes what comes
 
 test("an event is found by its seq, or the one before it", () => {
   const events = [2, 3, 7].map((seq) => ({ seq }));
-  assert.deepEqual([1, 2, 5, 7, 99].map((seq) => indexOf(events, seq)), [-1, 0, 1, 2, 2]);
+  assert.deepEqual(
+    [1, 2, 5, 7, 99].map((seq) => indexOf(events, seq)),
+    [-1, 0, 1, 2, 2],
+  );
 });
 
 test("the neighbours of the same type are found", () => {
@@ -125,9 +144,22 @@ test("the neighbours of the same type are found", () => {
 
 test("what occurs is counted, families first where there are several types", () => {
   const facets = folded(new Facets(), LOG);
-  const types = [["agent.start", 2], ["tool.", 2], ["tool.await", 1], ["tool.call", 1], ["ui.message", 2]];
+  const types = [
+    ["agent.start", 2],
+    ["tool.", 2],
+    ["tool.await", 1],
+    ["tool.call", 1],
+    ["ui.message", 2],
+  ];
   assert.deepEqual(facets.choices, types);
-  assert.deepEqual([...facets.agents], [[NOBODY, 2], ["Lead", 2], ["Aide", 2]]);
+  assert.deepEqual(
+    [...facets.agents],
+    [
+      [NOBODY, 2],
+      ["Lead", 2],
+      ["Aide", 2],
+    ],
+  );
   assert.equal(facets.depth, 1);
 });
 
@@ -154,8 +186,12 @@ test("a track that would be too high reaches every row all the same", () => {
 });
 
 for (const [row, from, to, why] of [
-  [52, 1000, 1000, "is in view"], [49, 1000, 980, "is just above"], [55, 1000, 1020, "is just below"],
-  [500, 1000, 9960, "is far"], [0, 9000, 0, "is the first"], [999, 0, 19_900, "is the last"],
+  [52, 1000, 1000, "is in view"],
+  [49, 1000, 980, "is just above"],
+  [55, 1000, 1020, "is just below"],
+  [500, 1000, 9960, "is far"],
+  [0, 9000, 0, "is the first"],
+  [999, 0, 19_900, "is the last"],
 ]) {
   test(`a row that ${why} is scrolled to from ${from} px at ${to} px`, () => {
     assert.equal(new Track(1000, 20, 100).reveal(row, from), to);

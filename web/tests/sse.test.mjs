@@ -12,7 +12,10 @@ const bytesOf = ({ hex, input }) => (hex === undefined ? encode(input) : Uint8Ar
 
 function expected(vector) {
   const messages = vector.messages.map(({ data, event = "message", id = "", retry_ms = null }) => ({
-    data, event, id, retryMs: retry_ms,
+    data,
+    event,
+    id,
+    retryMs: retry_ms,
   }));
   const lastId = vector.last_id ?? messages.at(-1)?.id ?? "";
   return { messages, lastId, retryMs: vector.retry_ms ?? null, refused: false };

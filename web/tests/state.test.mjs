@@ -31,7 +31,10 @@ for (const [origin, texts] of [
   test(`an event of the application from ${origin} is noted if a page sent it`, () => {
     const [event] = logOf([{ type: "broker.agree", origin, trace_id: "tr_1", payload: { granted: true } }]);
     const mine = (type) => type.startsWith("broker.");
-    assert.deepEqual(folded(new Transcript(mine), [event]).bubbles.map(({ text }) => text), texts);
+    assert.deepEqual(
+      folded(new Transcript(mine), [event]).bubbles.map(({ text }) => text),
+      texts,
+    );
     assert.deepEqual(folded(new Transcript(), [event]).bubbles, []);
     assert.deepEqual([...folded(new Tree(mine), [event]).queue.keys()], origin === "ui" ? ["tr_1"] : []);
   });
@@ -44,7 +47,13 @@ for (const { name, events, session, turns, agents } of vectors("state/meters").c
 }
 
 for (const [value, expected] of [
-  [0.1 + 0.2, 0.3], [0.0078125, 0.007812], [0.0234375, 0.023438], [5e-7, 0], [1.5e-6, 2e-06], [2.5e-6, 3e-06], [7, 7],
+  [0.1 + 0.2, 0.3],
+  [0.0078125, 0.007812],
+  [0.0234375, 0.023438],
+  [5e-7, 0],
+  [1.5e-6, 2e-6],
+  [2.5e-6, 3e-6],
+  [7, 7],
 ]) {
   test(`${value} is rounded as in Python`, () => assert.equal(rounded(value), expected));
 }
@@ -52,14 +61,20 @@ for (const [value, expected] of [
 for (const { channel, stop, stopped } of vectors("state/tree").stops) {
   test(`tree: a stop ${JSON.stringify(stop)} in the channel ${channel}`, () => {
     const started = [undefined, "buyer", "seller"].map((where, number) => ({
-      type: "agent.start", trace_id: `tr_${number + 1}`, agent_id: `agt_${number + 1}`, channel: where,
+      type: "agent.start",
+      trace_id: `tr_${number + 1}`,
+      agent_id: `agt_${number + 1}`,
+      channel: where,
       payload: { name: "Guide", via: "prompt" },
     }));
     const command = { kind: "stop", ...stop };
     const told = { type: "ui.command", channel: channel ?? undefined, payload: { command } };
     const tree = folded(new Tree(), logOf([...started, told]));
     const marked = [...tree.open].filter(([, invocation]) => invocation.stopped);
-    assert.deepEqual(marked.map(([agentId]) => agentId), stopped);
+    assert.deepEqual(
+      marked.map(([agentId]) => agentId),
+      stopped,
+    );
   });
 }
 
@@ -69,14 +84,21 @@ for (const vector of vectors("state/tree").cases) {
     assert.equal(tree.last, vector.events.length - 1);
     assert.deepEqual([...tree.open.keys()], vector.open);
     assert.deepEqual([...tree.queue.keys()], vector.queue);
-    assert.deepEqual([...tree.open.keys()].filter((agentId) => tree.waits(agentId)), vector.waits);
+    assert.deepEqual(
+      [...tree.open.keys()].filter((agentId) => tree.waits(agentId)),
+      vector.waits,
+    );
     assert.deepEqual(tree.waiting(), vector.waiting);
   });
 }
 
 test("tree: callers wait through any number of agents, the last of whom asks the page", () => {
   const levels = Array.from({ length: 5000 }, (_, level) => [
-    { type: "agent.start", agent_id: `agt_${level}`, payload: { name: "A", via: "call", parent_id: `agt_${level - 1}`, call_id: "c" } },
+    {
+      type: "agent.start",
+      agent_id: `agt_${level}`,
+      payload: { name: "A", via: "call", parent_id: `agt_${level - 1}`, call_id: "c" },
+    },
     { type: "tool.call", agent_id: `agt_${level}`, payload: { call_id: "c", tool: "ask", args: {} } },
   ]);
   const asks = { type: "tool.await", agent_id: "agt_4999", payload: { calls: [{ call_id: "c" }] } };
@@ -101,7 +123,10 @@ function afterJoin({ event, payload }) {
 
 for (const row of DOCUMENTS.table) {
   test(`document: ${row.seed} as ${row.event}`, () => {
-    const { changed: [made], alone } = afterJoin(row);
+    const {
+      changed: [made],
+      alone,
+    } = afterJoin(row);
     assert.deepEqual([made.type, made.category], [row.type, row.category]);
     for (const [name, value] of Object.entries(row.body)) assert.deepEqual(made.body[name], value);
     if (row.event !== "roster.status") assert.equal(alone.id, made.id);
@@ -136,10 +161,13 @@ for (const { name, events, teams } of vectors("roster/cases").cases) {
     const kept = ({ seats, ...team }) => ({ ...team, seats: Object.fromEntries(seats) });
     const mine = [...roster.teams].map(([channel, team]) => [channel, kept(team)]);
     assert.deepEqual(Object.fromEntries(mine), teams);
-    const told = Object.keys(teams).sort().map((channel) => ({
-      channel: channel || null, hatching: teams[channel].hatching,
-      grid: Array.from({ length: 9 }, (_, seat) => teams[channel].seats[seat] ?? null),
-    }));
+    const told = Object.keys(teams)
+      .sort()
+      .map((channel) => ({
+        channel: channel || null,
+        hatching: teams[channel].hatching,
+        grid: Array.from({ length: 9 }, (_, seat) => teams[channel].seats[seat] ?? null),
+      }));
     assert.deepEqual(roster.report(), told);
   });
 }

@@ -69,9 +69,17 @@ test("PageStorage without room holds the new value, and the old one does not com
 test("PageStorage removes all keys of a prefix, stored or in memory", () => {
   const browser = new FakeStorage(2);
   const storage = new PageStorage(() => browser);
-  for (const [key, text] of [["a 1", "x"], ["a 2", "long"], ["b", "y"]]) storage.write(key, text);
+  for (const [key, text] of [
+    ["a 1", "x"],
+    ["a 2", "long"],
+    ["b", "y"],
+  ])
+    storage.write(key, text);
   storage.removeAll("a ");
-  assert.deepEqual(["a 1", "a 2", "b"].map((key) => storage.read(key)), [null, null, "y"]);
+  assert.deepEqual(
+    ["a 1", "a 2", "b"].map((key) => storage.read(key)),
+    [null, null, "y"],
+  );
 });
 
 test("the theme is chosen on a page whose browser refuses storage", async (t) => {

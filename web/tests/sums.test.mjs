@@ -29,7 +29,11 @@ test("records of numbers are added with the sum that is given", () => {
 test("meters with the largest sums saturate", () => {
   const usage = { model: "m", usage: { input_tokens: MOST, output_tokens: MOST }, cost: { total_cost: 1e308 } };
   const of = (type, payload) => ({ type, trace_id: "tr_1", agent_id: "agt_1", payload });
-  const log = logOf([of("agent.start", { name: "A", via: "prompt" }), of("agent.usage", usage), of("agent.usage", usage)]);
+  const log = logOf([
+    of("agent.start", { name: "A", via: "prompt" }),
+    of("agent.usage", usage),
+    of("agent.usage", usage),
+  ]);
   const meters = folded(new Meters(), log);
   for (const { session } of [meters.report(), meters.seenIn([]).report()]) {
     assert.deepEqual([session.input_tokens, session.cost_usd], [MOST, Number.MAX_VALUE]);

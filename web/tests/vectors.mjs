@@ -8,7 +8,11 @@ export const vectors = (name) =>
 /** The log of a vector: entries have the fields of an envelope, without what their place decides. */
 export const logOf = (entries) =>
   entries.map((fields, seq) => ({
-    id: `evt_${seq}`, seq, ts: new Date(1_767_875_696_000 + seq).toISOString(), session_id: "sess_1", origin: "system",
+    id: `evt_${seq}`,
+    seq,
+    ts: new Date(1_767_875_696_000 + seq).toISOString(),
+    session_id: "sess_1",
+    origin: "system",
     ...fields,
   }));
 

@@ -12,7 +12,8 @@ const ACTIONS = vectors("views/actions");
 const TREES = { show: ACTIONS.view, "take away": {} };
 
 const shows = (tree, view_id = "view_1") => ({
-  type: "assistant.view", payload: { view: { kind: "a2ui.v1", view_id, tree } },
+  type: "assistant.view",
+  payload: { view: { kind: "a2ui.v1", view_id, tree } },
 });
 const happened = (what) => (typeof what === "string" ? shows(TREES[what]) : { type: "ui.action", payload: what });
 const viewsAfter = (...events) => folded(new Views(), logOf(events));
@@ -48,7 +49,10 @@ test("twenty levels and two thousand parts are enough", () => {
 test("the oldest views close when there are too many parts", () => {
   const full = [0, 1, 2, 3, 4].map((number) => shows(many(2000), `view_${number}`));
   const views = viewsAfter(...full, shows(GO, "view_0"), shows(many(2000), "view_9"));
-  assert.deepEqual([...views.open.values()].map(({ view_id }) => view_id), ["view_2", "view_3", "view_4", "view_0", "view_9"]);
+  assert.deepEqual(
+    [...views.open.values()].map(({ view_id }) => view_id),
+    ["view_2", "view_3", "view_4", "view_0", "view_9"],
+  );
   assert.equal(views.check(click("view_1"))[0].message, "view view_1 is not open in this session");
 });
 
@@ -68,7 +72,9 @@ test("an answer tells a bounded number of problems, each with a short path", () 
 });
 
 for (const [text, shown] of [
-  ["it's", `"it's"`], [`it's "so"`, `'it\\'s "so"'`], ["a\n\\ \u2028\x07é💡", "'a\\n\\\\ \\u2028\\x07é💡'"],
+  ["it's", `"it's"`],
+  [`it's "so"`, `'it\\'s "so"'`],
+  ["a\n\\ \u2028\x07é💡", "'a\\n\\\\ \\u2028\\x07é💡'"],
   ["x".repeat(79), `'${"x".repeat(78)}…`],
 ]) {
   test(`${JSON.stringify(text).slice(0, 20)} is quoted as in Python`, () => assert.equal(quote(text), shown));

@@ -20,15 +20,31 @@ for (const { name, events, channel, action, problems, open, used } of VECTORS.ca
   test(`views in channels: ${name}`, () => {
     const views = folded(new Views(), logOf(events.map(eventOf)));
     const found = views.check({ ...action, action: CLICK }, channel);
-    assert.deepEqual(found.map(({ message }) => message), problems);
+    assert.deepEqual(
+      found.map(({ message }) => message),
+      problems,
+    );
     const shown = [...views.open.values()];
-    assert.deepEqual(shown.map(({ event_id }) => event_id), open);
-    assert.deepEqual(shown.filter((view) => view.used.size > 0).map(({ event_id }) => event_id), used);
+    assert.deepEqual(
+      shown.map(({ event_id }) => event_id),
+      open,
+    );
+    assert.deepEqual(
+      shown.filter((view) => view.used.size > 0).map(({ event_id }) => event_id),
+      used,
+    );
   });
 }
 
 test("what was sent on a view is not shown on the view of another channel", () => {
-  const events = [{ show: "v", channel: "buyer" }, { show: "v", channel: "seller" }, { click: "v", channel: "buyer" }];
+  const events = [
+    { show: "v", channel: "buyer" },
+    { show: "v", channel: "seller" },
+    { click: "v", channel: "buyer" },
+  ];
   const sent = folded(new Sent(), logOf(events.map(eventOf)));
-  assert.deepEqual(["buyer", "seller"].map((channel) => sent.on("v", channel).actions.size), [1, 0]);
+  assert.deepEqual(
+    ["buyer", "seller"].map((channel) => sent.on("v", channel).actions.size),
+    [1, 0],
+  );
 });
