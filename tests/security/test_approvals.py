@@ -164,7 +164,7 @@ async def answer_for_another(at: Desk, who: str) -> int:
 def test_calls_for_another_process_are_answered_by_executors() -> None:
     async def scenario() -> None:
         async with desk(make()) as at:
-            assert [await answer_for_another(at, who) for who in ("bob", "cyd", "ada")] == [404, 202, 202]
+            assert [await answer_for_another(at, who) for who in ("bob", "cyd", "ada")] == [400, 202, 202]
 
     run(scenario())
 

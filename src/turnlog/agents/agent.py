@@ -22,7 +22,8 @@ from turnlog.state.tree import HANDOFF
 
 DOUBLINGS = 32  # of a pause; by then it is as long as it may be
 MAX_STEPS = 25  # completions of one invocation; real work needs fewer, a model that goes in circles more
-PROMPT = {"type": "string", "description": "What it should do; it knows nothing else."}
+CALLED = {"type": "string", "description": "What it should do; it knows nothing else."}
+TAKES_OVER = {"type": "string", "description": "What it should do next; it has read this conversation."}
 RESUME = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
 NAME_CHARS = 64 - len(HANDOFF)  # providers take tool names of 64 characters
 
@@ -93,9 +94,9 @@ class Agent:
     def specs(self) -> tuple[ToolSpec, ...]:
         """Everything its model may call."""
         tools = [ToolSpec(tool.name, tool.description, tool.schema) for tool in self.tools]
-        fields = {"prompt": PROMPT, "resume_agent_id": RESUME}
+        fields = {"prompt": CALLED, "resume_agent_id": RESUME}
         called = [agent.spec(agent.tool_name, fields) for agent in self.agents]
-        passed = [agent.spec(HANDOFF + agent.tool_name, {"prompt": PROMPT}) for agent in self.handoffs]
+        passed = [agent.spec(HANDOFF + agent.tool_name, {"prompt": TAKES_OVER}) for agent in self.handoffs]
         return (*tools, *called, *passed)
 
     def spec(self, name: str, properties: dict[str, Any]) -> ToolSpec:

@@ -15,7 +15,7 @@ from turnlog.agents.loop import Item
 from turnlog.agents.reading import values_of
 from turnlog.agents.tools import succeeded
 from turnlog.errors import InvalidEvent, NotFound
-from turnlog.events import ApprovalDecision, Payload, Scope, ToolResult, UiAction, UiMessage, Unknown
+from turnlog.events import ApprovalDecision, Origin, Payload, Scope, ToolResult, UiAction, UiMessage, Unknown
 from turnlog.events.ui import InputSubmit
 from turnlog.state.tree import Invocation, OpenCall, Tree, cancelled
 
@@ -66,7 +66,9 @@ def answered(
     check = CHECKS[type(answer)]
     if problem := check(answer, call, roles, now_ms):
         raise InvalidEvent(problem, "$.payload")
-    items = [Item(answer, scope, "ui")]
+    # an executor is a tool, though it posts its results as a page does
+    origin: Origin = "tool" if isinstance(answer, ToolResult) and call.call.executor == "remote" else "ui"
+    items = [Item(answer, scope, origin)]
     if isinstance(answer, UiAction) and call.call.executor != "backend":
         items.append(Item(succeeded(call.call, values_of(answer)), scope, "ui"))
     return items

@@ -40,6 +40,7 @@ from turnlog.agents.loop import (
     Loop,
     Run,
     Say,
+    Time,
     said,
 )
 from turnlog.agents.models import ModelFault, Request
@@ -49,7 +50,7 @@ from turnlog.agents.pen import Ledger, Pen
 from turnlog.agents.prompt import instructions_with_tags
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import failed, not_found
-from turnlog.errors import CallerError, Closed, InvalidEvent, StoreError
+from turnlog.errors import CallerError, Closed, Conflict, InvalidEvent, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -155,6 +156,8 @@ class Driver:
             for call in invocation.calls.values():
                 if call.asked is not None:  # what a process before this one asked expires all the same
                     self._spawn(self._expire(invocation.scope, call.asked), invocation.scope.trace_id)
+                elif call.waits:
+                    await self._carry_out(self._loop.time(invocation, call.call))
         self._follower.start(self._follow())
 
     async def close(self) -> None:
@@ -380,6 +383,24 @@ class Driver:
             over = ApprovalDecision(call_id=asked.call_id, args_hash=asked.args_hash, decision="expired")
             await self._append([Item(over, scope, "system")])
 
+    async def time(self, effect: Time) -> None:
+        """Answer a call for another process when its time is over."""
+        scope = self.tree.open[effect.agent_id].scope
+        self._spawn(self._time(scope, effect.call, effect.timeout_s), scope.trace_id)
+
+    async def _time(self, scope: Scope, call: ToolCall, timeout_s: float) -> None:
+        await asyncio.sleep(timeout_s)
+        message = f"{call.tool} took longer than {timeout_s:g} s, or no executor has it"
+        late = self.pen.event(Item(failed(call, "TIMEOUT", message), scope, "tool"))
+        while (waiting := self.tree.call(scope.agent_id, call.call_id)) and waiting.call == call:
+            try:
+                await self.pen.write([late], expected_rank=self.pen.rank)
+            except Conflict:  # the answer may have come at this moment
+                await self.caught_up()
+            else:
+                log.warning("no executor answered %s of %s within %g s", call.call_id, call.tool, timeout_s)
+                return
+
     async def say(self, effect: Say) -> None:
         """Append a batch."""
         self._spawn(self._append(effect.items), effect.items[0].scope.trace_id)
@@ -465,6 +486,7 @@ EFFECTS: Mapping[type, Callable[[Driver, Any], Coroutine[Any, Any, None]]] = {
     Ask: Driver.ask,
     Run: Driver.run,
     Approve: Driver.approve,
+    Time: Driver.time,
     Say: Driver.say,
     Halt: Driver.halt,
 }

@@ -93,6 +93,14 @@ class Approve(NamedTuple):
     call: ToolCall
 
 
+class Time(NamedTuple):
+    """Answer a call with `TIMEOUT` when another process has not answered it in time."""
+
+    agent_id: str
+    call: ToolCall
+    timeout_s: float
+
+
 class Say(NamedTuple):
     """Append a batch."""
 
@@ -105,7 +113,7 @@ class Halt(NamedTuple):
     channel: str | None
 
 
-Effect = Ask | Run | Approve | Say | Halt
+Effect = Ask | Run | Approve | Time | Say | Halt
 
 
 class Loop:
@@ -252,7 +260,14 @@ class Loop:
                 return [Say([Item(answered(call, problem), invocation.scope, "tool")])]
             self._guarded.add((invocation.agent_id, call.call_id))
             return [Approve(invocation.agent_id, call)]
-        return [Run(invocation.agent_id, call)] if tool.executor == "backend" else []
+        return [Run(invocation.agent_id, call)] if tool.executor == "backend" else self.time(invocation, call)
+
+    def time(self, invocation: Invocation, call: ToolCall) -> list[Effect]:
+        """Start the clock of a call that another process answers, if its tool has a limit."""
+        tool = self.agent(invocation).tool(call.tool)
+        if call.executor != "remote" or tool is None or tool.timeout_s is None:
+            return []
+        return [Time(invocation.agent_id, call, tool.timeout_s)]
 
     def _called(self, parent: Invocation, agent: Agent, call: ToolCall) -> Item:
         scope = self._scope(agent, parent.scope, (parent.scope.depth or 0) + 1)
@@ -436,7 +451,9 @@ def _decision(loop: Loop, envelope: Envelope, payload: ApprovalDecision) -> list
     call = invocation.calls[payload.call_id]
     if payload.decision == "approve":
         here = call.call.executor == "backend"
-        return [Run(invocation.agent_id, call.call)] if here else loop.settle(invocation)
+        if here:
+            return [Run(invocation.agent_id, call.call)]
+        return [*loop.time(invocation, call.call), *loop.settle(invocation)]
     why = "nobody answered in time" if payload.decision == "expired" else payload.notes or "a person said no"
     return [Say([Item(failed(call.call, "DENIED", why), invocation.scope, "tool")])]
 

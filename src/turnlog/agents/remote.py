@@ -98,6 +98,7 @@ class RemoteExecutor:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._actors: dict[str, str] = {}
         self._members: dict[str, tuple[str, ...]] = {}
+        self._unknown: set[str] = set()  # tools of other executors, each reported once
 
     async def run(self) -> None:
         """Answer calls until the session is closed; cancelling stops what runs."""
@@ -170,6 +171,10 @@ class RemoteExecutor:
                 del self._actors[next(iter(self._actors))]
 
     def _called(self, envelope: Envelope, call: ToolCall) -> None:
+        if call.executor == "remote" and call.tool not in self._tools and call.tool not in self._unknown:
+            self._unknown.add(call.tool)
+            names = ", ".join(self._tools)
+            log.warning("%s calls %s, which this executor does not have: %s", self._session, call.tool, names)
         tool = self._tools.get(call.tool) if call.executor == "remote" else None
         if tool is not None and call.call_id not in self._running and self._permits(tool, envelope):
             self._wanted[call.call_id] = Wanted(tool, call, envelope, not tool.needs_approval(call.args))

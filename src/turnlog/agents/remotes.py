@@ -2,23 +2,29 @@
 
 The server is asked for its sessions every second, and each open one of the application gets a
 `RemoteExecutor`. One that fails is begun anew as long as its session is listed. Which sessions that are, the
-server says: those in which the token's principal is a member, or all if it has its role everywhere.
+server says: those in which the token's principal is a member, or all if it has its role everywhere. An
+application that the server does not serve is a `PeerError`; a session in which the principal has no role that
+answers calls is reported once and left alone.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from turnlog.agents.door import GONE, Door
 from turnlog.agents.remote import RemoteExecutor, Sleep, check_status, pause_s
 from turnlog.agents.tools import Tool
-from turnlog.errors import PeerError
+from turnlog.errors import PeerError, quote
+
+T = TypeVar("T")
 
 log = logging.getLogger("turnlog.agents")
 
+ANSWERING = frozenset({"executor", "owner"})  # roles whose results the server takes
 LOOK_S = 1.0  # nobody comes to the first call of a session sooner
 LIST_BYTES = 16 << 20  # some 60,000 sessions; a server gives nobody as many streams
 
@@ -29,12 +35,25 @@ class Session(msgspec.Struct):
     session_id: str
     app: str
     state: str
+    roles: tuple[str, ...] = ()
 
 
 class Sessions(msgspec.Struct):
     """What the server says."""
 
     sessions: list[Session]
+
+
+class Application(msgspec.Struct):
+    """What matters of an application."""
+
+    name: str
+
+
+class Applications(msgspec.Struct):
+    """What the server serves."""
+
+    apps: list[Application]
 
 
 class RemoteExecutors:
@@ -56,6 +75,8 @@ class RemoteExecutors:
         self._executor = partial(RemoteExecutor, url, tools=tools, token=token, sleep=sleep)
         self._executor("")  # what is wrong with the tools is said now
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._is_served = False
+        self._without_role: set[str] = set()
 
     async def run(self) -> None:
         """Answer calls until it is cancelled, or the server says that it will not be asked."""
@@ -63,6 +84,7 @@ class RemoteExecutors:
         try:
             while True:
                 try:
+                    await self._check_app()
                     await self._look()
                     failures = 0
                 except GONE as error:
@@ -75,18 +97,40 @@ class RemoteExecutors:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _check_app(self) -> None:
+        """Refuse, once, to wait for sessions of an application that the server does not serve."""
+        if self._is_served:
+            return
+        names = [app.name for app in (await self._list("/api/apps", Applications)).apps]
+        if self._app not in names:
+            raise PeerError(f"the server has no application {quote(self._app)}; it serves {', '.join(names)}")
+        self._is_served = True
+
     async def _look(self) -> None:
-        async with self._door.get("/api/sessions", {"connection": "close"}) as answer:
+        for session in (await self._list("/api/sessions", Sessions)).sessions:
+            mine = session.app == self._app and session.state != "closed"
+            if mine and session.session_id not in self._running and self._may_answer(session):
+                self._begin(session.session_id)
+
+    def _may_answer(self, session: Session) -> bool:
+        """Whether the server takes results from this process; a session where it does not is reported."""
+        if not ANSWERING.isdisjoint(session.roles):
+            self._without_role.discard(session.session_id)
+            return True
+        if session.session_id not in self._without_role:
+            self._without_role.add(session.session_id)
+            roles = ", ".join(session.roles) or "none"
+            log.warning("%s: expected the role executor for this token, got %s", session.session_id, roles)
+        return False
+
+    async def _list(self, path: str, kind: type[T]) -> T:
+        async with self._door.get(path, {"connection": "close"}) as answer:
             body = await answer.body(LIST_BYTES)
         check_status(answer.status, body)
         try:
-            listed = msgspec.json.decode(body, type=Sessions).sessions
+            return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError as error:
-            raise PeerError(f"expected a list of sessions: {error}") from None
-        for session in listed:
-            mine = session.app == self._app and session.state != "closed"
-            if mine and session.session_id not in self._running:
-                self._begin(session.session_id)
+            raise PeerError(f"expected an answer to {path}: {error}") from None
 
     def _begin(self, session_id: str) -> None:
         task = asyncio.create_task(self._executor(session_id).run())

@@ -107,16 +107,32 @@ class Picture:
 
 
 def pictures(result: Any) -> tuple[Any, list[Picture]]:
-    """A tool's result without its pictures, and the pictures; one value that is left stands for itself."""
+    """A tool's result without its pictures, and the pictures.
+
+    One value that is left stands for itself. If none is left, the result is a sentence: pages and models that
+    show no pictures would read `null`.
+    """
     if isinstance(result, Picture):
-        return None, [result]
+        return sentence_of([result]), [result]
     if not isinstance(result, list | tuple):
         return result, []
     found = [item for item in result if isinstance(item, Picture)]
     if not found:
         return result, []
     rest = [item for item in result if not isinstance(item, Picture)]
-    return (rest if len(rest) > 1 else rest[0] if rest else None), found
+    if len(rest) > 1:
+        return rest, found
+    return (rest[0] if rest else sentence_of(found)), found
+
+
+def sentence_of(found: list[Picture]) -> str:
+    """What a result says that is only pictures."""
+    kinds = ", ".join(picture.media_type for picture in found)
+    return (
+        f"An image was returned: {kinds}."
+        if len(found) == 1
+        else f"{len(found)} images were returned: {kinds}."
+    )
 
 
 def plain(result: Any) -> Any:

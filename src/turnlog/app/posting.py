@@ -5,6 +5,7 @@ may see; calls for another process are answered by executors. An action on a vie
 that was sent, and is in its channel.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -35,6 +36,8 @@ from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
 from turnlog.state.tree import OpenCall
 from turnlog.state.views import check, fault
+
+log = logging.getLogger("turnlog.app")
 
 DERIVED = re.compile(r"evt_[0-9a-f]{40}")  # ids of what closes something: who took one could keep it open
 
@@ -163,8 +166,12 @@ class Poster:
             return await self._given(event.payload, call_id)
         if isinstance(event.payload, ApprovalDecision) and call.asked is None:  # another process runs it
             return await self._given(event.payload, call_id)
-        if not self._seat.may_see(scope.channel) or not self._may_answer(call):
+        if not self._seat.may_see(scope.channel):
             raise NotFound(f"no call {call_id[:80]} waits for an answer")
+        if not self._may_answer(call):
+            log.warning("%s has no role that may answer %s", self._seat.principal.name, call_id)
+            problem = f"{call_id} is for another process: expected the role {EXECUTOR} or {OWNER}"
+            raise InvalidEvent(problem, "$.payload.call_id")
         scope = structs.replace(scope, actor=self._seat.principal.name)
         items = answered(event.payload, scope, call, self._seat.roles, now_ms())
         catalog = self._seat.app.catalog

@@ -130,3 +130,10 @@ def test_patience_doubles_and_has_an_end() -> None:
     assert patience.pause_s(1, 99) == 10
     assert patience.pause_s(5_000, None) == 10
     assert Patience(first_s=0).pause_s(5_000, None) == 0
+
+
+def test_agent_specs_of_calls_and_hand_offs_say_what_the_other_knows() -> None:
+    other = Agent("Other", "", MODEL)
+    called, passed = Agent("One", "", MODEL, agents=(other,), handoffs=(other,)).specs
+    assert "knows nothing else" in called.schema["properties"]["prompt"]["description"]
+    assert "has read this conversation" in passed.schema["properties"]["prompt"]["description"]

@@ -20,9 +20,10 @@ from turnlog.events.ui import ButtonClick
 from turnlog.wire import sse
 
 
-def listed(*sessions: tuple[str, str, str]) -> bytes:
+def listed(*sessions: tuple[str, str, str], roles: tuple[str, ...] = ("executor",)) -> bytes:
     names = ("session_id", "app", "state")
-    return msgspec.json.encode({"sessions": [dict(zip(names, item, strict=True)) for item in sessions]})
+    found = [dict(zip(names, item, strict=True)) | {"roles": roles} for item in sessions]
+    return msgspec.json.encode({"sessions": found})
 
 
 def frame(seq: int, payload: Payload, session: str, **scope: Any) -> bytes:
@@ -42,6 +43,7 @@ class Server:
 
     lists: list[bytes | int]
     streams: dict[str, list[bytes] | int]
+    apps: tuple[str, ...] = ("weights", "other")
     asked: list[str] = field(default_factory=list)
     posts: list[Any] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,7 +64,9 @@ class Server:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         target = head.split()[1]
-        if target == "/api/sessions":
+        if target == "/api/apps":
+            writer.write(answer(msgspec.json.encode({"apps": [{"name": name} for name in self.apps]})))
+        elif target == "/api/sessions":
             assert "authorization: Bearer key" in head
             what = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
             writer.write(answer(what))
@@ -199,7 +203,9 @@ def test_a_server_that_is_away_is_asked_later_and_later() -> None:
     asyncio.run(work())
 
 
-@pytest.mark.parametrize(("what", "message"), [(401, "got 401"), (b'{"sessions":1}', "a list of sessions")])
+@pytest.mark.parametrize(
+    ("what", "message"), [(401, "got 401"), (b'{"sessions":1}', "an answer to /api/sessions")]
+)
 def test_a_server_that_will_not_have_it_is_an_error(what: bytes | int, message: str) -> None:
     async def work() -> None:
         async with Server([what], {}).serving([look]) as task:
@@ -217,3 +223,50 @@ def test_tools_of_another_place_are_refused_at_once() -> None:
     for kind in (RemoteExecutor, RemoteExecutors):
         with pytest.raises(CallerError, match='executor="remote"'):
             kind("http://127.0.0.1:1", "weights", [here])
+
+
+def test_executors_application_that_is_not_served_end_with_its_name() -> None:
+    async def work() -> None:
+        server = Server([listed()], {}, apps=("wights", "other"))
+        async with server.serving([look]) as task:
+            with pytest.raises(PeerError, match=r"no application 'weights'; it serves wights, other"):
+                await task
+
+    asyncio.run(work())
+
+
+def test_executors_session_without_the_role_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def work() -> None:
+        session = ("sess_1", "weights", "idle")
+        lists: list[bytes | int] = [listed(session, roles=("guest",))] * 3 + [listed(session)]
+        server = Server(lists, {"sess_1": called("sess_1")})
+        async with server.serving([look]):
+            await server.until(lambda: len(server.posts) == 1)
+
+    asyncio.run(work())
+    warnings = [record.getMessage() for record in caplog.records]
+    assert warnings == ["sess_1: expected the role executor for this token, got guest"]
+
+
+def test_executor_tool_that_it_does_not_have_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    unknown = [
+        frame(
+            seq,
+            ToolCall(call_id=f"c{seq}", tool="weigh", args={}, executor="remote"),
+            "sess_1",
+            agent_id="agt_1",
+        )
+        for seq in (7, 8)
+    ]
+
+    async def work() -> None:
+        server = Server([listed(("sess_1", "weights", "idle"))], {"sess_1": called("sess_1", *unknown)})
+        async with server.serving([look]):
+            await server.until(lambda: len(server.posts) == 1)
+
+    asyncio.run(work())
+    warnings = [record.getMessage() for record in caplog.records]
+    assert warnings == ["sess_1 calls weigh, which this executor does not have: look"]

@@ -401,8 +401,9 @@ PNG = Picture(b"png", "image/png")
 @pytest.mark.parametrize(
     ("result", "rest", "found"),
     [
-        (PNG, None, [PNG]),
-        ([PNG], None, [PNG]),
+        (PNG, "An image was returned: image/png.", [PNG]),
+        ([PNG], "An image was returned: image/png.", [PNG]),
+        ([PNG, PNG], "2 images were returned: image/png, image/png.", [PNG, PNG]),
         (["a map", PNG], "a map", [PNG]),
         ((PNG, {"a": 1}, PNG, 2), [{"a": 1}, 2], [PNG, PNG]),
         ([1, 2], [1, 2], []),

@@ -150,8 +150,8 @@ def test_calls_for_another_process_are_answered_by_executors_and_owners_only() -
                     await at.until(ada, "assistant.message", text="It said 5.")
                     assert await at.post(bob, "tool.result", result) == seq
                 else:
-                    said = await refused(NotFound, at.post(bob, "tool.result", result))
-                    assert said == f"no call {call['call_id']} waits for an answer"
+                    said = await refused(InvalidEvent, at.post(bob, "tool.result", result))
+                    assert "is for another process: expected the role executor or owner" in said
                     assert await at.told(ada, "tool.result") == []
 
     play(run)
@@ -247,13 +247,13 @@ def test_a_decision_about_a_call_that_another_process_runs_counts_once_from_whom
             await at.say(bob, "dig")
             asked = await at.until(ada, "approval.request")
             yes = {"call_id": asked["call_id"], "args_hash": asked["args_hash"], "decision": "approve"}
-            await refused(NotFound, at.post(eve, "approval.decision", yes))
+            await refused(InvalidEvent, at.post(eve, "approval.decision", yes))
             dug = answer(asked["call_id"], "a hole", "dig")
             await refused(InvalidEvent, at.post(bob, "tool.result", dug))
             seq = await at.post(bob, "approval.decision", yes)
             assert await at.post(bob, "approval.decision", yes) == seq, "the call is still to be run"
             await refused(Conflict, at.post(bob, "approval.decision", yes | {"decision": "deny"}))
-            await refused(NotFound, at.post(bob, "tool.result", dug))
+            await refused(InvalidEvent, at.post(bob, "tool.result", dug))
 
     play(run)
 
