@@ -240,7 +240,7 @@ def test_executors_session_without_the_role_is_reported_once(caplog: pytest.LogC
 
     async def work() -> None:
         session = ("sess_1", "weights", "idle")
-        lists: list[bytes | int] = [listed(session, roles=("guest",))] * 3 + [listed(session)]
+        lists: list[bytes | int] = [*[listed(session, roles=("guest",))] * 3, listed(session)]
         server = Server(lists, {"sess_1": called("sess_1")})
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
