@@ -5,7 +5,8 @@ the stdout of a Claude CLI process, whose texts may have markers too. Out come t
 takes. A message that calls tools or pauses is a step, and the next one goes on with the same agent; any other
 ends its agent, and the next one begins a turn; a CLI process says itself which agents and turns there are.
 Ids follow from the session's, so the same input in the same session gives the same events, but for the time.
-Input that breaks off or is wrong is closed with what there was, then the command fails.
+Input that breaks off or is wrong is closed with what there was, then the command fails. A conversation that
+ended with an error is none of these: its error is an event like the others.
 """
 
 import codecs
@@ -49,6 +50,7 @@ from turnlog.ids import new_id, now_ms
 from turnlog.log.transfer import SessionLine
 from turnlog.parse import AgentStreamParser, CliParser, MessagesParser, Reply, Said
 from turnlog.parse.blocks import Found
+from turnlog.parse.claude_cli import EXITED
 from turnlog.parse.cli_lines import CLI
 from turnlog.parse.markers import Both
 from turnlog.parse.messages_api import CUT
@@ -148,9 +150,9 @@ class Telling:
         return CliParser(self._writer.new_id, tags=lambda: Both(self.tags()))
 
     def told(self, saids: list[Said]) -> None:
-        """What a process said; errors that it ended with are problems."""
+        """What a process said; that it stopped in the middle of a turn is a problem of the input."""
         errors = [said.payload for said in saids if isinstance(said.payload, SessionError)]
-        self.problems += [error.message for error in errors]
+        self.problems += [error.message for error in errors if error.code == EXITED.code]
         if saids:
             self._writer.tell(saids)
 
@@ -162,7 +164,8 @@ class Telling:
             self.say([AgentUsage(model=reply.model, usage=reply.usage)])
         if not reply.complete:
             problem = reply.error or CUT
-            self.problems.append(problem.message)
+            if problem is CUT:
+                self.problems.append(problem.message)
             self.say([SessionError(code=problem.code, message=problem.message)])
             self.end("error")
         elif reply.stop_reason != "tool_use" and reply.stop_reason != "pause_turn":
