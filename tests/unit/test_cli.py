@@ -15,7 +15,7 @@ from turnlog.events import CATALOG
 
 COMMANDS = {
     "assemble", "convert", "demo", "export", "import", "new", "parse", "prune", "schema", "serve",
-    "sessions", "tail", "verify",
+    "sessions", "tail", "verify", "close", "search", "stats",
     "state", "rebuild", "token"}  # fmt: skip
 ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "new", "parse", "schema", "token"}
 

@@ -1,8 +1,8 @@
 """The command `turnlog`: a thin shell over the rooms. The only place that reads the environment.
 
-Commands are in modules by what they are about: `demo` and `serve` run applications, `new` makes one, `log`
-reads and tends a log, `convert`, `assemble` and `parse` are filters. What stands here is the group and what
-belongs to no log. Errors of Turnlog are one line, never a stack trace.
+Commands are in modules by what they are about: `demo` and `serve` run applications, `new` makes one, `log`,
+`sessions`, `search` and `state` read and tend a log, `convert`, `assemble` and `parse` are filters. Here are
+the group and what belongs to no log. Errors of Turnlog are one line, never a stack trace.
 """
 
 import io
@@ -14,7 +14,7 @@ import click
 import msgspec
 
 import turnlog
-from turnlog.cli import log, serve, state
+from turnlog.cli import log, search, serve, sessions, state
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert as convert_command
 from turnlog.cli.demo import demo as demo_command
@@ -74,7 +74,9 @@ for command in (
     demo_command,
     new_command,
     *serve.COMMANDS,
+    *sessions.COMMANDS,
     *log.COMMANDS,
+    *search.COMMANDS,
     *state.COMMANDS,
     convert_command,
     assemble_command,

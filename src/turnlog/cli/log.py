@@ -1,33 +1,26 @@
-"""Commands on a log: `tail`, `sessions`, `export`, `import`, `verify`, `prune`.
+"""Commands on a log: `tail`, `export`, `import`, `verify`, `prune`.
 
 All but `import` and `prune` only read, and work beside a running server. Each command is its options and one
 piece of work; what it prints about the work is here, what takes longer is in a module of its own.
 """
 
 import re
-import sys
-from collections.abc import Iterator
 from typing import BinaryIO
 
 import click
-import msgspec
-from rich.text import Text
 
-from turnlog.cli.opening import LOG, broken_line, damage_line, opened, run, span
+from turnlog.cli.opening import LOG, damage_line, named_heads, opened, run
 from turnlog.cli.tail import Show, Source, followed, json_lines, readable_lines, stored, tail
-from turnlog.cli.terminal import console, counted, escape, write_json
+from turnlog.cli.terminal import counted
 from turnlog.cli.transfer import export_sessions, import_sessions
 from turnlog.errors import StoreError
-from turnlog.events.envelope import timestamp
 from turnlog.ids import now_ms
 from turnlog.log import Damage, Head, Log
 from turnlog.log.blobs import missing_blobs
 from turnlog.log.choice import Choice
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-COLUMNS = ("session", "app", "events", "created", "state", "damage")
 LAST_SEQ = (1 << 53) - 1  # no event has a higher one
-FEW = 3  # parts of a session that are named one by one
 
 log_option = click.option("--log", "log_url", callback=lambda context, option, value: lasting(value), **LOG)
 
@@ -73,95 +66,6 @@ def tail_command(
     show: Show = json_lines() if as_json else readable_lines()
     if not run(tail(log_url, session, after, source, Choice(types, depth), show)):
         context.exit(1)
-
-
-class Lost(msgspec.Struct):
-    """A part of a session that is lost, as `turnlog sessions --json` prints it."""
-
-    first: int
-    last: int
-    problem: str
-
-
-class Listed(msgspec.Struct):
-    """A session as `turnlog sessions --json` prints it."""
-
-    session_id: str
-    app: str
-    events: int
-    created: str
-    closed: bool
-    damage: list[Lost]
-
-
-@click.command()
-@log_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per session.")
-def sessions(log_url: str, as_json: bool) -> None:
-    """List the sessions of a log, the oldest first. Times are UTC."""
-    listed, broken = run(list_sessions(log_url))
-    for name in broken:
-        click.echo(f"warning: {broken_line(name)}", err=True)
-    if as_json:
-        output = sys.stdout.buffer
-        for item in listed:
-            write_json(output, msgspec.json.encode(item))
-    elif listed:
-        screen = console()
-        for line in session_lines(listed):
-            screen.print(line, soft_wrap=True)  # as wide as it needs to be: an id that is cut is no id
-    elif not broken:
-        click.echo("There is no session in this log yet.", err=True)
-
-
-async def list_sessions(log_url: str) -> tuple[list[Listed], list[str]]:
-    """The sessions with what is known to be lost of them, and those whose record cannot be read."""
-    async with opened(log_url) as log:
-        heads, damages, broken = await log.sessions(), await log.damages(), await log.broken()
-    lost: dict[str, list[Damage]] = {}
-    for damage in damages:
-        lost.setdefault(damage.session_id, []).append(damage)
-    return [listed(head, lost.get(head.session_id, [])) for head in heads], broken
-
-
-def listed(head: Head, damage: list[Damage]) -> Listed:
-    """A session in its list."""
-    created = timestamp(head.created_ms)
-    lost = [Lost(item.first, item.last, item.problem) for item in damage]
-    return Listed(head.session_id, head.app, head.last + 1, created, head.closed, lost)
-
-
-def session_lines(listed: list[Listed]) -> Iterator[Text]:
-    """The list for people, line by line; a column about damage only if there is some."""
-    names = COLUMNS if any(item.damage for item in listed) else COLUMNS[:-1]
-    rows = [[Text(name, "bold") for name in names], *[list(cells(item))[: len(names)] for item in listed]]
-    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        for name, cell, width in zip(names, row, widths, strict=True):
-            cell.align("right" if name == "events" else "left", width)
-        yield Text("  ").join(row)
-
-
-def cells(item: Listed) -> Iterator[Text]:
-    """The row of a session."""
-    yield Text(item.session_id)
-    yield Text(escape(item.app))
-    yield Text(str(item.events))
-    yield Text(item.created[:16].replace("T", " "), "dim")
-    yield Text("closed", "dim") if item.closed else Text("open", "green")
-    yield Text(lost_parts(item.damage), "red")
-
-
-def lost_parts(damage: list[Lost]) -> str:
-    """What is lost, in a few words."""
-    if len(damage) > FEW:
-        return f"{len(damage)} parts lost"
-    return ", ".join(lost_part(lost) for lost in damage)
-
-
-def lost_part(lost: Lost) -> str:
-    """One part; the session's own record has no seq."""
-    return f"seq {span(lost.first, lost.last)} lost" if lost.first >= 0 else "its record was damaged"
 
 
 @click.command()
@@ -248,10 +152,10 @@ def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
 async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -> tuple[int, int]:
     """Prune; how many events went, and from how many sessions. Nothing goes unless all names are there."""
     async with opened(log_url) as log:  # a log that is not there must not be made
-        heads = [await log.info(name) for name in dict.fromkeys(names)] if names else await log.sessions()
+        heads = await named_heads(log, names)
     async with opened(log_url, writable=True) as log:
         gone = [await log.prune(head.session_id, before_ms) for head in heads]
     return sum(gone), sum(count > 0 for count in gone)
 
 
-COMMANDS = (tail_command, sessions, export, import_command, verify, prune)
+COMMANDS = (tail_command, export, import_command, verify, prune)

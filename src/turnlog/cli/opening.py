@@ -1,14 +1,14 @@
-"""How a command gets at a log, and what it says about damage."""
+"""How a command gets at a log and at a session in it, and what it says about damage."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from turnlog.cli.terminal import escape
 from turnlog.errors import NotFound
-from turnlog.log import Damage, Log, open_log
+from turnlog.log import Damage, Head, Log, open_log, sqlite_path
 
 T = TypeVar("T")
 
@@ -19,6 +19,7 @@ LOG: dict[str, Any] = {  # where a command looks for its log, as an option of cl
     "show_envvar": True,
     "help": "Where the log is.",
 }
+CANDIDATES = 5  # sessions that an ambiguous name is told with
 INTERRUPTED = 130  # what shells expect of a command that Ctrl+C ended
 
 
@@ -33,6 +34,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def opened(log_url: str, *, writable: bool = False) -> AsyncIterator[Log]:
     """A log to read, beside a process that may be writing it; or to write, as the one process that does."""
+    if not writable:
+        check_exists(log_url)
     log = await open_log(log_url, writable=writable)
     try:
         with unlogged():
@@ -50,6 +53,41 @@ def unlogged() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
+
+
+def check_exists(log_url: str) -> None:
+    """Raise `NotFound` with the whole path, and how to name another log, if there is none."""
+    if not log_url.startswith("sqlite:"):
+        return
+    path = sqlite_path(log_url).resolve()
+    if not path.exists():
+        raise NotFound(f"there is no log at {path}; name another one with --log or TURNLOG_LOG")
+
+
+async def session_named(log: Log, name: str) -> str:
+    """Return the id of the session that a person named, by its id or the beginning of it.
+
+    Raise `NotFound` if there is none, or more than one.
+    """
+    try:
+        return (await log.info(name)).session_id
+    except NotFound:
+        ids = [head.session_id for head in await log.sessions()]
+    found = [session_id for session_id in ids if name and session_id.startswith((name, f"sess_{name}"))]
+    if not found:
+        raise NotFound(f"no session {name[:80]}; `turnlog sessions` lists what there is")
+    if len(found) > 1:
+        more = f" and {len(found) - CANDIDATES} more" if len(found) > CANDIDATES else ""
+        raise NotFound(f"{name[:80]} is the beginning of several: {', '.join(found[:CANDIDATES])}{more}")
+    return found[0]
+
+
+async def named_heads(log: Log, names: Sequence[str]) -> list[Head]:
+    """Return the sessions that a person named, each once; all if none is named."""
+    if not names:
+        return await log.sessions()
+    ids = [await session_named(log, name) for name in names]
+    return [await log.info(session_id) for session_id in dict.fromkeys(ids)]
 
 
 async def newest(log: Log) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from turnlog.app.derived import Derived, Panels
 from turnlog.cli.log import LAST_SEQ, log_option
-from turnlog.cli.opening import opened, run
+from turnlog.cli.opening import opened, run, session_named
 from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import counted, escape, write_json
 from turnlog.errors import BadInput, CallerError, Damaged
@@ -45,6 +45,7 @@ def state_command(session: str, log_url: str, at: int | None, app: str | None) -
 async def shown(log_url: str, session: str, at: int | None, app: Any) -> bytes:
     """Everything that is shown of a session."""
     async with opened(log_url) as log:
+        session = await session_named(log, session)
         made_for = (await log.info(session)).app
         if app.name not in ("", made_for):
             whose = f"of {made_for}, not of {app.name}" if made_for else "of no application"

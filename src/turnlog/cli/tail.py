@@ -5,18 +5,18 @@ behind it is shown. Lines for people are cut to the width of the terminal, so th
 """
 
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 import click
 from rich.text import Text
 
 from turnlog.cli.describe import describe
-from turnlog.cli.opening import damage_line, newest, opened
+from turnlog.cli.opening import damage_line, newest, opened, session_named
 from turnlog.cli.terminal import console, escape, write_json
 from turnlog.errors import Damaged
 from turnlog.events import CATALOG, AgentEnd, Envelope, Payload, SessionError, ToolResult, Unknown, decode
-from turnlog.log import Damage, Log, Page, Row, line_of
+from turnlog.log import Damage, Head, Log, Page, Row, line_of
 from turnlog.log.choice import Choice
 
 SHORT_CHARS = 500  # of what happened; the whole of it is in --json
@@ -42,24 +42,56 @@ async def tail(
     """Show the events of a session; False if some of it was found to be damaged."""
     whole = True
     async with opened(log_url) as log:
-        session_id = session_id or await newest(log)
+        session_id = await (session_named(log, session_id) if session_id else newest(log))
+        shown = Shown(choice, show)
         for damage in await log.damages():
             if damage.session_id == session_id and damage.last > after:
                 note(damage)
-        while fault := await show_pages(source(log, session_id, after), choice, show):
+        while fault := await show_pages(source(log, session_id, after), shown):
             if fault.first < 0:  # the session's own record: there is nothing behind it
                 raise fault
             note(Damage(fault.session_id, fault.first, fault.last, fault.problem))
             whole, after = False, fault.last
+        if not shown.count:
+            say_nothing_shown(await log.info(session_id), after, shown.passed)
     return whole
 
 
-async def show_pages(pages: AsyncIterator[Page], choice: Choice, show: Show) -> Damaged | None:
+class Shown:
+    """Shows the events that are wanted, and counts them; `passed` has the types of those that are not."""
+
+    def __init__(self, choice: Choice, show: Show) -> None:
+        self._choice = choice
+        self._show = show
+        self.count = 0
+        self.passed: dict[str, None] = {}
+
+    def take(self, page: Page) -> None:
+        """Show what is wanted of a page."""
+        rows = [row for row in page if self._choice.takes(row)]
+        if rows:
+            self.count += len(rows)
+            self._show(rows)
+        if not self.count:
+            self.passed |= dict.fromkeys(row.type for row in page)
+
+
+def say_nothing_shown(head: Head, after: int, passed: Iterable[str]) -> None:
+    """Say on stderr why nothing was printed."""
+    if types := ", ".join(passed):
+        text = f"no event of {head.session_id} after seq {after} is what you asked for; there are {types}"
+    elif head.last < 0:
+        text = f"{head.session_id} has no events yet"
+    else:
+        text = f"{head.session_id} has nothing after seq {after}: its last event has seq {head.last}"
+    click.echo(escape(text), err=True)
+
+
+async def show_pages(pages: AsyncIterator[Page], shown: Shown) -> Damaged | None:
     """Show what is wanted, as far as it goes: to the end, or to damage."""
     try:
         async for page in pages:
-            if rows := [row for row in page if choice.takes(row)]:
-                show(rows)
+            shown.take(page)
     except Damaged as damage:
         return damage
     return None

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from turnlog.cli.opening import broken_line, damage_line, opened
+from turnlog.cli.opening import broken_line, damage_line, named_heads, opened
 from turnlog.cli.terminal import Meter, counted, escape, write_json
 from turnlog.errors import InvalidEvent, StoreError, TurnlogError
 from turnlog.log import Head, Log
@@ -23,7 +23,7 @@ LINE_BYTES = 64 << 20  # no event is that long; a file without line ends must no
 async def export_sessions(log_url: str, names: Sequence[str], output: BinaryIO) -> None:
     """Write sessions, all if none is named. Nothing is written unless all of them are there."""
     async with opened(log_url) as log:
-        heads = [await log.info(name) for name in dict.fromkeys(names)] if names else await log.sessions()
+        heads = await named_heads(log, names)
         for name in [] if names else await log.broken():
             click.echo(f"warning: not in the export: {broken_line(name)}", err=True)
         await warn_of_losses(log, heads)

@@ -28,6 +28,7 @@ __all__ = [
     "Store",
     "line_of",
     "open_log",
+    "sqlite_path",
 ]
 
 
@@ -41,13 +42,18 @@ def memory_store(url: str, *, writable: bool) -> Store:
     return MemoryStore()
 
 
-def sqlite_store(url: str, *, writable: bool) -> Store:
-    """The store of `sqlite:///path`."""
+def sqlite_path(url: str) -> Path:
+    """Return the file of `sqlite:///path`; raise `CallerError` for another form."""
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
         raise CallerError(f"expected a path after three slashes, sqlite:///turnlog.db, got {quote(url)}")
-    return SqliteStore(Path(path), writable=writable)
+    return Path(path)
+
+
+def sqlite_store(url: str, *, writable: bool) -> Store:
+    """The store of `sqlite:///path`."""
+    return SqliteStore(sqlite_path(url), writable=writable)
 
 
 STORES: dict[str, Opener] = {"memory": memory_store, "sqlite": sqlite_store}

@@ -83,7 +83,7 @@ class SqliteStore:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._lock = lock(path)
         elif not path.exists():
-            raise StoreError(f"there is no log at {path.name}")
+            raise StoreError(f"there is no log at {path}")
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
         self._heads: dict[str, tuple[int, Head]] = {}

@@ -110,6 +110,14 @@ class Place:
         self.spoil(f"update event set frame = cast(replace(frame, 'text', 'tixt') as blob) where seq = {seq}")
 
 
+NO_SESSION = "no session sess_none; `turnlog sessions` lists what there is"
+
+
+def no_log(place: Place) -> str:
+    """What a command says that finds no log."""
+    return f"there is no log at {place.path.resolve()}; name another one with --log or TURNLOG_LOG"
+
+
 def error(result: Result) -> str:
     """The one line that says why, without a stack trace."""
     assert result.exit_code == 1, result.output

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.unit.cli.harness import LIVE, NOW_MS, TURN, Place, error, said, turn
+from tests.unit.cli.harness import LIVE, NO_SESSION, NOW_MS, TURN, Place, error, no_log, said, turn
 from turnlog.cli.log import milliseconds
 from turnlog.ids import now_ms
 from turnlog.log import Log
@@ -55,12 +55,12 @@ def test_an_open_block_stays(place: Place) -> None:
 
 
 def test_a_session_that_is_not_there_stops_everything(filled: Place) -> None:
-    assert error(filled.run("prune", "--older-than", "1s", "sess_1", "sess_none")) == "no session sess_none"
+    assert error(filled.run("prune", "--older-than", "1s", "sess_1", "sess_none")) == NO_SESSION
     assert kept(filled, "sess_1") == list(range(13))
 
 
 def test_a_log_that_is_not_there_is_not_made(place: Place) -> None:
-    assert error(place.run("prune", "--older-than", "1s")) == "there is no log at log.db"
+    assert error(place.run("prune", "--older-than", "1s")) == no_log(place)
     assert list(place.path.parent.iterdir()) == []
 
 

@@ -2,12 +2,14 @@
 
 import json
 
-from tests.unit.cli.harness import Place, error, said
+import pytest
+
+from tests.unit.cli.harness import GUIDE, Place, error, event, no_log, said, turn
 
 LISTED = """\
-session  app    events  created           state
-sess_1   tour        2  2026-01-08 12:34  closed
-sess_2   other       0  2026-01-08 12:34  open
+session  app    events  created           state   title
+sess_1   tour        2  2026-01-08 12:34  closed  one
+sess_2   other       0  2026-01-08 12:34  idle
 """
 
 
@@ -34,9 +36,9 @@ def test_damage_gets_a_column_if_there_is_some(place: Place) -> None:
     place.lose("sess_1", 3, 5)
     place.lose("sess_2", -1, -1)
     heading, first, second = plain(place.run("sessions").stdout).split("\n")[:-1]
-    assert heading.endswith("state   damage")
-    assert first.endswith("closed  seq 1 lost, seq 3 to 5 lost")
-    assert second.endswith("open    its record was damaged")
+    assert heading.endswith("state   title  damage")
+    assert first.endswith("closed  one    seq 1 lost, seq 3 to 5 lost")
+    assert second.endswith("idle           its record was damaged")
 
 
 def test_a_session_whose_record_is_damaged_is_named_beside_the_others(place: Place) -> None:
@@ -51,7 +53,7 @@ def test_much_damage_is_counted(place: Place) -> None:
     filled(place)
     for seq in range(10, 18, 2):
         place.lose("sess_1", seq, seq)
-    assert "closed  4 parts lost" in place.run("sessions").stdout
+    assert "closed  one    4 parts lost" in place.run("sessions").stdout
 
 
 def test_json_is_one_object_per_session(place: Place) -> None:
@@ -63,16 +65,22 @@ def test_json_is_one_object_per_session(place: Place) -> None:
         {
             "session_id": "sess_1",
             "app": "tour",
+            "title": "one",
+            "state": "closed",
             "events": 2,
             "created": created,
+            "updated": created,
             "closed": True,
             "damage": [],
         },
         {
             "session_id": "sess_2",
             "app": "other",
+            "title": "",
+            "state": "idle",
             "events": 6,
             "created": created,
+            "updated": None,
             "closed": False,
             "damage": [{"first": 3, "last": 5, "problem": "gone"}],
         },
@@ -103,5 +111,61 @@ def test_a_long_id_is_never_cut(place: Place) -> None:
 def test_the_environment_names_the_log_and_the_option_wins(place: Place) -> None:
     other = Place(place.path.with_name("other.db"))
     filled(place)
-    assert error(other.run("sessions")) == "there is no log at other.db"
+    assert error(other.run("sessions")) == no_log(other)
     assert other.run("sessions", "--log", place.url).stdout == place.run("sessions").stdout
+
+
+def waiting(place: Place) -> Place:
+    """Sessions with an agent that works, one that waits for a person, and one that is done."""
+    start, call = turn()[1], event(10, "tool.call", ASK, GUIDE, "model")
+    awaited = event(11, "tool.await", {"calls": [ASK]}, GUIDE, "system")
+    place.session("sess_run", [start])
+    place.session("sess_wait", [start, call, awaited])
+    place.session("sess_done", turn())
+    return place
+
+
+ASK = {"call_id": "c9", "tool": "confirm", "args": {}, "executor": "frontend"}
+
+
+def listed(place: Place, *arguments: str) -> dict[str, str]:
+    lines = place.run("sessions", "--json", *arguments).stdout.split("\n")[:-1]
+    return {(item := json.loads(line))["session_id"]: item["state"] for line in lines}
+
+
+def test_sessions_say_which_agents_run_and_which_wait(place: Place) -> None:
+    found = listed(waiting(place))
+    assert found == {"sess_run": "running", "sess_wait": "waiting", "sess_done": "idle"}
+
+
+def test_sessions_of_a_state_are_listed_alone(place: Place) -> None:
+    assert listed(waiting(place), "--state", "waiting") == {"sess_wait": "waiting"}
+
+
+@pytest.mark.parametrize("text", ["rome", "SESS_DONE", "tour"])
+def test_sessions_with_a_text_in_id_title_or_application_are_listed_alone(place: Place, text: str) -> None:
+    place.session("sess_other", said("Oslo"), app="shop")
+    place.session("sess_done", turn(), app="tour")
+    assert listed(place, text) == {"sess_done": "idle"}
+
+
+def test_sessions_without_a_match_say_so(place: Place) -> None:
+    result = filled(place).run("sessions", "nowhere")
+    assert (result.exit_code, result.output) == (0, "None of 2 sessions is what you asked for.\n")
+
+
+def test_sessions_cut_a_long_title(place: Place) -> None:
+    place.session("sess_1", said("x" * 80))
+    assert "x" * 60 + "…" in place.run("sessions").stdout
+
+
+def test_close_of_a_session_ends_it(place: Place) -> None:
+    place.session("sess_1", said("one"))
+    assert place.run("close", "sess_1").stdout == "sess_1 is closed\n"
+    assert listed(place) == {"sess_1": "closed"}
+
+
+def test_close_of_a_session_whose_agent_is_open_is_refused_and_closes_none(place: Place) -> None:
+    problem = error(waiting(place).run("close", "sess_done", "sess_wait"))
+    assert problem == "an agent of sess_wait is not done: stop it in the console first"
+    assert listed(place)["sess_done"] == "idle"

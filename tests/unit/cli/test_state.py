@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.harness import Place, error, said, turn
+from tests.unit.cli.harness import Place, error, no_log, said, turn
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.app.derived import Derived
@@ -72,7 +72,7 @@ class TestState:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["sess_9"], "no session sess_9"),
+            (["sess_9"], "no session sess_9; `turnlog sessions` lists what there is"),
             (["sess_2", "--at", "2"], "expected a seq up to 1, got 2"),
             (["sess_2", "--app", f"{HERE}:other"], "sess_2 is a session of tour, not of other"),
             (["sess_2", "--app", f"{HERE}:strange"], "the state of tour is not JSON: "),
@@ -102,7 +102,7 @@ class TestState:
         assert (result.exit_code, words in result.stderr) == (2, True), result.stderr
 
     def test_a_log_that_is_not_there_is_not_made(self, place: Place) -> None:
-        assert error(place.run("state", "sess_1")) == "there is no log at log.db"
+        assert error(place.run("state", "sess_1")) == no_log(place)
         assert list(place.path.parent.iterdir()) == []
 
 
@@ -158,5 +158,5 @@ class TestRebuild:
         assert filled.work(refused) == "log.db is being written by another process; stop that one first"
 
     def test_a_log_that_is_not_there_is_not_made(self, place: Place) -> None:
-        assert error(place.run("rebuild")) == "there is no log at log.db"
+        assert error(place.run("rebuild")) == no_log(place)
         assert list(place.path.parent.iterdir()) == []

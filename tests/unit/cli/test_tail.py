@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
-from tests.unit.cli.harness import NOW_MS, TURN, Place, error, said, turn
+from tests.unit.cli.harness import NO_SESSION, NOW_MS, TURN, Place, error, no_log, said, turn
 from turnlog.cli.describe import SAYS, compact, describe
 from turnlog.cli.opening import INTERRUPTED, run
 from turnlog.cli.tail import followed, readable, stored, tail
@@ -116,8 +116,8 @@ def test_a_seq_that_no_event_has_is_refused(toured: Place, seq: str) -> None:
 
 
 def test_a_session_that_is_not_there_is_one_line(toured: Place) -> None:
-    assert error(toured.run("tail", "sess_none")) == "no session sess_none"
-    assert error(toured.run("tail", "-f", "sess_none")) == "no session sess_none"
+    assert error(toured.run("tail", "sess_none")) == NO_SESSION
+    assert error(toured.run("tail", "-f", "sess_none")) == NO_SESSION
 
 
 def test_a_log_without_a_session_is_one_line(place: Place) -> None:
@@ -127,7 +127,7 @@ def test_a_log_without_a_session_is_one_line(place: Place) -> None:
 
 @pytest.mark.parametrize("command", ["tail", "sessions", "export", "verify"])
 def test_a_log_that_is_not_there_is_one_line_and_is_not_made(place: Place, command: str) -> None:
-    assert error(place.run(command)) == "there is no log at log.db"
+    assert error(place.run(command)) == no_log(place)
     assert list(place.path.parent.iterdir()) == []
 
 
@@ -433,7 +433,7 @@ def test_a_known_loss_is_named(place: Place) -> None:
     result = place.run("tail", "sess_1")
     assert (result.exit_code, seqs(result.stdout)) == (0, [0, 1])
     assert result.stderr == "sess_1 seq 2 to 4: the end \\x1b[31mis missing\n"
-    assert place.run("tail", "sess_1", "--after", "4").stderr == ""
+    assert "missing" not in place.run("tail", "sess_1", "--after", "4").stderr
 
 
 @pytest.mark.parametrize("follow", [(), ("-f",)])
@@ -455,3 +455,22 @@ def test_what_is_stored_is_read_page_by_page(place: Place) -> None:
 
     sizes = asyncio.run(pages())
     assert len(seqs(place.run("tail").stdout)) == sum(sizes) == 12
+
+
+def test_tail_of_a_type_that_is_not_there_names_those_that_are(toured: Place) -> None:
+    result = toured.run("tail", "--type", "nosuch", "--after", "9")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        "no event of sess_1 after seq 9 is what you asked for; there are agent.end, tool.result\n"
+    )
+
+
+def test_tail_after_the_last_event_says_where_the_session_ends(toured: Place) -> None:
+    result = toured.run("tail", "--after", "99999")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "sess_1 has nothing after seq 99999: its last event has seq 12\n"
+
+
+def test_tail_of_a_session_without_events_says_so(place: Place) -> None:
+    place.session("sess_1", [])
+    assert place.run("tail").output == "sess_1 has no events yet\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.harness import NOW_MS, Place, error, said, turn
+from tests.unit.cli.harness import NO_SESSION, NOW_MS, Place, error, said, turn
 from turnlog.cli.terminal import REFRESH_S, Meter
 from turnlog.cli.transfer import size_bytes
 from turnlog.log import Log, SqliteStore
@@ -66,7 +66,7 @@ def test_an_export_goes_to_a_file(filled: Place, tmp_path: Path) -> None:
 def test_a_session_that_is_not_there_leaves_the_file_alone(filled: Place, tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     file.write_text("precious")
-    assert error(filled.run("export", "sess_1", "sess_none", "-o", str(file))) == "no session sess_none"
+    assert error(filled.run("export", "sess_1", "sess_none", "-o", str(file))) == NO_SESSION
     assert file.read_text() == "precious"
     assert filled.run("export", "sess_1", "sess_none").stdout == ""
 
