@@ -4,6 +4,7 @@
     ├── CallerError          the program that called us is wrong
     │   ├── InvalidEvent     an event that breaks the vocabulary; carries the JSON path
     │   ├── UnknownType      a type that no vocabulary declares
+    │   ├── Forbidden        who asks is known and may not do this
     │   ├── NotFound         a session, agent or call that is not there
     │   ├── Conflict         the log moved on, or the id is taken by another event
     │   ├── Fenced           a newer writer has taken over
@@ -55,6 +56,10 @@ class InvalidEvent(CallerError):
 
 class UnknownType(CallerError):
     """A type that no vocabulary declares."""
+
+
+class Forbidden(CallerError):
+    """Who asks is known and may not do this."""
 
 
 class NotFound(CallerError):

@@ -22,7 +22,7 @@ from turnlog.server.auth import token_hash
 from turnlog.wire.sse import Message
 
 APPS = ("tests.e2e.apps:fast", "tests.e2e.apps:endless", "tests.e2e.apps:remote")
-ROLES = {"ada": [], "bob": [], "eve": [], "root": ["owner"]}
+ROLES = {"ada": [], "bob": [], "eve": [], "root": ["operator"]}
 
 
 Headers = Any  # of an answer
@@ -241,7 +241,7 @@ def test_the_printed_link_and_a_token_give_cookies_and_signing_out_takes_them(tm
         assert (status, headers["location"]) == (303, "/")
         local = by_cookie(server, cookie_of(headers))
         apps = ["tour", "endless", "remote"]
-        assert local.get("/api/me") == (200, {"name": "local", "roles": ["owner"], "apps": apps})
+        assert local.get("/api/me") == (200, {"name": "local", "roles": ["operator"], "apps": apps})
         assert opened(server.link)[0] == 403
         status, headers, _ = opened(
             f"{server.url}/api/sign-in", "POST", Authorization=f"Bearer {token('bob')}"
@@ -357,13 +357,14 @@ def test_tokens_of_a_provider_let_people_in(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(secret)
     (tmp_path / "jwt.toml").write_text(
         'key_file = "secret"\nalgorithms = ["HS256"]\naudience = "turnlog"\nissuer = "https://id.example"\n'
+        '[roles]\nadmins = "operator"\n'
     )
-    claims = {"sub": "zoe", "aud": "turnlog", "iss": "https://id.example", "roles": ["owner"]}
+    claims = {"sub": "zoe", "aud": "turnlog", "iss": "https://id.example", "roles": ["admins"]}
     good = jwt.encode({**claims, "exp": time.time() + 60}, secret)
     late = jwt.encode({**claims, "exp": time.time() - 1}, secret)
     with serving(tmp_path, "--jwt", str(tmp_path / "jwt.toml")) as server:
         zoe = Person(server.process, server.port, token=good)
-        assert zoe.get("/api/me")[1]["name"] == "zoe"
+        assert zoe.get("/api/me")[1]["name"] == "jwt:zoe"
         session = by_token(server, "ada").session()
         assert [one["session_id"] for one in listed(zoe)] == [session], "its role holds everywhere"
         assert replace(zoe, token=late).get("/api/me")[0] == 401

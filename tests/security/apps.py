@@ -1,6 +1,8 @@
 """Applications that are attacked: an agent that does what it is told, for one person and for two channels."""
 
+import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from turnlog import Agent, App, Vocabulary, tool
@@ -87,6 +89,26 @@ class Shredder:
         return shred
 
 
+class Clinging:
+    """A tool that goes on when it is cancelled, until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    def tool(self) -> Any:
+        @tool
+        async def cling() -> str:
+            """Ignore the stop."""
+            self.begun.set()
+            while not self.let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await self.let_go.wait()
+            return "gone"
+
+        return cling
+
+
 ORDERS: dict[str, Callable[[str], ToolUse]] = {
     "confirm": lambda rest: ToolUse("confirm", {"question": rest}),
     "weigh": lambda rest: ToolUse("weigh", {"what": rest}),
@@ -94,6 +116,7 @@ ORDERS: dict[str, Callable[[str], ToolUse]] = {
     "recall": lambda rest: ToolUse("recall", {"text": rest}),
     "form": lambda _: ToolUse("ask_name", {}),
     "shred": lambda rest: ToolUse("shred", {"what": rest}),
+    "cling": lambda _: ToolUse("cling", {}),
 }
 
 
@@ -133,5 +156,6 @@ def make(
 
 
 plain = make()
-counter = make("counter", Roles(posts={"buyer": [Note]}), channels=("buyer", "seller"))
+POSTS: dict[str, list[type[Payload]]] = {"buyer": [Note], "seller": [Note, Offer]}
+counter = make("counter", Roles(posts=POSTS), channels=("buyer", "seller"))
 endless = App("endless", Agent("Drone", "Talk.", Scripted(drone, pace_s=0.01)), vocabulary=VOCABULARY)

@@ -27,7 +27,8 @@ from turnlog.server.limits import Limits
 from turnlog.wire.sse import Decoder
 
 KEY = b"k" * 32
-ROOT = Principal("root", frozenset({"owner"}))
+ROOT = Principal("root", frozenset({"operator"}))
+WORKER = Principal("worker", frozenset({"executor"}))
 NAMES = ("ada", "bob", "cyd", "a", "a:b")
 STREAM = "text/event-stream"
 
@@ -40,9 +41,9 @@ def token(name: str) -> str:
 
 
 def tokens() -> dict[str, Principal]:
-    """Everybody who has a token, by its hash; `root` is owner of every session."""
+    """Everybody who has a token, by its hash; `root` is an operator."""
     known = {token_hash(token(name)): Principal(name) for name in NAMES}
-    return known | {token_hash(token(ROOT.name)): ROOT}
+    return known | {token_hash(token(one.name)): one for one in (ROOT, WORKER)}
 
 
 def bearer(name: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from tests.security.desk import Answer, Desk, desk, run
 from turnlog.agents import answers, approvals
 from turnlog.agents.calls import args_hash
 from turnlog.agents.driver import Driver
-from turnlog.app.posting import Poster
+from turnlog.app import Seat
 from turnlog.events.envelope import timestamp
 from turnlog.ids import now_ms
 
@@ -153,7 +153,6 @@ async def answer_for_another(at: Desk, who: str) -> int:
     """Somebody answers a call that is for another process."""
     session = await at.session("ada")
     await at.enrol("ada", session, "bob", "guest")
-    await at.enrol("ada", session, "cyd", "executor")
     await at.send("ada", session, "weigh it")
     [call] = await at.told("ada", session, "tool.call")
     result = {"call_id": call["payload"]["call_id"], "tool": "weigh", "ok": True, "result": "3 kg"}
@@ -164,14 +163,14 @@ async def answer_for_another(at: Desk, who: str) -> int:
 def test_calls_for_another_process_are_answered_by_executors() -> None:
     async def scenario() -> None:
         async with desk(make()) as at:
-            assert [await answer_for_another(at, who) for who in ("bob", "cyd", "ada")] == [400, 202, 202]
+            assert [await answer_for_another(at, who) for who in ("bob", "worker", "ada")] == [400, 202, 202]
 
     run(scenario())
 
 
 def test_control_without_that_a_guest_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Poster, "_may_answer", lambda *_: True)
+        monkeypatch.setattr(Seat, "may_answer", lambda *_: True)
         async with desk(make()) as at:
             assert await answer_for_another(at, "bob") == 202
 

@@ -4,15 +4,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from starlette.requests import Request
 
 from tests.security.apps import counter, make
 from tests.security.desk import Call, Desk, desk, run
 from turnlog.app import Roles, Seat
 from turnlog.events import CATALOG, Scope, UiMessage
 from turnlog.log import Log
-from turnlog.server import signin
-from turnlog.server.entry import known_of
 from turnlog.state.history import Conversation, History
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
@@ -228,8 +225,8 @@ async def stopped_by(at: Desk, session: str, who: str, *roles: str) -> list[str]
     ("roles", "reached"),
     [
         (["buyer"], ["buyer"]),
-        (["buyer", "executor"], ["buyer"]),
-        (["executor"], []),
+        (["buyer", "clerk"], ["buyer"]),
+        (["clerk"], []),
         (["buyer", "seller"], ["buyer", "seller"]),
         (["owner"], ["buyer", "seller"]),
         (["buyer", "owner"], ["buyer", "seller"]),
@@ -280,14 +277,8 @@ def test_who_makes_a_session_cannot_give_roles_beyond_its_own() -> None:
 
 
 def test_control_a_server_that_asks_only_for_a_seat_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def anyone(
-        self: signin.SignIn, request: Request, session_id: str, roles: object, principal: str = ""
-    ) -> Seat:
-        known = known_of(request.scope)
-        return await self._sessions().seat(known.principal, session_id)
-
     async def scenario() -> None:
-        monkeypatch.setattr(signin.SignIn, "_owner", anyone)
+        monkeypatch.setattr(Seat, "may_change", lambda *_: True)
         async with desk(MAKER) as at:
             assert await climb(at) == [202, 202, 202, 201]
 
@@ -319,7 +310,7 @@ def test_a_turn_tells_nothing_of_another_channel_even_if_it_holds_some(kept: lis
 def test_control_a_turn_told_whole_tells_it(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with market() as (at, session):
-            monkeypatch.setattr(Seat, "may_see", lambda *_: True)
+            monkeypatch.setattr(Seat, "sees", property(lambda _: None))
             assert "turnlog" in await mixed(at, session, kept)
 
     run(scenario())

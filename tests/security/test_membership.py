@@ -8,7 +8,8 @@ import pytest
 from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.security.routes import MISSING, Ask, Known, asks, every_route, own
-from turnlog.app import OWNER, App, Principal, Seat, sessions
+from turnlog.app import App, Principal, Seat, sessions
+from turnlog.events.roles import OWNER
 from turnlog.log import Blob, Head, Log
 from turnlog.server import routes
 

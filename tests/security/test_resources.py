@@ -31,7 +31,7 @@ def test_a_stream_whose_reader_left_before_it_began_is_given_back() -> None:
         async with desk(plain, limits=FEW) as at:
             session = await at.session("ada")
             assert {await gone_at_once(at, session) for _ in range(ROUNDS)} == {200}
-            metrics = (await at.get("ada", "/metrics")).body.decode()
+            metrics = (await at.get("root", "/metrics")).body.decode()
             assert re.search(r"^turnlog_subscribers 0$", metrics, re.MULTILINE)
 
     run(scenario())

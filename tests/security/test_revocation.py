@@ -4,14 +4,12 @@ import asyncio
 
 import pytest
 
-from tests.security.apps import endless, plain
+from tests.security.apps import Clinging, endless, make, plain
 from tests.security.desk import Call, Desk, desk, expiring, run
 from turnlog.app import Seat, Sessions
-from turnlog.events import Envelope, Payload, Unknown
 from turnlog.server import agent, routes
 from turnlog.server.entry import known_of
 from turnlog.server.readers import Readers
-from turnlog.server.stream import EventStream
 
 QUERIES = ("", "&dialect=blocks", "&types=ui,assistant", "&dialect=blocks-raw&depth=1", "&after=0")
 SECRET = "said after bob had to go"
@@ -85,11 +83,8 @@ def test_a_change_of_roles_ends_streams_of_the_one_who_changed_only() -> None:
 
 
 def test_control_a_server_that_does_not_look_goes_on_telling(monkeypatch: pytest.MonkeyPatch) -> None:
-    def blind(_: EventStream, envelope: Envelope, payload: Payload | Unknown) -> None:
-        pass
-
     async def scenario() -> None:
-        monkeypatch.setattr(EventStream, "observe", blind)
+        monkeypatch.setattr(Readers, "change", lambda *_: None)
         async with desk(plain) as at:
             session = await shared(at, "plain")
             call = at.follow("bob", f"session={session}")
@@ -98,6 +93,44 @@ def test_control_a_server_that_does_not_look_goes_on_telling(monkeypatch: pytest
             await at.send("ada", session, SECRET)
             await call.word(SECRET)
             await call.leave()
+
+    run(scenario())
+
+
+async def removed_while_a_stop_waits() -> Call:
+    """Remove bob, who reads, while the stop of a turn waits for a tool that ignores it."""
+    clinging = Clinging()
+    async with desk(make(tools=(clinging.tool(),))) as at:
+        session = await shared(at, "plain")
+        call = at.follow("bob", f"session={session}")
+        await at.send("ada", session, "cling")
+        await clinging.begun.wait()
+        assert (await at.post("ada", "/api/stop", {"session": session})).status == 202
+        await call.word('"kind":"stop"')
+
+        await at.enrol("ada", session, "bob")
+        await at.send("ada", session, SECRET)
+        await call.until(lambda answer: SECRET.encode() in answer.body)
+        clinging.let_go.set()
+        return call
+
+
+def test_stream_of_a_removed_member_ends_while_a_stop_waits_for_a_tool() -> None:
+    async def scenario() -> None:
+        call = await removed_while_a_stop_waits()
+        assert call.answer.ended
+        assert SECRET.encode() not in call.answer.body
+
+    run(scenario())
+
+
+def test_control_where_only_the_runner_tells_the_removed_member_reads_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(Readers, "change", lambda *_: None)
+        call = await removed_while_a_stop_waits()
+        assert SECRET.encode() in call.answer.body
 
     run(scenario())
 

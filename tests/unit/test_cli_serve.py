@@ -258,7 +258,7 @@ def test_loopback_is_the_same_for_the_command_and_the_guard() -> None:
 
 class TestToken:
     def test_a_token_is_shown_with_what_the_server_reads(self, tmp_path: Path) -> None:
-        result = run("token", "ada", "--role", "owner", "--role", "clerk")
+        result = run("token", "ada", "--role", "operator", "--role", "executor")
         assert result.exit_code == 0
         first, token, second, line = result.output.splitlines()
         assert first == "The token of ada. It is kept nowhere: copy it now."
@@ -266,7 +266,7 @@ class TestToken:
         (tmp_path / "tokens.json").write_text(line)
         [(digest, principal)] = tokens_in(tmp_path / "tokens.json").items()
         assert (digest, principal.name) == (token_hash(token.strip()), "ada")
-        assert principal.roles == {"owner", "clerk"}
+        assert principal.server_roles == {"operator", "executor"}
         assert token.strip() not in line
 
     def test_every_token_is_another(self) -> None:
@@ -278,8 +278,8 @@ class TestToken:
         ("arguments", "words"),
         [
             (
-                ("ada", "--role", "Owner"),
-                "expected a role of small letters, digits, _ and - that begins with a letter, got 'Owner'",
+                ("ada", "--role", "owner"),
+                "expected a server role, executor, operator or source, got 'owner'",
             ),
             (("",), "expected a name of at most 128 bytes without control characters, got ''"),
             (("ü" * 65,), "expected a name of at most 128 bytes without control characters, got "),

@@ -97,8 +97,16 @@ def for_installer(case: Case) -> dict[str, object]:
     return {name: value for name, value in case.items() if name in INSTALLERS}
 
 
+def for_customer(case: Case) -> Case:
+    """What the customer sees of a case: it is theirs, so all of it."""
+    return case
+
+
 ROLES = Roles(
-    creator=("installer",), posts=POSTS, sees={"installer": for_installer}, links={"installer": ("customer",)}
+    creator=("installer",),
+    posts=POSTS,
+    sees={"installer": for_installer, "customer": for_customer},
+    links={"installer": ("customer",)},
 )
 
 

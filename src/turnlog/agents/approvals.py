@@ -12,6 +12,7 @@ from turnlog.agents.calls import args_hash
 from turnlog.agents.tools import Tool
 from turnlog.events import ApprovalDecision, ApprovalRequest, Fault, ToolCall
 from turnlog.events.envelope import timestamp
+from turnlog.events.roles import implied
 
 SHOWN = 8  # roles that a message names
 
@@ -69,8 +70,8 @@ def is_over(request: ApprovalRequest, now_ms: int) -> bool:
 
 
 def entitled(wanted: Collection[str], roles: Collection[str]) -> bool:
-    """Whether one of the roles is wanted; nobody in particular is everybody."""
-    return not wanted or not set(wanted).isdisjoint(roles)
+    """Whether one of the roles is wanted; none in particular means all of them. An operator is an owner."""
+    return not wanted or not implied(frozenset(roles)).isdisjoint(wanted)
 
 
 def named(roles: Collection[str]) -> str:

@@ -2,14 +2,13 @@
 
 from turnlog.app.app import App, Roles
 from turnlog.app.derived import state_at
-from turnlog.app.members import LOCAL, OWNER, Principal, Seat
+from turnlog.app.members import LOCAL, Principal, Seat
 from turnlog.app.posting import Posted
 from turnlog.app.sending import Sent
 from turnlog.app.sessions import Sessions
 
 __all__ = [
     "LOCAL",
-    "OWNER",
     "App",
     "Posted",
     "Principal",

@@ -8,6 +8,7 @@ from turnlog.agents.agent import Cast
 from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.errors import CallerError
 from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
+from turnlog.events.roles import SERVER_ROLES
 from turnlog.parse.cli_lines import CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Rule
@@ -19,8 +20,8 @@ TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns tha
 class Roles(NamedTuple):
     """What members of an application's sessions may be. `creator` is what whoever makes a session is.
 
-    `posts` says which of the application's events the pages of a role may post; a role that is not in it may
-    post all that a page may. `sees` says what a role sees of the state; a role that is not in it sees all.
+    `posts` says which of the application's events the pages of a role may post, and `sees` what a role sees
+    of the state. Where one of them is empty it limits no role; else a role that is not in it gets nothing.
     `links` says for guests of which roles a role may make links, beside the roles it has itself.
     """
 
@@ -63,6 +64,8 @@ class App:
         self.agents = {} if isinstance(agent, Agent | ClaudeCli) else dict(agent)
         self._agent = agent if isinstance(agent, Agent | ClaudeCli) else first_of(name, self.agents)
         self.channels = tuple(self.agents)
+        if reserved := SERVER_ROLES & role_names(self.channels, roles):
+            raise CallerError(f"app {name}: {min(reserved)} is a role of the server's own, expected another")
         self.rules = tuple(rules)
         self.vocabulary = vocabulary
         own = [CLI] if self.cli else []
@@ -97,6 +100,12 @@ class App:
     def types(self) -> tuple[str, ...]:
         """The types of its own events: those that the folds take for the application's."""
         return tuple(kind.name for kind in self.catalog if not kind.payload.TYPE)
+
+
+def role_names(channels: Sequence[str], roles: Roles) -> frozenset[str]:
+    """Every role that an application speaks of."""
+    guests = [role for links in roles.links.values() for role in links]
+    return frozenset([*channels, *roles.creator, *roles.posts, *roles.sees, *roles.links, *guests])
 
 
 def first_of(name: str, agents: Mapping[str, Agent]) -> Agent:

@@ -1,34 +1,39 @@
-"""Who somebody is, and what they are in a session (protocol section 8.2). Pure.
+"""Who may do what in a session (protocol section 8.2). Pure.
 
-A `Principal` has signed in; a `Seat` is a principal in one session, with its roles there. Whatever a person
-or a program does in a session, it does from a seat, and there is none for who is no member. The role `owner`
-sees every channel and changes the members; `executor` answers the calls for another process.
+`seat_of` is the one function that decides: from a principal's server roles and from its membership in the
+session it makes a `Seat`, or None for who is no member. Every route and every stream asks the seat; nothing
+else looks at roles. A table of an application that limits roles (`Roles.posts`, `Roles.sees`) is closed: a
+role that it does not name may do, or sees, nothing of what the table is about.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from turnlog.app.app import App
+from turnlog.errors import Forbidden
+from turnlog.events.roles import EXECUTOR, OPERATOR, OWNER, SERVER_ROLES, implied
 from turnlog.log import Head
-
-OWNER = "owner"
-EXECUTOR = "executor"
+from turnlog.state.tree import OpenCall
 
 
 class Principal(NamedTuple):
-    """A person or a program; `roles` are those it has in every session."""
+    """A person or a program that has signed in."""
 
     name: str
-    roles: frozenset[str] = frozenset()
+    server_roles: frozenset[str] = frozenset()
+
+    @property
+    def is_operator(self) -> bool:
+        return OPERATOR in self.server_roles
 
 
-LOCAL = Principal("local", frozenset({OWNER}))  # who started the server on their own machine
+LOCAL = Principal("local", frozenset({OPERATOR}))  # who started the server on their own machine
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A principal in a session."""
+    """A principal in a session. `roles` are its session roles: none if only a server role brings it here."""
 
     head: Head
     app: App
@@ -37,13 +42,46 @@ class Seat:
 
     @property
     def session_id(self) -> str:
-        """The session."""
         return self.head.session_id
 
     @property
+    def is_owner(self) -> bool:
+        return OWNER in self.roles or self.principal.is_operator
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it may speak and act here; executors and sources that are no members may not."""
+        return bool(self.roles) or self.principal.is_operator
+
+    @property
+    def acts_as(self) -> frozenset[str]:
+        """Every role that counts when tools and approvals ask who acted."""
+        return implied(self.roles | self.principal.server_roles)
+
+    # seeing
+
+    @property
     def sees(self) -> frozenset[str] | None:
-        """The channels it may see; None: all of them."""
-        return None if not self.app.channels or OWNER in self.roles else self.roles
+        """The channels it may see; None: all of them. Executors answer the calls of every channel."""
+        is_unlimited = self.is_owner or EXECUTOR in self.principal.server_roles
+        return None if not self.app.channels or is_unlimited else self.roles
+
+    def may_see(self, channel: str | None) -> bool:
+        """Whether something in a channel is for it."""
+        return channel is None or self.sees is None or channel in self.sees
+
+    def seen(self, state: Any) -> Any:
+        """What it sees of the application's state; None for who sees nothing of it."""
+        if self.is_owner:
+            return state
+        if not self.app.roles.sees:
+            return state if self.is_member else None
+        views: list[Callable[[Any], Any]] = [
+            view for role, view in self.app.roles.sees.items() if role in self.roles
+        ]
+        return views[0](state) if views else None
+
+    # acting
 
     @property
     def channel(self) -> str | None:
@@ -60,24 +98,57 @@ class Seat:
             return (None,)
         return tuple(name for name in self.app.channels if name in self.roles) or (min(self.roles),)
 
-    def seen(self, state: Any) -> Any:
-        """What it sees of the application's state."""
-        if OWNER in self.roles:
-            return state
-        views = [sees for role, sees in self.app.roles.sees.items() if role in self.roles]
-        return views[0](state) if views else state
+    def must_be_member(self) -> None:
+        """Raise Forbidden for who may only read or answer."""
+        if not self.is_member:
+            raise Forbidden("only members of the session may do this")
 
-    def may_invite(self, roles: Iterable[str]) -> bool:
-        """Whether its application lets it make links for guests with these roles."""
-        allowed = [self.app.roles.links.get(role, ()) for role in self.roles]
-        return all(any(role in some for some in allowed) for role in roles)
+    def may_speak_as(self, role: str) -> bool:
+        """Whether it may speak for a role: its own ones, an owner for every channel."""
+        return role in self.roles or (self.is_owner and role in {OWNER, *self.app.channels})
 
-    def may_see(self, channel: str | None) -> bool:
-        """Whether something in a channel is for it."""
-        return channel is None or self.sees is None or channel in self.sees
+    def may_post(self, payload: type) -> bool:
+        """Whether its pages may post events of the application's own of this class."""
+        posts = self.app.roles.posts
+        if self.is_owner or not posts:
+            return self.is_member
+        return any(payload in posts.get(role, ()) for role in self.roles)
+
+    @property
+    def may_rename(self) -> bool:
+        """Whether it may give the session another title: owners and who has the role of its maker."""
+        return self.is_owner or not self.roles.isdisjoint(self.app.roles.creator)
+
+    def may_answer(self, call: OpenCall) -> bool:
+        """Whether it may answer a call that waits: members those of pages and approvals, executors those for
+        another process."""
+        if call.call.executor != "remote":
+            return self.is_member
+        entitled = {EXECUTOR, OWNER, *(call.asked.roles if call.asked else ())}
+        return not self.acts_as.isdisjoint(entitled)
+
+    # members
+
+    def may_invite(self, roles: Collection[str]) -> bool:
+        """Whether it may make a link for guests with these roles."""
+        allowed = {role for own in self.roles for role in self.app.roles.links.get(own, ())}
+        return set(roles) <= allowed or self.may_change(roles, "")
+
+    def may_change(self, roles: Iterable[str], principal: str) -> bool:
+        """Whether it may give these roles to a principal, or take from it those that it has.
+
+        Owners may do both. Who has the role of the session's maker may give and take the roles it has itself.
+        """
+        touched = {*roles, *self.head.members.get(principal, ())} - SERVER_ROLES
+        if self.is_owner:
+            return True
+        return not self.roles.isdisjoint(self.app.roles.creator) and touched <= self.roles
 
 
 def seat_of(principal: Principal, head: Head, app: App) -> Seat | None:
-    """The seat of a principal in a session; None for who is no member."""
-    roles = principal.roles | frozenset(head.members.get(principal.name, ()))
-    return Seat(head, app, principal, roles) if roles else None
+    """Return the seat of a principal in a session; None for who has no business there.
+
+    A server role that is in the log counts for nothing: the principal has it now, or it does not.
+    """
+    roles = frozenset(head.members.get(principal.name, ())) - SERVER_ROLES
+    return Seat(head, app, principal, roles) if roles or principal.server_roles else None

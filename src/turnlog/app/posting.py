@@ -16,7 +16,7 @@ from msgspec import structs
 from turnlog.agents.answers import answered, call_of, waiting_call
 from turnlog.agents.cli_outbox import speaks
 from turnlog.agents.drivers import SessionDriver
-from turnlog.app.members import EXECUTOR, OWNER, Seat
+from turnlog.app.members import Seat
 from turnlog.errors import Conflict, InvalidEvent, NotFound
 from turnlog.events import (
     ApprovalDecision,
@@ -24,6 +24,7 @@ from turnlog.events import (
     Fault,
     Payload,
     Scope,
+    SessionTitle,
     ToolResult,
     UiAction,
     UiCommand,
@@ -31,10 +32,10 @@ from turnlog.events import (
     Unknown,
     decode,
 )
+from turnlog.events.roles import EXECUTOR, OWNER
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
-from turnlog.state.tree import OpenCall
 from turnlog.state.views import check, fault
 
 log = logging.getLogger("turnlog.app")
@@ -110,17 +111,19 @@ class Poster:
             event = seat.app.catalog.event(item.type, item.payload, id=item.id, origin="ui", scope=scope)
         except InvalidEvent as wrong:
             raise InvalidEvent(wrong.problem, path + wrong.path[1:]) from None
-        if not self._may_post(type(event.payload)):
+        if not self._may_post(event.payload):
             raise InvalidEvent(f"{item.type} is not for your role to post", path)
         if isinstance(event.payload, UiMessage):
             raise InvalidEvent("expected a message on the send route", path)
         return event
 
-    def _may_post(self, payload: type) -> bool:
-        seat = self._seat
-        declared = seat.app.vocabulary and any(kind.payload is payload for kind in seat.app.vocabulary)
-        limits = [seat.app.roles.posts.get(role) for role in seat.roles]
-        return not declared or not limits or any(types is None or payload in types for types in limits)
+    def _may_post(self, payload: Payload | Unknown) -> bool:
+        seat, vocabulary = self._seat, self._seat.app.vocabulary
+        if isinstance(payload, SessionTitle):
+            return seat.may_rename
+        if vocabulary and any(kind.payload is type(payload) for kind in vocabulary):
+            return seat.may_post(type(payload))
+        return seat.is_member or call_of(payload) is not None
 
     async def _take(self, event: Event, action: UiAction, path: str) -> Event:
         """An action that fits the view that is open, in its channel, with the event that showed it.
@@ -168,12 +171,12 @@ class Poster:
             return await self._given(event.payload, call_id)
         if not self._seat.may_see(scope.channel):
             raise NotFound(f"no call {call_id[:80]} waits for an answer")
-        if not self._may_answer(call):
+        if not self._seat.may_answer(call):
             log.warning("%s has no role that may answer %s", self._seat.principal.name, call_id)
             problem = f"{call_id} is for another process: expected the role {EXECUTOR} or {OWNER}"
             raise InvalidEvent(problem, "$.payload.call_id")
         scope = structs.replace(scope, actor=self._seat.principal.name)
-        items = answered(event.payload, scope, call, self._seat.roles, now_ms())
+        items = answered(event.payload, scope, call, self._seat.acts_as, now_ms())
         catalog = self._seat.app.catalog
         return [
             catalog.event(
@@ -181,11 +184,6 @@ class Poster:
             )
             for number, item in enumerate(items)
         ]
-
-    def _may_answer(self, call: OpenCall) -> bool:
-        """Calls for another process are for executors and owners, and for whom an approval names."""
-        entitled = {EXECUTOR, OWNER, *(call.asked.roles if call.asked else ())}
-        return call.call.executor != "remote" or not self._seat.roles.isdisjoint(entitled)
 
     def _everywhere(self, event: Event) -> Iterator[Event]:
         """A stop in each channel that this member may stop."""

@@ -11,6 +11,7 @@ from turnlog.app.members import Seat
 from turnlog.app.posting import Posted
 from turnlog.errors import BadInput, Conflict
 from turnlog.events import Event, Scope, SessionMember, UiMessage, decode
+from turnlog.events.roles import OWNER
 from turnlog.ids import new_id
 from turnlog.log import Row, line_of
 from turnlog.parse.markers import route
@@ -74,9 +75,11 @@ def in_turn(event: Event, scope: Scope) -> Event:
 
 
 def joining(seat: Seat, tree: Tree) -> list[Event]:
-    """Who acts by roles it has everywhere becomes a member first: the log alone says who may do what."""
-    roles = tuple(sorted(seat.roles))
-    if not seat.principal.roles or set(roles) <= set(tree.members.get(seat.principal.name, ())):
+    """Record who acts by a server role as a member first: the log alone says who acted by which right."""
+    if not seat.principal.server_roles or OWNER in seat.roles:
+        return []
+    roles = tuple(sorted(seat.roles | seat.principal.server_roles))
+    if set(roles) <= set(tree.members.get(seat.principal.name, ())):
         return []
     member = SessionMember(principal=seat.principal.name, roles=roles)
     return [made(seat.app, Item(member, Scope(actor=seat.principal.name), "system"))]

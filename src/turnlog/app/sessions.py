@@ -54,6 +54,12 @@ from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree
 
 Observe = Callable[[Envelope, Payload | Unknown], None]
+Revoke = Callable[[str, SessionMember], None]
+"""Ends what a change of members took the right to, in a session, as soon as the change is durable."""
+
+
+def keep_streams(session_id: str, change: SessionMember) -> None:
+    """Do nothing: where there are no streams."""
 
 
 class Listed(NamedTuple):
@@ -66,11 +72,19 @@ class Listed(NamedTuple):
 class Sessions:
     """The sessions of this process' applications."""
 
-    def __init__(self, log: Log, apps: Iterable[App], pid: int, observe: Observe = unobserved) -> None:
+    def __init__(
+        self,
+        log: Log,
+        apps: Iterable[App],
+        pid: int,
+        observe: Observe = unobserved,
+        revoke: Revoke = keep_streams,
+    ) -> None:
         self.log = log
         self.apps = by_name(apps)
         self._pid = pid
         self._observe = observe
+        self._revoke = revoke
         self.derived = Derived(log, self.apps)
         self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
         # Each lock lives while a request holds it or waits for it: the maps do not grow with the sessions.
@@ -168,7 +182,9 @@ class Sessions:
         change = SessionMember(principal=principal, roles=tuple(roles))
         await self._driver(head)  # who follows the session hears of it
         event = made(self.apps[head.app], Item(change, Scope(actor=by), "system"), event_id)
-        return (await self.log.append(head.session_id, [event]))[0]
+        seq = (await self.log.append(head.session_id, [event]))[0]
+        self._revoke(head.session_id, change)  # from here, not from a driver: one that is busy looks later
+        return seq
 
     async def default(self, principal: Principal, app: str | None = None) -> Seat:
         """The session a principal has in an application without naming one.
@@ -274,6 +290,7 @@ class Sessions:
         It goes to the member's own channel unless it names another. A message whose id is in the log already
         is not sent again; another message under its id is refused.
         """
+        seat.must_be_member()
         message = in_channel(seat, message)
         key, event_id, trace = event_id, event_id or new_id("evt_"), new_id("tr_")
         async with self._settled(seat) as driver:
@@ -328,6 +345,7 @@ class Sessions:
         When the turn is over or everyone in it waits: where the batch begins. A chat whose events are in the
         log already is not sent again.
         """
+        seat.must_be_member()
         trace, message_id = new_id("tr_"), chat.key or new_id("evt_")
         message = chat.message and in_channel(seat, chat.message)
         async with self._settled(seat) as driver:
@@ -364,6 +382,7 @@ class Sessions:
 
     async def stop(self, seat: Seat) -> int:
         """Stop what runs where this member may look; the stop is an event like any other."""
+        seat.must_be_member()
         await self._driver(seat.head)
         stop, actor = UiCommand(command=Stop()), seat.principal.name
         scopes = [Scope(channel=channel, actor=actor) for channel in seat.stops]

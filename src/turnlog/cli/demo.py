@@ -37,7 +37,7 @@ def demo(name: str, port: int, browser: bool) -> None:
     office, whose process is played.
     """
     from turnlog.app import Principal
-    from turnlog.app.members import EXECUTOR
+    from turnlog.events.roles import EXECUTOR
     from turnlog.server import create_app
     from turnlog.server.auth import Auth, token_hash
     from turnlog.server.journal import set_up

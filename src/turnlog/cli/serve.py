@@ -74,8 +74,9 @@ def serve(
     environment variable TURNLOG_TOKEN. Where others can reach the server, it has to know who may come in: by
     --tokens, --jwt or TURNLOG_TOKEN.
 
-    The file of --jwt (TOML or JSON) has key_file, algorithms, audience, issuer and, if it is not "roles",
-    roles_claim.
+    The file of --jwt (TOML or JSON) has key_file, algorithms, audience and issuer. Optional are name (what
+    the names of its principals begin with), roles_claim and roles, a map from the provider's roles to
+    operator, executor or source.
     """
     if host not in LOOPBACK and not (tokens or jwt or os.environ.get(TOKEN)):
         problem = f"others can reach this address: say who may come in, with --tokens, --jwt or {TOKEN}"
@@ -85,9 +86,7 @@ def serve(
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--role", "roles", multiple=True, help="A role it has in every session, such as owner, executor."
-)
+@click.option("--role", "roles", multiple=True, help="A server role: operator, executor or source.")
 def token(name: str, roles: tuple[str, ...]) -> None:
     """Make a token for NAME, a person or a program: the token itself, and what `serve --tokens` reads."""
     from turnlog.server.auth import token_hash

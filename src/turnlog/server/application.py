@@ -21,14 +21,14 @@ from starlette.routing import Route
 import turnlog
 from turnlog.app import App, Sessions
 from turnlog.app.sessions import by_name
-from turnlog.errors import CallerError, TurnlogError
+from turnlog.errors import CallerError, Forbidden, TurnlogError
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import Log, Store, open_log
 from turnlog.server import agent, chat, routes, signin
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.auth import Auth, Authenticator
 from turnlog.server.chat import ChatRoutes
-from turnlog.server.entry import Entry
+from turnlog.server.entry import Entry, known_of
 from turnlog.server.front import Check, Front
 from turnlog.server.guard import LOOPBACK, Guard
 from turnlog.server.journal import Journal
@@ -99,7 +99,7 @@ class Server:
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """The log is open and the sessions run."""
         log = await open_log(self._log) if isinstance(self._log, str) else Log(self._log)
-        sessions = Sessions(log, self._apps, os.getpid(), self._observe)
+        sessions = Sessions(log, self._apps, os.getpid(), self._observe, self.stream.readers.change)
         await sessions.recover()
         self._sessions = sessions
         try:
@@ -114,8 +114,10 @@ class Server:
         self.metrics.observe(envelope, payload)
         self.stream.observe(envelope, payload)
 
-    async def measured(self, _: Request) -> Response:
-        """What Prometheus reads."""
+    async def measured(self, request: Request) -> Response:
+        """What Prometheus reads; it counts every session, so it is for operators."""
+        if not known_of(request.scope).principal.is_operator:
+            raise Forbidden("only operators may read the metrics")
         return Response(self.metrics.text(self.stream.lags()), media_type="text/plain; version=0.0.4")
 
     def operations(self) -> list[Operation]:

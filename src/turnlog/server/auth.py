@@ -31,10 +31,6 @@ class NotSignedIn(TurnlogError):
     """Who asks has not said who they are, or not in a way that holds."""
 
 
-class Forbidden(TurnlogError):
-    """Who asks is known and may not do this."""
-
-
 class Known(NamedTuple):
     """A principal, and until when that holds (seconds since 1970); `token` is the hash it signed in with."""
 
@@ -126,7 +122,7 @@ class Auth:
     def cookie(self, known: Known, now_s: float) -> tuple[str, int]:
         """The cookie of somebody who is known, and how many seconds it holds."""
         until = int(min(known.until or now_s + COOKIE_S, now_s + COOKIE_S))
-        roles = tuple(sorted(known.principal.roles))
+        roles = tuple(sorted(known.principal.server_roles))
         return self.sign(Cookie(until, known.principal.name, roles, known.token)), until - int(now_s)
 
     def sign_in_code(self, now_s: float, session_id: str = "") -> str:

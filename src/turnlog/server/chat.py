@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.app import OWNER, Posted, Seat, Sessions
+from turnlog.app import Posted, Seat, Sessions
 from turnlog.app.sending import Chat, Sent
 from turnlog.errors import BadInput, InvalidEvent, NotFound, quote
 from turnlog.events import UiMessage
@@ -67,7 +67,7 @@ class ChatRoutes:
         """One exchange of a role."""
         asked, role = await body(request, ChatBody), request.path_params["role"]
         seat = await self._routes.seat(request, asked.session_id)
-        if role not in seat.roles and (OWNER not in seat.roles or role not in seat.app.channels):
+        if not seat.may_speak_as(role):
             raise NotFound(f"no role {role[:80]} of yours in this session")
         channel = role if role in seat.app.channels else seat.channel
         sender = f"chat:{role}:{seat.session_id}:{seat.principal.name}"

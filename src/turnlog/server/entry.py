@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from turnlog.app import Principal
-from turnlog.server.auth import GUEST, Auth, Authenticator, Forbidden, Known
+from turnlog.errors import Forbidden
+from turnlog.server.auth import GUEST, Auth, Authenticator, Known
 from turnlog.server.front import inner_path
 from turnlog.server.limits import Budgets
 

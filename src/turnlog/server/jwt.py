@@ -3,8 +3,10 @@
 `Auth(key, verify=JwtTokens(...))` accepts them beside its own. The key, the algorithms, the audience and the
 issuer are the server's; a token only names one of the algorithms, and all of them take the same kind of key
 (RFC 8725). A token says who (`sub`), for whom (`aud`), by whom (`iss`) and until when (`exp`); without one of
-these it is refused, and so is one of a name that belongs to the server. What a provider calls a role and is
-none here is passed over. Keys are not fetched: when a provider changes its key, change the file and restart.
+these it is refused. The principal is called `<name>:<sub>`, after the name that the server gave the provider:
+principals of different sources never share a name. The server's own map says which of the provider's roles
+are server roles; every other role of the provider is ignored. Keys are not fetched: when a provider changes
+its key, change the file and restart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from turnlog.app import LOCAL, Principal
-from turnlog.errors import CallerError
+from turnlog.errors import CallerError, quote
 from turnlog.events.base import Name, Record, Role
-from turnlog.server.auth import GUEST, Known
-from turnlog.server.keys import fits
+from turnlog.events.roles import SERVER_ROLES
+from turnlog.server.auth import Known
+from turnlog.server.keys import fits, named_roles
 
 if TYPE_CHECKING:
     from jwt.types import Options
@@ -54,9 +57,7 @@ class Claims(Record, frozen=True, kw_only=True):
     iat: Moment = 0
 
     def holds(self, now_s: float) -> bool:
-        """Whether it holds now, for a name that is free for it."""
-        begun = max(self.nbf, self.iat) <= now_s + SKEW_S
-        return begun and now_s < self.exp and self.sub != LOCAL.name and not self.sub.startswith(GUEST)
+        return max(self.nbf, self.iat) <= now_s + SKEW_S and now_s < self.exp
 
 
 class JwtFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,14 +67,28 @@ class JwtFile(msgspec.Struct, forbid_unknown_fields=True):
     algorithms: tuple[str, ...]
     audience: str
     issuer: str
+    name: str = "jwt"
     roles_claim: str = "roles"
+    roles: dict[str, str] = {}
 
 
 class JwtTokens:
-    """Tells who shows a token. `key` is a public key in PEM, or the secret of HS algorithms."""
+    """Tells who shows a token. `key` is a public key in PEM, or the secret of HS algorithms.
+
+    `name` begins the names of the provider's principals. `roles` maps roles of the provider, in the claim
+    `roles_claim`, to server roles.
+    """
 
     def __init__(
-        self, key: bytes, algorithms: Sequence[str], audience: str, issuer: str, roles_claim: str = "roles"
+        self,
+        key: bytes,
+        algorithms: Sequence[str],
+        audience: str,
+        issuer: str,
+        *,
+        name: str = "jwt",
+        roles_claim: str = "roles",
+        roles: Mapping[str, str] = {},
     ) -> None:
         try:
             import jwt
@@ -86,7 +101,9 @@ class JwtTokens:
         self._algorithms = tuple(algorithms)
         self._audience = audience
         self._issuer = issuer
+        self._prefix = source_prefix(name)
         self._roles_claim = roles_claim
+        self._roles = checked_map(roles)
 
     def __call__(self, token: str, now_s: float) -> Known | None:
         """Who shows this token; None if it does not hold."""
@@ -102,12 +119,14 @@ class JwtTokens:
                 issuer=self._issuer,
             )
             claims = msgspec.convert(given, Claims)
-            roles = msgspec.convert(given.get(self._roles_claim, []), list[str])
+            theirs = msgspec.convert(given.get(self._roles_claim, []), list[str])
         except (self._jwt.PyJWTError, msgspec.ValidationError):
             return None
-        if not claims.holds(now_s):
+        name = self._prefix + claims.sub
+        if not claims.holds(now_s) or not fits(name, Name):
             return None
-        return Known(Principal(claims.sub, frozenset(role for role in roles if fits(role, Role))), claims.exp)
+        roles = frozenset(self._roles[role] for role in theirs if role in self._roles)
+        return Known(Principal(name, roles), claims.exp)
 
 
 def jwt_tokens_in(file: Path) -> JwtTokens:
@@ -121,9 +140,33 @@ def jwt_tokens_in(file: Path) -> JwtTokens:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CallerError(f"{file} does not say which tokens to accept: {error}") from None
     try:
-        return JwtTokens(key.rstrip(b"\r\n"), said.algorithms, said.audience, said.issuer, said.roles_claim)
+        return JwtTokens(
+            key.rstrip(b"\r\n"),
+            said.algorithms,
+            said.audience,
+            said.issuer,
+            name=said.name,
+            roles_claim=said.roles_claim,
+            roles=said.roles,
+        )
     except CallerError as error:
         raise CallerError(f"{file}: {error}") from None
+
+
+def source_prefix(name: str) -> str:
+    """Return what the names of a provider's principals begin with."""
+    if not fits(name, Role) or name == LOCAL.name:
+        said = "a name of small letters, digits, _ and - that begins with a letter"
+        raise CallerError(f"expected {said} for the provider, got {quote(name)}")
+    return f"{name}:"
+
+
+def checked_map(roles: Mapping[str, str]) -> dict[str, str]:
+    """Return the map from a provider's roles to server roles, if it is one."""
+    for role in roles.values():
+        if role not in SERVER_ROLES:
+            raise CallerError(f"expected roles to map to {named_roles()}, got {quote(role)}")
+    return dict(roles)
 
 
 def kind_of(algorithms: Sequence[str]) -> str:

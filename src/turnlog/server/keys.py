@@ -13,7 +13,8 @@ import msgspec
 from turnlog.app import LOCAL, Principal
 from turnlog.errors import CallerError, quote
 from turnlog.events import SessionMember
-from turnlog.events.base import NAME_BYTES, Role
+from turnlog.events.base import NAME_BYTES
+from turnlog.events.roles import SERVER_ROLES
 from turnlog.server.auth import GUEST
 
 KEY_BYTES = 32
@@ -21,7 +22,7 @@ TOKEN_CHARS = 24  # fewer could be guessed
 
 
 class TokenLine(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file of tokens says of one principal: the hash of its token, and its roles in every session."""
+    """What a file of tokens says of one principal: the hash of its token, and its server roles."""
 
     sha256: str
     roles: tuple[str, ...] = ()
@@ -91,14 +92,21 @@ def lines_of(tokens: dict[str, TokenLine]) -> str:
 def check_member(name: str, roles: Sequence[str]) -> None:
     """Refuse who cannot be a member of a session."""
     for role in roles:
-        if not fits(role, Role):
-            said = "a role of small letters, digits, _ and - that begins with a letter"
-            raise CallerError(f"expected {said}, got {quote(role)}")
+        if role not in SERVER_ROLES:
+            raise CallerError(f"expected a server role, {named_roles()}, got {quote(role)}")
     if name == LOCAL.name or name.startswith(GUEST):
         raise CallerError(f"{quote(name)} is a name of the server's own: expected another one")
+    if ":" in name:
+        raise CallerError(f"expected a name without a colon, as names of a provider have, got {quote(name)}")
     if not fits({"principal": name}, SessionMember):
         said = f"a name of at most {NAME_BYTES} bytes without control characters"
         raise CallerError(f"expected {said}, got {quote(name)}")
+
+
+def named_roles() -> str:
+    """The server roles in a sentence."""
+    *others, last = sorted(SERVER_ROLES)
+    return f"{', '.join(others)} or {last}"
 
 
 def fits(value: object, kind: object) -> bool:

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from turnlog.app import Principal, Seat, Sessions
 from turnlog.errors import Damaged
 from turnlog.events import SessionMember
+from turnlog.events.roles import SERVER_ROLES
 from turnlog.log.live import Rest, Take
 from turnlog.server.auth import Known
 from turnlog.server.limits import Budgets, Limits, TooManyStreams
@@ -86,7 +87,7 @@ class Standing(NamedTuple):
 
     def holds(self, given: Iterable[str]) -> bool:
         """Whether it is the same with the roles that somebody was given there."""
-        return self.principal.roles | frozenset(given) == self.roles
+        return frozenset(given) - SERVER_ROLES == self.roles
 
 
 class Readers:

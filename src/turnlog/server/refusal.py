@@ -13,6 +13,7 @@ from turnlog.errors import (
     CallerError,
     Closed,
     Conflict,
+    Forbidden,
     InvalidEvent,
     NotFound,
     RuleFault,
@@ -21,7 +22,6 @@ from turnlog.errors import (
     Unavailable,
     UnknownType,
 )
-from turnlog.server.auth import Forbidden
 from turnlog.server.body import OversizedBody, UnsupportedBody
 from turnlog.server.limits import TooManyStreams
 from turnlog.server.wanted import Gone

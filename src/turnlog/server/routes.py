@@ -289,7 +289,7 @@ class Routes:
 
     async def me(self, request: Request) -> Response:
         principal = known_of(request.scope).principal
-        return answer(Me(principal.name, sorted(principal.roles), list(self.sessions().apps)))
+        return answer(Me(principal.name, sorted(principal.server_roles), list(self.sessions().apps)))
 
     async def list_apps(self, request: Request) -> Response:
         principal, sessions = known_of(request.scope).principal, self.sessions()

@@ -9,10 +9,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from turnlog.app import LOCAL, OWNER, Principal, Seat, Sessions
-from turnlog.errors import Closed, NotFound
+from turnlog.app import LOCAL, Principal, Sessions
+from turnlog.errors import BadInput, Closed, Forbidden, NotFound
 from turnlog.events.base import Name, Record, Role
-from turnlog.server.auth import Auth, Authenticator, Forbidden, JoinCode, Known, SignInCode
+from turnlog.events.roles import SERVER_ROLES
+from turnlog.server.auth import Auth, Authenticator, JoinCode, Known, SignInCode
 from turnlog.server.body import body
 from turnlog.server.entry import known_of
 
@@ -109,9 +110,10 @@ class SignIn:
     async def link(self, request: Request) -> Response:
         """A link for one guest; the owner of a session may make it, and who may for these roles."""
         asked, auth = await body(request, LinkBody), self._own()
+        check_session_roles(asked.roles)
         seat = await self._sessions().seat(known_of(request.scope).principal, asked.session)
         if not seat.may_invite(asked.roles):
-            seat = await self._owner(request, asked.session, asked.roles)
+            raise Forbidden("you may not make links for these roles in this session")
         code = auth.join_code(seat.session_id, asked.roles, time.time())
         path = f"{request.scope.get('root_path', '')}/sign-in?code={code}"
         return JSONResponse({"path": path}, 201, NO_STORE)
@@ -119,20 +121,12 @@ class SignIn:
     async def change_member(self, request: Request) -> Response:
         """Change who is a member; the owner of a session may."""
         asked = await body(request, MemberBody)
-        seat = await self._owner(request, asked.session, asked.roles, asked.principal)
+        check_session_roles(asked.roles)
+        seat = await self._sessions().seat(known_of(request.scope).principal, asked.session)
+        if not seat.may_change(asked.roles, asked.principal):
+            raise Forbidden("only the owner of a session may do this")
         seq = await self._sessions().enrol(seat.head, asked.principal, asked.roles, by=seat.principal.name)
         return JSONResponse({"eventId": seq}, 202)
-
-    async def _owner(
-        self, request: Request, session_id: str, roles: tuple[str, ...], principal: str = ""
-    ) -> Seat:
-        """The seat of who may give and take these roles: the owner all, a maker those that it has itself."""
-        seat = await self._sessions().seat(known_of(request.scope).principal, session_id)
-        touched = {*roles, *seat.head.members.get(principal, ())}
-        maker = set(seat.app.roles.creator) & seat.roles and touched <= seat.roles
-        if OWNER not in seat.roles and not maker:
-            raise Forbidden("only the owner of a session may do this")
-        return seat
 
     def _with_cookie(self, response: Response, request: Request, known: Known, now_s: float) -> Response:
         auth = self._own()
@@ -147,6 +141,12 @@ class SignIn:
             samesite="strict",
         )
         return response
+
+
+def check_session_roles(roles: tuple[str, ...]) -> None:
+    """Refuse server roles: the server's configuration grants them, no member does."""
+    if found := SERVER_ROLES.intersection(roles):
+        raise BadInput(f"expected roles of the session, got the server role {min(found)}", "$.roles")
 
 
 def cookie_path(request: Request) -> str:

@@ -17,7 +17,7 @@ from turnlog.log import Log, MemoryStore
 from turnlog.state.history import Message
 
 ADA, BOB, EVE = (Principal(name) for name in ("ada", "bob", "eve"))
-ROOT = Principal("root", frozenset({"owner"}))
+ROOT = Principal("root", frozenset({"operator"}))
 
 
 class NoteFact(Payload, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.app.desk import ADA, BOB, ROOT, agent, make_app
 from turnlog.app import LOCAL, App, Principal, Roles, Seat
 from turnlog.app.members import seat_of
-from turnlog.errors import CallerError
+from turnlog.errors import CallerError, Forbidden
 from turnlog.log import Head
 
 PLAIN = make_app()
@@ -29,8 +29,9 @@ def test_who_has_no_role_has_no_seat() -> None:
 
 def test_roles_are_those_in_the_session_and_those_everywhere() -> None:
     assert seated(BOB, PLAIN, bob=("guest",)).roles == {"guest"}
-    assert seated(ROOT, PLAIN).roles == {"owner"}
-    assert seated(Principal("bob", frozenset({"clerk"})), PLAIN, bob=("guest",)).roles == {"clerk", "guest"}
+    assert seated(ROOT, PLAIN).acts_as == {"operator", "owner"}
+    worker = seated(Principal("bob", frozenset({"executor"})), PLAIN, bob=("guest",))
+    assert (worker.roles, worker.acts_as) == (frozenset({"guest"}), frozenset({"guest", "executor"}))
     assert seated(LOCAL, PLAIN).session_id == "sess_1"
 
 
@@ -65,7 +66,33 @@ def test_a_role_sees_its_part_of_the_state_and_the_owner_all() -> None:
     assert seated(BOB, app, bob=("buyer",)).seen(state) == 1
     assert seated(BOB, app, bob=("seller",)).seen(state) == "sold"
     assert seated(BOB, app, bob=("owner", "buyer")).seen(state) == state
-    assert seated(BOB, app, bob=("clerk",)).seen(state) == state
+    assert seated(ROOT, app).seen(state) == state
+    assert seated(BOB, app, bob=("clerk",)).seen(state) is None, "the table is closed"
+
+
+def test_server_role_in_the_log_grants_nothing() -> None:
+    head = Head("sess_1", "e", "plain", members={"bob": ("operator",), "eve": ("guest", "executor")})
+    assert seat_of(BOB, head, PLAIN) is None
+    eve = seat_of(Principal("eve"), head, PLAIN)
+    assert eve is not None
+    assert eve.acts_as == {"guest"}
+
+
+@pytest.mark.parametrize("role", ["executor", "source"])
+def test_server_role_alone_reads_and_may_not_speak_post_or_see_the_state(role: str) -> None:
+    seat = seated(Principal("worker", frozenset({role})), PLAIN)
+    assert (seat.is_member, seat.is_owner, seat.may_rename, seat.seen({"secret": 1})) == (False,) * 3 + (
+        None,
+    )
+    assert not seat.may_change(["guest"], "bob")
+    assert not seat.may_invite(["guest"])
+    with pytest.raises(Forbidden):
+        seat.must_be_member()
+
+
+def test_app_with_a_server_role_of_its_own_is_refused() -> None:
+    with pytest.raises(CallerError, match="operator is a role of the server's own"):
+        App("shop", agent("A"), roles=Roles(creator=("operator",)))
 
 
 def test_an_application_has_an_agent_or_one_for_each_channel() -> None:

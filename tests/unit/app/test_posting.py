@@ -24,7 +24,7 @@ from tests.unit.app.desk import (
 from turnlog import Agent, View, tool
 from turnlog.agents import Context, Scripted, ToolUse
 from turnlog.agents.claude_cli import ClaudeCli
-from turnlog.app import App, Posted, Roles, Seat
+from turnlog.app import App, Posted, Principal, Roles, Seat
 from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, TurnlogError, UnknownType
 from turnlog.events.views import Button
 from turnlog.state.history import Message
@@ -62,8 +62,8 @@ def answer(call_id: str, result: Any, tool: str = "confirm") -> dict[str, Any]:
         (("guest",), True, False),
         (("mute",), False, False),
         (("guest", "mute"), True, False),
-        (("clerk",), True, True),  # it is not in the table: it may post what a page may
-        (("mute", "clerk"), True, True),
+        (("clerk",), False, False),  # the table is closed: a role that is not in it posts nothing
+        (("mute", "clerk"), False, False),
     ],
 )
 def test_a_role_posts_what_the_application_says(roles: tuple[str, ...], notes: bool, closes: bool) -> None:
@@ -133,15 +133,16 @@ def test_the_same_post_twice_is_one() -> None:
 
 def test_calls_for_another_process_are_answered_by_executors_and_owners_only() -> None:
     async def run() -> None:
-        for roles, allowed in (
-            (("guest",), False),
-            (("admin",), False),
-            (("executor",), True),
-            (("owner",), True),
+        for role, server_roles, allowed in (
+            ("guest", (), False),
+            ("admin", (), False),
+            ("guest", ("executor",), True),
+            ("guest", ("source",), False),
+            ("owner", (), True),
         ):
             async with desk() as at:
                 ada = await at.sessions.create(ADA)
-                bob = await at.member(ada, BOB, *roles)
+                bob = await at.member(ada, Principal("bob", frozenset(server_roles)), role)
                 await at.say(ada, "weigh apples")
                 call = await at.until(ada, "tool.call")
                 result = answer(call["call_id"], 5, "weigh")

@@ -55,7 +55,8 @@ class TestSeats:
                     said.append(str(refusal.value).replace(name, "X"))
                 assert len(set(said[:3])) == 1, "one cannot tell a foreign session from none"
                 assert said[3] == "no session was named".replace("", "X")
-                assert (await at.sessions.seat(ROOT, ada.session_id)).roles == {"owner"}
+                root = await at.sessions.seat(ROOT, ada.session_id)
+                assert (root.roles, root.is_owner) == (frozenset(), True)
 
         play(run)
 
@@ -219,7 +220,7 @@ class TestJoining:
                     ("ui.message", "root"),
                     ("ui.message", "root"),
                 ]
-                assert bodies(told)[1] == {"principal": "root", "roles": ["owner"]}
+                assert bodies(told)[1] == {"principal": "root", "roles": ["operator"]}
 
         play(run)
 
@@ -230,7 +231,7 @@ class TestJoining:
                 await at.member(ada, Principal("root"), "clerk")
                 root = await at.sessions.seat(ROOT, ada.session_id)
                 await at.say(root, "hello")
-                assert (await at.log.info(ada.session_id)).members["root"] == ("clerk", "owner")
+                assert (await at.log.info(ada.session_id)).members["root"] == ("clerk", "operator")
 
         play(run)
 

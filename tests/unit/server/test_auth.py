@@ -26,7 +26,7 @@ from turnlog.server.auth import (
 
 NOW = 1_800_000_000.0
 KEY = b"k" * 32
-ADA = Principal("ada", frozenset({"owner", "clerk"}))
+ADA = Principal("ada", frozenset({"operator", "source"}))
 TOKEN = "a-token-that-nobody-guesses"
 
 
@@ -158,7 +158,7 @@ class TestCookies:
             assert (who(after, with_cookie(after, value), NOW) is not None) == holds
 
     def test_a_token_that_has_other_roles_now_gives_them_to_its_cookie(self) -> None:
-        chief = Principal("ada", frozenset({"owner"}))
+        chief = Principal("ada", frozenset({"operator"}))
         before, after = Auth(KEY, {token_hash(TOKEN): chief}), make_auth(TOKEN)
         value, _ = before.cookie(Known(chief, token=token_hash(TOKEN)), NOW)
         for auth, principal in ((before, chief), (after, ADA)):

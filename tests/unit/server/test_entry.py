@@ -15,7 +15,7 @@ from turnlog.server.entry import PRINCIPAL, Entry, known_of
 from turnlog.server.front import Front
 from turnlog.server.limits import Budgets, Limits
 
-ADA, BOB = Principal("ada"), Principal("bob", frozenset({"owner"}))
+ADA, BOB = Principal("ada"), Principal("bob", frozenset({"operator"}))
 TOKENS = {token_hash("a"): ADA, token_hash("b"): BOB}
 
 

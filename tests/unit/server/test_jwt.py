@@ -67,8 +67,9 @@ def without(*names: str) -> dict[str, Any]:
 
 class TestAccepted:
     def test_a_token_says_who_somebody_is_and_until_when(self) -> None:
-        token = signed({**CLAIMS, "roles": ["owner", "clerk"], "name": "Ada"})
-        assert accepting()(token, NOW) == Known(Principal("ada", frozenset({"owner", "clerk"})), NOW + 60)
+        token = signed({**CLAIMS, "roles": ["admins", "clerk"], "name": "Ada"})
+        accept = accepting(roles={"admins": "operator"})
+        assert accept(token, NOW) == Known(Principal("jwt:ada", frozenset({"operator"})), NOW + 60)
 
     @for_each_row(
         ("key", "private", "algorithm"),
@@ -84,7 +85,7 @@ class TestAccepted:
     )
     def test_with_each_kind_of_key(self, key: bytes, private: Any, algorithm: str) -> None:
         token = signed(key=private, algorithm=algorithm)
-        assert accepting(key, algorithm)(token, NOW) == Known(Principal("ada"), NOW + 60)
+        assert accepting(key, algorithm)(token, NOW) == Known(Principal("jwt:ada"), NOW + 60)
 
     def test_several_algorithms_of_one_kind(self) -> None:
         verify = accepting(pem(RSA), "RS256", "PS256")
@@ -95,16 +96,32 @@ class TestAccepted:
     def test_one_audience_of_several(self) -> None:
         assert accepting()(signed({**CLAIMS, "aud": ["else", "turnlog"]}), NOW)
 
-    def test_roles_stand_in_the_claim_that_is_named(self) -> None:
-        token = signed({**CLAIMS, "groups": ["owner"], "roles": ["clerk"]})
-        known = accepting(roles_claim="groups")(token, NOW)
+    def test_jwt_roles_in_the_named_claim_are_mapped_to_server_roles(self) -> None:
+        token = signed({**CLAIMS, "groups": ["admins", "else"], "roles": ["workers"]})
+        roles = {"admins": "operator", "workers": "executor"}
+        known = accepting(roles_claim="groups", roles=roles)(token, NOW)
         assert known is not None
-        assert known.principal.roles == {"owner"}
+        assert known.principal.server_roles == {"operator"}
 
-    def test_what_is_no_role_here_is_passed_over(self) -> None:
-        known = accepting()(signed({**CLAIMS, "roles": ["Owner", "owner ", "", "a" * 33, "clerk"]}), NOW)
+    @pytest.mark.parametrize("role", ["operator", "owner", "executor", "offline_access", "Admins", "admins "])
+    def test_jwt_roles_that_are_not_in_the_map_are_ignored(self, role: str) -> None:
+        known = accepting(roles={"admins": "operator"})(signed({**CLAIMS, "roles": [role]}), NOW)
         assert known is not None
-        assert known.principal.roles == {"clerk"}
+        assert known.principal.server_roles == frozenset()
+
+    def test_jwt_map_to_a_role_that_is_no_server_role_is_refused(self) -> None:
+        with pytest.raises(CallerError, match="executor, operator or source, got 'owner'"):
+            accepting(roles={"admins": "owner"})
+
+    @pytest.mark.parametrize("name", ["", "Acme", "a:b", "local"])
+    def test_jwt_provider_with_a_name_that_could_be_another_source_is_refused(self, name: str) -> None:
+        with pytest.raises(CallerError, match="for the provider"):
+            accepting(name=name)
+
+    def test_jwt_principals_begin_with_the_name_of_their_provider(self) -> None:
+        known = accepting(name="acme")(signed(), NOW)
+        assert known is not None
+        assert known.principal.name == "acme:ada"
 
 
 class TestTimes:
@@ -165,9 +182,14 @@ class TestClaims:
         assert accepting()(signed({**CLAIMS, **claims}), NOW) is None
 
     @for_each_row("name", ["local", "guest_0123456789abcdef", "guest_"])
-    def test_nobody_becomes_who_belongs_to_the_server(self, name: str) -> None:
-        assert accepting()(signed({**CLAIMS, "sub": name}), NOW) is None
-        assert accepting()(signed({**CLAIMS, "sub": f"x{name}"}), NOW)
+    def test_jwt_sub_equal_to_a_name_of_another_source_is_another_principal(self, name: str) -> None:
+        known = accepting()(signed({**CLAIMS, "sub": name}), NOW)
+        assert known is not None
+        assert known.principal.name == f"jwt:{name}"
+
+    def test_jwt_sub_too_long_with_its_prefix_is_refused(self) -> None:
+        assert accepting()(signed({**CLAIMS, "sub": "a" * 124}), NOW)
+        assert accepting()(signed({**CLAIMS, "sub": "a" * 125}), NOW) is None
 
 
 class TestAttacks:

@@ -25,7 +25,7 @@ from turnlog.server.metrics import Metrics
 from turnlog.server.readers import CONNECTION, HEARTBEAT, RETRY, SENT_BYTES, Pages, Readers
 
 APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
-EVE = Principal("eve", frozenset({"owner"}))
+EVE = Principal("eve", frozenset({"operator"}))
 
 
 def as_it_is(application: ASGIApp) -> ASGIApp:

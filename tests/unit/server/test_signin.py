@@ -220,10 +220,7 @@ class TestLinks:
         site.post("ada", "/api/members", {"session": session, "principal": "bob", "roles": ["guest"]})
         for path, body in (("/api/links", link), ("/api/members", member)):
             answer = site.post("bob", path, body)
-            assert (answer.status_code, answer.json()) == (
-                403,
-                {"error": "only the owner of a session may do this"},
-            )
+            assert answer.status_code == 403
             assert site.post("root", path, body).status_code in (201, 202), "who owns every session may"
 
 
