@@ -5,8 +5,13 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
+from tests.support.examples import UNTIMED
 from tests.tools import TOOLS, describe_missing
+
+settings.register_profile("untimed", UNTIMED)
+settings.load_profile("untimed")
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # what tests start is not measured: it would take twice as long
     for variable in [name for name in os.environ if name.startswith("COVERAGE")]:

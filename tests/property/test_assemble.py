@@ -2,17 +2,18 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.readers import Ask, Message, assemble, exact
+from tests.support.examples import examples
 from turnlog.errors import BadInput
 from turnlog.wire.assemble import KINDS, Assembler
 from turnlog.wire.chunks import chunk, well_formed
 from turnlog.wire.sse import Decoder
 
-quick = settings(deadline=None, derandomize=True, max_examples=75)
-thorough = settings(deadline=None, derandomize=True, max_examples=120)
+quick = examples(45)
+thorough = examples(72)
 
 hostile = st.sampled_from('{}[]":,\\u\n\r\t\0x1.e-é€😀\u2028\ufeff\ud83d\ude00')
 texts = st.text(hostile, max_size=8) | st.text(st.characters(exclude_categories=()), max_size=4)

@@ -6,11 +6,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 from anthropic.lib.streaming._messages import accumulate_event
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grammar import Legal, Said, expected, hostile, logs, pruned, standing
 from tests.logs import Item, entry, scope
+from tests.support.examples import examples
 from turnlog import events as ev
 from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.blocks_xml import BlocksXml
@@ -19,9 +20,7 @@ from turnlog.wire.dialect import DONE
 
 Dialect = BlocksXml | BlocksRaw
 
-quick = settings(
-    derandomize=True, deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
-)
+quick = examples(21)
 
 IMPOSSIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 

@@ -6,10 +6,11 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli_process import VECTORS, assert_lawful, bytes_of, counting
+from tests.support.examples import examples
 from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, ToolCall
 from turnlog.parse import Asked, CliParser, MarkerParser
 from turnlog.parse.claude_cli import READ
@@ -134,20 +135,20 @@ def run(data: bytes, cuts: list[int]) -> list[Said]:
 
 
 @given(streams)
-@settings(max_examples=160, deadline=None)
+@examples(80)
 def test_whatever_comes_everything_can_be_stored_and_is_closed(stream: list[Any]) -> None:
     assert_lawful(run(bytes_of(stream), []))
 
 
 @given(streams, st.lists(st.integers(0, 1 << 20), max_size=6), st.booleans())
-@settings(max_examples=200, deadline=None)
+@examples(100)
 def test_any_cutting_of_the_bytes_gives_the_same(stream: list[Any], cuts: list[int], whole: bool) -> None:
     data = bytes_of(stream)[: None if whole else -1]
     assert run(data, cuts) == run(data, [])
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=4))
-@settings(max_examples=100, deadline=None)
+@examples(50)
 def test_bytes_that_are_nothing_do_nothing(data: bytes, cuts: list[int]) -> None:
     said = run(data, cuts)
     assert said == run(data, [])
@@ -155,7 +156,7 @@ def test_bytes_that_are_nothing_do_nothing(data: bytes, cuts: list[int]) -> None
 
 
 @given(st.sampled_from(VECTORS))
-@settings(max_examples=len(VECTORS), deadline=None)
+@examples(len(VECTORS))
 def test_what_was_shown_is_what_is_kept(vector: dict[str, Any]) -> None:
     payloads = [said.payload for said in run(bytes_of(vector["lines"]), [])]
     calls = {item.block_id for item in payloads if isinstance(item, ToolCall)}
@@ -189,7 +190,7 @@ def parsed(text: str, cuts: list[int]) -> Parsed:
 
 
 @given(st.lists(st.tuples(prose, markers), max_size=4), prose)
-@settings(max_examples=160, deadline=None)
+@examples(80)
 def test_everything_but_the_markers_is_shown(parts: list[tuple[str, str]], last: str) -> None:
     found = parsed("".join(words + marker for words, marker in parts) + last, [])
     assert "".join(found.display_text.split()) == "".join("".join([*(p for p, _ in parts), last]).split())
@@ -197,7 +198,7 @@ def test_everything_but_the_markers_is_shown(parts: list[tuple[str, str]], last:
 
 
 @given(noise, st.lists(st.integers(0, 1000), max_size=5))
-@settings(max_examples=200, deadline=None)
+@examples(100)
 def test_any_cutting_of_a_text_gives_the_same(text: str, cuts: list[int]) -> None:
     whole = parsed(text, [])
     assert parsed(text, cuts) == parsed(text, list(range(len(text)))) == whole
@@ -222,8 +223,8 @@ def calls(work: Callable[[], Any]) -> int:
 
 
 @given(st.sampled_from(VECTORS))
-@settings(max_examples=len(VECTORS), deadline=None)
+@examples(len(VECTORS))
 def test_twice_the_lines_are_twice_the_work(vector: dict[str, Any]) -> None:
     data = bytes_of(vector["lines"])
-    once, twice = (calls(partial(parser().feed, data * times)) for times in (30, 60))
+    once, twice = (calls(partial(parser().feed, data * times)) for times in (8, 16))
     assert twice <= 2.2 * once

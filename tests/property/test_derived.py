@@ -10,11 +10,12 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs import Item
 from tests.property.test_state import CATALOG, Agree, sessions
+from tests.support.examples import examples
 from turnlog.app import derived
 from turnlog.app.derived import Derived, Panels
 from turnlog.events import Catalog, Envelope, Event, Payload, ToolResult, UiMessage
@@ -26,7 +27,7 @@ from turnlog.state.roster import report
 from turnlog.state.tree import scope_of
 
 NAME = "sess_1"
-some = settings(deadline=None, derandomize=True, max_examples=15)
+some = examples(8)
 Stores = Callable[[Path], Store]
 stores = pytest.mark.parametrize(
     "make", [lambda _: MemoryStore(), lambda folder: SqliteStore(folder / "log.db")], ids=["memory", "sqlite"]

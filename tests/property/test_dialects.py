@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import turnlog
 from tests.grammar import Legal, Said, expected, logs, pruned, standing
 from tests.logs import Item
 from tests.readers import Ask, assemble, exact
+from tests.support.examples import examples
 from turnlog import events as ev
 from turnlog.log import open_log
 from turnlog.state.history import History, result_text
@@ -23,10 +24,8 @@ from turnlog.wire.chunks import LIMIT_BYTES
 from turnlog.wire.dialect import DONE, BlocksOptions
 from turnlog.wire.telling import BLOCKS, Told, Wanted, frames
 
-quick = settings(
-    derandomize=True, deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
-)
-thorough = settings(quick, max_examples=60)
+quick = examples(21)
+thorough = examples(42)
 options = st.builds(
     BlocksOptions, stream_meta_history_and_tool_results=st.booleans(), stream_tool_results=st.booleans()
 )
@@ -210,7 +209,7 @@ def again(envelope: ev.Envelope, payload: ev.Payload | ev.Unknown) -> ev.Event:
     return turnlog.event(payload, origin=envelope.origin, scope=at)
 
 
-@settings(quick, max_examples=15)
+@examples(10)
 @given(legal=logs())
 def test_a_log_knows_the_same_oldest_open_turn(legal: Legal) -> None:
     async def starts() -> list[int]:

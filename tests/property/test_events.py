@@ -7,11 +7,12 @@ from typing import Any
 from uuid import RFC_4122, UUID
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import inspect, structs
 from msgspec.json import encode as to_json
 
+from tests.support.examples import examples
 from tests.trees import TREES
 from turnlog.errors import BadInput
 from turnlog.events import CATALOG, Envelope, Kind, Scope, Unknown, View, decode, gate, stamp
@@ -20,8 +21,8 @@ from turnlog.events.envelope import timestamp
 from turnlog.ids import uuid7
 from turnlog_examples.broker.events import BROKER
 
-EVERY = settings(derandomize=True, deadline=None, max_examples=25)
-MANY = settings(derandomize=True, deadline=None, max_examples=150)
+EVERY = examples(18)
+MANY = examples(105)
 
 KINDS = [*CATALOG, *BROKER]
 VALUE: Any = Any

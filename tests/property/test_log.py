@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.support.examples import examples
 from tests.support.limits import HANG_S
 from turnlog.errors import Closed, Conflict, Fenced, TurnlogError
 from turnlog.events import Event, stamp
@@ -47,8 +48,12 @@ T = TypeVar("T")
 SESSIONS = ("sess_1", "sess_2")
 FOLLOWERS = 5
 PHASES = [Phase.generate]  # a failure is shown as it was found: shrinking takes minutes
-BOUNDS = settings(max_examples=25, stateful_step_count=40, phases=PHASES)
-SETTINGS = settings(BOUNDS, derandomize=True, deadline=None, database=None)
+
+
+def bounds(count: int) -> settings:
+    """So many walks of 40 steps."""
+    return settings(examples(count), stateful_step_count=40, phases=PHASES)
+
 
 names = st.sampled_from(SESSIONS)
 chances = st.integers(0, 1 << 32)  # of a generator of its own: hypothesis likes small numbers too much
@@ -493,8 +498,8 @@ def told(damages: list[Damage], name: str) -> set[int]:
 
 
 def test_the_log_in_memory_is_its_model() -> None:
-    run_state_machine_as_test(LogMachine, settings=SETTINGS)
+    run_state_machine_as_test(LogMachine, settings=bounds(12))
 
 
 def test_the_log_in_a_file_is_its_model_whatever_happens_to_the_file() -> None:
-    run_state_machine_as_test(FileMachine, settings=settings(SETTINGS, max_examples=14))
+    run_state_machine_as_test(FileMachine, settings=bounds(5))

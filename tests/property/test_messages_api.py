@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from turnlog.events import CATALOG, BlockDelta, BlockEnd, BlockStart, Payload, ToolCall
 from turnlog.parse.blocks import LIMIT_CHARS, LIMIT_WHOLE_BYTES
 from turnlog.parse.messages_api import BLOCKS, DELTAS, EVENTS, STOPS, MessagesParser
@@ -93,7 +94,7 @@ def fed(parsing: MessagesParser, events: Iterable[Any]) -> list[Payload]:
 
 
 @given(streams)
-@settings(max_examples=200, deadline=None)
+@examples(80)
 def test_no_stream_raises_and_whatever_comes_out_can_be_stored(events: list[Any]) -> None:
     for payload in fed(parser(), events):
         kind = CATALOG.kind(CATALOG.name(type(payload)))
@@ -102,7 +103,7 @@ def test_no_stream_raises_and_whatever_comes_out_can_be_stored(events: list[Any]
 
 
 @given(streams)
-@settings(max_examples=120, deadline=None)
+@examples(48)
 def test_every_block_begins_once_ends_once_and_has_its_pieces_between(events: list[Any]) -> None:
     said = fed(parsing := parser(), events)
     opened: dict[str, list[str]] = {}
@@ -121,7 +122,7 @@ def test_every_block_begins_once_ends_once_and_has_its_pieces_between(events: li
 
 
 @given(streams)
-@settings(max_examples=200, deadline=None)
+@examples(80)
 def test_calls_come_out_only_of_a_message_that_is_complete(events: list[Any]) -> None:
     said = fed(parsing := parser(), events)
     calls = [payload for payload in said if isinstance(payload, ToolCall) and payload.executor == "backend"]
@@ -164,7 +165,7 @@ LARGE: dict[str, list[Any]] = {
 
 
 @given(st.sampled_from([*LARGE]), st.booleans())
-@settings(max_examples=16, deadline=None)
+@examples(6)
 @example("fields", False)
 @example("results", False)
 @example("calls", True)
@@ -181,7 +182,7 @@ def test_what_is_remembered_is_bounded(name: str, stopped: bool) -> None:
 
 
 @given(st.sampled_from([{"type": "text", "text": "a"}, {"type": "hologram"}, {"type": "tool_use"}]))
-@settings(max_examples=3, deadline=None)
+@examples(3)
 def test_the_number_of_blocks_is_bounded(content: dict[str, Any]) -> None:
     parsing = parser()
     for index in range(LIMIT_CHARS // 64 + 1000):

@@ -5,11 +5,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grammar import Legal, expected, logs, pruned
 from tests.logs import Item, log
+from tests.support.examples import examples
 from turnlog import events as ev
 from turnlog.events import team, ui
 from turnlog.state.documents import documents
@@ -20,9 +21,7 @@ from turnlog.state.tree import scope_of
 from turnlog.wire.dialect import DEFAULT, DONE, Dialect, bare, untold
 from turnlog.wire.telling import CONVERTED
 
-quick = settings(
-    derandomize=True, deadline=None, max_examples=35, suppress_health_check=[HealthCheck.too_slow]
-)
+quick = examples(24)
 EACH = pytest.mark.parametrize("name", ["office", "agentic"])
 Placed = tuple[int, int, bytes]  # a seq, the number within the event, and the message
 

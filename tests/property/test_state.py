@@ -4,12 +4,13 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.grammar import Legal, expected, logs, pruned
 from tests.logs import Item, entry
+from tests.support.examples import examples
 from turnlog import events as ev
 from turnlog.events import AgentEnd, AgentUsage
 from turnlog.events.team import ArtifactMeta, RosterMember
@@ -25,7 +26,7 @@ from turnlog.state.tree import Tree
 from turnlog.wire.dialect import bare
 
 FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
-some = settings(deadline=None, derandomize=True, max_examples=40)
+some = examples(28)
 
 
 class Agree(ev.Payload, frozen=True, kw_only=True):

@@ -4,9 +4,10 @@ import json
 import re
 from itertools import pairwise
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from turnlog.parse import AgentStreamParser, Stripped, strip_event_tags
 
 LIMIT_CHARS = 1 << 16
@@ -77,7 +78,7 @@ def kept(thing: object) -> int:
 
 
 @given(texts, st.lists(st.integers(0, 1000)))
-@settings(max_examples=200)
+@examples(120)
 def test_any_cutting_is_equal(text: str, cuts: list[int]) -> None:
     whole = strip_event_tags(text)
     assert feed(text, cuts) == whole
@@ -85,14 +86,14 @@ def test_any_cutting_is_equal(text: str, cuts: list[int]) -> None:
 
 
 @given(walls, st.lists(st.integers(0, 80_000), max_size=8))
-@settings(max_examples=50, deadline=None)
+@examples(30)
 def test_any_cutting_of_long_texts_is_equal(parts: tuple[str, str, int, str], cuts: list[int]) -> None:
     text = wall(parts)
     assert feed(text, cuts) == strip_event_tags(text)
 
 
 @given(walls, st.sampled_from([1, 9, 1000]))
-@settings(max_examples=30, deadline=None)
+@examples(18)
 @example(("<agent-event ", "x", 70_000, ""), 1)
 @example(("<agent-event>", "x", 70_000, ""), 1)
 @example(("<agent-event ", "\"' ", 90_000, ""), 9)

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs import Item, closing_log, log, scope
+from tests.support.examples import examples
 from turnlog.events import (
     AgentEnd,
     AgentStart,
@@ -219,7 +220,7 @@ def close(items: list[Item], *, keep_waiting: bool) -> list[Item]:
 
 
 logs = st.lists(st.integers(0, 59), min_size=25, max_size=50).map(written)
-quick = settings(deadline=None, derandomize=True, max_examples=50)
+quick = examples(25)
 
 
 @quick

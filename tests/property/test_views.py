@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec import json, to_builtins
 
 from tests.logs import entry
+from tests.support.examples import examples
 from tests.trees import NEARLY, TREES, Tree, scenes
 from turnlog.events import AssistantView, UiAction, View, views
 from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
 from turnlog.events.views import Button, Form, TableEditor
 from turnlog.state.views import KEPT, PROBLEMS, Views, check
 
-MANY = settings(derandomize=True, deadline=None, max_examples=120)
+MANY = examples(42)
 
 
 def shown(tree: Tree, seq: int = 0) -> Any:

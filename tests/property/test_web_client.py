@@ -5,12 +5,13 @@ import re
 from typing import Any
 
 import msgspec
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.logs import Item, entry
 from tests.property.test_state import sessions
 from tests.readers import Ask
+from tests.support.examples import examples
 from tests.trees import NEARLY, TREES, Tree, scenes
 from turnlog.events import AssistantView, UiAction, View
 from turnlog.events.views import flaw
@@ -21,7 +22,7 @@ from turnlog.state.transcript import Bubble, Transcript
 from turnlog.state.tree import Tree as AgentTree
 from turnlog.state.views import Problem, Views, check
 
-some = settings(deadline=None, derandomize=True, max_examples=50)
+some = examples(30)
 NUMBER = re.compile(r"-?\d[\d.]*(e[+-]?\d+)?")
 SAFE = 2**53 - 1  # beyond it a page has another number than the server
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,6 +15,7 @@ from starlette.routing import Route
 from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, bare, desk, run
 from tests.security.watch import watched
+from tests.support.examples import examples
 from turnlog.log import Log
 from turnlog.server import routes
 
@@ -64,7 +65,7 @@ async def get(at: Desk, session: str, name: str) -> Answer:
     return await at.get("ada", f"/api/blobs/{session}/{path}")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40)
 @given(st.lists(names, min_size=1, max_size=20))
 def test_no_name_finds_a_file(given_names: list[str]) -> None:
     async def scenario() -> None:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.security.apps import VOCABULARY, plain
 from tests.security.desk import Desk, desk, run
+from tests.support.examples import examples
 from tests.support.work import LINEAR_TIMES, count_lines
 from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events import gate
@@ -47,7 +48,7 @@ async def told(at: Desk, words: list[str]) -> tuple[list[str], set[str]]:
     return read, kinds
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25)
 @given(st.lists(texts, min_size=1, max_size=20))
 def test_every_text_arrives_as_it_was_and_forges_nothing(words: list[str]) -> None:
     async def scenario() -> None:

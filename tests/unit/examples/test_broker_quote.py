@@ -2,14 +2,15 @@
 
 from decimal import Decimal
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.tables import for_each_row
 from turnlog_examples.broker.panel import PANEL, Lender, apr_pct
 from turnlog_examples.broker.quote import exact, payment, priced, quote, savings
 
-EVERY = settings(derandomize=True, deadline=None, max_examples=100)
+EVERY = examples(100)
 
 AMOUNTS = st.decimals(Decimal(1_000), Decimal(50_000), places=2)
 RATES = st.decimals(Decimal(0), Decimal(30), places=2)
