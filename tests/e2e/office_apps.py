@@ -10,6 +10,6 @@ FOLDER = Path(os.environ["OFFICE_FOLDER"])
 app = make_app(FOLDER, played())
 slow = make_app(FOLDER, played(0.05))
 idle = make_app(FOLDER, played(), inactivity_s=0.3)
-hasty = make_app(FOLDER, played(), turn_limit_s=0.5)
+hasty = make_app(FOLDER, played(), turn_limit_s=3.0)  # the process of a busy machine has begun by then
 demo = make_app(FOLDER, played(), demo_mode=True)
 empty = make_app(FOLDER, ["no-such-program"])

@@ -255,6 +255,10 @@ class TestErrors:
             assert codes(events) == ["turn_timeout"]
             assert bodies(events, "agent.end")[-1]["stop_reason"] == "timeout"
             assert of(desk.office(), "claude_result")[-1]["subtype"] == "timeout"
+            server.stop()
+        with serving(tmp_path, port=server.port) as patient:
+            desk.moved(patient)
+            desk.until(typed("process.start", process="server"))
             assert_well(desk)
 
     def test_a_process_with_nothing_to_do_goes_and_comes_back(self, tmp_path: Path) -> None:
