@@ -3,7 +3,11 @@
 import contextlib
 from collections.abc import Iterator
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.support.limits import HANG_MS
+
+expect.set_options(timeout=HANG_MS)
 
 FLAGS = [
     "--no-sandbox",

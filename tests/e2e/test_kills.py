@@ -49,13 +49,15 @@ class Crowd:
 
 
 async def words(server: Server, session: str, count: int, after: int) -> None:
-    """Wait until an agent has said something more."""
+    """Wait until the agents have said so many words, in however many pieces."""
     watcher, heard = Reader(server, session, f"&after={after}"), 0
 
     def enough(message: Any) -> bool:
         nonlocal heard
-        heard += message.event == "message" and json.loads(message.data)["type"] == "block.delta"
-        return bool(heard >= count)
+        event = json.loads(message.data) if message.event == "message" else {"type": ""}
+        if event["type"] == "block.delta":
+            heard += event["payload"]["text"].count(" ") + 1
+        return heard >= count
 
     assert await watcher.read(enough)
 

@@ -21,7 +21,7 @@ from playwright.sync_api import Response
 from tests.e2e.browser import browsing, watched
 from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.e2e.mounted import DOT
-from tests.support.limits import HANG_S
+from tests.support.limits import HANG_MS, HANG_S
 from turnlog.app import Principal
 from turnlog.server.auth import Auth, Known
 
@@ -146,6 +146,7 @@ def test_the_page_works_in_a_browser_below_the_prefix(ada: Mounted, chromium: st
     ]
     with browsing(chromium) as browser:
         context = browser.new_context()
+        context.set_default_timeout(HANG_MS)
         cookie = {"name": "user", "value": "cookie-of-ada", "url": f"http://127.0.0.1:{ada.port}"}
         context.add_cookies([cookie])  # type: ignore[list-item]
         page = context.new_page()

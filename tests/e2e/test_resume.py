@@ -92,7 +92,7 @@ def test_a_turnlog_reader_cut_at_every_byte_gets_every_durable_event_once(
     session, live = turn
     durable = [event["seq"] for event in live if event["type"] != "block.delta"]
     results = asyncio.run(cut_everywhere(server, session, "", kind("agent.end", "Guide")))
-    assert len(results) > 5000
+    assert len(results) > 1000
     for last_id, before, after in results:
         seqs = [int(id_.split(":")[1]) for id_, _ in join(before, after)]
         assert seqs == sorted(set(seqs)), f"doubled or out of order after {last_id}"
@@ -212,5 +212,5 @@ def test_a_replay_leaves_out_the_deltas_of_ended_blocks_after_the_cursor(
     assert not [event for event in reader.events if event["type"] == "block.delta"]
     inside = Reader(server, session, last_id=str(first_delta))
     assert asyncio.run(inside.read(kind("block.end")))
-    assert [event["type"] for event in inside.events[:-1]] == ["block.delta"] * (len(inside.events) - 1)
-    assert len(inside.events) > 2
+    ended = next(event["seq"] for event in live if event["type"] == "block.end")
+    assert [event["seq"] for event in inside.events] == list(range(first_delta + 1, ended + 1))

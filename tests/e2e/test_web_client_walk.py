@@ -18,6 +18,7 @@ QUICK = {"retryMs": 50, "maxRetryMs": 200, "heartbeatMs": 400}
 @pytest.fixture
 def context(chrome: Browser) -> Iterator[BrowserContext]:
     context = chrome.new_context()
+    context.set_default_timeout(LIMIT_MS)
     yield context
     context.close()
 
