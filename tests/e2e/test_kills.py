@@ -54,8 +54,8 @@ async def words(server: Server, session: str, count: int, after: int) -> None:
 
     def enough(message: Any) -> bool:
         nonlocal heard
-        event = json.loads(message.data) if message.event == "message" else {"type": ""}
-        if event["type"] == "block.delta":
+        event: Any = json.loads(message.data) if message.event == "message" else {}
+        if event.get("type") == "block.delta":
             heard += event["payload"]["text"].count(" ") + 1
         return heard >= count
 
