@@ -66,6 +66,7 @@ screens: .venv/dev.stamp
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	@$(BIN)/python -m tests.web format
 
 clean:
 	rm -rf .venv build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
