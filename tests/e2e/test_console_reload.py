@@ -12,7 +12,8 @@ from tests.e2e.browser import browsing
 from tests.e2e.console import LIMIT_MS, context_of, has_all, last_of, live, opened, panels, say, session_of
 from tests.e2e.harness import Server, running
 
-MOMENTS = 20
+MOMENTS = 6
+CALM = 10  # times that the page and the server say the same
 ORDERS = ("everything", "note milk", "team Oslo", "hand over", "form", "shred paper")
 PIECES = 90  # that all answers to the orders have, with some to spare
 
@@ -41,17 +42,16 @@ def at_rest(page: Page, server: Server) -> None:
         now = last_of(server, session)
         calm = calm + 1 if has_all(page) == now == last else 0
         last = now
-        if calm == 3:
+        if calm == CALM:
             return
         page.wait_for_timeout(20)  # the page works while this test waits
     raise AssertionError(f"expected the page to have {last}, it has {has_all(page)}")
 
 
-def test_every_panel_reads_the_same_after_a_reload(
-    browser: BrowserContext, allowance: int, tmp_path: Path
-) -> None:
-    moments = sorted(random.Random(11).sample(range(1, PIECES), MOMENTS))
-    with running("tests.e2e.console_apps:held", tmp_path) as server:
+def reload_at(count: int, browser: BrowserContext, allowance: int, folder: Path) -> None:
+    """Reload the console at so many moments of a run, and compare every panel before and after."""
+    moments = sorted(random.Random(11).sample(range(1, PIECES), count))
+    with running("tests.e2e.console_apps:held", folder) as server:
         page = opened(browser, server.link)
         for order in ORDERS:
             say(page, order)
@@ -67,3 +67,9 @@ def test_every_panel_reads_the_same_after_a_reload(
         assert "Oslo" in before["chat"]
         assert before["Events"]
         page.close()
+
+
+def test_every_panel_reads_the_same_after_a_reload(
+    browser: BrowserContext, allowance: int, tmp_path: Path
+) -> None:
+    reload_at(MOMENTS, browser, allowance, tmp_path)
