@@ -72,8 +72,7 @@ def test_control_a_server_that_keeps_no_count_lets_them_in_again(monkeypatch: py
             monkeypatch.setattr(auth, "_first_use", lambda *_: True)
             code = auth.sign_in_code(now_s)
             assert [(await sign_in(at, code)).status for _ in range(2)] == [303, 303]
-            other = Auth(KEY, tokens())
-            monkeypatch.setattr(other, "_start", auth._start)
+            other = Auth(KEY, tokens(), start=auth.start)
             assert (await sign_in(at, other.sign_in_code(now_s))).status == 303
             monkeypatch.setattr(
                 time, "time", lambda: now_s - 3600

@@ -15,7 +15,7 @@ from turnlog.events import CATALOG
 
 COMMANDS = {
     "assemble", "convert", "demo", "export", "import", "new", "parse", "prune", "schema", "serve",
-    "sessions", "tail", "verify", "close", "search", "stats",
+    "sessions", "tail", "verify", "close", "link", "open", "search", "stats",
     "state", "rebuild", "token"}  # fmt: skip
 ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "new", "parse", "schema", "token"}
 
@@ -33,7 +33,9 @@ def test_version() -> None:
 def test_help_names_the_commands(flag: str) -> None:
     result = run(flag)
     assert result.exit_code == 0
-    commands = {line.split()[0] for line in result.output.partition("Commands:\n")[2].split("\n")[:-1]}
+    commands = {
+        line.split()[0] for line in result.output.partition("Commands:\n")[2].partition("\n\n")[0].split("\n")
+    }
     assert commands == set(main.commands) == COMMANDS
 
 
@@ -122,3 +124,18 @@ def test_the_command_loads_no_server() -> None:
     modules = set(loaded.stdout.split())
     assert {"click", "rich"} <= modules
     assert modules & {"starlette", "uvicorn", "anthropic", "nats"} == set()
+
+
+def test_help_says_how_the_shell_completes() -> None:
+    assert "_TURNLOG_COMPLETE=bash_source turnlog" in run("--help").output
+
+
+def test_every_command_has_an_example_that_exists() -> None:
+    for name, command in main.commands.items():
+        example = (command.epilog or "").removeprefix("Example: ")
+        assert example.startswith("turnlog "), name
+        assert f"turnlog {name}" in example, name
+
+
+def test_list_of_commands_cuts_no_sentence() -> None:
+    assert "..." not in run("--help").output.partition("Commands:\n")[2]

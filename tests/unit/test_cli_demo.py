@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from turnlog.agents.models import AnthropicModel
 from turnlog.cli import main
-from turnlog.cli.demo import KEY, MODEL, NAMES, SCREENS, has_screen, real_model
+from turnlog.cli.demo import KEY, MODEL, NAMES, real_model
+from turnlog.cli.serve import SCREENS, has_screen
 from turnlog_examples.demo import make_apps
 
 
@@ -27,7 +28,11 @@ def test_a_busy_port_is_refused_by_its_number() -> None:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         port = busy.getsockname()[1]
-        assert refusal("--port", str(port)) == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        advice = "choose another port with --port, or a free one with --port 0"
+        assert (
+            refusal("--port", str(port))
+            == f"cannot listen on 127.0.0.1:{port}: Address already in use; {advice}"
+        )
 
 
 def test_a_system_that_is_not_there_is_refused_with_those_that_are() -> None:

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import turnlog_examples.tour
 from turnlog.cli import load_app, main
-from turnlog.cli.serve import LOOPBACK, TOKEN, bare, bracketed, named
+from turnlog.cli.serve import IN_USE, LOOPBACK, TOKEN, bare, bracketed, named
 from turnlog.server import guard
 from turnlog.server.auth import token_hash
 from turnlog.server.keys import tokens_in
 from turnlog.server.serve import listen
 
 TOUR = "turnlog_examples.tour:app"
+TOUR_FILE = turnlog_examples.tour.__file__
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +69,11 @@ def refusal(result: Result) -> str:
         ("no_such_module:app", "No module named 'no_such_module'"),
         ("turnlog_examples.no_such:app", "No module named 'turnlog_examples.no_such'"),
         ("turnlog_examples.tour:", "expected MODULE:APP, got 'turnlog_examples.tour:'"),
-        ("turnlog_examples.tour:ap", "module 'turnlog_examples.tour' has no attribute 'ap'"),
-        ("turnlog_examples.tour:app:app", "module 'turnlog_examples.tour' has no attribute 'app:app'"),
+        ("turnlog_examples.tour:ap", f"module 'turnlog_examples.tour' ({TOUR_FILE}) has no attribute 'ap'"),
+        (
+            "turnlog_examples.tour:app:app",
+            f"module 'turnlog_examples.tour' ({TOUR_FILE}) has no attribute 'app:app'",
+        ),
         ("turnlog_examples.tour:make_app", "turnlog_examples.tour:make_app is not a turnlog.App"),
         ("turnlog_examples.tour:WEATHER", "turnlog_examples.tour:WEATHER is not a turnlog.App"),
     ],
@@ -98,7 +103,7 @@ def test_an_address_that_others_reach_is_refused_unless_it_knows_who_may_come_in
 
 def test_a_busy_port_is_refused_by_its_number(busy: int) -> None:
     line = refusal(run("serve", TOUR, "--port", str(busy)))
-    assert line == f"cannot listen on 127.0.0.1:{busy}: Address already in use"
+    assert line == f"cannot listen on 127.0.0.1:{busy}: Address already in use{IN_USE}"
 
 
 def test_a_port_that_is_no_number_is_refused() -> None:

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 import turnlog
-from turnlog.cli import log, search, serve, sessions, state
+from turnlog.cli import link, log, search, serve, sessions, state
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert as convert_command
 from turnlog.cli.demo import demo as demo_command
@@ -26,6 +26,12 @@ from turnlog.errors import TurnlogError
 from turnlog.events import CATALOG, Envelope
 
 __all__ = ["load_app", "main", "run_server"]
+
+
+COMPLETION = """\b
+Tab completes commands and options after
+  eval "$(_TURNLOG_COMPLETE=bash_source turnlog)"    (or zsh_source)
+"""
 
 
 class Group(click.Group):
@@ -47,13 +53,13 @@ class Group(click.Group):
             raise click.ClickException(escape(str(error))) from error
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
 @click.version_option(turnlog.__version__, prog_name="turnlog")
 def main() -> None:
     """The event log between AI agents and the people and programs that watch them."""
 
 
-@main.command()
+@main.command(short_help="Print JSON Schema of events.", epilog="Example: turnlog schema tool.call")
 @click.argument("type_name", metavar="[TYPE]", required=False)
 @click.option("--app", metavar="MODULE:APP", help="An application, for its own events too.")
 def schema(type_name: str | None, app: str | None) -> None:
@@ -74,6 +80,7 @@ for command in (
     demo_command,
     new_command,
     *serve.COMMANDS,
+    *link.COMMANDS,
     *sessions.COMMANDS,
     *log.COMMANDS,
     *search.COMMANDS,

@@ -43,7 +43,7 @@ TOOLS = "yellow"  # every other label
 WHOLE = frozenset({"agent", "thinking", "error"})  # their text has the colour of their label
 
 
-@click.command()
+@click.command(epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks | turnlog assemble")
 @file_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with agents and blocks.")
 def assemble(file: BinaryIO, as_json: bool) -> None:

@@ -41,7 +41,7 @@ def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     return enumerate(bounded_lines(file), 1)
 
 
-@click.command()
+@click.command(epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks")
 @file_argument
 @click.option("--to", "name", metavar="DIALECT", required=True, help=f"One of {', '.join(DIALECTS)}.")
 @click.option("--app", metavar="MODULE:APP", help="An application, for its own events and dialects too.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from turnlog.cli.serve import PORT, listening, say_link, say_where, sign_in_link
+from turnlog.cli.serve import PORT, has_screen, listening, say_links, say_where
 
 if TYPE_CHECKING:
     from turnlog.app import App
@@ -22,21 +22,22 @@ NAMES = ("assistant", "pipeline", "weights", "broker", "office")
 STAGE = "turnlog_examples.demo"  # makes the applications; the package itself knows none
 KEY = "ANTHROPIC_API_KEY"
 MODEL = "claude-sonnet-4-5"
-SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 NO_PACKAGE = f"{KEY} is set, but the package anthropic is not here (pip install 'turnlog[anthropic]')."
 
 
-@click.command()
-@click.argument("name", type=click.Choice(NAMES), default=NAMES[0])
+@click.command(epilog="Example: turnlog demo broker --no-browser")
+@click.argument("name", metavar="[NAME]", type=click.Choice(NAMES), default=NAMES[0])
 @click.option("--port", type=PORT, default=0, help="The port; a free one if not given.")
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, if there is one.")
 def demo(name: str, port: int, browser: bool) -> None:
-    """Run the five example systems, beginning with NAME: no key, no network, no questions.
+    """Run the five example systems: no key, no network, no questions. Enter prints a new link to sign in.
 
-    Their words are scripted. With an ANTHROPIC_API_KEY in the environment a real model speaks, except in the
-    office, whose process is played.
+    NAME is the one to begin with: assistant (the default), pipeline, weights, broker or office. Their words
+    are scripted, and what they write is gone when the demo stops. With an ANTHROPIC_API_KEY in the
+    environment a real model speaks, except in the office, whose process is played.
     """
     from turnlog.app import Principal
+    from turnlog.cli.readable_journal import terminal_formatter
     from turnlog.events.roles import EXECUTOR
     from turnlog.server import create_app
     from turnlog.server.auth import Auth, token_hash
@@ -44,7 +45,7 @@ def demo(name: str, port: int, browser: bool) -> None:
     from turnlog.server.keys import key_of
     from turnlog.server.serve import serve
 
-    set_up("error")  # what fails on stage is shown on the page
+    set_up("error", terminal_formatter())  # what fails on stage is shown on the page
     stage = importlib.import_module(STAGE)
     token, worker = secrets.token_urlsafe(32), Principal("executor", frozenset({EXECUTOR}))
     with listening("127.0.0.1", port) as (listener, address), temporary() as folder:
@@ -53,10 +54,9 @@ def demo(name: str, port: int, browser: bool) -> None:
         apps = [made[name], *[app for app in made.values() if app.name != name]]
         auth = Auth(key_of(log_url), {token_hash(token): worker})
         [first, *_] = asyncio.run(first_sessions(log_url, apps))
-        link = sign_in_link(address, auth, first)
         with stage.executing(address, folder, token):
             say_where(address)
-            say_link(link)
+            link = say_links(address, auth, first)
             click.echo(tried(apps))
             sys.stdout.flush()
             if browser and has_screen():
@@ -91,11 +91,6 @@ def real_model() -> str | None:
         return None
     click.echo(f"{KEY} is set: {MODEL} speaks, and costs what it costs.")
     return MODEL
-
-
-def has_screen() -> bool:
-    """Whether a browser would have a window of its own; in a terminal it would take the place of the demo."""
-    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in SCREENS)
 
 
 def tried(apps: "list[App]") -> str:

@@ -40,7 +40,7 @@ def milliseconds(age: str) -> int:
     return int(found[1]) * SECONDS[found[2]] * 1000
 
 
-@click.command("tail")
+@click.command("tail", epilog="Example: turnlog tail sess_96cf1 --follow --type tool")
 @click.argument("session", required=False)
 @log_option
 @click.option("--after", type=click.IntRange(-1, LAST_SEQ), default=-1, help="Begin after this seq.")
@@ -68,7 +68,10 @@ def tail_command(
         context.exit(1)
 
 
-@click.command()
+@click.command(
+    short_help="Write sessions and their files as JSON lines.",
+    epilog="Example: turnlog export sess_96cf1 --output archive.jsonl",
+)
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
 @click.option("--output", "-o", type=click.File("wb"), default="-", help="The file to write; else stdout.")
@@ -80,7 +83,11 @@ def export(names: tuple[str, ...], log_url: str, output: BinaryIO) -> None:
     run(export_sessions(log_url, names, output))
 
 
-@click.command("import")
+@click.command(
+    "import",
+    short_help="Take in what `turnlog export` wrote.",
+    epilog="Example: turnlog import archive.jsonl --log sqlite:///copy.db",
+)
 @click.argument("file", type=click.File("rb"), default="-")
 @log_option
 def import_command(file: BinaryIO, log_url: str) -> None:
@@ -93,7 +100,10 @@ def import_command(file: BinaryIO, log_url: str) -> None:
     click.echo(run(import_sessions(log_url, file)))
 
 
-@click.command()
+@click.command(
+    short_help="Check every event and blob of a log.",
+    epilog="Example: turnlog verify --log sqlite:///shop.db",
+)
 @log_option
 @click.pass_context
 def verify(context: click.Context, log_url: str) -> None:
@@ -128,7 +138,7 @@ async def known_damages(log: Log) -> list[Damage]:
         return []
 
 
-@click.command()
+@click.command(epilog="Example: turnlog prune --older-than 30d")
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
 @click.option(

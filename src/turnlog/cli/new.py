@@ -21,7 +21,7 @@ FILES = {  # what is made, and of what
 }
 
 
-@click.command()
+@click.command(epilog="Example: turnlog new corner_shop")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 def new(folder: Path) -> None:
     """Make a project in DIR: one agent, one tool, one event, one test. They run as they are."""

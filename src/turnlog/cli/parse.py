@@ -313,7 +313,10 @@ def session_name(_: click.Context, __: click.Parameter, value: str | None) -> st
         raise click.BadParameter("expected `sess_` and 1 to 64 of A-Z a-z 0-9 _ -") from None
 
 
-@click.command()
+@click.command(
+    short_help="Turn the output of a model into events.",
+    epilog="Example: turnlog parse --source claude-cli run.jsonl | turnlog import",
+)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--source", type=click.Choice(list(SOURCES)), required=True, help="What the input is.")
 @click.option("--app", "app_name", metavar="MODULE:APP", help="Only the tags of this application are events.")

@@ -22,7 +22,10 @@ from turnlog.log.choice import Choice
 MOST_TYPES = 12  # of the types of events, in the list for people
 
 
-@click.command(epilog="Example: turnlog search 'credit check' --type assistant")
+@click.command(
+    short_help="Print the events that have a text in them.",
+    epilog="Example: turnlog search 'credit check' --type assistant",
+)
 @click.argument("text")
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
@@ -119,7 +122,7 @@ class Statistics(msgspec.Struct):
     models: dict[str, Used] = {}
 
 
-@click.command(epilog="Example: turnlog stats --json")
+@click.command(short_help="Count sessions, events, tokens and costs.", epilog="Example: turnlog stats --json")
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -1,5 +1,6 @@
 """Commands that run an application: `serve`, `token`. They import the server when they run."""
 
+import errno
 import importlib
 import os
 import re
@@ -9,13 +10,14 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 import turnlog
+from turnlog.cli.enter import call_on_enter
 from turnlog.cli.opening import LOG
 from turnlog.cli.terminal import escape
 from turnlog.errors import TurnlogError
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 PORT = click.IntRange(0, 65535)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN = "TURNLOG_TOKEN"
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+IN_USE = "; choose another port with --port, or a free one with --port 0"
 
 
 class TokenFiles(NamedTuple):
@@ -36,7 +40,10 @@ class TokenFiles(NamedTuple):
     jwt: Path | None = None
 
 
-@click.command()
+@click.command(
+    short_help="Serve an application, such as app:app.",
+    epilog="Example: turnlog serve app:app --log sqlite:///shop.db --port 0",
+)
 @click.argument("apps", metavar="MODULE:APP...", nargs=-1, required=True)
 @click.option("--log", "log_url", **LOG)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -56,7 +63,8 @@ class TokenFiles(NamedTuple):
     type=click.Choice(["info", "warning", "error"]),
     default="warning",
     show_default=True,
-    help="From which level on the server writes to stderr, as lines of JSON; info has every request.",
+    help="From which level on the server writes to stderr: lines of JSON, or text if that is a terminal; "
+    "info has every request.",
 )
 def serve(
     apps: tuple[str, ...],
@@ -68,11 +76,13 @@ def serve(
     allow_host: tuple[str, ...],
     journal: str,
 ) -> None:
-    """Serve the application APP of the Python module MODULE, or several.
+    """Run `turnlog serve app:app` to serve the application `app` of the file app.py: MODULE:APP, or several.
 
-    On a loopback address the link that is printed signs you in, once. Programs send the token that is in the
-    environment variable TURNLOG_TOKEN. Where others can reach the server, it has to know who may come in: by
-    --tokens, --jwt or TURNLOG_TOKEN.
+    The link that is printed signs you in, once; Enter, or `turnlog link` elsewhere, prints a new one.
+    Programs send the token that is in the environment variable TURNLOG_TOKEN.
+
+    The server listens on this machine only. Where others can reach it (--host), it has to know who may come
+    in: by --tokens, --jwt or TURNLOG_TOKEN.
 
     The file of --jwt (TOML or JSON) has key_file, algorithms, audience and issuer. Optional are name (what
     the names of its principals begin with), roles_claim and roles, a map from the provider's roles to
@@ -84,7 +94,9 @@ def serve(
     run_server(apps, log_url, host, port, tokens=TokenFiles(tokens, jwt), hosts=allow_host, journal=journal)
 
 
-@click.command()
+@click.command(
+    short_help="Make a token for a person or a program.", epilog="Example: turnlog token ada --role operator"
+)
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, help="A server role: operator, executor or source.")
 def token(name: str, roles: tuple[str, ...]) -> None:
@@ -112,23 +124,26 @@ def run_server(
     journal: str = "warning",
 ) -> None:
     """Listen, open the log, print the address, serve until stopped."""
+    from turnlog.cli.readable_journal import terminal_formatter
     from turnlog.server import create_app, guard
     from turnlog.server.auth import Auth
     from turnlog.server.journal import set_up
-    from turnlog.server.keys import key_of
+    from turnlog.server.keys import Running, forget_running, key_of, write_running
     from turnlog.server.serve import serve as run
 
-    set_up(journal)
+    set_up(journal, terminal_formatter())
     loaded = [load_app(app) for app in apps]
     known, verify = known_tokens(tokens.hashed), verified_by(tokens.jwt)
-    with listening(host, port) as (listener, address):
+    with listening(host, port) as (listener, address), ExitStack() as ending:
         auth = Auth(key_of(log_url), known, verify)
         application = create_app(loaded, log_url, auth=auth, hosts=(*guard.LOOPBACK, *named(host), *hosts))
 
         def begun() -> None:
+            write_running(log_url, Running(address, auth.start if host in LOOPBACK else ""))
+            ending.callback(forget_running, log_url)
             say_where(address)
             if host in LOOPBACK:
-                say_link(sign_in_link(address, auth))
+                say_links(address, auth)
             elif not hosts and not named(host):
                 click.echo(
                     "It answers for localhost only. Say under which names others reach it: --allow-host"
@@ -146,7 +161,8 @@ def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     try:
         listener = listen(host, port)
     except OSError as error:
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        advice = IN_USE if error.errno == errno.EADDRINUSE else ""
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}{advice}") from None
     with listener:
         yield listener, f"http://{bracketed(host)}:{listener.getsockname()[1]}/"
 
@@ -162,6 +178,25 @@ def say_where(address: str) -> None:
 
 def say_link(link: str) -> None:
     click.echo(f"Open this link to sign in, it works once: {link}")
+
+
+def say_links(address: str, auth: "Auth", session_id: str = "") -> str:
+    """Print a link to sign in, and a new one whenever a person presses Enter; return the first."""
+
+    def say_new_link() -> None:
+        say_link(sign_in_link(address, auth, session_id))
+        sys.stdout.flush()
+
+    link = sign_in_link(address, auth, session_id)
+    say_link(link)
+    if call_on_enter(say_new_link):
+        click.echo("Press Enter for a new link.")
+    return link
+
+
+def has_screen() -> bool:
+    """Whether a browser would have a window of its own; in a terminal it would hide the server."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in SCREENS)
 
 
 def named(host: str) -> tuple[str, ...]:
@@ -212,11 +247,15 @@ def load_app(name: str) -> "turnlog.App":
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
-        found = getattr(module, attribute)
     except TurnlogError:
         raise
     except Exception as error:  # noqa: BLE001  whatever the application's own code raises
         raise click.BadParameter(escape(problem_of(error, module_name)), param_hint="MODULE:APP") from None
+    if not hasattr(module, attribute):
+        file = getattr(module, "__file__", None) or "which is no file"
+        problem = f"module {module_name!r} ({file}) has no attribute {attribute!r}"
+        raise click.BadParameter(escape(problem), param_hint="MODULE:APP")
+    found = getattr(module, attribute)
     if not isinstance(found, turnlog.App):
         raise click.BadParameter(f"{name} is not a turnlog.App", param_hint="MODULE:APP")
     return found
@@ -228,6 +267,6 @@ def problem_of(error: Exception, module_name: str) -> str:
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [place for place in places if not place[0].startswith(package) and "importlib" not in place[0]]
     where = "".join(f" ({file}, line {line})" for file, line in own[-1:])
-    if isinstance(error, ImportError | AttributeError) and not where:
+    if isinstance(error, ImportError) and not where:
         return str(error)
     return f"cannot import {module_name}: {type(error).__name__}, {error}{where}"

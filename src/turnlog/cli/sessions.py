@@ -49,7 +49,9 @@ class Listed(msgspec.Struct):
         return state in (None, self.state) and any(text.casefold() in word.casefold() for word in words)
 
 
-@click.command(epilog="Example: turnlog sessions Rome --state waiting")
+@click.command(
+    short_help="List the sessions of a log.", epilog="Example: turnlog sessions Rome --state waiting"
+)
 @click.argument("text", required=False, default="")
 @log_option
 @click.option("--state", type=click.Choice(list(STATES)), help="Only sessions in this state.")

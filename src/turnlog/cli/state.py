@@ -29,7 +29,11 @@ class NoApp(NamedTuple):
     start: Callable[[], Any] = dict
 
 
-@click.command("state")
+@click.command(
+    "state",
+    short_help="Print what the events of a session make.",
+    epilog="Example: turnlog state sess_96cf1 --app app:app --at 41",
+)
 @click.argument("session")
 @log_option
 @click.option("--at", type=click.IntRange(-1, LAST_SEQ), help="As of this seq; now without it.")
@@ -73,7 +77,10 @@ async def panels_of(log: Log, app: Any, session: str, at: int | None) -> Panels:
         raise CallerError(wrong.problem) from None
 
 
-@click.command()
+@click.command(
+    short_help="Make documents and snapshots again.",
+    epilog="Example: turnlog rebuild --log sqlite:///shop.db",
+)
 @log_option
 def rebuild(log_url: str) -> None:
     """Throw away every document and snapshot, and make the documents again from the events."""

@@ -92,11 +92,18 @@ def nobody(token: str, now_s: float) -> Known | None:
 class Auth:
     """The server's own sign-in: tokens by their hash, links, cookies."""
 
-    def __init__(self, key: bytes, tokens: Mapping[str, Principal] | None = None, verify: Verify = nobody):
+    def __init__(
+        self,
+        key: bytes,
+        tokens: Mapping[str, Principal] | None = None,
+        verify: Verify = nobody,
+        start: str = "",
+    ) -> None:
+        """`start` names a start of the server that has begun, for who makes codes for it elsewhere."""
         self._key = key
         self._tokens = dict(tokens or {})
         self._verify = verify
-        self._start = secrets.token_urlsafe(16)
+        self.start = start or secrets.token_urlsafe(16)
         self._used: dict[str, int] = {}
         self.cookie_name = "turnlog_" + sha256(b"name:" + key).hexdigest()[:8]  # ports share their cookies
 
@@ -128,7 +135,7 @@ class Auth:
     def sign_in_code(self, now_s: float, session_id: str = "") -> str:
         """A code for whoever started this server, that holds once and for a quarter of an hour."""
         number = secrets.token_urlsafe(16)
-        return self.sign(SignInCode(int(now_s + CODE_S), self._start, number, session_id))
+        return self.sign(SignInCode(int(now_s + CODE_S), self.start, number, session_id))
 
     def join_code(self, session_id: str, roles: Iterable[str], now_s: float) -> str:
         """A code that makes one guest a member of a session."""
@@ -138,7 +145,7 @@ class Auth:
     def exchange(self, code: str, now_s: float) -> SignInCode | JoinCode | None:
         """What a code says that is good. One to sign in is good once; the log sees to that for who joins."""
         match self.read(code, now_s):
-            case SignInCode(until, start, number) as given if start == self._start:
+            case SignInCode(until, start, number) as given if start == self.start:
                 return given if self._first_use(number, until, now_s) else None
             case JoinCode() as join:
                 return join

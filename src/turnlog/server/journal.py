@@ -215,13 +215,15 @@ def is_news(record: logging.LogRecord) -> bool:
     return not (told and record.exc_info and record.exc_info[1] is told)
 
 
-def set_up(level: str) -> None:
+def set_up(level: str, formatter: logging.Formatter | None = None) -> None:
     """Write what Turnlog and uvicorn log to stderr, from this level on; uvicorn's own access log is off.
+
+    Records are lines of JSON, unless a formatter is given; one that is given strikes out secrets itself.
 
     uvicorn must not set up logging itself: its `Config` is given `log_config=None`.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines())
+    handler.setFormatter(formatter or Lines())
     handler.addFilter(is_news)
     for name in ("turnlog", "uvicorn"):
         logger = logging.getLogger(name)

@@ -1,10 +1,10 @@
-"""The server's key and the tokens it accepts, as they lie in files. Nobody else may read the key."""
+"""The server's key, where it runs, and the tokens it accepts, as files; two are its owner's alone."""
 
 import os
 import secrets
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -30,10 +30,9 @@ class TokenLine(msgspec.Struct, forbid_unknown_fields=True):
 
 def key_of(log_url: str) -> bytes:
     """The key of a log: in a file beside it, made when it is first needed; a log in memory has a new one."""
-    parts = urlsplit(log_url)
-    if parts.scheme != "sqlite" or len(parts.path) < 2:
+    file = file_beside(log_url, ".key")
+    if file is None:
         return secrets.token_bytes(KEY_BYTES)
-    file = Path(unquote(parts.path[1:]) + ".key")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         return known_key(file) if file.exists() else new_key(file)
@@ -41,17 +40,63 @@ def key_of(log_url: str) -> bytes:
         raise CallerError(f"cannot keep the server's key in {file}: {error.strerror}") from None
 
 
+def file_beside(log_url: str, ending: str) -> Path | None:
+    """Return the file beside a log whose name has an ending of its own; None for a log that is no file."""
+    parts = urlsplit(log_url)
+    if parts.scheme != "sqlite" or len(parts.path) < 2:
+        return None
+    return Path(unquote(parts.path[1:]) + ending)
+
+
 def new_key(file: Path) -> bytes:
     """A new key in a file; of two that make it at once one wins, and it is never there by half."""
-    number, name = tempfile.mkstemp(prefix=f"{file.name}.", dir=file.parent)  # only its owner may read it
+    with private_file(file, secrets.token_bytes(KEY_BYTES)) as name, suppress(FileExistsError):
+        os.link(name, file)
+    return known_key(file)
+
+
+@contextmanager
+def private_file(file: Path, data: bytes) -> Iterator[str]:
+    """A new file beside another, which only its owner may read; it is removed if it is still there."""
+    number, name = tempfile.mkstemp(prefix=f"{file.name}.", dir=file.parent)
     try:
         with os.fdopen(number, "wb") as opened:
-            opened.write(secrets.token_bytes(KEY_BYTES))
-        with suppress(FileExistsError):
-            os.link(name, file)
+            opened.write(data)
+        yield name
     finally:
-        os.unlink(name)
-    return known_key(file)
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+class Running(msgspec.Struct):
+    """Where the server of a log is, and the start that its sign-in codes name; none: links do not sign in."""
+
+    address: str
+    start: str = ""
+
+
+def write_running(log_url: str, running: Running) -> None:
+    """Note beside a log where its server is."""
+    file = file_beside(log_url, ".server")
+    if file is None:
+        return
+    with private_file(file, msgspec.json.encode(running)) as name:
+        os.replace(name, file)
+
+
+def read_running(log_url: str) -> Running | None:
+    """Return where the server of a log is, as it noted; it may have died since. None if none has."""
+    file = file_beside(log_url, ".server")
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Running) if file else None
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def forget_running(log_url: str) -> None:
+    """Remove the note that a server left."""
+    if file := file_beside(log_url, ".server"):
+        file.unlink(missing_ok=True)
 
 
 def known_key(file: Path) -> bytes:

@@ -22,7 +22,8 @@ NO_STORE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
 USED = (
     "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     "<title>Turnlog</title>"
-    "<p>This link was used before, or it is too old. Ask for a new one, or start the server again.</p>"
+    "<p>This link was used before, or it is too old. Ask for a new one; on the machine of the server, "
+    "<code>turnlog link</code> prints one.</p>"
     "<p>Whoever it has signed in goes on <a href='./'>to the console</a>.</p>"
 )
 
