@@ -16,6 +16,7 @@ FEWEST = 10  # rules that every page of the console is held to; fewer, and axe h
 
 def carry(context: BrowserContext) -> None:
     """Have axe on every page of a browser, where its policy for scripts does not reach."""
+    assert AXE.exists(), "axe-core is not installed: `make web-test` installs it"
     context.add_init_script(path=AXE)
 
 
