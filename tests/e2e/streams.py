@@ -27,7 +27,6 @@ from turnlog.wire.telling import Wanted
 
 TOO_OFTEN = 429
 LIVE = ("block.delta", "tool.progress")
-Record = Callable[[str, object], None]  # keeps a figure in the report of the tests
 Told = tuple[str, str]  # the id without its epoch, and the data
 
 

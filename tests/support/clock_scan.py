@@ -42,6 +42,14 @@ def called(node: ast.AST) -> str:
     return node.func.id if isinstance(node.func, ast.Name) else ""
 
 
+def is_clock(node: ast.AST) -> bool:
+    """Whether this is a clock that is not read yet, as in `clock = loop.time`."""
+    if not isinstance(node, ast.Attribute) or node.attr not in CLOCKS:
+        return False
+    owner = node.value
+    return called(owner).endswith("_loop") or (isinstance(owner, ast.Name) and owner.id in ("time", "loop"))
+
+
 class Scan:
     """One file; `times` are the names of its variables and functions that are times."""
 
@@ -87,8 +95,8 @@ class Scan:
         return False
 
     def _learn(self, node: ast.AST) -> None:
-        """Add the names that are bound to a time here."""
-        if isinstance(node, ast.Assign) and self._is_time(node.value):
+        """Add the names that are bound to a time, or to a clock, here."""
+        if isinstance(node, ast.Assign) and (self._is_time(node.value) or is_clock(node.value)):
             self._bind(node.targets, node.value)
         elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
             if node.value is not None and self._is_time(node.value):
