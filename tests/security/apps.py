@@ -10,7 +10,7 @@ from turnlog.agents import Context, Scripted, ToolUse
 from turnlog.agents.tools import Picture
 from turnlog.app import Roles
 from turnlog.events import Payload, View
-from turnlog.events.base import Name
+from turnlog.events.base import ANYONE, Name
 from turnlog.events.views import Form, TextField
 from turnlog.state.history import Message
 
@@ -20,6 +20,8 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
 class Note(Payload, frozen=True, kw_only=True):
     """Somebody wrote something down."""
 
+    ORIGINS: ClassVar = ANYONE
+
     EXAMPLE: ClassVar = {"text": "milk"}
 
     text: str
@@ -27,6 +29,8 @@ class Note(Payload, frozen=True, kw_only=True):
 
 class Offer(Payload, frozen=True, kw_only=True):
     """A seller names a price."""
+
+    ORIGINS: ClassVar = ANYONE
 
     EXAMPLE: ClassVar = {"price": 3}
 

@@ -13,6 +13,7 @@ from turnlog import Agent, App, Vocabulary, tool
 from turnlog.agents import Context, Reply, Request
 from turnlog.events import CORE, TEAM, Catalog, Envelope, Payload
 from turnlog.events.agent import Usage
+from turnlog.events.base import ANYONE
 
 ARGUMENTS = 10  # drawings of arguments
 STEP_S = 0.018  # more than a frame: each is drawn
@@ -21,6 +22,8 @@ PROGRESS_S = 0.3
 
 class Noted(Payload, frozen=True, kw_only=True):
     """Somebody noted something."""
+
+    ORIGINS: ClassVar = ANYONE
 
     EXAMPLE: ClassVar = {"text": "milk"}
 

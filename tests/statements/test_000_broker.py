@@ -31,6 +31,7 @@ from turnlog.app.sending import Chat
 from turnlog.cli import main
 from turnlog.errors import InvalidEvent
 from turnlog.events import CORE, Envelope, Payload, ToolResult, UiMessage, Vocabulary
+from turnlog.events.base import ANYONE
 from turnlog.ids import new_id
 from turnlog.state.fold import fold
 from turnlog.state.history import Message
@@ -305,6 +306,8 @@ def test_a_follow_on_effect_is_added_as_a_rule() -> None:
 class NoteCost(Payload, frozen=True, kw_only=True):
     """A price in pounds and pence, as it was once written."""
 
+    ORIGINS: ClassVar = ANYONE
+
     LEGACY: ClassVar = True
 
     cost: str
@@ -312,6 +315,8 @@ class NoteCost(Payload, frozen=True, kw_only=True):
 
 class NotePrice(Payload, frozen=True, kw_only=True):
     """A price in pence: the sibling, with a name of its own."""
+
+    ORIGINS: ClassVar = ANYONE
 
     pence: int
 

@@ -25,12 +25,12 @@ from turnlog import Agent, App
 from turnlog.agents import Model, Scripted
 from turnlog.app import Roles
 from turnlog.events import Payload
-from turnlog_examples.broker import buttons, events, instructions, script
+from turnlog_examples.broker import buttons, events, instructions, script, title
 from turnlog_examples.broker.case import Case, new_case
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.broker.rules import RULES
 
-__all__ = ["POSTS", "ROLES", "RULES", "app", "make_agents", "make_app", "start"]
+__all__ = ["EMITS", "POSTS", "ROLES", "RULES", "app", "make_agents", "make_app", "start"]
 
 GUIDE = files("turnlog_examples.broker").joinpath("guide.md").read_text(encoding="utf-8")
 TRIES = (
@@ -79,6 +79,15 @@ POSTS: Mapping[str, tuple[type[Payload], ...]] = {
     ),
 }
 
+# What the guide of each role may say: the installer's guide calls a project off, and judges no customer.
+EMITS: Mapping[str, tuple[type[Payload], ...]] = {
+    "installer": (*POSTS["installer"], events.Withdraw),
+    "customer": (
+        *(one for one in events.TAXONOMY if one not in POSTS["installer"] and not one.LEGACY),
+        events.RecordProjectFacts,
+    ),
+}
+
 
 def make_agents(pace_s: float = 0.0, model: Model | str | None = None) -> dict[str, Agent]:
     """A guide for each role, which is also its channel; a model of your own speaks for itself."""
@@ -105,6 +114,7 @@ def for_customer(case: Case) -> Case:
 ROLES = Roles(
     creator=("installer",),
     posts=POSTS,
+    emits=EMITS,
     sees={"installer": for_installer, "customer": for_customer},
     links={"installer": ("customer",)},
 )
@@ -128,6 +138,7 @@ def make_app(pace_s: float = 0.0, model: Model | str | None = None) -> App:
         title="Credit broker",
         guide=GUIDE,
         tries=TRIES,
+        untitled=title.UNKNOWN,
     )
 
 

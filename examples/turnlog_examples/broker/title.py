@@ -1,7 +1,8 @@
 """The title of a case in a list of sessions: its project, which both sides see.
 
 All that is said stands in a channel, so no message becomes the title. The rule makes one of numbers and kinds
-alone: no words of one side reach the other by it. A title that somebody gave stays.
+alone: no words of one side reach the other by it. It says nothing before there is something to say: until
+then the session is listed as `UNKNOWN`. A title that a member gave stays.
 """
 
 from turnlog.events import Envelope, Payload, SessionTitle
@@ -30,7 +31,7 @@ def titled(case: Case, payload: SessionTitle, at: Envelope) -> Case:
 
 
 def to_title(case: Case) -> bool:
-    given = case.get("title", {"text": "", "origin": "app"})
+    given = case.get("title", {"text": UNKNOWN, "origin": "app"})
     return given["origin"] == "app" and given["text"] != title(case)
 
 

@@ -16,7 +16,7 @@ from turnlog.agents.definition import tried
 from turnlog.agents.models import Model, ToolSpec, make_model
 from turnlog.agents.tools import Tool
 from turnlog.errors import CallerError, quote
-from turnlog.events import Entry
+from turnlog.events import Entry, Vocabulary
 from turnlog.events.tool import Executor
 from turnlog.state.tree import HANDOFF
 
@@ -148,12 +148,14 @@ class Agent:
 class Cast(NamedTuple):
     """Who plays in a session: `root` answers whoever speaks, `by_channel` those of a channel.
 
-    `roles` are what everybody has who speaks.
+    `roles` are what everybody has who speaks. `vocabularies` are what the models of a channel may emit; those
+    of a channel that is not in it may emit everything that a model may.
     """
 
     root: Agent
     by_channel: Mapping[str, Agent] = {}
     roles: Collection[str] = ()
+    vocabularies: Mapping[str, Vocabulary] = {}
 
     @property
     def team(self) -> dict[str, Agent]:

@@ -105,6 +105,7 @@ class Driver:
         self._session_id = session_id
         self._catalog = catalog
         self._vocabulary = vocabulary
+        self._vocabularies = cast.vocabularies
         self._loop = Loop(cast, new_id)
         self.pen = Pen(log, session_id, catalog, ledger)
         self._observe = observe
@@ -250,7 +251,11 @@ class Driver:
 
     def _reply(self, invocation: Invocation) -> Reply:
         agent = self._loop.agent(invocation)
-        return Reply(new_id, tags_of(self._vocabulary), agent.executor)
+        return Reply(new_id, tags_of(self._vocabulary_of(invocation)), agent.executor)
+
+    def _vocabulary_of(self, invocation: Invocation) -> Vocabulary | None:
+        """What the model of an agent may emit, in the channel that it speaks in."""
+        return self._vocabularies.get(invocation.scope.channel or "", self._vocabulary)
 
     async def _listen(self, invocation: Invocation, reply: Reply) -> list[Payload]:
         """What the model says goes to the log as it comes, but for its end, which goes with what follows."""
@@ -295,7 +300,7 @@ class Driver:
         tools = agent.specs
         if invocation.steps >= agent.max_steps:
             messages, tools = [*messages, Message("user", [text_part(LIMIT_REACHED)])], ()
-        instructions = instructions_with_tags(agent.instructions, self._vocabulary)
+        instructions = instructions_with_tags(agent.instructions, self._vocabulary_of(invocation))
         blob = blobs_of(self._session_id, self._log.get_blob)
         put_blob = partial(self._log.put_blob, self._session_id)
         return Request(instructions, messages, tools, blob, put_blob=put_blob)

@@ -1,17 +1,17 @@
 """`App`: an agent, the events of the application, and how they change its state."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from turnlog.agents import Agent
 from turnlog.agents.agent import Cast
 from turnlog.agents.claude_cli import ClaudeCli
-from turnlog.errors import CallerError
+from turnlog.errors import CallerError, quote
 from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.parse.cli_lines import CLI
 from turnlog.state.fold import Reducers
-from turnlog.state.rules import Rule
+from turnlog.state.rules import Phase, Rule
 from turnlog.wire.telling import Kind, well_named
 
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so
@@ -20,13 +20,15 @@ TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns tha
 class Roles(NamedTuple):
     """What members of an application's sessions may be. `creator` is what whoever makes a session is.
 
-    `posts` says which of the application's events the pages of a role may post, and `sees` what a role sees
-    of the state. Where one of them is empty it limits no role; else a role that is not in it gets nothing.
+    `posts` says which of the application's events the pages of a role may post, `emits` which the model that
+    answers in the role's channel may emit, and `sees` what a role sees of the state. Where one of them is
+    empty it limits no role; else a role that is not in it gets nothing.
     `links` says for guests of which roles a role may make links, beside the roles it has itself.
     """
 
     creator: tuple[str, ...] = ("owner",)
     posts: Mapping[str, Collection[type[Payload]]] = {}
+    emits: Mapping[str, Collection[type[Payload]]] = {}
     sees: Mapping[str, Callable[[Any], Any]] = {}
     links: Mapping[str, Collection[str]] = {}
 
@@ -38,7 +40,8 @@ class App:
     members of that role, and nobody else listens but the owner. A turn that runs, not counting the time in
     which it waits, longer than `turn_limit_s` is ended with `turn_timeout`. Pages show people its `title`, a
     `guide` in Markdown, and `tries`: messages worth sending, in the first channel if there are some.
-    Readers may ask for its `dialects` by their names, beside those of Turnlog.
+    Readers may ask for its `dialects` by their names, beside those of Turnlog. A session without a title is
+    listed as `untitled`.
     """
 
     def __init__(  # noqa: PLR0913  what an application is made of, each by its name
@@ -56,6 +59,7 @@ class App:
         guide: str = "",
         tries: Sequence[str] = (),
         dialects: Mapping[str, Kind] = {},
+        untitled: str = "",
     ) -> None:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
@@ -70,7 +74,9 @@ class App:
         self.vocabulary = vocabulary
         own = [CLI] if self.cli else []
         self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
-        self.reducers = durable(name, reducers or {})
+        self.reducers = declared(name, self.catalog, reducers or {})
+        check_rules(name, self.rules)
+        check_roles(name, vocabulary, self.channels, roles)
         self.start = start
         self.turn_limit_s = turn_limit_s
         self.roles = roles
@@ -78,6 +84,7 @@ class App:
         self.guide = guide
         self.tries = tuple(tries)
         self.dialects = well_named(dialects)
+        self.untitled = untitled
 
     @property
     def agent(self) -> Agent:
@@ -89,7 +96,14 @@ class App:
     @property
     def who(self) -> Cast | ClaudeCli:
         """Who plays in a session."""
-        return self.cli or Cast(self.agent, self.agents)
+        return self.cli or Cast(self.agent, self.agents, vocabularies=self._emitted())
+
+    def _emitted(self) -> dict[str, Vocabulary]:
+        """What the model of each channel may emit, if roles limit it."""
+        if self.vocabulary is None or not self.roles.emits:
+            return {}
+        name, emits = self.vocabulary.name, self.roles.emits
+        return {channel: Vocabulary(name, emits.get(channel, ())) for channel in self.channels}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,10 +129,36 @@ def first_of(name: str, agents: Mapping[str, Agent]) -> Agent:
     return next(iter(agents.values()))
 
 
-def durable(name: str, reducers: Reducers) -> Reducers:
-    """Reducers of events that stay: a state must not depend on those that only matter while they happen."""
+def declared(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:
+    """Check that reducers are for declared events that stay: live ones only matter while they happen."""
+    known = {kind.payload for kind in catalog}
     for payload in reducers:
+        if payload not in known:
+            problem = f"expected reducers of declared events, got one of {payload.__name__}"
+            raise CallerError(f"app {name}: {problem}; add it to the vocabulary")
         if payload.LIVE:
             problem = f"expected no reducer of {payload.__name__}, which is live"
             raise CallerError(f"app {name}: {problem}")
     return reducers
+
+
+def check_rules(name: str, rules: Sequence[Rule]) -> None:
+    """Refuse a phase that no batch has: its rule would never be asked."""
+    for rule in rules:
+        if rule.phase not in get_args(Phase):
+            phases = " or ".join(get_args(Phase))
+            problem = f"rule {rule.name}: expected the phase {phases}, got {quote(rule.phase)}"
+            raise CallerError(f"app {name}: {problem}")
+
+
+def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[str], roles: Roles) -> None:
+    """Refuse limits that name other events than the application's, and limits of unknown roles."""
+    known = {kind.payload for kind in vocabulary or ()}
+    for limit, by_role in (("posts", roles.posts), ("emits", roles.emits)):
+        for role, payloads in by_role.items():
+            if others := [payload for payload in payloads if payload not in known]:
+                problem = f"{limit} of {role}: expected events of the vocabulary, got {others[0].__name__}"
+                raise CallerError(f"app {name}: {problem}")
+    named = {*channels, *roles.creator, *roles.posts, *roles.sees, *roles.links}
+    if strangers := [role for role in roles.emits if role not in named]:
+        raise CallerError(f"app {name}: emits: expected roles of the application, got {strangers[0]}")

@@ -8,6 +8,7 @@ that was sent, and is in its channel.
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from turnlog.agents.answers import answered, call_of, waiting_call
 from turnlog.agents.cli_outbox import speaks
 from turnlog.agents.drivers import SessionDriver
 from turnlog.app.members import Seat
-from turnlog.errors import Conflict, InvalidEvent, NotFound
+from turnlog.errors import Conflict, InvalidEvent, NotFound, quote
 from turnlog.events import (
     ApprovalDecision,
     Event,
@@ -32,6 +33,7 @@ from turnlog.events import (
     Unknown,
     decode,
 )
+from turnlog.events.catalog import unknown_fields
 from turnlog.events.roles import EXECUTOR, OWNER
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
@@ -107,6 +109,7 @@ class Poster:
         if DERIVED.fullmatch(item.id):
             raise InvalidEvent("expected an id of your own, not one that the server derives", path)
         scope = Scope(channel=self._channel, actor=seat.principal.name)
+        self._check_fields(item, path)
         try:
             event = seat.app.catalog.event(item.type, item.payload, id=item.id, origin="ui", scope=scope)
         except InvalidEvent as wrong:
@@ -116,6 +119,17 @@ class Poster:
         if isinstance(event.payload, UiMessage):
             raise InvalidEvent("expected a message on the send route", path)
         return event
+
+    def _check_fields(self, item: Posted, path: str) -> None:
+        """Refuse fields that an event of the application does not have: a misspelt one would be lost."""
+        vocabulary = self._seat.app.vocabulary
+        kind = vocabulary.kinds.get(item.type) if vocabulary else None
+        if kind is None or not (unknown := unknown_fields(kind.payload, item.payload)):
+            return
+        fields = kind.payload.__struct_encode_fields__
+        near = get_close_matches(unknown[0], fields, n=3)
+        known = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(fields) or 'none'}"
+        raise InvalidEvent(f"{item.type} has no field {quote(unknown[0])}; {known}", f"{path}.payload")
 
     def _may_post(self, payload: Payload | Unknown) -> bool:
         seat, vocabulary = self._seat, self._seat.app.vocabulary

@@ -4,7 +4,7 @@ A payload is a frozen, keyword-only struct. Absent fields are omitted on the wir
 next to its fields, everything the rest of the package wants to know about it:
 
     TYPE      the full name, for the classes of the package; an application's names come from its Vocabulary
-    ORIGINS   who may emit it: a set, or a pure function of the payload
+    ORIGINS   who may emit it: a set, or a pure function of the payload; models and rules if it is left out
     LIVE      true for events that only matter while they happen (protocol section 6)
     LEGACY    true for a type that is still read but refused on append
     EXAMPLE   one payload, used by the reference and the tests
@@ -26,6 +26,8 @@ ANYONE: frozenset[str] = frozenset({"model", "ui", "tool", "app", "system"})
 SYSTEM: frozenset[str] = frozenset({"system"})
 MODEL: frozenset[str] = frozenset({"model", "system"})  # system: what recovery closes for a dead model
 UI: frozenset[str] = frozenset({"ui", "app"})
+# the origins of a type that declares none: a page may post only what says so, because anyone can drive a page
+UNDECLARED: frozenset[str] = frozenset({"model", "app"})
 
 NAME_BYTES = 128  # a name is a label in every frame that mentions it; 128 bytes leave room in 2048
 
@@ -97,7 +99,7 @@ class Payload(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The content of one event; the declarations are explained at the head of this module."""
 
     TYPE: ClassVar[str] = ""
-    ORIGINS: ClassVar[Origins] = ANYONE
+    ORIGINS: ClassVar[Origins] = UNDECLARED
     LIVE: ClassVar[bool] = False
     LEGACY: ClassVar[bool] = False
     NAMES_CHANNEL: ClassVar[bool] = False

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import InvalidEvent, UnknownType, quote
-from turnlog.events.base import EventId, Origin, Origins, Payload
+from turnlog.events.base import ANYONE, EventId, Origin, Origins, Payload
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown
 from turnlog.events.gate import LIMIT_DEPTH, nests, problem
 
@@ -59,6 +59,7 @@ class Vocabulary:
         check_name(name)
         if name in self.kinds:
             raise InvalidEvent(f"expected each type once, got {name} twice", self.name)
+        check_declarations(name, payload)
         self.kinds[name] = Kind(name, payload, msgspec.json.Decoder(payload))
 
     def __iter__(self) -> Iterator[Kind]:
@@ -169,6 +170,30 @@ def named_channel(payload: Payload | Unknown) -> str | None:
         return None
     channel: str | None = getattr(payload, "channel", None)
     return channel
+
+
+def check_declarations(name: str, payload: type[Payload]) -> None:
+    """Refuse origins that do not exist, and an example that the class would not take."""
+    if payload.EXAMPLE or callable(payload.ORIGINS):  # such a function is tried on the example
+        if unknown := unknown_fields(payload, payload.EXAMPLE):
+            raise InvalidEvent(
+                f"EXAMPLE of {name} has a field {quote(unknown[0])}, which the class has not", name
+            )
+        try:
+            example = msgspec.convert(payload.EXAMPLE, payload)
+        except msgspec.ValidationError as error:
+            sentence, path = problem(error)
+            raise InvalidEvent(f"EXAMPLE of {name} does not fit its class: {sentence}", path) from None
+    origins = payload.ORIGINS
+    declared = origins(example) if callable(origins) else origins
+    if wrong := sorted(set(declared) - ANYONE):
+        known = ", ".join(sorted(ANYONE))
+        raise InvalidEvent(f"ORIGINS of {name}: expected some of {known}, got {quote(wrong[0])}", name)
+
+
+def unknown_fields(payload: type[Payload], data: Mapping[str, Any]) -> list[str]:
+    """The keys of an object that are no fields of a class; decoding drops them without a word."""
+    return [key for key in data if key not in payload.__struct_encode_fields__]
 
 
 def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:

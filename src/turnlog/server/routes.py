@@ -355,7 +355,7 @@ def described(seat: Seat, state: str) -> SessionInfo:
     return SessionInfo(
         head.session_id,
         head.app,
-        head.title,
+        head.title or seat.app.untitled,
         state,
         sorted(seat.roles),
         len(head.members),

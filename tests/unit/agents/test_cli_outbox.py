@@ -1,6 +1,6 @@
 """What goes down to a process: the words of messages, actions, events of pages and commands, by turn."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,12 +21,15 @@ from turnlog.events import (
     decode,
     stamp,
 )
+from turnlog.events.base import ANYONE
 from turnlog.events.ui import InputSubmit, JobHelp, OfferWork, Stop, Summon, Wake, WakeAgent
 from turnlog.state.tree import Tree
 
 
 class NoteFact(Payload, frozen=True, kw_only=True):
     """Something is known now."""
+
+    ORIGINS: ClassVar = ANYONE
 
     text: str = ""
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import json
 
@@ -12,6 +12,7 @@ from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Posted, Principal, Seat, Sessions
 from turnlog.events import Envelope, Payload, UiMessage, Vocabulary
+from turnlog.events.base import ANYONE
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
 from turnlog.state.history import Message
@@ -23,11 +24,15 @@ ROOT = Principal("root", frozenset({"operator"}))
 class NoteFact(Payload, frozen=True, kw_only=True):
     """A page or the model noted something."""
 
+    ORIGINS: ClassVar = ANYONE
+
     text: str = ""
 
 
 class CloseCase(Payload, frozen=True, kw_only=True):
     """Only some may close a case."""
+
+    ORIGINS: ClassVar = ANYONE
 
 
 CASES = Vocabulary("case", [NoteFact, CloseCase])

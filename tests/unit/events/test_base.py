@@ -10,8 +10,8 @@ from msgspec import Meta, inspect
 from tests.support.tables import for_each_row
 from turnlog.events import CATALOG, Payload, Record, UiMessage
 from turnlog.events.base import (
-    ANYONE,
     NAME_BYTES,
+    UNDECLARED,
     AgentId,
     Amount,
     Count,
@@ -222,7 +222,7 @@ def test_a_null_default_that_is_written() -> None:
 def test_a_class_declares_nothing_unless_it_says_so() -> None:
     assert (Payload.TYPE, Payload.ORIGINS, Payload.LIVE, Payload.LEGACY, Payload.EXAMPLE) == (
         "",
-        ANYONE,
+        UNDECLARED,
         False,
         False,
         {},

@@ -41,6 +41,7 @@ class Contacted(Payload, frozen=True, kw_only=True):
 
 class Consent(Payload, frozen=True, kw_only=True):
     ORIGINS: ClassVar[Any] = lambda payload: frozenset({"ui"} if payload.granted else {"ui", "model"})
+    EXAMPLE: ClassVar = {"granted": True}
 
     granted: bool
 
@@ -241,7 +242,7 @@ def test_a_legacy_type_is_read_but_not_written() -> None:
         ("ui.message", {"text": ""}, "ui", True),
         ("ui.message", {"text": ""}, "model", False),
         ("agent.handoff", {"to": "a", "to_agent_id": "agt_1"}, "app", False),
-        ("shop.record_eligibility", {"isOver18": True}, "tool", True),
+        ("shop.record_eligibility", {"isOver18": True}, "app", True),
         ("shop.consent", {"granted": True}, "ui", True),
         ("shop.consent", {"granted": True}, "model", False),
         ("shop.consent", {"granted": False}, "model", True),

@@ -23,7 +23,7 @@ from turnlog.log import Log, MemoryStore
 from turnlog.state.fold import fold
 from turnlog.state.history import Message
 from turnlog.state.rules import Rule
-from turnlog_examples.broker import ROLES, RULES, start
+from turnlog_examples.broker import EMITS, ROLES, RULES, start
 from turnlog_examples.broker.case import REDUCERS, Case
 from turnlog_examples.broker.events import BROKER
 
@@ -61,7 +61,8 @@ BY_PAGE = [
 BY_MODEL = [
     kind
     for kind in BROKER
-    if not kind.payload.LEGACY and kind.admits(kind.decoder.decode(json.dumps(kind.payload.EXAMPLE)), "model")
+    if kind.payload in EMITS["customer"]
+    and kind.admits(kind.decoder.decode(json.dumps(kind.payload.EXAMPLE)), "model")
 ]
 
 

@@ -9,6 +9,7 @@ from turnlog.app.sending import Chat
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
+from turnlog.server.routes import described
 from turnlog_examples.broker import make_app
 from turnlog_examples.broker.case import new_case
 from turnlog_examples.broker.title import title
@@ -43,7 +44,8 @@ def titles(given: str | None) -> list[str]:
         seen = []
 
         async def look() -> None:
-            seen.append((await sessions.seats(LOCAL))[0].seat.head.title)
+            seat = (await sessions.seats(LOCAL))[0].seat
+            seen.append(described(seat, "idle").title)
 
         async def post(**facts: Any) -> None:
             await sessions.post(seat, [Posted("broker.record_project_facts", facts, new_id("evt_"))])
@@ -66,6 +68,19 @@ def titles(given: str | None) -> list[str]:
 def test_the_title_follows_the_project() -> None:
     later = "£30,000, panels and battery"
     assert titles(None) == ["A new project", "£12,500", later, later]
+
+
+def test_broker_session_just_made_has_no_event_of_its_title() -> None:
+    async def work() -> None:
+        log = Log(MemoryStore())
+        sessions = Sessions(log, [make_app()], 1)
+        seat = await sessions.create(LOCAL)
+        types = [envelope.type for envelope in (await log.read(seat.session_id)).envelopes()]
+        assert types == ["session.member", "process.start"]
+        await sessions.close()
+        await log.close()
+
+    asyncio.run(work())
 
 
 def test_a_title_that_somebody_gave_stays() -> None:

@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 
 from tests.unit.log.delegates import scenario, soon
 from turnlog.errors import NotFound, StoreError
 from turnlog.events import CORE, AgentEnd, Catalog, Event, Origin, Payload, Scope, UiAction, Vocabulary
+from turnlog.events.base import ANYONE
 from turnlog.events.ui import ButtonClick
 from turnlog.log import Log, MemoryStore, Row
 from turnlog.log.memory import RING_BYTES, RING_EVENTS, Ring
@@ -145,6 +147,8 @@ async def test_a_message_that_waits_for_its_turn_never_goes() -> None:
 
 class Noted(Payload, frozen=True, kw_only=True):
     """Something of an application."""
+
+    ORIGINS: ClassVar = ANYONE
 
 
 CASES = Catalog(CORE, Vocabulary("case", [Noted]))

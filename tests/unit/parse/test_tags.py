@@ -39,6 +39,7 @@ class CloseCase(Payload, frozen=True, kw_only=True):
 
 class Acknowledge(Payload, frozen=True, kw_only=True):
     ORIGINS: ClassVar[Origins] = lambda payload: ANYONE if payload.id == "service_status" else UI
+    EXAMPLE: ClassVar = {"id": "service_status"}
 
     id: str
 

@@ -1,22 +1,25 @@
 """Only the classes that declare it name a channel in their payload; in others `channel` is any field."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec import Raw
 
 from tests.logs import place
 from turnlog.events import CORE, AssistantMessage, Catalog, Payload, Scope, UiMessage, Unknown, Vocabulary
+from turnlog.events.base import ANYONE
 from turnlog.events.catalog import named_channel
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 
 
 class PickContact(Payload, frozen=True, kw_only=True):
+    ORIGINS: ClassVar = ANYONE
     channel: str
 
 
 class Tune(Payload, frozen=True, kw_only=True):
+    ORIGINS: ClassVar = ANYONE
     channel: int
 
 

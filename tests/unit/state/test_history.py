@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -27,6 +27,7 @@ from turnlog.events import (
     UiMessage,
     Vocabulary,
 )
+from turnlog.events.base import ANYONE
 from turnlog.state.history import History, Message, result_text
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "history.json"
@@ -132,6 +133,8 @@ def test_root_agents_read_the_same_conversation_and_called_ones_their_own() -> N
 
 class Chosen(Payload, frozen=True, kw_only=True):
     """A page, or a rule, chose something."""
+
+    ORIGINS: ClassVar = ANYONE
 
     city: str
 
@@ -305,6 +308,8 @@ def test_a_call_that_repeats_an_id_has_a_result_of_its_own() -> None:
 
 class Noted(Payload, frozen=True, kw_only=True):
     """An event of an application."""
+
+    ORIGINS: ClassVar = ANYONE
 
     city: str
 

@@ -1,14 +1,16 @@
 """How an event is told, and to whom."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.logs import entry, place
 from turnlog.events import CORE, Catalog, Payload, Scope, ToolResult, UiAction, UiMessage, Vocabulary
+from turnlog.events.base import ANYONE
 from turnlog.events.ui import ButtonClick
 from turnlog.state.narration import channel_of, is_direct, narrated
 
 
 class RecordEligibility(Payload, frozen=True, kw_only=True, rename="camel"):
+    ORIGINS: ClassVar = ANYONE
     is_homeowner: bool
     note: str | None = None
 

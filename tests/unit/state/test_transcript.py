@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from tests.logs import place, vector_log
 from turnlog.events import CORE, Catalog, Payload, Scope, Vocabulary
+from turnlog.events.base import ANYONE
 from turnlog.state.fold import folded
 from turnlog.state.transcript import Transcript
 
@@ -17,6 +18,7 @@ CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
 
 
 class Agree(Payload, frozen=True, kw_only=True):
+    ORIGINS: ClassVar = ANYONE
     granted: bool
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -33,6 +33,7 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
+from turnlog.events.base import ANYONE
 from turnlog.state.tree import Closing, Opening, Tree, cancelled, closing, closing_id, scope_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"
@@ -376,6 +377,7 @@ def test_the_roles_of_a_turn_outlive_a_hand_off() -> None:
 
 def test_events_of_the_application_open_a_turn_when_a_page_sent_them_with_one() -> None:
     class Noted(Payload, frozen=True, kw_only=True):
+        ORIGINS: ClassVar = ANYONE
         city: str = ""
 
     def noted(seq: int, trace: str | None, origin: Origin, actor: str | None = None) -> Item:
