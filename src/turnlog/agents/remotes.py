@@ -19,12 +19,13 @@ from turnlog.agents.door import GONE, Door
 from turnlog.agents.remote import RemoteExecutor, Sleep, check_status, pause_s
 from turnlog.agents.tools import Tool
 from turnlog.errors import PeerError, quote
+from turnlog.events.roles import EXECUTOR, OPERATOR, OWNER
 
 T = TypeVar("T")
 
 log = logging.getLogger("turnlog.agents")
 
-ANSWERING = frozenset({"executor", "owner"})  # roles whose results the server takes
+ANSWERING = frozenset({EXECUTOR, OPERATOR, OWNER})  # roles whose results the server takes
 LOOK_S = 1.0  # nobody comes to the first call of a session sooner
 LIST_BYTES = 16 << 20  # some 60,000 sessions; a server gives nobody as many streams
 
@@ -44,16 +45,11 @@ class Sessions(msgspec.Struct):
     sessions: list[Session]
 
 
-class Application(msgspec.Struct):
-    """What matters of an application."""
+class Me(msgspec.Struct):
+    """What the token is on the server: its roles in every session, and the applications that are served."""
 
-    name: str
-
-
-class Applications(msgspec.Struct):
-    """What the server serves."""
-
-    apps: list[Application]
+    roles: tuple[str, ...]
+    apps: tuple[str, ...]
 
 
 class RemoteExecutors:
@@ -75,7 +71,7 @@ class RemoteExecutors:
         self._executor = partial(RemoteExecutor, url, tools=tools, token=token, sleep=sleep)
         self._executor("")  # what is wrong with the tools is said now
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._is_served = False
+        self._server_roles: tuple[str, ...] | None = None
         self._without_role: set[str] = set()
 
     async def run(self) -> None:
@@ -84,7 +80,7 @@ class RemoteExecutors:
         try:
             while True:
                 try:
-                    await self._check_app()
+                    await self._introduce()
                     await self._look()
                     failures = 0
                 except GONE as error:
@@ -97,14 +93,15 @@ class RemoteExecutors:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _check_app(self) -> None:
-        """Refuse, once, to wait for sessions of an application that the server does not serve."""
-        if self._is_served:
+    async def _introduce(self) -> None:
+        """Ask once what the token may do, and whether the server serves the application."""
+        if self._server_roles is not None:
             return
-        names = [app.name for app in (await self._list("/api/apps", Applications)).apps]
-        if self._app not in names:
-            raise PeerError(f"the server has no application {quote(self._app)}; it serves {', '.join(names)}")
-        self._is_served = True
+        me = await self._list("/api/me", Me)
+        if self._app not in me.apps:
+            names = ", ".join(me.apps)
+            raise PeerError(f"the server has no application {quote(self._app)}; it serves {names}")
+        self._server_roles = me.roles
 
     async def _look(self) -> None:
         for session in (await self._list("/api/sessions", Sessions)).sessions:
@@ -114,13 +111,14 @@ class RemoteExecutors:
 
     def _may_answer(self, session: Session) -> bool:
         """Whether the server takes results from this process; a session where it does not is reported."""
-        if not ANSWERING.isdisjoint(session.roles):
+        roles = {*(self._server_roles or ()), *session.roles}
+        if not ANSWERING.isdisjoint(roles):
             self._without_role.discard(session.session_id)
             return True
         if session.session_id not in self._without_role:
             self._without_role.add(session.session_id)
-            roles = ", ".join(session.roles) or "none"
-            log.warning("%s: expected the role executor for this token, got %s", session.session_id, roles)
+            found = ", ".join(sorted(roles)) or "none"
+            log.warning("%s: expected the role executor for this token, got %s", session.session_id, found)
         return False
 
     async def _list(self, path: str, kind: type[T]) -> T:

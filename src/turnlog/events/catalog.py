@@ -174,21 +174,24 @@ def named_channel(payload: Payload | Unknown) -> str | None:
 
 def check_declarations(name: str, payload: type[Payload]) -> None:
     """Refuse origins that do not exist, and an example that the class would not take."""
-    if payload.EXAMPLE or callable(payload.ORIGINS):  # such a function is tried on the example
-        if unknown := unknown_fields(payload, payload.EXAMPLE):
-            raise InvalidEvent(
-                f"EXAMPLE of {name} has a field {quote(unknown[0])}, which the class has not", name
-            )
-        try:
-            example = msgspec.convert(payload.EXAMPLE, payload)
-        except msgspec.ValidationError as error:
-            sentence, path = problem(error)
-            raise InvalidEvent(f"EXAMPLE of {name} does not fit its class: {sentence}", path) from None
     origins = payload.ORIGINS
-    declared = origins(example) if callable(origins) else origins
+    if payload.EXAMPLE and not callable(origins):
+        example_of(name, payload)
+    declared = origins(example_of(name, payload)) if callable(origins) else origins
     if wrong := sorted(set(declared) - ANYONE):
         known = ", ".join(sorted(ANYONE))
         raise InvalidEvent(f"ORIGINS of {name}: expected some of {known}, got {quote(wrong[0])}", name)
+
+
+def example_of(name: str, payload: type[Payload]) -> Payload:
+    """The example of a class as its payload."""
+    if unknown := unknown_fields(payload, payload.EXAMPLE):
+        raise InvalidEvent(f"EXAMPLE of {name}: the class has no field {quote(unknown[0])}", name)
+    try:
+        return msgspec.convert(payload.EXAMPLE, payload)
+    except msgspec.ValidationError as error:
+        sentence, path = problem(error)
+        raise InvalidEvent(f"EXAMPLE of {name} does not fit its class: {sentence}", path) from None
 
 
 def unknown_fields(payload: type[Payload], data: Mapping[str, Any]) -> list[str]:

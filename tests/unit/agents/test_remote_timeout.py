@@ -8,7 +8,7 @@ from tests.clock import move_on, run_on_clock
 from tests.unit.app.desk import ADA, BOB, Desk, bodies, desk
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.app import Seat
+from turnlog.app import Principal, Seat
 from turnlog.errors import InvalidEvent
 from turnlog.log import Log, MemoryStore
 
@@ -86,7 +86,7 @@ def test_remote_tool_answered_in_time_keeps_its_answer_as_origin_tool() -> None:
     async def run() -> None:
         async with desk(app_with()) as at:
             seat, call_id = await called(at)
-            bob = await at.member(seat, BOB, "executor")
+            bob = await at.sessions.seat(Principal("bob", frozenset({"executor"})), seat.session_id)
             answer = {"call_id": call_id, "tool": "weigh", "ok": True, "result": 7, "error": None}
             await at.post(bob, "tool.result", answer)
             move_on(LIMIT_S)

@@ -20,7 +20,7 @@ from turnlog.events.ui import ButtonClick
 from turnlog.wire import sse
 
 
-def listed(*sessions: tuple[str, str, str], roles: tuple[str, ...] = ("executor",)) -> bytes:
+def listed(*sessions: tuple[str, str, str], roles: tuple[str, ...] = ()) -> bytes:
     names = ("session_id", "app", "state")
     found = [dict(zip(names, item, strict=True)) | {"roles": roles} for item in sessions]
     return msgspec.json.encode({"sessions": found})
@@ -44,6 +44,7 @@ class Server:
     lists: list[bytes | int]
     streams: dict[str, list[bytes] | int]
     apps: tuple[str, ...] = ("weights", "other")
+    roles: tuple[str, ...] = ("executor",)
     asked: list[str] = field(default_factory=list)
     posts: list[Any] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,8 +65,8 @@ class Server:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         target = head.split()[1]
-        if target == "/api/apps":
-            writer.write(answer(msgspec.json.encode({"apps": [{"name": name} for name in self.apps]})))
+        if target == "/api/me":
+            writer.write(answer(msgspec.json.encode({"roles": self.roles, "apps": self.apps})))
         elif target == "/api/sessions":
             assert "authorization: Bearer key" in head
             what = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
@@ -240,8 +241,11 @@ def test_executors_session_without_the_role_is_reported_once(caplog: pytest.LogC
 
     async def work() -> None:
         session = ("sess_1", "weights", "idle")
-        lists: list[bytes | int] = [*[listed(session, roles=("guest",))] * 3, listed(session)]
-        server = Server(lists, {"sess_1": called("sess_1")})
+        lists: list[bytes | int] = [
+            *[listed(session, roles=("guest",))] * 3,
+            listed(session, roles=("owner",)),
+        ]
+        server = Server(lists, {"sess_1": called("sess_1")}, roles=())
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
 

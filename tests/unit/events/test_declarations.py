@@ -51,7 +51,7 @@ def test_vocabulary_function_of_origins_is_tried_on_the_example() -> None:
     ("example", "problem"),
     [
         ({"text": 7}, "expected str, got int"),
-        ({"text": "x", "txet": "x"}, "a field 'txet'"),
+        ({"text": "x", "txet": "x"}, "no field 'txet'"),
         ({"n": 1}, "'n'"),
     ],
 )
