@@ -16,7 +16,7 @@ from turnlog.parse.values import as_name
 
 HEAD_CHARS = 1 << 16  # meta tags stand in the head of a page
 _META = re.compile(r"""<meta\s((?:[^<>"']|"[^"]{0,2000}+"|'[^']{0,2000}+'){1,2000}+)>""", re.IGNORECASE)
-_PAIR = re.compile(r"""([a-z]+)\s*=\s*(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
+_PAIR = re.compile(r"""(?<![a-z])([a-z]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
 _PREFIX = "artifact-"
 _BODY = re.compile(r"""\s-d\s*(?:'([^']*+)'|"((?:[^"\\]|\\.)*+)")""", re.DOTALL)
 _FACE = re.compile(r"\bFACE (\w+)")

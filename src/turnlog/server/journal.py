@@ -32,7 +32,7 @@ QUOTED_CHARS = 80  # of a name that a caller may have chosen
 CARRIERS = {b"authorization", b"proxy-authorization", b"cookie", b"set-cookie"}
 LOOKS_SECRET = re.compile(
     r"""( \b(?:proxy-)?authorization ['"]?\s*[:=,]\s*b?['"]?
-        | \b(?:set-)?cookie ['"]?\s*[:=,]\s*b?['"]? (?=\S*=) ) [^\r\n]+
+        | \b(?:set-)?cookie ['"]?\s*[:=,]\s*b?['"]? (?=[^\s=]{0,256}=) ) [^\r\n]+
       | ( \bbearer\s+ | \bcode= ) [^\s&'",;)]+""",
     re.IGNORECASE | re.VERBOSE,
 )

@@ -14,7 +14,7 @@ from typing import Any
 from turnlog.agents.models.model import ModelFault
 
 DETAIL_CHARS = 300
-SECRET = re.compile(r"(?i)sk-[\w.-]{6,}|(?<![a-z])(key|token|bearer)[-_ :=]+(?=[\w.-]*\d)[\w.-]{6,}")
+SECRET = re.compile(r"(?i)sk-[\w.-]{6,}|(?<![a-z])(key|token|bearer)[-_ :=]+(?=[\w.-]{0,256}\d)[\w.-]{6,}")
 STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",
