@@ -26,7 +26,7 @@ from tests.security.console_server import PLAIN
 
 PROBE = Path(__file__).parent / "console_probe.js"
 AHEAD = {"net": {"network_prediction_options": 0}}  # look up and connect ahead, as browsers do by default
-PATIENCE = 250  # looks, 20 ms apart, at what has come
+PATIENCE = 6000  # looks, 20 ms apart, at what has come: two minutes, as for every other guard
 POLICY = ("Content Security Policy", "TrustedHTML", "Trusted Type")
 
 
