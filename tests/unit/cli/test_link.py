@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import termios
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -56,11 +55,9 @@ class Terminal:
 
     def wait_for(self, condition: Callable[[str], bool]) -> str:
         """Read until what is shown is as wanted."""
-        until_s = time.monotonic() + HANG_S
         while not condition(self.shown):
-            assert time.monotonic() < until_s, self.shown
-            if select.select([self._master], [], [], 1.0)[0]:
-                self.shown += os.read(self._master, 65536).decode(errors="replace")
+            assert select.select([self._master], [], [], HANG_S)[0], self.shown
+            self.shown += os.read(self._master, 65536).decode(errors="replace")
         return self.shown
 
     def close(self) -> None:
