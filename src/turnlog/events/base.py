@@ -11,7 +11,8 @@ next to its fields, everything the rest of the package wants to know about it:
     NAMES_CHANNEL   true if the field `channel` names the event's channel; in other classes it is a field like
               any other
 
-msgspec validates on decoding, not on construction; `Catalog.event` therefore always decodes what it encoded.
+msgspec validates on decoding, not on construction; `Catalog.event` therefore always decodes what it encoded,
+and checks what no schema can say: the bytes of names (`names`), and a payload that contradicts itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,55 +45,13 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]
 Timestamp = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$(?!\n)")]
 
-Check = Callable[[Any], None]
-
-NAME_SHAPES = (Name, Name | None, tuple[Name, ...])
-
-
-def is_name(hint: Any) -> bool:
-    """Whether a field holds names, with or without a description of its own."""
-    return hint in NAME_SHAPES or getattr(hint, "__origin__", None) in NAME_SHAPES
-
 
 def null() -> None:
     """The default of a field that is written even when it is null (a plain default would be omitted)."""
 
 
-def bound(field: str, value: str | tuple[str, ...] | None) -> None:
-    """Bound a name in bytes; a schema can only count characters."""
-    for name in (value,) if isinstance(value, str) else value or ():
-        if len(name.encode(errors="replace")) > NAME_BYTES:
-            raise ValueError(f"Expected {field} to be a name of at most {NAME_BYTES} bytes")
-
-
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a payload."""
-
-    NAMES: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        own = tuple(field for field, hint in cls.__annotations__.items() if is_name(hint))
-        cls.NAMES = cls.NAMES + own
-        if own or (cls.NAMES and "__post_init__" in vars(cls)):  # others, such as deltas, do not pay for it
-            cls.__post_init__ = with_names(getattr(cls, "__post_init__", None))  # type: ignore[attr-defined]
-
-
-def check_names(record: Record) -> None:
-    """Bound every name of a record."""
-    for field in record.NAMES:
-        bound(field, getattr(record, field))
-
-
-def with_names(check: Check | None) -> Check:
-    """What a class checks when it is made: its names, then what it wants to see itself."""
-    if check is None or check is check_names:
-        return check_names
-
-    def both(record: Record) -> None:
-        check_names(record)
-        check(record)
-
-    return both
 
 
 class Payload(Record, frozen=True, kw_only=True, omit_defaults=True):

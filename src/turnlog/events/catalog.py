@@ -8,7 +8,7 @@ behaviour lives in tables of other rooms, keyed by class.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,9 @@ import msgspec
 from turnlog.errors import InvalidEvent, UnknownType, quote
 from turnlog.events.base import ANYONE, EventId, Origin, Origins, Payload
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown
-from turnlog.events.gate import LIMIT_DEPTH, nests, problem
+from turnlog.events.gate import LIMIT_DEPTH, nests, problem, short
+from turnlog.events.names import check_names
+from turnlog.events.tool import ToolResult, contradiction
 
 LEVELS = 2 * LIMIT_DEPTH  # what came through the gate and what stands around it; any stack can read it back
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
@@ -36,10 +38,29 @@ class Kind(msgspec.Struct, frozen=True):
         """The bare name inside its vocabulary."""
         return self.name.rpartition(".")[2]
 
+    def read(self, body: bytes | msgspec.Raw) -> Payload:
+        """Return the payload that JSON holds; raise `InvalidEvent` with the path if it does not fit."""
+        try:
+            payload = self.decoder.decode(body)
+        except msgspec.ValidationError as error:
+            raise InvalidEvent(*problem(error)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidEvent(f"expected JSON: {short(str(error))}", "$") from None
+        check_names(self.payload, payload)
+        return payload
+
     def admits(self, payload: Payload, origin: str) -> bool:
         """Whether this origin may emit this payload."""
         origins: Origins = self.payload.ORIGINS
         return origin in (origins(payload) if callable(origins) else origins)
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """A declared type of which stored events do not decode. `problem` is that of the first of them."""
+
+    type: str
+    count: int
+    problem: str
 
 
 class Vocabulary:
@@ -103,13 +124,27 @@ class Catalog:
 
     def payload(self, envelope: Envelope) -> Payload | Unknown:
         """The typed payload of an envelope. What this version cannot read is kept as `Unknown`."""
-        kind = self.kinds.get(envelope.type)
+        return self.read(envelope.type, envelope.payload)
+
+    def read(self, name: str, data: msgspec.Raw) -> Payload | Unknown:
+        """Return a stored payload as its class, or as `Unknown` with the problem if it does not fit."""
+        kind = self.kinds.get(name)
         if kind is None:
-            return Unknown(envelope.payload)
+            return Unknown(data)
         try:
-            return kind.decoder.decode(envelope.payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return Unknown(envelope.payload)
+            return kind.read(data)
+        except InvalidEvent as wrong:
+            return Unknown(data, str(wrong))
+
+    def misfits(self, stored: Iterable[tuple[str, bytes]]) -> list["Misfit"]:
+        """Return the declared types of which stored (type, payload) pairs no longer decode, with how many."""
+        found: dict[str, Misfit] = {}
+        for name, data in stored:
+            payload = self.read(name, msgspec.Raw(data))
+            if isinstance(payload, Unknown) and payload.problem is not None:
+                first = found.get(name) or Misfit(name, 0, payload.problem)
+                found[name] = msgspec.structs.replace(first, count=first.count + 1)
+        return list(found.values())
 
     def entry(self, envelope: Envelope) -> Entry:
         """An envelope, read."""
@@ -141,7 +176,7 @@ class Catalog:
         """Build a validated event, from a payload or by name; legacy types and wrong origins are refused."""
         kind = self.kind(what if isinstance(what, str) else self.name(type(what)))
         body = encode_payload(kind.name, (data or {}) if isinstance(what, str) else what)
-        payload = decode_payload(kind, body)
+        payload = read_payload(kind, body)
         if isinstance(what, str):  # by name: the class decides order and form, not the caller's dict
             body = encode_payload(kind.name, payload)
         if kind.payload.LEGACY:
@@ -219,13 +254,20 @@ def check_finite(payload: Payload | Mapping[str, Any]) -> None:
     json.dumps(msgspec.to_builtins(payload), allow_nan=False)
 
 
-def decode_payload(kind: Kind, body: bytes) -> Payload:
-    """The payload as its class; a refusal names the path inside the event."""
+def read_payload(kind: Kind, body: bytes) -> Payload:
+    """Return a payload that may be appended; raise `InvalidEvent` with the path inside the event."""
     try:
-        return kind.decoder.decode(body)
-    except msgspec.ValidationError as error:
-        sentence, path = problem(error)
-        raise InvalidEvent(f"{kind.name}: {sentence}", "$.payload" + path[1:]) from None
+        payload = kind.read(body)
+    except InvalidEvent as wrong:
+        raise InvalidEvent(f"{kind.name}: {wrong.problem}", "$.payload" + wrong.path[1:]) from None
+    check = APPEND_CHECKS.get(kind.payload)
+    if check and (found := check(payload)):
+        raise InvalidEvent(f"{kind.name}: {found}", "$.payload")
+    return payload
+
+
+# What no field can say alone. It holds for new events only: what a log has already is read as it is.
+APPEND_CHECKS: Mapping[type[Payload], Callable[[Any], str | None]] = {ToolResult: contradiction}
 
 
 def check_place(event_id: str, scope: Scope) -> None:
@@ -245,6 +287,7 @@ def check_scope(scope: Scope) -> None:
         msgspec.convert(msgspec.structs.asdict(scope), Scope)
     except msgspec.ValidationError as error:
         raise InvalidEvent(*problem(error)) from None
+    check_names(Scope, scope)
 
 
 def check_name(name: str) -> None:

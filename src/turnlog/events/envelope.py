@@ -25,9 +25,9 @@ from turnlog.events.base import (
     SessionId,
     Timestamp,
     TraceId,
-    bound,
 )
 from turnlog.events.gate import short
+from turnlog.events.names import check_name_bytes
 
 
 class Scope(Record, frozen=True, kw_only=True):
@@ -43,9 +43,14 @@ class Scope(Record, frozen=True, kw_only=True):
 
 
 class Unknown(Struct, frozen=True):
-    """The payload of a type that no vocabulary here declares: kept, replayed, ignored by folds."""
+    """A payload that this version cannot read: stored, replayed, ignored by folds.
+
+    `problem` is None if no vocabulary here declares the type. Otherwise it says why the stored payload does
+    not fit the class of today: the application has retyped a field, and its state lacks this event.
+    """
 
     data: Raw
+    problem: str | None = None
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -158,9 +163,8 @@ def decode(line: bytes) -> Envelope:
         raise InvalidEvent("not an envelope: expected one line")
     try:
         envelope = _decoder.decode(line)
-        bound("type", envelope.type)
-        bound("agent_name", envelope.agent_name)
-        bound("actor", envelope.actor)
-    except (DecodeError, ValueError, RecursionError) as error:
+        for field in ("type", "agent_name", "actor"):
+            check_name_bytes(getattr(envelope, field), f"$.{field}")
+    except (DecodeError, ValueError, RecursionError, InvalidEvent) as error:
         raise InvalidEvent(f"not an envelope: {short(str(error))}") from None
     return envelope

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from turnlog.errors import BadInput, quote
+from turnlog.errors import BadInput, InvalidEvent, quote
+from turnlog.events.names import check_names
 
 T = TypeVar("T")
 
@@ -71,9 +72,13 @@ def parse(data: bytes) -> Any:
 def convert(tree: Any, kind: type[T]) -> T:
     """Plain values to `kind`, strictly."""
     try:
-        return msgspec.convert(tree, kind)
+        value = msgspec.convert(tree, kind)
+        check_names(kind, value)
     except msgspec.ValidationError as error:
         raise BadInput(*problem(error)) from None
+    except InvalidEvent as error:
+        raise BadInput(error.problem, error.path) from None
+    return value
 
 
 def problem(error: msgspec.ValidationError) -> tuple[str, str]:

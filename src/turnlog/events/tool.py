@@ -94,6 +94,17 @@ class ToolResult(Payload, frozen=True, kw_only=True):
     extra: Extra = None
 
 
+def contradiction(result: ToolResult) -> str | None:
+    """Return what is wrong with a result that says both that a call succeeded and that it failed."""
+    if result.ok and result.error is not None:
+        return "expected no error in a result that is ok"
+    if not result.ok and result.error is None:
+        return "expected an error in a result that is not ok"
+    if not result.ok and result.result is not None:
+        return "expected no result beside an error"
+    return None
+
+
 class AwaitedCall(Record, frozen=True, kw_only=True):
     call_id: Key
     tool: Name

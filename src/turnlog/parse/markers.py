@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnlog.errors import BadInput
+from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events import JobSuggest, ParseReject, Payload, RosterJoin, RosterOffer, RosterStatus
 from turnlog.events.gate import decode
+from turnlog.events.names import check_names
 from turnlog.parse.blocks import TextParser
 from turnlog.parse.json_walk import JsonWalk
 from turnlog.parse.prose import WHITE_CHARS, Prose
@@ -232,9 +233,10 @@ def event(marker: str, text: str) -> TagEvent | str:
     try:
         data: Data = decode(text.encode(errors="surrogatepass"), dict)
         payload = msgspec.convert(kind.fields(data), kind.payload)
+        check_names(kind.payload, payload)
     except BadInput:
         return "bad_json"
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, InvalidEvent):
         return "bad_payload"
     return TagEvent(kind.payload.TYPE, data, payload)
 

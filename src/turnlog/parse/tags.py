@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.errors import BadInput
+from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events import Kind, Origin, ParseReject, Payload, Vocabulary
 from turnlog.events.gate import decode, has_long_number
 from turnlog.parse.code import MARKED
@@ -269,8 +269,8 @@ class AgentStreamParser:
 
     def _typed(self, kind: Kind, data: dict[str, Any], body: bytes) -> TagEvent | str:
         try:
-            payload = kind.decoder.decode(body)
-        except msgspec.DecodeError:
+            payload = kind.read(body)
+        except InvalidEvent:
             return "bad_payload"
         if kind.payload.LEGACY:
             return "legacy_type"

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from turnlog.errors import BadInput
+from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events import ParseReject
 from turnlog.events.base import NAME_BYTES, Key, Name
 from turnlog.events.gate import LIMIT_DEPTH, nests
+from turnlog.events.names import check_names
 
 Data = dict[str, Any]
 
@@ -93,9 +94,11 @@ def refused(reason: str, thing: Any, name: Any = None, block_id: str | None = No
 def valid(value: Any, kind: Any) -> Any:
     """The value, if it is of this kind; else None."""
     try:
-        return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError):
+        found = msgspec.convert(value, kind)
+        check_names(kind, found)
+    except (msgspec.ValidationError, InvalidEvent, UnicodeEncodeError):
         return None
+    return found
 
 
 def as_key(value: Any) -> str | None:

@@ -1,6 +1,6 @@
 """What a store promises about replay: which live events it leaves out, and what it knows of turns."""
 
-from turnlog.events import AgentEnd, ToolCall, ToolResult
+from turnlog.events import AgentEnd, Fault, ToolCall, ToolResult
 from turnlog.log import line_of
 from turnlog.testing.bench import Bench, Make, bench, following
 from turnlog.testing.samples import (
@@ -181,7 +181,9 @@ async def first_end_counts(make: Make) -> None:
     async with bench(make) as b:
         await b.add(started(agent(1)), called("c"), progress("c"), answered("c"), ended(agent(1)))  # 0 to 4
         late = event(AgentEnd(stop_reason="error"), "late-end", agent(1, trace=2))
-        await b.add(event(ToolResult(call_id="c", tool="t", ok=False), "late"), note("a"), late)
+        fault = Fault(code="EXECUTION_ERROR", message="late")
+        late_result = event(ToolResult(call_id="c", tool="t", ok=False, error=fault), "late")
+        await b.add(late_result, note("a"), late)
         row = await b.log.ended(b.session, "c")
         assert row is not None
         assert (row.seq, await b.log.turn(b.session, "tr_1")) == (3, (0, 4))
