@@ -27,7 +27,7 @@ from turnlog.events import (
     ToolCall,
 )
 from turnlog.parse.tags import Parsed
-from turnlog.parse.values import mended, read, refused
+from turnlog.parse.values import WHOLE_BYTES, SurrogateJoiner, read, refused
 
 LIMIT_CHARS = 2 << 20  # four times what a model says at most; 12 MiB when every character is escaped
 LIMIT_WHOLE_BYTES = 64 << 20  # documents and images in the results of the provider's tools
@@ -120,12 +120,18 @@ class Streamed:
         self._draft = draft
         self.pieces: list[str] = []
         self._excess: Excess | None = None
+        self._joiner = SurrogateJoiner()
         self.block_id: str | None = None
 
     def admit(self, piece: str) -> str:
-        """The piece as far as it is text and within the limit."""
-        if not piece.isascii():
-            piece = mended(piece)
+        """Return the piece as far as it is decided text and within the limit."""
+        return self._within(self._joiner.feed(piece))
+
+    def rest(self) -> str:
+        """Return what `admit` held back: no more pieces come."""
+        return self._within(self._joiner.flush())
+
+    def _within(self, piece: str) -> str:
         draft = self._draft
         left = draft.left - len(piece)
         if left < 0:
@@ -153,6 +159,16 @@ class Streamed:
     def cut(self) -> bool:
         """Whether something was beyond the limit."""
         return self._excess is not None
+
+    def keep_json(self, value: object) -> None:
+        """Show a value as the text of a block that is aborted, if the text fits into one event."""
+        body = msgspec.json.encode(value)
+        text = body.decode()
+        if len(msgspec.json.encode(text)) <= WHOLE_BYTES:  # as it is written in an event: escaped once more
+            self.pieces.append(text)
+        else:
+            self._excess = self._excess or Excess()
+            self._excess.cut(text, 0)
 
     def finished(self) -> BlockEnd:
         """The end of a complete block."""
@@ -187,13 +203,8 @@ class TextBlock:
 
     def feed(self, piece: str) -> list[Payload]:
         """The next piece of text."""
-        kept, draft = self._kept, self._draft
-        left = draft.left - len(piece)
-        if left >= 0 and piece.isascii():  # nearly every piece; the long way below would give the same
-            draft.left = left
-        else:
-            piece = kept.admit(piece)
-        parsed = self._tags.feed(piece)
+        kept = self._kept
+        parsed = self._tags.feed(kept.admit(piece))
         text = parsed.display_text
         if kept.block_id is None or not text or parsed.events or parsed.rejects:
             return self._say(parsed)
@@ -205,7 +216,7 @@ class TextBlock:
         self._citations.append(citation)
 
     def end(self) -> list[Payload]:
-        said = self._say(self._tags.flush())
+        said = self._flush()
         if self._kept.cut:
             return [*said, *self._broken()]
         block_id = self._kept.block_id
@@ -222,7 +233,12 @@ class TextBlock:
         return said + self._found
 
     def abort(self) -> list[Payload]:
-        return [*self._say(self._tags.flush()), *self._broken()]
+        return [*self._flush(), *self._broken()]
+
+    def _flush(self) -> list[Payload]:
+        rest = self._kept.rest()
+        said = self._say(self._tags.feed(rest)) if rest else []
+        return said + self._say(self._tags.flush())
 
     def _broken(self) -> list[Payload]:
         """The application events found in it are void, refusals stay."""
@@ -264,31 +280,33 @@ class ThinkingBlock:
 
     def feed(self, piece: str) -> list[Payload]:
         """The next piece of thinking."""
-        said: list[Payload] = []
-        if piece := self._kept.admit(piece):
-            said = self._begun()
-            said.append(self._kept.keep(piece))
-        return said
+        return self._show(self._kept.admit(piece))
+
+    def _show(self, piece: str) -> list[Payload]:
+        return [*self._begun(), self._kept.keep(piece)] if piece else []
 
     def sign(self, signature: str) -> list[Payload]:
         """The signature; a later one replaces it."""
-        self._signature = self._kept.admit(signature)
-        return []
+        said = self._show(self._kept.rest())
+        self._signature = self._kept.admit(signature) + self._kept.rest()
+        return said
 
     def redact(self, data: str) -> list[Payload]:
         """The encrypted form, instead of the text."""
-        self._redacted = self._kept.admit(data)
-        return self._begun()
+        said = self._show(self._kept.rest())
+        self._redacted = self._kept.admit(data) + self._kept.rest()
+        return said + self._begun()
 
     def _begun(self) -> list[Payload]:
         return [self._kept.begin("thinking")] if self._kept.block_id is None else []
 
     def end(self) -> list[Payload]:
+        said = self._show(self._kept.rest())
         if self._kept.cut:
-            return self._kept.broken()
+            return said + self._kept.broken()
         if self._kept.block_id is None and not self._signature:
             return []
-        said = self._begun()
+        said += self._begun()
         twin = AssistantThinking(
             text=self._kept.text,
             signature=self._signature,
@@ -299,7 +317,7 @@ class ThinkingBlock:
         return [*said, self._kept.finished(), twin]
 
     def abort(self) -> list[Payload]:
-        return self._kept.broken()
+        return self._show(self._kept.rest()) + self._kept.broken()
 
 
 class CallBlock:
@@ -316,20 +334,24 @@ class CallBlock:
 
     def feed(self, piece: str) -> list[Payload]:
         """The next piece of the arguments."""
-        piece = self._kept.admit(piece)
+        return self._show(self._kept.admit(piece))
+
+    def _show(self, piece: str) -> list[Payload]:
         return [self._kept.keep(piece)] if piece else []
 
     def end(self) -> list[Payload]:
+        said = self._show(self._kept.rest())
         if self._kept.cut:
-            return self._kept.broken()
+            return said + self._kept.broken()
         raw, block_id = self._kept.text, self._kept.block_id
         read = arguments(raw) if raw.strip() else {}
-        return [self._kept.finished(), msgspec.structs.replace(self._call, block_id=block_id, **read)]
+        return [*said, self._kept.finished(), msgspec.structs.replace(self._call, block_id=block_id, **read)]
 
     def abort(self) -> list[Payload]:
+        said = self._show(self._kept.rest())
         if not self._kept.text and self._call.args:
-            self._kept.keep(msgspec.json.encode(self._call.args).decode())
-        return self._kept.broken()
+            self._kept.keep_json(self._call.args)
+        return said + self._kept.broken()
 
 
 def arguments(raw: str) -> dict[str, Any]:
@@ -351,6 +373,7 @@ class OtherBlock:
         self._kept = Streamed(draft)
         self._kind, self._fields, self._made = kind, data, made
         self._parts: dict[str, list[str]] = {}
+        self._joiners: dict[str, SurrogateJoiner] = {}
 
     def start(self) -> list[Payload]:
         """The block is announced."""
@@ -361,7 +384,8 @@ class OtherBlock:
         for name, value in fields.items():
             self._kept.admit(name)
             if isinstance(value, str):
-                self._parts.setdefault(name, []).append(self._kept.admit(value))
+                text = self._joiners.setdefault(name, SurrogateJoiner()).feed(value)
+                self._parts.setdefault(name, []).append(self._kept.admit(text))
             else:
                 self._kept.admit(msgspec.json.encode(value).decode())
                 self._fields[name] = value
@@ -369,6 +393,8 @@ class OtherBlock:
 
     @property
     def _data(self) -> dict[str, Any]:
+        for name, joiner in self._joiners.items():
+            self._parts[name].append(joiner.flush())
         joined = {name: "".join([*self._texts(name), *parts]) for name, parts in self._parts.items()}
         return self._fields | joined
 
@@ -388,7 +414,7 @@ class OtherBlock:
         return [self._kept.finished(), twin, *self._made]
 
     def abort(self) -> list[Payload]:
-        self._kept.keep(msgspec.json.encode(self._data).decode())
+        self._kept.keep_json(self._data)
         return self._kept.broken()
 
 

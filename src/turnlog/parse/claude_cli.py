@@ -54,14 +54,15 @@ from turnlog.parse.values import Data, as_key, as_name, field, name_of, refused,
 LINES = 1024  # whose blocks can still be named: a turn has a few hundred
 SUB_AGENT = "Agent"  # the name of one that has none
 EXITED = Fault(code="process_exited", message="The process ended in the middle of a turn.")
-MOMENTARY = (
-    "keep_alive",
-    "system.thinking_tokens",
-    "system.session_state_changed",
-    "system.background_tasks_changed",
-    "system.control_request_progress",
-    "system.commands_changed",
-)  # they say how it is just now, and nothing that happened
+# They say how it is just now, and nothing that happened.
+MOMENTARY = ("keep_alive",)
+MOMENTARY_SYSTEM = (
+    "thinking_tokens",
+    "session_state_changed",
+    "background_tasks_changed",
+    "control_request_progress",
+    "commands_changed",
+)
 
 
 class CliParser:
@@ -130,8 +131,8 @@ class CliParser:
         if isinstance(line, ParseReject):
             return self._say(line)
         kind, subtype = line.get("type"), line.get("subtype")
-        key = f"system.{subtype}" if kind == "system" else kind
-        read = READ.get(key) if isinstance(key, str) else None
+        readers, key = (SYSTEM_READERS, subtype) if kind == "system" else (LINE_READERS, kind)
+        read = readers.get(key) if isinstance(key, str) else None
         return read(self, line) if read else self._keep(line)
 
     def _keep(self, line: Data) -> list[Said]:
@@ -442,7 +443,10 @@ class CliParser:
         return self._say(*signed_out, error, agent=agent)
 
 
-READ: dict[str, Callable[[CliParser, Data], list[Said]]] = {
+Reader = Callable[[CliParser, Data], list[Said]]
+
+# Every line without a reader is kept as it came.
+LINE_READERS: dict[str, Reader] = {
     "assistant": CliParser._assistant,
     "user": CliParser._user,
     "stream_event": CliParser._stream,
@@ -453,16 +457,19 @@ READ: dict[str, Callable[[CliParser, Data], list[Said]]] = {
     "control_request": CliParser._request,
     "control_cancel_request": CliParser._withdrawn,
     "control_response": CliParser._response,
-    "system.init": CliParser._init,
-    "system.status": CliParser._status,
-    "system.compact_boundary": CliParser._compacted,
-    "system.task_started": CliParser._task_started,
-    "system.task_progress": CliParser._task_progress,
-    "system.task_updated": CliParser._task_updated,
-    "system.task_notification": CliParser._task_over,
-    "system.permission_denied": CliParser._not_allowed,
-    "system.model_refusal_fallback": CliParser._fallback,
-    "system.model_refusal_no_fallback": CliParser._fallback,
-    "system.files_persisted": CliParser._files,
     **dict.fromkeys(MOMENTARY, CliParser._drop),
-}  # every other line is kept as it came
+}
+SYSTEM_READERS: dict[str, Reader] = {  # by subtype
+    "init": CliParser._init,
+    "status": CliParser._status,
+    "compact_boundary": CliParser._compacted,
+    "task_started": CliParser._task_started,
+    "task_progress": CliParser._task_progress,
+    "task_updated": CliParser._task_updated,
+    "task_notification": CliParser._task_over,
+    "permission_denied": CliParser._not_allowed,
+    "model_refusal_fallback": CliParser._fallback,
+    "model_refusal_no_fallback": CliParser._fallback,
+    "files_persisted": CliParser._files,
+    **dict.fromkeys(MOMENTARY_SYSTEM, CliParser._drop),
+}

@@ -40,8 +40,28 @@ def kept(line: Data) -> Line:
     return Line(kind=kind or "unknown", data=line)
 
 
+class Refused:
+    """A line that is not taken: counted and hashed, not kept."""
+
+    def __init__(self, reason: str, pieces: list[bytes]) -> None:
+        self._reason = reason
+        self._chars = 0
+        self._hash = hashlib.sha256()
+        for piece in pieces:
+            self.add(piece)
+
+    def add(self, piece: bytes) -> None:
+        """Take in more of the line."""
+        self._chars += len(piece.translate(None, _CONTINUED))
+        self._hash.update(piece)
+
+    def reject(self) -> ParseReject:
+        """Return the trace of the line."""
+        return ParseReject(reason=self._reason, length=self._chars, sha256=self._hash.hexdigest())
+
+
 class Lines:
-    """Cuts bytes into lines and reads them."""
+    """Cuts bytes into lines and reads them. A good line is neither hashed nor counted."""
 
     def __init__(self) -> None:
         self._reset()
@@ -49,8 +69,7 @@ class Lines:
     def _reset(self) -> None:
         self._held: list[bytes] = []
         self._size = 0
-        self._chars = 0
-        self._hash = hashlib.sha256()
+        self._too_long: Refused | None = None
 
     def feed(self, data: bytes) -> list[Data | ParseReject]:
         """The lines that are whole by now."""
@@ -67,24 +86,24 @@ class Lines:
         return self._end("cut_line")
 
     def _take(self, piece: bytes) -> None:
+        if self._too_long:
+            self._too_long.add(piece)
+            return
+        self._held.append(piece)
         self._size += len(piece)
-        self._chars += len(piece.translate(None, _CONTINUED))
-        self._hash.update(piece)
-        if self._size <= LINE_BYTES:
-            self._held.append(piece)
-        else:
-            self._held = []
+        if self._size > LINE_BYTES:
+            self._too_long, self._held = Refused("too_long", self._held), []
 
     def _end(self, problem: str) -> list[Data | ParseReject]:
-        whole = self._size <= LINE_BYTES
-        line = b"".join(self._held).strip()
-        value = read_line(line) if whole else None
-        sha256 = self._hash.hexdigest()
-        reject = ParseReject(reason=problem if whole else "too_long", length=self._chars, sha256=sha256)
+        held, too_long = self._held, self._too_long
         self._reset()
-        if whole and not line:
+        if too_long:
+            return [too_long.reject()]
+        line = b"".join(held).strip()
+        if not line:
             return []
-        return [reject if value is None else value]
+        value = read_line(line)
+        return [Refused(problem, held).reject() if value is None else value]
 
 
 def read_line(line: bytes) -> Data | None:

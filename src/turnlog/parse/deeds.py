@@ -18,7 +18,12 @@ HEAD_CHARS = 1 << 16  # meta tags stand in the head of a page
 _META = re.compile(r"""<meta\s((?:[^<>"']|"[^"]{0,2000}+"|'[^']{0,2000}+'){1,2000}+)>""", re.IGNORECASE)
 _PAIR = re.compile(r"""(?<![a-z])([a-z]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
 _PREFIX = "artifact-"
-_BODY = re.compile(r"""\s-d\s*(?:'([^']*+)'|"((?:[^"\\]|\\.)*+)")""", re.DOTALL)
+# an option of curl for a body, alone or last of several short ones (`-sd`), and the body: quoted or one word
+_BODY = re.compile(
+    r"""\s(?:-[A-Za-z]*d|--(?:data(?:-raw|-binary|-ascii|-urlencode)?|json)(?=[\s=]))"""
+    r"""(?:[\s=]*(?:'([^']*+)'|"((?:[^"\\]|\\.)*+)")|[\s=]+([^\s'"-][^\s'"]*+))""",
+    re.DOTALL,
+)
 _FACE = re.compile(r"\bFACE (\w+)")
 
 
@@ -77,7 +82,8 @@ def screen_command(call: ToolCall, address: str) -> ScreenCommand | None:
     command = call.args.get("command")
     if call.tool != "Bash" or type(command) is not str or address not in command:
         return None
-    body = _BODY.search(command)
-    said = (body[1] if body[1] is not None else body[2]) if body else command
+    curl = max(0, command.rfind("curl", 0, command.index(address)))  # another program may have a `-d` too
+    body = _BODY.search(command, curl)
+    said = next((part for part in body.groups() if part is not None), command) if body else command
     face = _FACE.search(said)
     return ScreenCommand(command=said, expression=as_name(face[1]) if face else None)

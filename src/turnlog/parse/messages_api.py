@@ -256,7 +256,9 @@ class MessagesParser:
         except BadInput:
             data = None
         if type(data) is dict and isinstance(block, OtherBlock):
-            return block.merge(rest(data, {"type"}) or {})
+            # texts as they came: half a pair of surrogates may be made whole by the next delta
+            raw = {name: piece for name in data if isinstance(piece := field(delta, name), str)}
+            return block.merge(rest(data | raw, {"type"}) or {})
         if type(data) is dict and isinstance(block, TextBlock) and kind == "citations_delta":
             return self._cite(block, data.get("citation"))
         return [refused("bad_delta", event, kind)]

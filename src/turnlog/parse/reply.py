@@ -11,6 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
+from turnlog.errors import BadInput
 from turnlog.events import (
     AssistantFiles,
     Citation,
@@ -23,7 +26,8 @@ from turnlog.events import (
     Vocabulary,
 )
 from turnlog.events.agent import StopReason
-from turnlog.events.tool import Executor
+from turnlog.events.base import Record
+from turnlog.events.tool import Executor, contradiction
 from turnlog.parse.blocks import (
     Block,
     CallBlock,
@@ -35,11 +39,12 @@ from turnlog.parse.blocks import (
     Whole,
 )
 from turnlog.parse.tags import AgentStreamParser
-from turnlog.parse.values import refused
+from turnlog.parse.values import as_key, as_name, plain, refused, valid
 
 Stop = StopReason | Literal["tool_use", "pause_turn"]  # why a message ended; the last two: its agent goes on
 Tags = Callable[[], TextParser]
 B = TypeVar("B", bound=Block)
+R = TypeVar("R", bound=Record)
 
 NO_VOCABULARY = Vocabulary("none", [])  # an application without events: every tag is refused, none vanishes
 BLOCK_CHARS = 64  # what a block or a citation costs beside its content
@@ -53,6 +58,26 @@ def tags_of(vocabulary: Vocabulary | None) -> Tags:
 def backend(tool: str) -> Executor:
     """Every tool runs here."""
     return "backend"
+
+
+def is_call(tool: str, call_id: str | None) -> bool:
+    """Whether an event can carry the names of a call."""
+    return as_name(tool) is not None and (call_id is None or as_key(call_id) is not None)
+
+
+def plain_object(data: Any) -> dict[str, Any] | None:
+    """Return an object as the log can hold it, lone surrogates replaced; None if it cannot."""
+    try:
+        value = plain(data)
+    except BadInput:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def valid_record(record: R) -> R | None:
+    """Return a record as the log can hold it, lone surrogates replaced; None if it cannot."""
+    found: R | None = valid(plain_object(msgspec.to_builtins(record)), type(record))
+    return found
 
 
 def made(files: tuple[File, ...]) -> list[Payload]:
@@ -103,7 +128,7 @@ class Reply:
 
     def begin(self, model: str | None = None, message_id: str | None = None) -> list[Payload]:
         """What is known of the message before its first block."""
-        self.model, self._draft.message_id = model, message_id
+        self.model, self._draft.message_id = as_name(model), as_key(message_id)
         return []
 
     def text(self, piece: str) -> list[Payload]:
@@ -114,7 +139,10 @@ class Reply:
     def cite(self, citation: Citation) -> list[Payload]:
         """A source of the open text."""
         block = self._last(TextBlock)
-        return self.cited(block, citation) if block else [refused("citation_without_text", citation)]
+        if block is None:
+            return [refused("citation_without_text", citation)]
+        mended = valid_record(citation)
+        return self.cited(block, mended) if mended else [refused("bad_citation", citation)]
 
     def think(self, piece: str) -> list[Payload]:
         """A piece of thinking."""
@@ -136,6 +164,8 @@ class Reply:
 
     def start_call(self, tool: str, call_id: str | None = None) -> list[Payload]:
         """A call begins; its arguments follow in pieces."""
+        if not is_call(tool, call_id):
+            return [*self.end(), refused("bad_call", [tool, call_id], tool)]
         return self._new(partial(self.open_call, tool, call_id), tool, CallBlock.start)
 
     def arguments(self, piece: str) -> list[Payload]:
@@ -145,17 +175,26 @@ class Reply:
 
     def call(self, tool: str, args: dict[str, Any], call_id: str | None = None) -> list[Payload]:
         """A whole call at once."""
-        opened = partial(self.open_call, tool, call_id, args=args)
+        given = plain_object(args)
+        if given is None or not is_call(tool, call_id):
+            return [*self.end(), refused("bad_call", [tool, args], tool)]
+        opened = partial(self.open_call, tool, call_id, args=given)
         return self._new(opened, [tool, args], lambda new: [*new.start(), *self.close(new)])
 
     def other(self, kind: str, data: dict[str, Any]) -> list[Payload]:
         """A whole block of another kind."""
-        opened = partial(self.open_other, kind, data)
+        given = plain_object(data)
+        if given is None or as_name(kind) is None:
+            return [*self.end(), refused("bad_block", data, kind)]
+        opened = partial(self.open_other, kind, given)
         return self._new(opened, data, lambda new: [*new.start(), *self.close(new)])
 
     def result(self, result: ToolResult, files: tuple[File, ...] = ()) -> list[Payload]:
         """What a tool of the provider answered."""
-        return self._new(partial(self.open_result, result, files), result, self.close)
+        mended = valid_record(result)
+        if mended is None or contradiction(mended):
+            return [*self.end(), refused("bad_result", result, result.tool)]
+        return self._new(partial(self.open_result, mended, files), result, self.close)
 
     def end(self) -> list[Payload]:
         """The open block is complete."""

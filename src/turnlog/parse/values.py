@@ -79,6 +79,27 @@ def mended(text: str) -> str:
     return text
 
 
+class SurrogateJoiner:
+    """Mends a text that comes in pieces: a pair of surrogates that was cut in two is one character."""
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def feed(self, piece: str) -> str:
+        """Return what is decided of the text; half a pair at its end waits for the next piece."""
+        if not self._half and piece.isascii():
+            return piece
+        text, self._half = self._half + piece, ""
+        if "\ud800" <= text[-1:] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return mended(text)
+
+    def flush(self) -> str:
+        """Return the rest: no second half came."""
+        text, self._half = mended(self._half), ""
+        return text
+
+
 def refused(reason: str, thing: Any, name: Any = None, block_id: str | None = None) -> ParseReject:
     """The trace of something that was not taken: how long it was, its hash, what it called itself."""
     try:

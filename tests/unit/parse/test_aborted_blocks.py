@@ -1,0 +1,36 @@
+"""What an aborted block shows of a value that came whole fits into one event."""
+
+from typing import Any
+
+import pytest
+
+from turnlog.events import CATALOG, BlockEnd, ParseReject, Payload
+from turnlog.parse import MessagesParser, Reply
+from turnlog.parse.values import WHOLE_BYTES
+
+LONG = [""] * 4_000_000  # 12 MB of JSON that is mostly quotes: as a text in JSON it is 20 MB
+
+
+def aborted(block: dict[str, Any]) -> list[Payload]:
+    parser = MessagesParser(Reply(lambda prefix: f"{prefix}1"))
+    parser.feed({"type": "content_block_start", "index": 0, "content_block": block})
+    return parser.flush()
+
+
+@pytest.mark.parametrize("block", [
+    {"type": "weird", "l": LONG},
+    {"type": "tool_use", "id": "c", "name": "t", "input": {"l": LONG}},
+], ids=["other", "call"])  # fmt: skip
+def test_aborted_block_with_too_much_to_show_is_counted_and_not_shown(block: dict[str, Any]) -> None:
+    end, reject = aborted(block)
+    assert isinstance(end, BlockEnd)
+    assert end.text == ""
+    assert isinstance(reject, ParseReject)
+    assert (reject.reason, reject.length > 12_000_000) == ("too_long", True)
+    assert len(CATALOG.event(end, id="evt_1", origin="model").body) < WHOLE_BYTES
+
+
+def test_aborted_block_of_ordinary_size_shows_its_value() -> None:
+    (end,) = aborted({"type": "weird", "l": ["x"]})
+    assert isinstance(end, BlockEnd)
+    assert end.text == '{"type":"weird","l":["x"]}'
