@@ -13,11 +13,12 @@ from tests.cli_process import VECTORS, assert_lawful, bytes_of, counting
 from tests.support.examples import examples
 from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, ToolCall
 from turnlog.parse import Asked, CliParser, MarkerParser
-from turnlog.parse.claude_cli import READ
+from turnlog.parse.claude_cli import LINE_READERS, SYSTEM_READERS
 from turnlog.parse.cli_agents import Said
 from turnlog.parse.deeds import Deeds
-from turnlog.parse.markers import MARKERS, Both
-from turnlog.parse.tags import AgentStreamParser, Parsed
+from turnlog.parse.found import Parsed
+from turnlog.parse.marker_span import MARKERS
+from turnlog.parse.markers import TagsAndMarkers
 
 words = st.text(max_size=6)
 scalars = st.none() | st.booleans() | st.integers(-2, 2**64) | st.floats(allow_nan=False) | words
@@ -65,7 +66,8 @@ events = st.one_of(
     st.just({"type": "message_stop"}),
     values,
 )  # fmt: skip
-KINDS = [key.partition(".") for key in READ] + [("hologram", "", ""), ("system", "", "hologram")]
+KINDS = [(key, "", "") for key in [*LINE_READERS, "hologram"]]
+KINDS += [("system", "", key) for key in [*SYSTEM_READERS, "hologram"]]
 FIELDS = {
     "session_id": st.just("s-1"),
     "uuid": uuids,
@@ -120,9 +122,7 @@ streams = st.lists(usual | lines, max_size=20)
 
 
 def parser() -> CliParser:
-    parsing = CliParser(
-        counting(), tags=lambda: Both(AgentStreamParser()), deeds=Deeds("/memory", "localhost")
-    )
+    parsing = CliParser(counting(), tags=TagsAndMarkers, deeds=Deeds("/memory", "localhost"))
     parsing.expect("u-1", Asked("tr_a"))
     parsing.expect("u-2", Asked("tr_b", "team", "Lyra"))
     return parsing

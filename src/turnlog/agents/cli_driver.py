@@ -56,8 +56,7 @@ from turnlog.parse.claude_cli import CliParser
 from turnlog.parse.cli_agents import Said
 from turnlog.parse.cli_lines import interrupt_line, message_line
 from turnlog.parse.cli_turns import Asked
-from turnlog.parse.markers import Both
-from turnlog.parse.reply import tags_of
+from turnlog.parse.reply import tags_and_markers_of
 from turnlog.state.tree import Tree, closing
 from turnlog.state.views import Views
 
@@ -87,7 +86,7 @@ class ProcessDriver:
         ledger: Ledger | None = None,
     ) -> None:
         self._log, self._session_id, self._cli, self._catalog = log, session_id, cli, catalog
-        self._tags = tags_of(vocabulary)
+        self._tags = tags_and_markers_of(vocabulary)
         self._observe = observe
         self.tree, self.views = Tree(), Views()
         self.pen = Pen(log, session_id, catalog, ledger)
@@ -379,7 +378,7 @@ class ProcessDriver:
             over = self._skip(letter, "error") if letter else []
             await self._append([Item(problem, scope, "system"), *over])
             return None
-        parser = CliParser(new_id, self._cli.name, lambda: Both(self._tags()), self._cli.deeds)
+        parser = CliParser(new_id, self._cli.name, self._tags, self._cli.deeds)
         life = self._life = Life(process, parser, resumed=self._source is not None)
         demo_mode = self._cli.demo_mode or self._demo
         begun = ProcessStart(process="model", pid=process.pid, model=self._cli.model, demo_mode=demo_mode)

@@ -52,9 +52,9 @@ from turnlog.parse import AgentStreamParser, CliParser, MessagesParser, Reply, S
 from turnlog.parse.blocks import Found
 from turnlog.parse.claude_cli import EXITED
 from turnlog.parse.cli_lines import CLI
-from turnlog.parse.markers import Both
+from turnlog.parse.markers import TagsAndMarkers
 from turnlog.parse.messages_api import CUT
-from turnlog.parse.reply import Tags, backend, tags_of
+from turnlog.parse.reply import Tags, backend, tags_and_markers_of, tags_of
 from turnlog.state.tree import cancelled
 from turnlog.wire.dialect import DONE
 from turnlog.wire.sse import LIMIT_BYTES, Decoder
@@ -117,8 +117,8 @@ class Writer:
 class Telling:
     """The agents and turns of an input, in the order of its messages."""
 
-    def __init__(self, writer: Writer, tags: Tags) -> None:
-        self._writer, self.tags = writer, tags
+    def __init__(self, writer: Writer, process_tags: Tags) -> None:
+        self._writer, self._process_tags = writer, process_tags
         self._scope: Scope | None = None  # of the agent that is open
         self._calls: dict[str, ToolCall] = {}
         self._steps = 0
@@ -147,7 +147,7 @@ class Telling:
 
     def process(self) -> CliParser:
         """A parser of what a process prints; it begins and ends agents itself."""
-        return CliParser(self._writer.new_id, tags=lambda: Both(self.tags()))
+        return CliParser(self._writer.new_id, tags=self._process_tags)
 
     def told(self, saids: list[Said]) -> None:
         """What a process said; that it stopped in the middle of a turn is a problem of the input."""
@@ -331,7 +331,7 @@ def parse(file: BinaryIO, source: str, app_name: str | None, session: str) -> No
     app = load_app(app_name) if app_name else None
     tags: Tags = tags_of(app.vocabulary) if app else AgentStreamParser
     writer = Writer(sys.stdout.buffer, session, app)
-    telling = Telling(writer, tags)
+    telling = Telling(writer, tags_and_markers_of(app.vocabulary) if app else TagsAndMarkers)
     reply = partial(Reply, writer.new_id, tags, app.agent.executor if app and not app.cli else backend)
     SOURCES[source](iter(partial(read_some, file), b""), telling, reply)
     if telling.problems:

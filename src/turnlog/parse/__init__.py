@@ -8,10 +8,11 @@ they read to a `Reply`, the one machine that makes blocks, twins and calls of it
 from turnlog.parse.claude_cli import CliParser
 from turnlog.parse.cli_agents import Said
 from turnlog.parse.cli_turns import Asked
-from turnlog.parse.markers import MarkerParser
+from turnlog.parse.found import Parsed, TagEvent
+from turnlog.parse.markers import MarkerParser, TagsAndMarkers
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import Reply
-from turnlog.parse.tags import AgentStreamParser, Parsed, Stripped, TagEvent, strip_event_tags
+from turnlog.parse.tags import AgentStreamParser, Stripped, strip_event_tags
 
 __all__ = [
     "AgentStreamParser",
@@ -24,5 +25,6 @@ __all__ = [
     "Said",
     "Stripped",
     "TagEvent",
+    "TagsAndMarkers",
     "strip_event_tags",
 ]

@@ -26,7 +26,7 @@ from turnlog.events import (
     Payload,
     ToolCall,
 )
-from turnlog.parse.tags import Parsed
+from turnlog.parse.found import Parsed
 from turnlog.parse.values import WHOLE_BYTES, SurrogateJoiner, read, refused
 
 LIMIT_CHARS = 2 << 20  # four times what a model says at most; 12 MiB when every character is escaped

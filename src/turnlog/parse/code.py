@@ -1,8 +1,10 @@
 """Where a tag would be code: fenced code, code spans, quoted lines and HTML comments of model text.
 
-Follows CommonMark line by line, as far as it matters here: only a fence or a comment outlives its line. What
-follows the marker of a list item begins a line too, and once there was a list a fence may have any indent,
-for nobody counts how deep the items go. Any cutting of the text gives the same answer.
+Follows CommonMark line by line, as far as it matters here: only a fence or a comment outlives its line. A run
+of backticks opens a code span only if a run of the same length follows on its line; whether one does,
+`LineAhead` finds out. What follows the marker of a list item begins a line too, and once there was a list a
+fence may have any indent, for nobody counts how deep the items go. Any cutting of the text gives the same
+answer.
 """
 
 import re
@@ -18,7 +20,9 @@ class Code:
     def __init__(self) -> None:
         self.mode = "prose"
         self.pending = "\n"  # a shown token that may still grow; a message begins at the start of a line
-        self._mark, self._size = "", 0  # the run that opened the span or the fence
+        self.runs: list[int] = []  # lengths of the runs on this line that may still open a span, in order
+        self.ended = 0  # how many fences and comments have ended, or were none
+        self._mark, self._size = "", 0  # the run that opened the fence
         self._listed = False
         self._indent = 0  # the most that the end of the fence may have
 
@@ -28,6 +32,10 @@ class Code:
             self.feed("<")  # ends the run that was waiting
             self.pending = ""
         return self.mode != "prose"
+
+    def cancel_span(self) -> None:
+        """The runs of backticks on this line open no span: nothing closes it."""
+        self.mode, self.runs = "prose", []
 
     def feed(self, text: str) -> None:
         """Take the text that comes next, tags left out."""
@@ -53,6 +61,7 @@ class Code:
         if self.mode == "prose":
             self._listed = self._listed or bool(lead.strip())
             self._mark, self._size = mark, size
+            self.runs = [size] if mark == "`" else []
             self._indent = len(lead) + 3 if self._listed else 3
             deep = len(lead) > self._indent
             self.mode = (_MARKS if deep else _LONG_MARKS if size >= 3 else _LINE_MARKS).get(mark, "prose")
@@ -63,13 +72,78 @@ class Code:
         mode, mark, size = self.mode, token[:1], min(len(token), RUN_CHARS)
         if mode == "prose":
             self._mark, self._size = mark, size
+            self.runs = [size] if mark == "`" else []
             self.mode = _MARKS.get(mark, mode)
         elif mode in _SPANS:
-            self.mode = _SPANS[mode] if not token else "prose" if size == self._size else "span"
+            self._backticks(size) if token else self._line_end()
         elif mode == "closing":
             self.mode = "prose" if match.string[match.end()] == "\n" else "fence"
+            self.ended += self.mode == "prose"
         elif mode == "quote" or token.endswith("-->"):
             self.mode = "prose"
+            self.ended += mode == "comment"
+
+    def _backticks(self, size: int) -> None:
+        """A run closes the first run of its length, and what was open in between; else it may open a span."""
+        self.ended += self.mode == "head"  # the head of a fence has no backtick in it
+        if size in self.runs:
+            del self.runs[self.runs.index(size) :]
+        else:
+            self.runs.append(size)
+        self.mode = "span" if self.runs else "prose"
+
+    def _line_end(self) -> None:
+        self.mode, self.runs = _SPANS[self.mode], []
+
+
+class LineAhead:
+    """Whether a place in a line is in code, from the text that follows it, piece by piece.
+
+    The place is behind runs of backticks that may open a span, or in what may be the head of a fence. It is
+    in a span if a run of one of these lengths follows on the line, else it is not; it is in the head of a
+    fence if no backtick follows. `end` is where the code ends that it is in.
+    """
+
+    def __init__(self, code: Code) -> None:
+        self.end = 0
+        self._lengths = frozenset(code.runs)
+        self._head = code.mode == "head"
+        self._run = 0  # length of a run at the end of a piece: it may go on
+
+    def feed(self, text: str, at: int, end: int) -> bool | None:
+        """Take the text from `at` to `end`; return whether it is code, None if that is not decided."""
+        if self._run:
+            start, at = at, _BACKTICKS(text, at, end).end()
+            self._run += at - start
+            if at == end:
+                return self._unended(end)
+            if self._closes(self._run, at):
+                return True
+            self._run = 0
+        for match in _LINE_TOKENS(text, at, end):
+            if match[0] == "\n":
+                self.end = match.start()
+                return self._head
+            if match.end() == end:
+                self._run = len(match[0])
+                return self._unended(end)
+            if self._closes(len(match[0]), match.end()):
+                return True
+        return None
+
+    def flush(self, size: int) -> bool:
+        """Return whether it is code if the text ends here, after this many characters."""
+        self.end = size
+        return (self._head and not self._run) or min(self._run, RUN_CHARS) in self._lengths
+
+    def _unended(self, end: int) -> bool | None:
+        """A run at the end of a piece may go on; one of 64 is as long as any."""
+        self.end = end
+        return True if self._run >= RUN_CHARS and RUN_CHARS in self._lengths else None
+
+    def _closes(self, run: int, end: int) -> bool:
+        self._head, self.end = False, end
+        return min(run, RUN_CHARS) in self._lengths
 
 
 _LEAD = " \t\n-*+.)0123456789"
@@ -77,6 +151,8 @@ _MARKS = {"`": "span", "<": "comment"}
 _LINE_MARKS = _MARKS | {">": "quote"}  # at the start of a line, but not after four spaces without a list
 _LONG_MARKS = {"`": "head", "~": "fence"}  # three or more there
 _SPANS = {"span": "prose", "head": "fence"}  # and what they are when the line ends: a head opens a fence
+_BACKTICKS: Callable[..., re.Match[str]] = re.compile("`*").match  # type: ignore[assignment]
+_LINE_TOKENS = re.compile("`+|\n").finditer
 SEALED = frozenset({"head", "fence", "comment"})  # where no tag can follow, whatever white space comes first
 MARKED = re.compile(r"\n[ \t]*+[-*+0-9>~]").search  # a line that may be an item, a quote or a fence
 _RUN, _HALF = r"`+|~+|>", r"(?:[-*+]|[0-9]{1,9}[.)]?)"  # a mark, and what may become the marker of an item

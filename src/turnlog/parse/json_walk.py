@@ -83,7 +83,8 @@ class JsonWalk:
         at = int(_STRING(text, at).end())
         if at == len(text):
             return at
-        escaped = text[at] == "\\" and at + 1 == len(text)
-        self.broken = not escaped and text[at] != '"'
-        self._inside = "\\" if escaped else ""
+        if text[at] == "\\":  # what it protects comes with the next piece, or is a control character
+            self._inside, self.broken = "\\", at + 1 < len(text)
+            return at + 1
+        self._inside, self.broken = "", text[at] != '"'
         return at if self.broken else at + 1

@@ -38,6 +38,7 @@ from turnlog.parse.blocks import (
     ThinkingBlock,
     Whole,
 )
+from turnlog.parse.markers import TagsAndMarkers
 from turnlog.parse.tags import AgentStreamParser
 from turnlog.parse.values import as_key, as_name, plain, refused, valid
 
@@ -53,6 +54,11 @@ BLOCK_CHARS = 64  # what a block or a citation costs beside its content
 def tags_of(vocabulary: Vocabulary | None) -> Tags:
     """A parser of tags for each text of an application."""
     return partial(AgentStreamParser, vocabulary or NO_VOCABULARY)
+
+
+def tags_and_markers_of(vocabulary: Vocabulary | None) -> Tags:
+    """A parser of tags and of a team's markers for each text of an application."""
+    return partial(TagsAndMarkers, vocabulary or NO_VOCABULARY)
 
 
 def backend(tool: str) -> Executor:

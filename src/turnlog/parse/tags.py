@@ -1,14 +1,18 @@
-"""Inline tags: the text of one model message in; text to show, events and rejects out (docs/protocol.md 5).
+"""The scanner of model text: one message in; text to show, events and rejects out (docs/protocol.md 5).
+
+It finds inline tags, and with other `Openers` the markers of `marker_span`, in document order.
 
     <agent-event type="NAME" data='{"JSON": "object"}' nonce="..." />       in any order; data may be missing
 
 Invariant: any cutting of the input gives the same result, and after each feed everything that can no longer
 be part of a tag, or of white space before one, has been returned. A tag becomes an event or a `ParseReject`,
 never text; which white space it leaves, `prose` says. Text, never tags: fenced code, in lists too, a code
-span up to its line's end, quoted lines (`>`), HTML comments. Limit: 64 KiB. A longer tag is refused and
-skipped to its own end, or to what no JSON holds: a line break in quotes, a `<` outside them. `<agent-event
-...>` is refused with all up to `</agent-event>`; where none comes within the limit only it is, and the rest
-is prose. Refuses to mend JSON beyond the seed's three dialects.
+span that is closed on its line, quoted lines (`>`), HTML comments; for a fence or a comment that is never
+closed the first tag in it leaves a `ParseReject`. Behind a backtick a tag waits for the end of its line,
+which decides whether it is in a span. Limit: 64 KiB. A longer tag is refused and skipped to its own end, or
+to what no JSON holds: a line break in quotes, a `<` outside them. `<agent-event ...>` is refused with all up
+to `</agent-event>`; where none comes within the limit only it is, and the rest is prose. Refuses to mend JSON
+beyond the seed's three dialects.
 """
 
 import hashlib
@@ -19,9 +23,11 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import BadInput, InvalidEvent
-from turnlog.events import Kind, Origin, ParseReject, Payload, Vocabulary
+from turnlog.events import Kind, Origin, ParseReject, Vocabulary
 from turnlog.events.gate import decode, has_long_number
-from turnlog.parse.code import MARKED
+from turnlog.parse.code import MARKED, SEALED, LineAhead
+from turnlog.parse.found import Parsed, TagEvent
+from turnlog.parse.marker_span import Span
 from turnlog.parse.prose import Prose
 from turnlog.parse.walk import LIMIT_CHARS, OPENER, WHITE, Walk
 
@@ -29,24 +35,29 @@ LATE_CHARS = 256  # a tag that begins this near to the end of a chunk can wait f
 CLOSER = "</agent-event>"
 _EDGE = WHITE + "<\\"  # after such a character a chunk is not finished
 _WHOLE_SPANS = re.compile(r"(?:[^`\\]*+`[^`\n]++`(?!`))++[^`\\]++").fullmatch  # ordinary text but for code
-_DELIMITERS = frozenset(WHITE + "/>")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
-class TagEvent(msgspec.Struct):
-    """An event found in the text; `payload` is its typed form when there is a vocabulary."""
+class Openers:
+    """The strings that begin an element: the opener of tags, and markers."""
 
-    type: str
-    data: dict[str, Any]
-    payload: Payload | None = None
+    def __init__(self, *openers: str) -> None:
+        self.has_markers = any(opener != OPENER for opener in openers)
+        self._openers = openers
+        self.longest = max(map(len, openers))
+        patterns = [_TAG if opener == OPENER else re.escape(opener) for opener in openers]
+        self.find = re.compile("|".join(patterns)).search
+
+    def cut(self, text: str, at: int) -> int:
+        """Return where an opener may begin that goes on after the text; -1 if none can."""
+        start = max(at, len(text) - self.longest)
+        place = max(text.rfind("<", start), text.rfind("[", start))
+        half = text[place:] if place >= 0 else ""
+        return place if half and any(opener.startswith(half) for opener in self._openers) else -1
 
 
-class Parsed(msgspec.Struct, gc=False):
-    """What one feed or flush decided."""
-
-    display_text: str
-    events: list[TagEvent]
-    rejects: list[ParseReject]
+_TAG = rf"{OPENER}(?=[{WHITE}/>])"
+TAG_OPENERS = Openers(OPENER)
 
 
 class Stripped(msgspec.Struct):
@@ -87,15 +98,26 @@ class AgentStreamParser:
     """Takes the tags out of model text while it streams. After `flush` it is ready for the next message."""
 
     def __init__(
-        self, vocabulary: Vocabulary | None = None, origin: Origin = "model", nonce: str | None = None
+        self,
+        vocabulary: Vocabulary | None = None,
+        origin: Origin = "model",
+        nonce: str | None = None,
+        openers: Openers = TAG_OPENERS,
     ) -> None:
         self._vocabulary, self._origin, self._nonce = vocabulary, origin, nonce
+        self._openers = openers
         self._reset()
 
     def _reset(self) -> None:
         self._prose = Prose()
         self._plain = False  # whether ordinary text may pass at once
         self._walk: Walk | None = None  # the open tag
+        self._span: Span | None = None  # the open marker
+        self._ahead: LineAhead | None = None  # while it is not decided whether what is held is code
+        self._final = False  # no more text comes
+        self._sealed: list[str] | None = None  # from the first element in an open fence or comment on
+        self._sealed_size = self._sealed_in = 0  # its characters; how many fences had ended before it
+        self._half_opener = ""  # that was shown in a fence or a comment, at the end of a chunk
         self._parts: list[str] = []  # its text; nothing once it is too long
         self._held: list[str] = []  # what is not looked at yet: half an opener, text that cannot end a tag
         self._size = 0  # characters of both
@@ -114,6 +136,7 @@ class AgentStreamParser:
             and ("`" not in chunk or _WHOLE_SPANS(chunk))
             and ("<" not in chunk or ("<a" not in chunk and "<!" not in chunk))
             and ("\n" not in chunk or not MARKED(chunk))
+            and ("[" not in chunk or not self._openers.has_markers)
             and chunk
         ):
             prose = self._prose
@@ -125,9 +148,11 @@ class AgentStreamParser:
             if chunk[-1] == " " and chunk[-2:-1] not in _EDGE:
                 white, prose.white = prose.white, " "
                 return Parsed(white + chunk[:-1], [], [])
-        if self._walk and self._waits(chunk):
+        if (self._walk and self._waits(chunk)) or (self._ahead and self._undecided(self._ahead, chunk)):
             return Parsed("", [], [])
         self._begin(self._take() + chunk)
+        if self._half_opener:
+            self._complete_half(chunk)
         self._run(0)
         prose, code = self._prose, self._prose.code
         busy = self._held or code.pending or code.mode != "prose"
@@ -136,12 +161,20 @@ class AgentStreamParser:
 
     def flush(self) -> Parsed:
         """The message is over: decide what is left."""
+        self._final = True
         self._begin(self._take())
+        if self._ahead:
+            self._run(0)
+            self._text = self._take()
         if self._walk and self._walk.end:
             self._run(self._unpair(self._walk, 0))
             self._text = self._take()
+        if self._span:
+            self._span.flush()
+            self._close_span(self._span)
         if self._walk is None:
-            self._prose.show(self._text)
+            self._show(self._text)
+            self._refuse_sealed()
             self._prose.end()
         elif self._parts:
             self._walk.feed(self._text, 0)
@@ -163,32 +196,141 @@ class AgentStreamParser:
         self._held.append(text)
         return True
 
+    def _undecided(self, ahead: LineAhead, chunk: str) -> bool:
+        """Whether it is still open if what is held is code; a line over the limit is not waited for."""
+        self._size += len(chunk)
+        if self._size > LIMIT_CHARS or ahead.feed(chunk, 0, len(chunk)) is not None:
+            return False
+        self._held.append(chunk)
+        return True
+
     def _run(self, at: int) -> None:
+        self._ahead = None
         while 0 <= at < len(self._text):
-            walk = self._walk
-            at = self._outside(at) if not walk else self._pair(walk, at) if walk.end else self._tag(walk, at)
+            if self._span:
+                at = self._marker(self._span, at)
+            elif walk := self._walk:
+                at = self._pair(walk, at) if walk.end else self._tag(walk, at)
+            else:
+                at = self._outside(at)
         self._text = ""
 
     def _outside(self, at: int) -> int:
-        """Prose, up to the next tag."""
-        text, prose, scan = self._text, self._prose, at
-        while (found := text.find(OPENER, scan)) >= 0:
-            scan = found + len(OPENER)
-            if text[scan : scan + 1] in _DELIMITERS:
-                prose.show(text[at:found])
-                at = found
-                if not prose.code.inside():
-                    return self._open(scan)
-        cut = text.rfind("<", max(at, len(text) - len(OPENER)))
-        if cut < 0 or not OPENER.startswith(text[cut:]):
-            prose.show(text[at:])
+        """Prose, up to the next tag or marker."""
+        text = self._text
+        while match := self._openers.find(text, at):
+            self._show(text[at : match.start()])
+            at = match.start()
+            end = self._code_end(at, match.end())
+            if end < 0:
+                return self._hold_undecided(at)
+            if end == at:
+                return self._open_element(match[0], match.end())
+            self._show_code(text[at:end])
+            at = end
+        cut = self._openers.cut(text, at)
+        if cut < 0:
+            self._show(text[at:])
             return -1
-        prose.show(text[at:cut])
-        if prose.code.inside():
-            prose.show(text[cut:])
+        self._show(text[at:cut])
+        if self._prose.code.inside() and not self._prose.code.runs:
+            self._half_opener = text[cut:]
+            self._show(text[cut:])
         else:
             self._held = [text[cut:]]
         return -1
+
+    def _code_end(self, at: int, opener_end: int) -> int:
+        """Return where the code ends that an opener at `at` is in; `at` if it is in none, -1 if unknown."""
+        code = self._prose.code
+        if not code.inside():
+            return at
+        if not code.runs:
+            return opener_end  # fences, comments and quotes: what follows the opener is looked at again
+        ahead, size = LineAhead(code), len(self._text)
+        is_code = ahead.feed(self._text, at, min(size, at + LIMIT_CHARS))
+        if is_code is None and size - at <= LIMIT_CHARS:
+            if not self._final:
+                self._ahead = ahead
+                return -1
+            is_code = ahead.flush(size)
+        if is_code:
+            return ahead.end
+        code.cancel_span()
+        return at
+
+    def _hold_undecided(self, at: int) -> int:
+        self._held = [self._text[at:]]
+        self._size = len(self._text) - at
+        return -1
+
+    def _show(self, text: str) -> None:
+        """Show text; what follows an element in an open fence or comment is counted, too."""
+        self._prose.show(text)
+        if self._sealed is None:
+            return
+        code = self._prose.code
+        if code.ended != self._sealed_in:
+            self._sealed = None
+        elif self._sealed_size < LIMIT_CHARS:
+            self._sealed.append(text)
+            self._sealed_size += len(text)
+
+    def _show_code(self, text: str) -> None:
+        """Show an element that is code. If the fence or comment around it never ends, it is refused."""
+        code = self._prose.code
+        if self._sealed is None and code.mode in SEALED:
+            self._seal("")
+        self._show(text)
+
+    def _seal(self, shown: str) -> None:
+        self._sealed, self._sealed_size = [shown], len(shown)
+        self._sealed_in = self._prose.code.ended
+
+    def _complete_half(self, chunk: str) -> None:
+        """See whether a half opener that was shown has become one."""
+        half = self._half_opener
+        joined = half + chunk[: self._openers.longest + 1]
+        match = self._openers.find(joined)
+        is_opener = match is not None and match.start() == 0
+        self._half_opener = joined if self._openers.cut(joined, 0) == 0 else ""
+        if is_opener and self._sealed is None and self._prose.code.mode in SEALED:
+            self._seal(half)
+
+    def _refuse_sealed(self) -> None:
+        """Leave a reject if an element was shown because of a fence or a comment that nothing ends."""
+        if self._sealed is None:
+            return
+        code = self._prose.code
+        code.feed("\n")  # the last line may be what ends it
+        if code.ended == self._sealed_in:
+            raw = "".join(self._sealed)[:LIMIT_CHARS]
+            self._rejects.append(rejected("unclosed_code", raw))
+
+    def _open_element(self, opener: str, at: int) -> int:
+        if opener == OPENER:
+            return self._open(at)
+        self._prose.take_out()
+        self._span = Span(opener)
+        return at
+
+    def _marker(self, span: Span, at: int) -> int:
+        """The open marker, up to its end."""
+        end = span.feed(self._text, at)
+        if span.over:
+            self._close_span(span)
+        elif span.reject:
+            self._rejects.append(span.reject)
+            span.reject = None
+        return end
+
+    def _close_span(self, span: Span) -> None:
+        self._span = None
+        if span.event:
+            self._events.append(span.event)
+        if span.reject:
+            self._rejects.append(span.reject)
+        self._show(span.text_after)
 
     def _open(self, at: int) -> int:
         self._prose.take_out()
@@ -279,8 +421,13 @@ class AgentStreamParser:
     def _refuse(self, reason: str, walk: Walk, raw: str) -> None:
         name = walk.attributes(raw)[0].get("type", "")
         readable = name if _NAME.fullmatch(name) else None
-        sha256 = hashlib.sha256(raw.encode(errors="surrogatepass")).hexdigest()
-        self._rejects.append(ParseReject(reason=reason, length=len(raw), sha256=sha256, name=readable))
+        self._rejects.append(rejected(reason, raw, readable))
+
+
+def rejected(reason: str, raw: str, name: str | None = None) -> ParseReject:
+    """The trace of a text that was refused."""
+    sha256 = hashlib.sha256(raw.encode(errors="surrogatepass")).hexdigest()
+    return ParseReject(reason=reason, length=len(raw), sha256=sha256, name=name)
 
 
 def strip_event_tags(

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from turnlog.app import LOCAL, Principal
-from turnlog.errors import CallerError, quote
+from turnlog.errors import BadInput, CallerError, quote
 from turnlog.events.base import Name, Record, Role
+from turnlog.events.gate import convert
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.server.auth import Known
 from turnlog.server.keys import fits, named_roles
@@ -118,9 +119,9 @@ class JwtTokens:
                 audience=self._audience,
                 issuer=self._issuer,
             )
-            claims = msgspec.convert(given, Claims)
-            theirs = msgspec.convert(given.get(self._roles_claim, []), list[str])
-        except (self._jwt.PyJWTError, msgspec.ValidationError):
+            claims = convert(given, Claims)
+            theirs = convert(given.get(self._roles_claim, []), list[str])
+        except (self._jwt.PyJWTError, BadInput):
             return None
         name = self._prefix + claims.sub
         if not claims.holds(now_s) or not fits(name, Name):

@@ -6,14 +6,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from turnlog.app import LOCAL, Principal
-from turnlog.errors import CallerError, quote
+from turnlog.errors import BadInput, CallerError, quote
 from turnlog.events import SessionMember
 from turnlog.events.base import NAME_BYTES
+from turnlog.events.gate import convert
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.server.auth import GUEST
 
@@ -154,10 +156,10 @@ def named_roles() -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def fits(value: object, kind: object) -> bool:
+def fits(value: object, kind: Any) -> bool:
     """Whether a value is of a kind."""
     try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
+        convert(value, kind)
+    except BadInput:
         return False
     return True

@@ -15,7 +15,7 @@ from turnlog.cli.opening import run
 from turnlog.errors import CallerError
 from turnlog.events import CORE, TEAM, Catalog, Scope
 from turnlog.log import open_log
-from turnlog.parse.markers import MARKERS
+from turnlog.parse.marker_span import MARKERS
 from turnlog.state.fold import fold
 from turnlog.state.snapshot import dump, load
 from turnlog_examples.office.__main__ import main

@@ -12,9 +12,10 @@ import pytest
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult, Vocabulary
 from turnlog.parse.deeds import HEAD_CHARS, Deeds, artifact_meta
+from turnlog.parse.found import Parsed
 from turnlog.parse.json_walk import LEVELS
-from turnlog.parse.markers import MARKERS, Both, MarkerParser, route
-from turnlog.parse.tags import AgentStreamParser, Parsed
+from turnlog.parse.marker_span import MARKERS
+from turnlog.parse.markers import MarkerParser, TagsAndMarkers, route
 from turnlog.parse.walk import LIMIT_CHARS
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "markers"
@@ -110,12 +111,7 @@ def test_json_that_is_too_long_is_refused_and_skipped(cut: int, end: str) -> Non
     parsed = parse(*(text[at : at + cut] for at in range(0, len(text), cut)))
     assert [(reject.reason, reject.length) for reject in parsed.rejects] == [("too_long", LIMIT_CHARS)]
     assert parsed == parse(text)
-    assert parsed.display_text == {'"}} b': "a b", '"}\nb': "a"}.get(end, "a")
-
-
-def test_a_line_that_is_no_json_may_be_long() -> None:
-    parsed = parse("[JOB_HELP] {x" + "x" * LIMIT_CHARS, "xx\nb")
-    assert ([reject.reason for reject in parsed.rejects], parsed.display_text) == (["too_long"], "b")
+    assert parsed.display_text == ("a b" if end else "a")
 
 
 def test_json_may_not_nest_without_end() -> None:
@@ -143,7 +139,7 @@ STARTS = {
     "deep": '[JOB_HELP] {"a": ',
     "a broken line": "[JOB_HELP] {",
 }
-FILES = ("/parse/markers.py", "/parse/json_walk.py")
+FILES = ("/parse/tags.py", "/parse/marker_span.py", "/parse/json_walk.py")
 
 
 class Rescanning(MarkerParser):
@@ -210,20 +206,49 @@ def test_text_that_is_no_unicode_is_refused() -> None:
 @for_each_row("size", [1, 5, 1000])
 def test_tags_and_markers_of_one_text(size: int) -> None:
     text = f"a {STATUS} b {TAG} c <agent-event type='y' /> [JOB_HELP] d `{STATUS}` {TAG} [AGENT"
-    parser = Both(AgentStreamParser())
+    parser = TagsAndMarkers()
     fed = [parser.feed(text[at : at + size]) for at in range(0, len(text), size)]
-    assert not any(part.events or part.rejects for part in fed)
     whole = joined([*fed, parser.flush()])
     assert whole.display_text == f"a b c d `{STATUS}` [AGENT"
-    assert [event.type for event in whole.events] == ["x", "y", "x", "roster.status"]
+    assert [event.type for event in whole.events] == ["roster.status", "x", "y", "x"]
     assert [reject.reason for reject in whole.rejects] == ["no_json"]
     assert parser.flush() == Parsed("", [], [])
 
 
-def test_tags_that_are_refused_come_first() -> None:
-    parser = Both(AgentStreamParser(Vocabulary("none", [])))
-    parser.feed(f"[JOB_HELP] {TAG}")
-    assert [reject.reason for reject in parser.flush().rejects] == ["unknown_type", "no_json"]
+def test_rejects_of_tags_and_markers_come_in_document_order() -> None:
+    parser = TagsAndMarkers(Vocabulary("none", []))
+    found = joined([parser.feed(f"[JOB_HELP] {TAG}"), parser.flush()])
+    assert [reject.reason for reject in found.rejects] == ["no_json", "unknown_type"]
+
+
+@for_each_row("size", [1, 5, 1000])
+def test_a_tag_inside_the_json_of_a_marker_stays_in_the_json(size: int) -> None:
+    how = "write <agent-event type='note' /> to log"
+    text = f'a [JOB_HELP] {{"suggestions": {{"how": "{how}"}}}} b'
+    parser = TagsAndMarkers()
+    found = joined([*(parser.feed(text[at : at + size]) for at in range(0, len(text), size)), parser.flush()])
+    assert [event.type for event in found.events] == ["job.suggest"]
+    assert found.events[0].data == {"suggestions": {"how": how}}
+    assert (found.display_text, found.rejects) == ("a b", [])
+
+
+@for_each_row("size", [1, 5, 1000])
+def test_a_marker_inside_the_json_of_a_tag_stays_in_the_tag(size: int) -> None:
+    text = 'a <agent-event type="note" data=\'{"x": "[JOB_HELP] {}"}\' /> b'
+    parser = TagsAndMarkers()
+    found = joined([*(parser.feed(text[at : at + size]) for at in range(0, len(text), size)), parser.flush()])
+    assert [(event.type, event.data) for event in found.events] == [("note", {"x": "[JOB_HELP] {}"})]
+    assert (found.display_text, found.rejects) == ("a b", [])
+
+
+def test_a_marker_behind_a_backtick_that_nothing_closes_is_taken_out() -> None:
+    parsed = parse(f"it`s {STATUS} so")
+    assert (parsed.display_text, len(parsed.events), parsed.rejects) == ("it`s so", 1, [])
+
+
+def test_a_marker_in_a_fence_that_nothing_closes_leaves_a_reject() -> None:
+    parsed = parse(f"```\n{STATUS}")
+    assert (parsed.events, [reject.reason for reject in parsed.rejects]) == ([], ["unclosed_code"])
 
 
 @for_each_row("case", FILE["routes"], ids=lambda case: case["text"][:40])

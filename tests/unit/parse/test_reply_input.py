@@ -29,7 +29,7 @@ def citation(text: str, kind: str = "page") -> Citation:
 
 
 def answer(**fields: Any) -> ToolResult:
-    known = {"call_id": "c", "tool": "search", "ok": True, "kind": "search_tool_result"}
+    known: dict[str, Any] = {"call_id": "c", "tool": "search", "ok": True, "kind": "search_tool_result"}
     return ToolResult(**(known | fields))
 
 

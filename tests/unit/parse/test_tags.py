@@ -23,7 +23,10 @@ OPENER = "<agent-event"
 REST = "\n\nThe end."
 CLOSER = "</agent-event>"
 CONTINUATIONS = (
-    [TAG[at:] for at in range(len(OPENER) + 1)] + ["\n" + TAG] + [CLOSER[at:] for at in range(len(CLOSER))]
+    [TAG[at:] for at in range(len(OPENER) + 1)]
+    + ["\n" + TAG, "\n", *("`" * count for count in (1, 2, 3, 80))]
+    + [CLOSER[at:] for at in range(len(CLOSER))]
+    + [TAG[at:] + " `x" for at in range(len(OPENER) + 1)]  # a backtick in its head makes a fence none
 )
 
 Result = tuple[str, list[Any], list[Any]]
@@ -131,7 +134,9 @@ def withheld(vector: dict[str, Any], streaming: AgentStreamParser) -> list[str]:
         display = run(vector, [prefix, "x"])[0]
         if display == part:
             assert OPENER in prefix  # the x went into an open tag
-        elif display != part + "x" and all(run(vector, [prefix, rest])[0] != part for rest in CONTINUATIONS):
+        elif display != part + "x" and all(
+            run(vector, [prefix, rest])[0].startswith(display[:-1]) for rest in CONTINUATIONS
+        ):
             found.append(prefix)
     return found
 
