@@ -130,7 +130,12 @@ const twins = [...zipped.keys()].map((name) => [`${name}.gz`, zipped.get(name)])
 const licences = packages(metafile)
   .map(licence)
   .join(`\n\n${"-".repeat(80)}\n\n`);
-place(new Map([["index.html", page], ...files, ...twins, ["LICENSES.txt", `${licences}\n`]]), out);
+const icon = readFileSync(join(SOURCES, "favicon.svg"));
+const others = [
+  ["favicon.svg", icon],
+  ["LICENSES.txt", `${licences}\n`],
+];
+place(new Map([["index.html", page], ...files, ...twins, ...others]), out);
 
 const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
 const first = needed.reduce((sum, name) => sum + zipped.get(name).length, 0);

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tests.e2e.examples import over, read
 from tests.e2e.harness import Reader, Server, running
+from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
 from turnlog.events import CORE, TEAM, Catalog, decode
 from turnlog.state.fold import Item
@@ -163,8 +164,8 @@ def open_case(server: Server) -> Office:
 
 
 def followed(server: Server, path: str) -> tuple[int, str]:
-    """A link followed: the status, and the cookie that says who came."""
-    status, _, headers = raw(server, path, None, {})
+    """A link redeemed: the status, and the cookie that says who came."""
+    status, _, headers = raw(server, *redemption(path), {"content-type": FORM})
     return status, (headers.get("set-cookie") or "").partition(";")[0]
 
 
@@ -173,9 +174,10 @@ def raw(
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
     """One request, without following where it leads."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
-    data, kind = (None, {}) if body is None else (json.dumps(body), {"content-type": "application/json"})
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body)
+    kind = {"content-type": "application/json"} if data else {}
     with contextlib.closing(connection):
-        connection.request("POST" if data else "GET", path, data, headers | kind)
+        connection.request("POST" if data else "GET", path, data, kind | headers)
         response = connection.getresponse()
         return response.status, response.read(), response.headers
 

@@ -21,6 +21,7 @@ from playwright.sync_api import Response
 from tests.e2e.browser import browsing, watched
 from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.e2e.mounted import DOT
+from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_MS, HANG_S
 from turnlog.app import Principal
 from turnlog.server.auth import Auth, Known
@@ -61,15 +62,17 @@ def ada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mounted]:
         yield host
 
 
-def asked(host: Mounted, path: str, cookie: str = "") -> tuple[int, Any, bytes]:
-    """GET without going where one is sent; status, headers, content."""
+def asked(host: Mounted, path: str, cookie: str = "", form: bytes | None = None) -> tuple[int, Any, bytes]:
+    """GET, or POST of a form, without going where one is sent; status, headers, content."""
 
     class Stay(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: Any) -> None:
             return None
 
     request = urllib.request.Request(
-        f"http://127.0.0.1:{host.port}{path}", headers={"cookie": cookie or host.cookie}
+        f"http://127.0.0.1:{host.port}{path}",
+        form,
+        headers={"cookie": cookie or host.cookie, "content-type": FORM},
     )
     try:
         with urllib.request.build_opener(Stay).open(request, timeout=HANG_S) as response:
@@ -177,7 +180,8 @@ def test_below_two_prefixes_with_turnlogs_own_sign_in(tmp_path: Path) -> None:
         session, _ = drawn(ada)
         path = ada.post("/api/links", {"session": session, "roles": ["guest"]})[1]["path"]
         assert path.startswith("/a/b/sign-in?code=")
-        status, headers, _ = asked(host, path)
+        address, form = redemption(path)
+        status, headers, _ = asked(host, address, form=form)
         assert (status, headers["location"]) == (303, f"/a/b/?session={session}")
         assert "Path=/a/b" in headers["set-cookie"].split("; ")
         guest = Mounted(

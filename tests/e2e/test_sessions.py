@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.forks import Fork
 from tests.e2e.harness import ROOT, Reader, Server, kind
+from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
 from turnlog.server.auth import token_hash
 from turnlog.wire.sse import Message
@@ -86,8 +87,18 @@ class Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def redeemed(link: str) -> tuple[int, Headers, str]:
+    """Send the form of the page that a link leads to."""
+    url, body = redemption(link)
+    return answered(urllib.request.Request(url, body, {"content-type": FORM}))
+
+
 def opened(url: str, method: str = "GET", **headers: str) -> tuple[int, Headers, str]:
-    request = urllib.request.Request(url, method=method, headers=headers)
+    return answered(urllib.request.Request(url, method=method, headers=headers))
+
+
+def answered(request: urllib.request.Request) -> tuple[int, Headers, str]:
+    """The answer to a request, without following where it leads."""
     try:
         with urllib.request.build_opener(Stay).open(request, timeout=HANG_S) as response:
             return response.status, response.headers, response.read().decode()
@@ -114,7 +125,7 @@ def joined(person: Person, session: str, *roles: str) -> Person:
     """A guest who came by a link."""
     status, answer = person.post("/api/links", {"session": session, "roles": list(roles)})
     assert status == 201
-    status, headers, _ = opened(person.url + answer["path"])
+    status, headers, _ = redeemed(person.url + answer["path"])
     assert (status, headers["location"]) == (303, f"/?session={session}")
     return by_cookie(person, cookie_of(headers))
 
@@ -229,7 +240,8 @@ def test_a_link_makes_one_guest_who_sees_its_session_only(ada: Person) -> None:
 def test_a_link_is_good_once(ada: Person) -> None:
     path = ada.post("/api/links", {"session": ada.session(), "roles": ["guest"]})[1]["path"]
     assert opened(ada.url + path, "HEAD")[0] == 204
-    assert opened(ada.url + path)[0] == 303
+    assert opened(ada.url + path)[0] == 200, "to look at it does not use it up"
+    assert redeemed(ada.url + path)[0] == 303
     status, headers, text = opened(ada.url + path)
     assert (status, headers["set-cookie"]) == (403, None)
     assert "This link was used before" in text

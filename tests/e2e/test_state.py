@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import TURNLOG, Server, running
+from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
 from turnlog.log import open_log
 
@@ -356,7 +357,8 @@ def cookie(server: Server, path: str) -> str:
             return None
 
     try:
-        urllib.request.build_opener(Stay).open(server.url + path, timeout=HANG_S)
+        request = urllib.request.Request(*redemption(server.url + path), {"content-type": FORM})
+        urllib.request.build_opener(Stay).open(request, timeout=HANG_S)
     except urllib.error.HTTPError as answer:
         found = answer.headers["set-cookie"].partition(";")[0]
         answer.close()

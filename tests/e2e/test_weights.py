@@ -28,6 +28,7 @@ from tests.e2e.weights_desk import (
     words,
 )
 from tests.statements.test_examples import EXAMPLES, fits
+from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
 
 SAVE, DELETE = "weight_entry_save_batch", "weight_entry_delete"
@@ -327,7 +328,7 @@ def cookie_of(server: Server, session: str, *roles: str) -> dict[str, str]:
     status, link = server.post("/api/links", {"session": session, "roles": roles})
     assert status == 201
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
-    connection.request("GET", link["path"])
+    connection.request("POST", *redemption(link["path"]), {"content-type": FORM})
     answer = connection.getresponse()
     assert answer.status == 303
     cookie = (answer.getheader("set-cookie") or "").split(";")[0]

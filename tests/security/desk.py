@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Scope
 
+from tests.support.invitations import FORM
 from tests.support.limits import HANG_S
 from turnlog.app import LOCAL, App, Principal
 from turnlog.server import create_app
@@ -149,7 +150,8 @@ class Desk:
         """Begin a request."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         said = {"host": "127.0.0.1"} | (bearer(who) if who else {})
-        said |= {"content-type": "application/json"} if data or method == "POST" else {}
+        kind = FORM if (method, path) == ("POST", "/sign-in") else "application/json"
+        said |= {"content-type": kind} if data or method == "POST" else {}
         said |= headers or {}
         parts = urlsplit(path)
         scope = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tests.security.desk import Desk
+from tests.support.invitations import redemption
 from turnlog.server.page import page_routes
 
 PAGE = tuple(route.path for route in page_routes())
@@ -32,6 +33,11 @@ class Ask(NamedTuple):
     body: Any = None
     public: bool = False
     names: bool = False  # a session
+
+    @property
+    def takes_json(self) -> bool:
+        """Whether it has a body of JSON; one route takes a form."""
+        return self.body is not None and not isinstance(self.body, bytes)
 
 
 class Known(NamedTuple):
@@ -84,13 +90,14 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "POST /api/links": {"session": session, "roles": ["guest"]},
         "POST /agent/tool_results": {"agent_uuid": session, "tool_results": [answer]},
         "POST /agent/run": {"agent_uuid": session, "user_prompt": "hi"},
+        "POST /sign-in": redemption(link)[1],
     }
-    public = {"GET /sign-in", "GET /healthz", *(f"GET {path}" for path in PAGE)}
+    public = {"GET /sign-in", "POST /sign-in", "GET /healthz", *(f"GET {path}" for path in PAGE)}
     made = {}
     for route in {**paths, **bodies, **dict.fromkeys(BARE), **dict.fromkeys(f"GET {path}" for path in PAGE)}:
         method, _, name = route.partition(" ")
         path, body = paths.get(route, name), bodies.get(route)
-        names = route != "GET /sign-in" and session in f"{path}{body}"
+        names = "/sign-in" not in route and session in f"{path}{body}"
         made[route] = Ask(route, method, path, body, route in public, names)
     return made
 

@@ -61,7 +61,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 async def posts(at: Desk) -> list[Ask]:
     """Every route that takes a body."""
-    found = [ask for ask in await every_route(at, "root") if ask.body is not None]
+    found = [ask for ask in await every_route(at, "root") if ask.takes_json]
     assert len(found) >= 8
     return found
 

@@ -8,6 +8,7 @@ import pytest
 from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.security.routes import MISSING, Ask, Known, asks, every_route, own
+from tests.support.invitations import redemption
 from turnlog.app import App, Principal, Seat, sessions
 from turnlog.events.roles import OWNER
 from turnlog.log import Blob, Head, Log
@@ -185,7 +186,7 @@ def test_a_guest_sees_the_session_of_its_link_and_no_other() -> None:
     async def scenario() -> None:
         async with desk(plain) as at:
             hers, other = await own(at, "ada"), await own(at, "ada")
-            joined = await at.get(None, hers.link)
+            joined = await at.post(None, *redemption(hers.link))
             cookie = joined.header("set-cookie").partition(";")[0]
             assert joined.header("location") == f"/?session={hers.session}"
 

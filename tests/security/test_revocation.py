@@ -6,6 +6,7 @@ import pytest
 
 from tests.security.apps import Clinging, endless, make, plain
 from tests.security.desk import Call, Desk, desk, expiring, run
+from tests.support.invitations import redemption
 from turnlog.app import Seat, Sessions
 from turnlog.server import agent, routes
 from turnlog.server.entry import known_of
@@ -139,7 +140,8 @@ async def spend(at: Desk) -> list[int]:
     """What a guest, who was sent away, gets when it asks for agents and sessions of its own."""
     session = await at.session("ada")
     link = (await at.post("ada", "/api/links", {"session": session, "roles": ["guest"]})).value["path"]
-    cookie = {"cookie": (await at.get(None, link)).header("set-cookie").partition(";")[0]}
+    joined = await at.post(None, *redemption(link))
+    cookie = {"cookie": joined.header("set-cookie").partition(";")[0]}
     name = (await at.ask(None, "GET", "/api/me", None, cookie)).value["name"]
     await at.enrol("ada", session, name)
     again = await at.get(None, link)

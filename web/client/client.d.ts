@@ -26,6 +26,8 @@ export interface SessionInfo {
   created: string;
   last_activity: string;
   last: number;
+  /** The roles that the member may make links for. */
+  invites: string[];
 }
 
 /** An application: `guide` is Markdown, `types` are its own events, a `process` takes commands too. */
@@ -104,8 +106,8 @@ export declare class Client {
   /** Give the input that a call asked for. */
   submitInput(session: string, call: { call_id: string }, values: { [name: string]: Json }): Promise<number>;
   /** The path of a link that makes one guest a member with these roles: once, within 7 days. */
-  link(session: string, roles: string[]): Promise<string>;
-  createSession(options?: { app?: string; title?: string }): Promise<string>;
+  link(session: string, roles: string[], options?: { key?: string }): Promise<string>;
+  createSession(options?: { app?: string; title?: string; key?: string }): Promise<string>;
   listSessions(): Promise<SessionInfo[]>;
   /** The state now, or as of a seq. */
   state<State = Json>(
@@ -119,8 +121,8 @@ export declare class Client {
   }): Promise<Array<Document & { session_id: string }>>;
   /** The log as lines of JSON; the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
-  /** Who is asking; `roles` are those of every session. */
-  me(): Promise<{ name: string; roles: string[]; apps: string[] }>;
+  /** Who is asking; `roles` are those of every session. A guest makes no sessions: it has the one it was invited to. */
+  me(): Promise<{ name: string; roles: string[]; apps: string[]; may_create_sessions: boolean; session?: string }>;
   /** The applications that are served, the one first that is meant if none is named. */
   apps(): Promise<AppInfo[]>;
 }

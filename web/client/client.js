@@ -67,12 +67,12 @@ export class Client {
   }
 
   /** The path of a link that makes one guest a member with these roles: once, within 7 days. */
-  async link(session, roles) {
-    return (await this.#post("api/links", { session, roles })).path;
+  async link(session, roles, { key = newId() } = {}) {
+    return (await this.#post("api/links", { session, roles }, { "idempotency-key": key })).path;
   }
 
-  async createSession({ app, title } = {}) {
-    return (await this.#once("POST", "api/sessions", { body: { app, title } })).session_id;
+  async createSession({ app, title, key = newId() } = {}) {
+    return (await this.#post("api/sessions", { app, title }, { "idempotency-key": key })).session_id;
   }
 
   async listSessions() {

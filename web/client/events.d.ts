@@ -100,6 +100,8 @@ export interface SessionError {
 export interface SessionMember {
   principal: string;
   roles?: string[];
+  /** What people call the member; without it the name stays as it was. */
+  name?: string;
 }
 
 /** The session has another title; until then the first message is its title. */
@@ -122,7 +124,7 @@ export interface UiAction {
   view_id?: string;
   /** The pending call this answers. */
   call_id?: string;
-  /** The `assistant.view` the person saw; refused if it was replaced. */
+  /** The `assistant.view` the person saw; the server fills it in. The action is refused if another one took its place, also while the action waited for its turn. */
   shown?: string;
 }
 
@@ -136,6 +138,8 @@ export interface TableSave {
   kind: "table.save";
   table_id: string;
   rows: Array<{ [key: string]: Json }>;
+  /** The rows to delete; a row that is in neither list stays as it is. */
+  deleted?: string[];
 }
 
 export interface TableAddRow {
@@ -234,6 +238,8 @@ export interface AgentEnd {
   cost?: Cost;
   result?: string;
   files?: File[];
+  /** Who ended it from outside: a person stopped it, its turn took too long, or the process that ran it ended. None: it ended by itself. */
+  reason?: "interrupted" | "stopped" | "timeout";
 }
 
 export interface Usage {
@@ -298,6 +304,8 @@ export interface BlockEnd {
   status: "aborted" | "complete";
   /** The partial text of an aborted block. */
   text?: string;
+  /** Who ended it from outside: a person stopped it, its turn took too long, or the process that ran it ended. None: it ended by itself. */
+  reason?: "interrupted" | "stopped" | "timeout";
 }
 
 /** Blocks that were shown are void, finished ones too; a retry emits it before it starts again. */

@@ -5,6 +5,7 @@ export * from "./connect.js";
 export * from "./documents.js";
 export * from "./errors.js";
 export * from "./meters.js";
+export * from "./names.js";
 export * from "./pending.js";
 export * from "./roster.js";
 export * from "./transcript.js";

@@ -18,7 +18,7 @@ export interface Shown {
   readonly tree: Json;
   /** By table: the rows it has now. */
   readonly rows: ReadonlyMap<string, ReadonlySet<string>>;
-  /** The forms and buttons that were used up, and the tables whose new rows were saved. */
+  /** The forms and buttons that were used up, and the tables that were saved. */
   readonly used: ReadonlySet<string>;
 }
 

@@ -9,6 +9,7 @@ import {
   Gone,
   Invalid,
   Meters,
+  Names,
   NotFound,
   NotSignedIn,
   Refused,
@@ -180,6 +181,11 @@ export function folding(event: Event) {
   const open = pending(tree);
   expectType<Pending>()(open);
   expectType<"page" | "approval" | "remote" | "agent" | "provider" | "backend" | undefined>()(open.calls[0]?.waits_for);
+
+  const names = new Names();
+  names.apply(event);
+  expectType<string>()(names.of("guest_1"));
+  expectType<string | undefined>()(names.names.get("guest_1"));
 
   const meters = new Meters();
   meters.apply(event);

@@ -8,12 +8,13 @@ from turnlog.agents.agent import Cast
 from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.errors import CallerError, quote
 from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
-from turnlog.events.roles import SERVER_ROLES
+from turnlog.events.roles import OWNER, SERVER_ROLES
 from turnlog.parse.cli_lines import CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Phase, Rule
 from turnlog.wire.telling import Kind, well_named
 
+GUEST = "guest"  # takes part, where an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so
 
 
@@ -109,6 +110,16 @@ class App:
     def names(self) -> tuple[str, ...]:
         """Everybody who can be spoken to."""
         return (self.cli.name,) if self.cli else tuple(Cast(self.agent, self.agents).team)
+
+    @property
+    def role_names(self) -> tuple[str, ...]:
+        """Every role that means something here, sorted: links are made for these and no others."""
+        roles, tools = self.roles, [] if self.cli else Cast(self.agent, self.agents).team.values()
+        names = {OWNER, *roles.creator, *roles.posts, *roles.sees, *roles.links}
+        names.update(*roles.links.values())
+        names.update(*(tool.roles for agent in tools for tool in agent.tools))
+        names.update(self.channels or (GUEST,))
+        return tuple(sorted(names - SERVER_ROLES))
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -144,6 +144,11 @@ class Seat:
             return True
         return not self.roles.isdisjoint(self.app.roles.creator) and touched <= self.roles
 
+    @property
+    def invites(self) -> list[str]:
+        """The roles that it may make links for."""
+        return [role for role in self.app.role_names if self.may_invite([role])]
+
 
 def seat_of(principal: Principal, head: Head, app: App) -> Seat | None:
     """Return the seat of a principal in a session; None for who has no business there.

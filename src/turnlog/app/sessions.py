@@ -174,12 +174,19 @@ class Sessions:
         return "waiting" if tree.open and tree.all_wait else "running"
 
     async def enrol(
-        self, head: Head, principal: str, roles: Sequence[str], *, by: str, event_id: str | None = None
+        self,
+        head: Head,
+        principal: str,
+        roles: Sequence[str],
+        *,
+        by: str,
+        event_id: str | None = None,
+        name: str | None = None,
     ) -> int:
-        """Give somebody roles in a session, or with none take them all."""
+        """Give somebody roles in a session, or with none take them all; `name` is what people call them."""
         if head.app not in self.apps:
             raise NotFound(f"no session {head.session_id}")
-        change = SessionMember(principal=principal, roles=tuple(roles))
+        change = SessionMember(principal=principal, roles=tuple(roles), name=name)
         await self._driver(head)  # who follows the session hears of it
         event = made(self.apps[head.app], Item(change, Scope(actor=by), "system"), event_id)
         seq = (await self.log.append(head.session_id, [event]))[0]
@@ -429,13 +436,37 @@ class Sessions:
 async def make_session(
     log: Log, app: App, principal: Principal, title: str | None = None, session_id: str | None = None
 ) -> str:
-    """A session with its maker as a member, in which nothing runs yet."""
-    session_id = await log.create(app.name, session_id)
+    """A session with its maker as a member, in which nothing runs yet.
+
+    A session id that is given makes one session, however often: the ids of its first events are derived from
+    it, so that they are appended once. Another application or title under the same id is a `Conflict`.
+    """
+    if session_id is None:
+        session_id = await log.create(app.name)
+    else:
+        await create_once(log, app, session_id, title)
     about: list[Payload] = [SessionMember(principal=principal.name, roles=app.roles.creator)]
     about += [SessionTitle(title=title)] if title else []
     scope = Scope(actor=principal.name)
-    await log.append(session_id, [made(app, Item(payload, scope, "system")) for payload in about])
+    events = [made(app, Item(payload, scope, "system"), first_id(session_id, payload)) for payload in about]
+    await log.append(session_id, events)
     return session_id
+
+
+async def create_once(log: Log, app: App, session_id: str, title: str | None) -> None:
+    """Create a session, unless the same one was created before."""
+    try:
+        await log.create(app.name, session_id)
+    except Conflict:
+        head = await log.info(session_id)
+        titled = await log.known(session_id, [first_id(session_id, SessionTitle(title="x"))])
+        if head.app != app.name or (titled and not title):
+            raise Conflict("another session was made under this key", head.last) from None
+
+
+def first_id(session_id: str, payload: Payload) -> str:
+    """The id of one of the first events of a session; pages cannot take ids of this form."""
+    return "evt_" + sha256(f"first:{session_id}:{payload.TYPE}".encode()).hexdigest()[:40]
 
 
 def default_id(key: str, number: int) -> str:

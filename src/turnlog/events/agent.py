@@ -22,6 +22,7 @@ from turnlog.events.base import (
     Payload,
     Record,
 )
+from turnlog.events.block import Interruption
 
 COST_DIGITS = 6  # millionths of a dollar; sums of floats have more digits, which mean nothing
 
@@ -128,6 +129,7 @@ class AgentEnd(Payload, frozen=True, kw_only=True):
     cost: Cost | None = None
     result: str | None = None
     files: tuple[File, ...] = ()
+    reason: Interruption = None
 
 
 class AgentHandoff(Payload, frozen=True, kw_only=True):

@@ -11,6 +11,13 @@ from msgspec import Meta
 from turnlog.events.base import MODEL, Key, Name, Origins, Payload
 
 BlockKind = Literal["text", "thinking", "tool_call", "other"]
+Interruption = Annotated[
+    Literal["stopped", "timeout", "interrupted"] | None,
+    Meta(
+        description="Who ended it from outside: a person stopped it, its turn took too long, or the process "
+        "that ran it ended. None: it ended by itself."
+    ),
+]
 
 
 class BlockStart(Payload, frozen=True, kw_only=True):
@@ -48,6 +55,7 @@ class BlockEnd(Payload, frozen=True, kw_only=True):
     block_id: Key
     status: Literal["complete", "aborted"]
     text: Annotated[str | None, Meta(description="The partial text of an aborted block.")] = None
+    reason: Interruption = None
 
 
 class BlockRetract(Payload, frozen=True, kw_only=True):

@@ -68,10 +68,13 @@ class SessionMember(Payload, frozen=True, kw_only=True):
 
     TYPE: ClassVar = "session.member"
     ORIGINS: ClassVar[Origins] = frozenset({"system", "app"})
-    EXAMPLE: ClassVar = {"principal": "ada", "roles": ["owner"]}
+    EXAMPLE: ClassVar = {"principal": "guest_f074b7cb9c6e056b", "roles": ["customer"], "name": "Sarah"}
 
     principal: Name
     roles: tuple[Role, ...] = ()
+    name: Annotated[
+        Name | None, Meta(description="What people call the member; without it the name stays as it was.")
+    ] = None
 
 
 class SessionTitle(Payload, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from turnlog.log import Log, Store, open_log
 from turnlog.server import agent, chat, routes, signin
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.auth import Auth, Authenticator
+from turnlog.server.body import FORM
 from turnlog.server.chat import ChatRoutes
 from turnlog.server.entry import Entry, known_of
 from turnlog.server.front import Check, Front
@@ -69,6 +70,7 @@ RUNNING = "A prompt, and its turn as a response."
 GOING_ON = "Results, and how the turn goes on."
 ROLES = "Change somebody's roles in a session."
 LINKING = "Make a link that makes one guest a member."
+REDEEMING = "Redeem the link of a guest: become a member, with a name."
 
 
 class Server:
@@ -154,7 +156,10 @@ class Server:
         return [
             get("/api/me", self.routes.me, "Who is asking.", routes.Me),
             get("/api/apps", self.routes.list_apps, "The applications.", routes.AppsAnswer),
-            get("/sign-in", do.by_code, "Exchange the code of a link for a cookie.", **code),
+            get(
+                "/sign-in", do.by_code, "Exchange the code of a sign-in link, or show an invitation.", **code
+            ),
+            post("/sign-in", do.redeem, REDEEMING, signin.JoinForm, {303: None}, public=True, body_type=FORM),
             post("/api/sign-in", do.by_token, "Exchange a bearer token for a cookie.", None, {204: None}),
             post("/api/sign-out", do.sign_out, "Forget the cookie.", None, {204: None}),
             post("/api/members", do.change_member, ROLES, signin.MemberBody, {202: routes.StopAnswer}),

@@ -58,12 +58,13 @@ class SignInCode(msgspec.Struct, frozen=True, tag="sign-in"):
 
 
 class JoinCode(msgspec.Struct, frozen=True, tag="join"):
-    """A guest becomes a member of a session."""
+    """A guest becomes a member of a session; `by` is who invites it."""
 
     until: int
     session: str
     guest: str
     roles: tuple[str, ...]
+    by: str = ""
 
 
 Signed = Cookie | SignInCode | JoinCode
@@ -137,10 +138,14 @@ class Auth:
         number = secrets.token_urlsafe(16)
         return self.sign(SignInCode(int(now_s + CODE_S), self.start, number, session_id))
 
-    def join_code(self, session_id: str, roles: Iterable[str], now_s: float) -> str:
-        """A code that makes one guest a member of a session."""
-        guest = GUEST + secrets.token_hex(8)
-        return self.sign(JoinCode(int(now_s + JOIN_S), session_id, guest, tuple(roles)))
+    def join_code(
+        self, session_id: str, roles: Iterable[str], now_s: float, by: str = "", key: str | None = None
+    ) -> str:
+        """A code that makes one guest a member of a session; all codes under a key are for the same guest."""
+        roles = tuple(roles)
+        named = "\0".join(["guest", session_id, *roles, by, key or ""]).encode(errors="surrogateescape")
+        guest = GUEST + (self._seal(named).hex()[:16] if key else secrets.token_hex(8))
+        return self.sign(JoinCode(int(now_s + JOIN_S), session_id, guest, roles, by))
 
     def exchange(self, code: str, now_s: float) -> SignInCode | JoinCode | None:
         """What a code says that is good. One to sign in is good once; the log sees to that for who joins."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import TypeVar
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
@@ -10,12 +11,15 @@ from turnlog.events import gate
 
 T = TypeVar("T")
 
+FORM = "application/x-www-form-urlencoded"
+FORM_BYTES = 16 * 1024  # a code and a name take less than one of these sixteen
+
 MESSAGE_CHARS = 100_000
 INLINE_BYTES = 64 * 1024  # a larger body is decoded in a thread, so that other requests go on
 
 
 class UnsupportedBody(BadInput):
-    """A body that is not JSON."""
+    """A body of another content type."""
 
 
 class OversizedBody(BadInput):
@@ -24,18 +28,34 @@ class OversizedBody(BadInput):
 
 async def body(request: Request, kind: type[T]) -> T:
     """A request's JSON body as `kind`, through the gate."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise UnsupportedBody("expected the content type application/json")
+    data = await read_body(request, "application/json", gate.LIMIT_BYTES)
+    if len(data) <= INLINE_BYTES:
+        return gate.decode(bytes(data), kind)
+    return await asyncio.to_thread(gate.decode, bytes(data), kind)
+
+
+async def form(request: Request) -> dict[str, str]:
+    """The fields of a form that a page sent; of a field that stands twice the first counts."""
+    data = await read_body(request, FORM, FORM_BYTES)
+    try:
+        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=8, errors="strict")
+    except ValueError:
+        raise BadInput("expected the fields of a form") from None
+    return dict(reversed(pairs))
+
+
+async def read_body(request: Request, content_type: str, limit_bytes: int) -> bytearray:
+    """The bytes of a body of one content type, within a limit."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != content_type:
+        raise UnsupportedBody(f"expected the content type {content_type}")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise UnsupportedBody("expected a body without a content encoding")
     data = bytearray()
     async for piece in request.stream():
         data += piece
-        if len(data) > gate.LIMIT_BYTES:
-            raise OversizedBody(f"expected at most {gate.LIMIT_BYTES} bytes")
-    if len(data) <= INLINE_BYTES:
-        return gate.decode(bytes(data), kind)
-    return await asyncio.to_thread(gate.decode, bytes(data), kind)
+        if len(data) > limit_bytes:
+            raise OversizedBody(f"expected at most {limit_bytes} bytes")
+    return data
 
 
 def checked_text(text: str, path: str) -> str:

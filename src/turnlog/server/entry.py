@@ -16,6 +16,7 @@ from turnlog.errors import Forbidden
 from turnlog.server.auth import GUEST, Auth, Authenticator, Known
 from turnlog.server.front import inner_path
 from turnlog.server.limits import Budgets
+from turnlog.server.pages import problem_page, wants_page
 
 KNOWN = "turnlog.known"
 PRINCIPAL = "turnlog.principal"
@@ -38,6 +39,8 @@ class Entry:
             scope[KNOWN], scope[PRINCIPAL] = known, known.principal
         if inner_path(scope) in self._public:
             return None
+        if known is None and scope["method"] == "GET" and wants_page(scope):
+            return problem_page(scope, "Sign in first", 401)
         if known is None:
             headers = {"www-authenticate": "Bearer"}
             how = HOW if isinstance(self._auth, Auth) else ""

@@ -20,6 +20,7 @@ class Operation(NamedTuple):
     answers: Mapping[int, Any] = {200: None}
     media_type: str = "application/json"
     public: bool = False
+    body_type: str = "application/json"
 
 
 def get(path: str, endpoint: Endpoint, says: str, answer: Any = None, **more: Any) -> Operation:
@@ -95,7 +96,7 @@ def _described(one: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
         for name, says in one.query.items()
     ]
     if one.body is not None:
-        content = {"application/json": {"schema": known[repr(one.body)]}}
+        content = {one.body_type: {"schema": known[repr(one.body)]}}
         described["requestBody"] = {"required": True, "content": content}
     if one.public:
         described["security"] = []

@@ -22,6 +22,7 @@ MEDIA_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
     ".txt": "text/plain",
+    ".svg": "image/svg+xml",
 }
 # The two policies that may make markup of text are those of Lit, for its templates, and of DOMPurify.
 PAGE_HEADERS = {

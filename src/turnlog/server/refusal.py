@@ -24,6 +24,7 @@ from turnlog.errors import (
 )
 from turnlog.server.body import OversizedBody, UnsupportedBody
 from turnlog.server.limits import TooManyStreams
+from turnlog.server.pages import problem_page, wants_page
 from turnlog.server.wanted import Gone
 
 
@@ -49,6 +50,7 @@ STATUS = {
     Unavailable: 503,
     StoreError: 507,
 }
+NO_PAGE = 404
 LATER = {429, 503}  # the same request may succeed in a second
 
 
@@ -70,5 +72,7 @@ async def refuse(_: Request, error: Exception) -> Response:
 async def refuse_route(request: Request, error: Exception) -> Response:
     """What is answered where there is no such route, or not with this method."""
     assert isinstance(error, HTTPException)
+    if error.status_code == NO_PAGE and wants_page(request.scope):
+        return problem_page(request.scope, "There is no such page", error.status_code)
     said = {"error": f"{error.detail}: {request.method} {request.url.path[:80]}"}
     return Response(msgspec.json.encode(said), error.status_code, error.headers, "application/json")

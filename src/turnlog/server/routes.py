@@ -110,7 +110,8 @@ class MadeSession(msgspec.Struct):
 
 
 class SessionInfo(msgspec.Struct):
-    """A session as its member sees it. `state` is idle, running, waiting or closed."""
+    """A session as its member sees it. `state` is idle, running, waiting or closed. `invites` are the roles
+    that the member may make links for."""
 
     session_id: str
     app: str
@@ -121,6 +122,7 @@ class SessionInfo(msgspec.Struct):
     created: str
     last_activity: str
     last: int
+    invites: list[str]
 
 
 class SessionsAnswer(msgspec.Struct):
@@ -156,12 +158,17 @@ class DocumentsAnswer(msgspec.Struct):
     documents: list[DocumentInfo]
 
 
-class Me(msgspec.Struct):
-    """Who is asking, and which applications there are; `roles` are those it has in every session."""
+class Me(msgspec.Struct, omit_defaults=True):
+    """Who is asking, and which applications there are; `roles` are those it has in every session.
+
+    A guest makes no sessions: `session` is the one that it was invited to.
+    """
 
     name: str
     roles: list[str]
     apps: list[str]
+    may_create_sessions: bool
+    session: str | None = None
 
 
 class AppInfo(msgspec.Struct):
@@ -202,8 +209,10 @@ class Routes:
         return await self.sessions().seat(known_of(request.scope).principal, session_id)
 
     async def create_session(self, request: Request) -> Response:
-        asked = await body(request, NewSession)
-        seat = await self.sessions().create(maker_of(request.scope), asked.app, asked.title)
+        asked, maker = await body(request, NewSession), maker_of(request.scope)
+        event_id = keyed_id(f"session:{maker.name}", request.headers.get("idempotency-key"))
+        session_id = "sess_" + event_id.removeprefix("evt_") if event_id else None
+        seat = await self.sessions().create(maker, asked.app, asked.title, session_id)
         request.scope["turnlog.session"] = seat.session_id
         return answer(MadeSession(seat.session_id), 201)
 
@@ -288,8 +297,13 @@ class Routes:
         )
 
     async def me(self, request: Request) -> Response:
-        principal = known_of(request.scope).principal
-        return answer(Me(principal.name, sorted(principal.server_roles), list(self.sessions().apps)))
+        principal, sessions = known_of(request.scope).principal, self.sessions()
+        guest = is_guest(principal)
+        seats = await sessions.seats_of(principal) if guest else []
+        session = seats[0].session_id if seats else None
+        return answer(
+            Me(principal.name, sorted(principal.server_roles), list(sessions.apps), not guest, session)
+        )
 
     async def list_apps(self, request: Request) -> Response:
         principal, sessions = known_of(request.scope).principal, self.sessions()
@@ -362,6 +376,7 @@ def described(seat: Seat, state: str) -> SessionInfo:
         timestamp(head.created_ms),
         timestamp(head.updated_ms or head.created_ms),
         head.last,
+        seat.invites,
     )
 
 
@@ -394,8 +409,13 @@ async def ended(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def keyed_id(sender: str, key: str | None) -> str | None:
     """The event id of a request that names itself, so that sending it again is sending it once."""
-    if key is None:
+    if checked_key(key) is None:
         return None
-    if not 0 < len(key) <= KEY_CHARS:
-        raise BadInput(f"expected an Idempotency-Key of 1 to {KEY_CHARS} characters, got {len(key)}")
     return "evt_" + sha256(f"{len(sender)}:{sender}:{key}".encode()).hexdigest()[:40]
+
+
+def checked_key(key: str | None) -> str | None:
+    """An Idempotency-Key that is not too long; None if a request has none."""
+    if key is not None and not 0 < len(key) <= KEY_CHARS:
+        raise BadInput(f"expected an Idempotency-Key of 1 to {KEY_CHARS} characters, got {len(key)}")
+    return key

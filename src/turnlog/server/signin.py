@@ -4,28 +4,28 @@ import asyncio
 import time
 from collections.abc import Callable
 from typing import Annotated
+from unicodedata import category
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from turnlog.app import LOCAL, Principal, Sessions
-from turnlog.errors import BadInput, Closed, Forbidden, NotFound
-from turnlog.events.base import Name, Record, Role
+from turnlog.errors import BadInput, Closed, Conflict, Forbidden, NotFound, quote
+from turnlog.events.base import NAME_BYTES, Name, Record, Role
 from turnlog.events.roles import SERVER_ROLES
-from turnlog.server.auth import Auth, Authenticator, JoinCode, Known, SignInCode
-from turnlog.server.body import body
+from turnlog.log import Head
+from turnlog.server.auth import Auth, Authenticator, JoinCode, Known
+from turnlog.server.body import body, form
 from turnlog.server.entry import known_of
+from turnlog.server.pages import NAME_CHARS, Invitation, invitation_page, used_page
+from turnlog.server.routes import checked_key
 
 FIRST = "evt_00-"  # such an id is below all that rise with time, whose place is found at once
 NO_STORE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
-USED = (
-    "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-    "<title>Turnlog</title>"
-    "<p>This link was used before, or it is too old. Ask for a new one; on the machine of the server, "
-    "<code>turnlog link</code> prints one.</p>"
-    "<p>Whoever it has signed in goes on <a href='./'>to the console</a>.</p>"
-)
+# What changes how other text is read, or shows nothing.
+SPOOFING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+JOINERS = "\u200c\u200d"  # of these, what names in some scripts are written with
 
 
 class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +41,13 @@ class MemberBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session: str
     principal: Name
     roles: tuple[Role, ...]
+
+
+class JoinForm(msgspec.Struct):
+    """What the page of an invitation sends."""
+
+    code: str
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS)]
 
 
 class LinkAnswer(msgspec.Struct):
@@ -64,35 +71,66 @@ class SignIn:
         return self._auth
 
     async def by_code(self, request: Request) -> Response:
-        """Exchange the code of a link for a cookie, and go to the page."""
+        """Exchange the code of a sign-in link for a cookie, or show the page of an invitation.
+
+        To look at an invitation changes nothing: programs fetch links before people do.
+        """
         auth, now_s = self._own(), time.time()
         if request.method == "HEAD":  # a program that looks at links does not use them up
             return Response(status_code=204, headers=NO_STORE)
-        given = auth.exchange(request.query_params.get("code", ""), now_s)
-        known = await self._known(given)
-        if given is None or known is None:
-            return Response(USED, 403, NO_STORE, "text/html; charset=utf-8")
-        session = f"?session={given.session}" if given.session else ""
-        target = f"{request.scope.get('root_path', '')}/{session}"
+        code = request.query_params.get("code", "")
+        given = auth.exchange(code, now_s)
+        if isinstance(given, JoinCode):
+            head = await self._open_to(given)
+            return (
+                invitation_page(request.scope, invitation(code, given, head))
+                if head
+                else used_page(request.scope)
+            )
+        if given is None:
+            return used_page(request.scope)
+        return self._let_in(request, Known(LOCAL), given.session, now_s)
+
+    async def redeem(self, request: Request) -> Response:
+        """Make a guest a member, with the name that it gives, and sign it in."""
+        auth, now_s, fields = self._own(), time.time(), await form(request)
+        code, name = fields.get("code", ""), fields.get("name", "").strip()
+        given = auth.read(code, now_s)
+        head = await self._open_to(given) if isinstance(given, JoinCode) else None
+        if not isinstance(given, JoinCode) or head is None:
+            return used_page(request.scope)
+        if problem := name_problem(name):
+            return invitation_page(request.scope, invitation(code, given, head), problem)
+        known = await self._join(given, name)
+        return self._let_in(request, known, given.session, now_s) if known else used_page(request.scope)
+
+    def _let_in(self, request: Request, known: Known, session: str, now_s: float) -> Response:
+        """A cookie, and the way to the page."""
+        query = f"?session={session}" if session else ""
+        target = f"{request.scope.get('root_path', '')}/{query}"
         return self._with_cookie(RedirectResponse(target, 303, NO_STORE), request, known, now_s)
 
-    async def _known(self, code: SignInCode | JoinCode | None) -> Known | None:
-        """Who a code lets in."""
-        if isinstance(code, JoinCode):
-            return await self._join(code)
-        return Known(LOCAL) if code else None
-
-    async def _join(self, code: JoinCode) -> Known | None:
-        """A guest takes its place, once: who finds its event in the log comes too late, also when the guest
-        has been sent away since."""
+    async def _open_to(self, code: JoinCode) -> Head | None:
+        """The session that a guest may still join; None if it is closed or gone, or the link was redeemed."""
         sessions = self._sessions()
+        try:
+            head = await sessions.log.info(code.session)
+        except NotFound:
+            return None
+        redeemed = await sessions.log.known(code.session, [FIRST + code.guest])
+        return None if head.closed or redeemed or head.app not in sessions.apps else head
+
+    async def _join(self, code: JoinCode, name: str) -> Known | None:
+        """A guest takes its place, once: its event in the log says that the link was redeemed, also when the
+        guest has been sent away since. None if another request was faster."""
+        sessions, event_id = self._sessions(), FIRST + code.guest
         async with self._joining:
             try:
                 head = await sessions.log.info(code.session)
                 seq = await sessions.enrol(
-                    head, code.guest, code.roles, by=code.guest, event_id=FIRST + code.guest
+                    head, code.guest, code.roles, by=code.guest, event_id=event_id, name=name
                 )
-            except (NotFound, Closed):
+            except (NotFound, Closed, Conflict):
                 return None
         return Known(Principal(code.guest)) if seq > head.last else None
 
@@ -113,9 +151,15 @@ class SignIn:
         asked, auth = await body(request, LinkBody), self._own()
         check_session_roles(asked.roles)
         seat = await self._sessions().seat(known_of(request.scope).principal, asked.session)
+        names = seat.app.role_names
+        if unknown := [role for role in asked.roles if role not in names]:
+            raise BadInput(
+                f"expected some of the roles {', '.join(names)}, got {quote(unknown[0])}", "$.roles"
+            )
         if not seat.may_invite(asked.roles):
             raise Forbidden("you may not make links for these roles in this session")
-        code = auth.join_code(seat.session_id, asked.roles, time.time())
+        by, key = seat.principal.name, checked_key(request.headers.get("idempotency-key"))
+        code = auth.join_code(seat.session_id, asked.roles, time.time(), by, key)
         path = f"{request.scope.get('root_path', '')}/sign-in?code={code}"
         return JSONResponse({"path": path}, 201, NO_STORE)
 
@@ -148,6 +192,23 @@ def check_session_roles(roles: tuple[str, ...]) -> None:
     """Refuse server roles: the server's configuration grants them, no member does."""
     if found := SERVER_ROLES.intersection(roles):
         raise BadInput(f"expected roles of the session, got the server role {min(found)}", "$.roles")
+
+
+def invitation(code: str, join: JoinCode, head: Head) -> Invitation:
+    """What the page of an invitation says."""
+    by = "" if join.by == LOCAL.name else join.by
+    return Invitation(code, by, head.title or head.app, join.roles)
+
+
+def name_problem(name: str) -> str:
+    """Why a guest cannot be called so; empty if it can."""
+    if not name:
+        return "Please say what others should call you."
+    if len(name) > NAME_CHARS or len(name.encode(errors="replace")) > NAME_BYTES:
+        return "Please use a shorter name."
+    if any(category(char) in SPOOFING and char not in JOINERS for char in name):
+        return "Please use letters, digits, spaces and signs."
+    return ""
 
 
 def cookie_path(request: Request) -> str:

@@ -8,7 +8,9 @@ Closing events derive their ids from what they close, so two recoveries write on
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from msgspec import structs
 
 from turnlog.events import (
     AgentEnd,
@@ -405,6 +407,14 @@ def only(tree: Tree, traces: Collection[str | None]) -> Tree:
     return replace(tree, open={key: one for key, one in tree.open.items() if one.scope.trace_id in traces})
 
 
+# What closes something from outside, as people are told: `error` here is a process that ended, never a model.
+INTERRUPTIONS: dict[StopReason, Literal["stopped", "timeout", "interrupted"]] = {
+    "cancelled": "stopped",
+    "timeout": "timeout",
+    "error": "interrupted",
+}
+
+
 def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool) -> list[Closing]:
     """The events that close what is open, children first; with `keep_waiting` agents that wait stay open.
 
@@ -427,15 +437,19 @@ def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool)
                 for call_id, call in invocation.calls.items()
                 if call.held or call.call.executor == "provider"
             }
-        closed += _close_parts(invocation, lasting, message)
+        closed += _close_parts(invocation, lasting, reason, message)
         if not lasting:
             closed += _close_agent(tree, agent_id, reason, message)
     return _once(closed)
 
 
-def _close_parts(invocation: Invocation, lasting: set[str], message: str) -> Iterator[Closing]:
+def _close_parts(
+    invocation: Invocation, lasting: set[str], reason: StopReason, message: str
+) -> Iterator[Closing]:
     for block_id, pieces in invocation.blocks.items():
-        end = BlockEnd(block_id=block_id, status="aborted", text="".join(pieces))
+        end = BlockEnd(
+            block_id=block_id, status="aborted", text="".join(pieces), reason=INTERRUPTIONS.get(reason)
+        )
         yield Closing(end, invocation.scope, closing_id("block", f"{invocation.scope.agent_id}:{block_id}"))
     for call_id, call in invocation.calls.items():
         if call_id not in lasting:
@@ -444,7 +458,8 @@ def _close_parts(invocation: Invocation, lasting: set[str], message: str) -> Ite
 
 def _close_agent(tree: Tree, agent_id: str, reason: StopReason, message: str) -> Iterator[Closing]:
     invocation = tree.open[agent_id]
-    yield Closing(invocation.end(reason), invocation.scope, closing_id("agent", agent_id))
+    end = structs.replace(invocation.end(reason), reason=INTERRUPTIONS.get(reason))
+    yield Closing(end, invocation.scope, closing_id("agent", agent_id))
     parent = tree.open.get(invocation.start.parent_id or "")
     call = parent.calls.get(invocation.start.call_id or "") if parent else None
     if parent and call:

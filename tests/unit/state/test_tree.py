@@ -194,7 +194,7 @@ def test_each_completion_is_a_step() -> None:
     tree = grown(items)
     assert tree.open["agt_1"].steps == 2
     [end] = closing(tree, "cancelled", "Stopped by the user.", keep_waiting=False)
-    assert end.payload == AgentEnd(stop_reason="cancelled", steps=2, usage=USAGE.usage)
+    assert end.payload == AgentEnd(stop_reason="cancelled", steps=2, usage=USAGE.usage, reason="stopped")
     assert end.scope == ROOT
 
 
@@ -241,7 +241,7 @@ def test_an_await_counts_for_the_calls_that_are_open() -> None:
 def test_a_delta_without_its_start_is_kept_for_the_abort() -> None:
     items = log((BEGIN, ROOT), (BlockDelta(block_id="blk_1", text="half"), ROOT))
     block, _ = close(grown(items), keep_waiting=True)
-    assert block.payload == BlockEnd(block_id="blk_1", status="aborted", text="half")
+    assert block.payload == BlockEnd(block_id="blk_1", status="aborted", text="half", reason="interrupted")
 
 
 def test_an_agent_without_calls_does_not_wait() -> None:

@@ -1,0 +1,19 @@
+// What members are called, on the vectors that Python shares.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Names } from "../client/names.js";
+import { folded, logOf, vectors } from "./vectors.mjs";
+
+for (const { name, events, names } of vectors("state/names").cases) {
+  test(`names: ${name}`, () => {
+    const fold = folded(new Names(), logOf(events));
+    assert.deepEqual([...fold.names], Object.entries(names));
+    for (const [principal, said] of Object.entries(names)) assert.equal(fold.of(principal), said);
+  });
+}
+
+test("names: a principal without one is called by itself", () => {
+  assert.equal(new Names().of("guest_1"), "guest_1");
+});
