@@ -203,6 +203,7 @@ def test_nobody_says_for_the_server_who_sent_an_event_and_when() -> None:
                 ):
                     if name != "channel":
                         assert (await at.post("ada", path, {**body, name: value})).status == 400, (path, name)
+            assert (await post(at, session, **note))[0] == 202
             log = await at.log("ada", session)
             sent = [event for event in log if event["type"] == "case.note"]
             assert {event["actor"] for event in sent} == {"ada"}

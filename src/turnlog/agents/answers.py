@@ -6,6 +6,7 @@ result, a tool that asked for input gets it, an approval is given or not.
 """
 
 from collections.abc import Callable, Collection, Iterator
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -18,6 +19,13 @@ from turnlog.errors import InvalidEvent, NotFound
 from turnlog.events import ApprovalDecision, Origin, Payload, Scope, ToolResult, UiAction, UiMessage, Unknown
 from turnlog.events.ui import InputSubmit
 from turnlog.state.tree import Invocation, OpenCall, Tree, cancelled
+
+REMOTE_ANSWER = "evt_remote_"
+
+
+def answer_id(session_id: str, agent_id: str | None, call_id: str) -> str:
+    """Return the id of the answer that another process gives to a call: the same however often it posts."""
+    return REMOTE_ANSWER + sha256(f"remote:{session_id}:{agent_id}:{call_id}".encode()).hexdigest()[:40]
 
 
 def message_batch(tree: Tree, message: UiMessage, trace: str) -> list[Item]:

@@ -15,12 +15,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import quote as quote_url
 
 import msgspec
 
+from turnlog.agents.answers import answer_id
 from turnlog.agents.approvals import permits
 from turnlog.agents.calls import args_hash
 from turnlog.agents.context import Context, WaitForInput
@@ -39,6 +39,7 @@ from turnlog.events import (
     UiMessage,
     decode,
 )
+from turnlog.ids import new_id
 from turnlog.wire.sse import Decoder, Message
 
 log = logging.getLogger("turnlog.agents")
@@ -48,7 +49,8 @@ TYPES = "tool.call,tool.result,approval,ui.message,ui.action,agent,process,sessi
 TURNS = 1024  # whose people are remembered; those that are open are among the last
 BEHIND_THE_END = "9" * 18  # no log is that long: the server says where it ends, and begins at the beginning
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # between attempts; the last one for all that follow
-DONE = (202, 404, 409)  # taken; or the call has been answered or given up meanwhile
+CONFLICT = 409
+DONE = (202, 404, CONFLICT)  # taken; or the call has been answered or given up meanwhile
 BUSY = 429
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -218,6 +220,9 @@ class RemoteExecutor:
             result = failed(call, "EXECUTION_ERROR", f"{call.tool} cannot ask for input from another process")
         event_id = answer_id(self._session, envelope.agent_id, call.call_id)
         status, problem = await self._post(event_id, result)
+        if status == CONFLICT:
+            # Either the call has another answer, or another event has this id: a fresh one tells them apart.
+            status, problem = await self._post(new_id("evt_"), result)
         if status not in DONE:
             log.error("the result of %s was refused: %d %s", call.call_id, status, problem)
             refused = failed(call, "EXECUTION_ERROR", f"the result of {call.tool} could not be sent")
@@ -280,11 +285,6 @@ def check_status(status: int, body: bytes) -> None:
 def problem_of(body: bytes) -> str:
     """What a refusal says."""
     return quote(body.decode(errors="replace"))
-
-
-def answer_id(session: str, agent_id: str | None, call_id: str) -> str:
-    """The id of the answer to a call: the same for everyone who gives it."""
-    return "evt_remote_" + sha256(f"remote:{session}:{agent_id}:{call_id}".encode()).hexdigest()[:40]
 
 
 async def no_blobs(data: bytes, media_type: str) -> str:

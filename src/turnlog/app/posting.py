@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from turnlog.agents.answers import answered, call_of, waiting_call
+from turnlog.agents.answers import REMOTE_ANSWER, answer_id, answered, call_of, waiting_call
 from turnlog.agents.cli_outbox import speaks
 from turnlog.agents.drivers import SessionDriver
 from turnlog.app.members import Seat
@@ -42,7 +42,9 @@ from turnlog.state.views import check, fault
 
 log = logging.getLogger("turnlog.app")
 
-DERIVED = re.compile(r"evt_[0-9a-f]{40}")  # ids of what closes something: who took one could keep it open
+# Ids that the server or an executor makes of what an event is about: what closes something, lets a guest in,
+# answers a call from another process. A member who took one first could keep a turn open.
+DERIVED = re.compile(rf"evt_[0-9a-f]{{40}}|evt_00-.*|{REMOTE_ANSWER}.*")
 
 
 class InvalidAction(InvalidEvent):
@@ -106,7 +108,9 @@ class Poster:
     def _event(self, item: Posted, path: str) -> Event:
         """An event as this member may post it; what is wrong with it has the path in what was posted."""
         seat = self._seat
-        if DERIVED.fullmatch(item.id):
+        # `_place` takes such an id for the answer to the very call that it is made of
+        answers_call = item.type == "tool.result" and item.id.startswith(REMOTE_ANSWER)
+        if DERIVED.fullmatch(item.id) and not answers_call:
             raise InvalidEvent("expected an id of your own, not one that the server derives", path)
         scope = Scope(channel=self._channel, actor=seat.principal.name)
         self._check_fields(item, path)
@@ -189,6 +193,10 @@ class Poster:
             log.warning("%s has no role that may answer %s", self._seat.principal.name, call_id)
             problem = f"{call_id} is for another process: expected the role {EXECUTOR} or {OWNER}"
             raise InvalidEvent(problem, "$.payload.call_id")
+        if event.id.startswith(REMOTE_ANSWER) and event.id != answer_id(
+            self._seat.session_id, scope.agent_id, call_id
+        ):
+            raise InvalidEvent("expected an id of your own, not the one of another answer", "$.id")
         scope = structs.replace(scope, actor=self._seat.principal.name)
         items = answered(event.payload, scope, call, self._seat.acts_as, now_ms())
         catalog = self._seat.app.catalog

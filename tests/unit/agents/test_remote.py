@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
+from turnlog.agents.answers import answer_id
 from turnlog.agents.calls import args_hash
 from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.remote import BEHIND_THE_END, PAUSES_S, RemoteExecutor, answer_id
+from turnlog.agents.remote import BEHIND_THE_END, PAUSES_S, RemoteExecutor
 from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.errors import CallerError, PeerError
 from turnlog.events import (
@@ -266,14 +267,30 @@ def test_a_result_is_posted_until_it_is_taken_with_one_id() -> None:
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("status", [404, 409])
-def test_a_call_that_is_over_is_over(status: int) -> None:
+def test_a_call_that_is_over_is_over() -> None:
     async def work() -> None:
         frames = [frame(0, call("c1")), frame(1, call("c2"))]
-        looks, server = Looks(), Server([[reset(-1), *frames]], [status])
+        looks, server = Looks(), Server([[reset(-1), *frames]], [404])
         async with server.serving([looks.tool], []):
             await server.until(lambda: len(server.posts) == 2)
         assert sorted(answer["call_id"] for answer in server.answers) == ["c1", "c2"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("statuses", [[409, 202], [409, 409]])
+def test_result_whose_id_is_taken_is_posted_once_more_under_a_fresh_id(statuses: list[int]) -> None:
+    async def work() -> None:
+        looks, server = Looks(), Server([[reset(-1), frame(0, call("c1"))]], statuses)
+        async with server.serving([looks.tool], []):
+            await server.until(lambda: len(server.posts) == 2)
+            server.say(frame(1, call("c2")))
+            await server.until(lambda: len(server.posts) == 3)
+        ids = [body["events"][0]["id"] for body in server.posts]
+        assert ids[0] == answer_id("sess_1", "agt_1", "c1")
+        assert ids[1].startswith("evt_")
+        assert not ids[1].startswith("evt_remote_")
+        assert [answer["call_id"] for answer in server.answers] == ["c1", "c1", "c2"]
 
     asyncio.run(work())
 
