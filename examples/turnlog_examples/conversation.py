@@ -1,8 +1,12 @@
 """What the scripts of the examples ask of a conversation: the words that count, and what calls brought."""
 
+import re
 from typing import NamedTuple
 
 from turnlog.state.history import Message, Part
+
+HELLO = r"hi|hello|hey|hallo|good (?:morning|day|evening)|thanks|thank you|help|what can you do"
+GREETING = re.compile(rf"\W*(?:{HELLO})(?:,? (?:there|all|everyone|me|you))?\W*", re.I)
 
 
 class Result(NamedTuple):
@@ -23,6 +27,11 @@ def last_text(messages: list[Message]) -> str:
         if part["type"] == "text"
     ]
     return str(texts[-1]).strip() if texts else ""
+
+
+def is_greeting(text: str) -> bool:
+    """Whether a person only says hello, or asks what there is to do: no place and no subject to work on."""
+    return GREETING.fullmatch(text) is not None
 
 
 def results(messages: list[Message]) -> list[Result]:

@@ -13,7 +13,7 @@ from turnlog import Agent, App, Vocabulary, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.events import Envelope, Payload
 from turnlog.state.history import Message
-from turnlog_examples.conversation import last_text, results
+from turnlog_examples.conversation import is_greeting, last_text, results
 
 WEATHER = ("clear and 21 °C", "cloudy and 14 °C", "rain and 11 °C", "snow and -3 °C")
 SIGHTS = ("the harbour at dusk", "the old market hall", "the river path", "the hill with the view")
@@ -50,7 +50,9 @@ def confirm(question: str) -> bool:
 def guide(messages: list[Message]) -> Iterator[str | ToolUse]:
     """What the guide says: one step for each result it has."""
     city, found = last_text(messages), [result.text for result in results(messages) if result.ok]
-    if len(found) == 0:
+    if is_greeting(city):
+        yield "Hello! Name a city, and I look at its weather and ask my scout what to see there."
+    elif len(found) == 0:
         yield f"Let me see what {city} is like today. I will look at the sky first."
         yield ToolUse("weather", {"city": city})
     elif len(found) == 1:

@@ -318,7 +318,7 @@ CALM, WINDY = "Cork", "Tromsø"
 
 def test_the_assistant_thinks_cites_draws_asks_and_writes_a_file(context: BrowserContext, demo: Demo) -> None:
     there = visit(context, demo, "Balloon briefing")
-    there.say(f"Can we fly from {CALM}?", f"Shall I write the flight plan for {CALM}?")
+    there.say(f"Can we fly from {CALM}?", "Shall I write the flight plan for Göreme instead?")
     log = chat(there.page)
     thinking = log.locator(".entry.thinking details").first
     expect(thinking).not_to_have_attribute("open", "")

@@ -15,12 +15,13 @@ from turnlog.agents.models import Cite, Fail, Files, Part, ProviderCall, Spend, 
 from turnlog.agents.models.scripted import Script
 from turnlog.events import Citation, File, Usage
 from turnlog.state.history import Message
-from turnlog_examples.assistant.tools import FIELDS, LIMIT_KNOTS
-from turnlog_examples.conversation import Result, last_text, results
+from turnlog_examples.assistant.tools import FIELDS, LIMIT_KNOTS, forecast
+from turnlog_examples.conversation import Result, is_greeting, last_text, results
 
 HANDBOOK = ("https://example.org/balloons/handbook", "The balloon pilot's handbook")
 RULE = "No launch when the wind near the ground is above ten knots."
 MORNING = "The air is calmest in the hours after sunrise."
+INSTEAD = "Göreme"  # the field that is offered where the register knows none
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Unreliable:
 
     def __call__(self, messages: list[Message]) -> Iterable[Part]:
         conversation = hash(repr(messages))
-        if results(messages) or conversation in self._failed:
+        greets = is_greeting(last_text(messages))
+        if greets or results(messages) or conversation in self._failed:
             self._failed.discard(conversation)
             return self.script(messages)
         self._failed.add(conversation)
@@ -58,13 +60,22 @@ def pilot(messages: list[Message]) -> Iterator[Part]:
     """What the assistant says: look, ask, write."""
     place = place_of(last_text(messages))
     found = {result.tool: result for result in results(messages)}
-    if "wind" not in found:
+    if is_greeting(last_text(messages)):
+        yield from greet()
+    elif "wind" not in found:
         yield from look(place)
     elif "confirm" not in found:
         yield from judge(place, found)
     else:
         yield from finish(place, found)
     yield spent(messages, 120)
+
+
+def greet() -> Iterator[Part]:
+    """Say what to ask for."""
+    fields = ", ".join(name.title() for name in FIELDS)
+    yield "Hello! I brief balloon pilots. Name a place, and I look at its wind, sky, field and tower. "
+    yield f"The register knows these fields: {fields}."
 
 
 def look(place: str) -> Iterator[Part]:
@@ -91,8 +102,13 @@ def judge(place: str, found: dict[str, Result]) -> Iterator[Part]:
     yield tower.text if tower.ok else "Nobody answers in the tower."
     if strongest > LIMIT_KNOTS:
         yield f"\n\nThat is above {LIMIT_KNOTS} knots: no flight today."
-    else:
+    elif field_.ok:
         yield ToolUse("confirm", {"question": f"Shall I write the flight plan for {place}?"})
+    else:
+        question = (
+            f"There is no launch field at {place}. Shall I write the flight plan for {INSTEAD} instead?"
+        )
+        yield ToolUse("confirm", {"question": question})
 
 
 def finish(place: str, found: dict[str, Result]) -> Iterator[Part]:
@@ -100,8 +116,10 @@ def finish(place: str, found: dict[str, Result]) -> Iterator[Part]:
     if found["confirm"].text != "true":
         yield "As you like. The balloon stays in its bag."
         return
-    hour = json.loads(found["wind"].text)["calmest_hour"]
-    line = f"Launch at {place}, {hour:02}:00."
+    site = place if found["register"].ok else INSTEAD
+    knots = forecast(site)
+    hour = min(knots, key=lambda hour: knots[hour])
+    line = f"Launch at {site}, {hour:02}:00."
     yield Thinking(f"The calmest hour is {hour:02}:00.", "scripted")
     ran = {
         "type": "code_execution_result",

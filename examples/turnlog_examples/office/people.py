@@ -44,11 +44,11 @@ CANDIDATES = (
     born("Orin", 1, "#7fb2e5 sky man narrow line", "I measure twice. I like small, exact tools."),
     born("Wren", 2, "#8fce8f leaf woman wide grin", "I ask the question nobody has asked yet."),
     born("Sable", 3, "#3d3a4b ink man sleepy line", "I read what others skip."),
-    born("Lyra", 5, "#ffb199 coral woman wide smile", "I paint what we mean before we build it."),
+    born("Vesper", 5, "#ffb199 coral woman wide smile", "I paint what we mean before we build it."),
     born("Tam", 6, "#e5c07f amber man round grin", "I keep the lists, and I keep them short."),
     born("Juno", 7, "#f28fb1 rose woman narrow line", "I say what could go wrong."),
     born("Pell", 8, "#9aa5b1 slate man default default", "I come last and turn off the lights."),
-)  # two of them chose the same name
+)
 
 
 def marker(name: str, body: Any) -> str:

@@ -17,7 +17,7 @@ from turnlog import Agent, App, tool
 from turnlog.agents import Context, Model, Scripted, Tool, ToolUse
 from turnlog.agents.models.scripted import Part, Script
 from turnlog.state.history import Message
-from turnlog_examples.conversation import last_text, results
+from turnlog_examples.conversation import is_greeting, last_text, results
 from turnlog_examples.pipeline.archive import ARCHIVE, Archive, claims_about, verdict_on
 
 GUIDE = files("turnlog_examples.pipeline").joinpath("guide.md").read_text(encoding="utf-8")
@@ -36,7 +36,9 @@ def planner(messages: list[Message]) -> Iterator[Part]:
     """Send somebody for each subject, then hand what they found to the writer."""
     topic = " ".join(last_text(messages).split())
     found = [result for result in results(messages) if result.ok]
-    if not results(messages):
+    if is_greeting(topic):
+        yield "Hello! Name one or more subjects, and I have them researched, checked and written up."
+    elif not results(messages):
         subjects = subjects_of(topic)
         yield f"I send a researcher for each of these: {', '.join(subjects)}."
         for subject in subjects:
