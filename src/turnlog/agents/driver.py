@@ -27,7 +27,7 @@ from typing import Any
 from turnlog.agents.agent import Cast
 from turnlog.agents.approvals import request
 from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.executor import Executor
+from turnlog.agents.executor import Describe, Executor, mask
 from turnlog.agents.follower import Follower
 from turnlog.agents.limit import Clocks, Trace, running, timed_out
 from turnlog.agents.loop import (
@@ -100,6 +100,7 @@ class Driver:
         observe: Callable[[Envelope, Payload | Unknown], None] = unobserved,
         turn_limit_s: float = math.inf,
         ledger: Ledger | None = None,
+        describe: Describe = mask,
     ) -> None:
         self._log = log
         self._session_id = session_id
@@ -110,7 +111,7 @@ class Driver:
         self.pen = Pen(log, session_id, catalog, ledger)
         self._observe = observe
         self._history = History()
-        self._executor = Executor(partial(log.put_blob, session_id))
+        self._executor = Executor(partial(log.put_blob, session_id), describe=describe)
         self._tasks: dict[asyncio.Task[None], Trace] = {}
         self._clocks = Clocks(turn_limit_s, self._ring)
         self._deciding = asyncio.Lock()

@@ -3,9 +3,10 @@
 Arguments are validated first. At most `at_once` calls run; others wait for a place. An async function runs on
 the loop, another one in a thread of its own, so that one that hangs holds up neither the loop nor the end of
 the process. A call that takes too long is answered and its tool told to stop; what does not stop is left
-behind, up to a limit. What a tool raises is logged here and masked in the answer, but for a `ToolFault`,
-which is the answer. A call whose idempotency key has been answered is answered again, and of two at once the
-second waits for the first. Cancelling `run` stops the tool and leaves the answer to who cancelled.
+behind, up to a limit. What a tool raises is logged here. The answer masks it, unless `describe` explains it
+(`turnlog serve --debug`); a `ToolFault` is the answer. A call whose idempotency key has been answered is
+answered again, and of two at once the second waits for the first. Cancelling `run` stops the tool and leaves
+the answer to who cancelled.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import contextvars
 import inspect
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -31,13 +33,28 @@ log = logging.getLogger("turnlog.agents")
 
 AT_ONCE = 5  # as many as the original ran; a model seldom asks for more in one step
 GRACE_S = 0.5  # for the clean-up of a tool that is stopped; a stop is through within a second
+EXPLAINED_CHARS = 500
 LEFT_BEHIND = 32  # tools that did not stop; above that something is wrong with them, and no more are started
+
+
+Describe = Callable[[str, Exception], str]  # what an answer says of a tool that failed
+
+
+def mask(tool: str, error: Exception) -> str:
+    """Say only that a tool failed: what it raised may hold what members must not read."""
+    return f"{tool} failed"
+
+
+def explain(tool: str, error: Exception) -> str:
+    """Say what a tool raised, for whoever develops it: every member of the session reads this."""
+    return f"{tool} failed: {type(error).__name__}: {str(error)[:EXPLAINED_CHARS]}"
 
 
 class Executor:
     """Runs the calls of one session; its `calls` are fed from the log."""
 
-    def __init__(self, put_blob: PutBlob, at_once: int = AT_ONCE) -> None:
+    def __init__(self, put_blob: PutBlob, at_once: int = AT_ONCE, describe: Describe = mask) -> None:
+        self._describe = describe
         self.calls = Calls()
         self._put_blob = put_blob
         self._places = asyncio.Semaphore(at_once)
@@ -114,7 +131,8 @@ class Executor:
             return structs.replace(succeeded(call, value), images=tuple(images))
         except Exception as error:
             log.error("tool %s failed in %s", tool.name, call.call_id, exc_info=error)
-            return failed(call, "EXECUTION_ERROR", f"{tool.name} failed")
+            message = self._describe(tool.name, error).encode(errors="replace").decode()
+            return failed(call, "EXECUTION_ERROR", message)
 
     async def _keep(self, picture: Picture) -> str:
         return "api/blobs/" + await self._put_blob(picture.data, picture.media_type)

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from turnlog.agents.answers import message_batch
 from turnlog.agents.driver import unobserved
 from turnlog.agents.drivers import SessionDriver, driver_of
+from turnlog.agents.executor import Describe, mask
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
 from turnlog.app.derived import Derived, Panels
@@ -79,12 +80,14 @@ class Sessions:
         pid: int,
         observe: Observe = unobserved,
         revoke: Revoke = keep_streams,
+        describe: Describe = mask,
     ) -> None:
         self.log = log
         self.apps = by_name(apps)
         self._pid = pid
         self._observe = observe
         self._revoke = revoke
+        self._describe = describe
         self.derived = Derived(log, self.apps)
         self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
         # Each lock lives while a request holds it or waits for it: the maps do not grow with the sessions.
@@ -264,6 +267,7 @@ class Sessions:
                 session_id,
                 app.catalog,
                 app.vocabulary,
+                describe=self._describe,
                 observe=self._observe,
                 turn_limit_s=app.turn_limit_s,
                 ledger=Ledger(app, session_id),

@@ -36,6 +36,7 @@ def demo(name: str, port: int, browser: bool) -> None:
     are scripted, and what they write is gone when the demo stops. With an ANTHROPIC_API_KEY in the
     environment a real model speaks, except in the office, whose process is played.
     """
+    from turnlog.agents.executor import explain
     from turnlog.app import Principal
     from turnlog.cli.readable_journal import terminal_formatter
     from turnlog.events.roles import EXECUTOR
@@ -61,7 +62,7 @@ def demo(name: str, port: int, browser: bool) -> None:
             sys.stdout.flush()
             if browser and has_screen():
                 webbrowser.open(link)
-            serve(create_app(apps, log_url, auth=auth), listener)
+            serve(create_app(apps, log_url, auth=auth, describe=explain), listener)
 
 
 def temporary() -> "tempfile.TemporaryDirectory[str]":

@@ -66,7 +66,12 @@ class TokenFiles(NamedTuple):
     help="From which level on the server writes to stderr: lines of JSON, or text if that is a terminal; "
     "info has every request.",
 )
-def serve(
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Show every member what a tool raised, instead of only that it failed; for this machine only.",
+)
+def serve(  # noqa: PLR0913  the options of the command
     apps: tuple[str, ...],
     log_url: str,
     host: str,
@@ -75,6 +80,7 @@ def serve(
     jwt: Path | None,
     allow_host: tuple[str, ...],
     journal: str,
+    debug: bool,
 ) -> None:
     """Run `turnlog serve app:app` to serve the application `app` of the file app.py: MODULE:APP, or several.
 
@@ -91,7 +97,13 @@ def serve(
     if host not in LOOPBACK and not (tokens or jwt or os.environ.get(TOKEN)):
         problem = f"others can reach this address: say who may come in, with --tokens, --jwt or {TOKEN}"
         raise click.BadParameter(problem, param_hint="--host")
-    run_server(apps, log_url, host, port, tokens=TokenFiles(tokens, jwt), hosts=allow_host, journal=journal)
+    if debug and (host not in LOOPBACK or allow_host):
+        problem = (
+            "what tools raise may hold secrets: it is shown on a loopback address only, without --allow-host"
+        )
+        raise click.BadParameter(problem, param_hint="--debug")
+    files = TokenFiles(tokens, jwt)
+    run_server(apps, log_url, host, port, tokens=files, hosts=allow_host, journal=journal, debug=debug)
 
 
 @click.command(
@@ -122,8 +134,10 @@ def run_server(
     tokens: TokenFiles = TokenFiles(),  # noqa: B008
     hosts: Sequence[str] = (),
     journal: str = "warning",
+    debug: bool = False,
 ) -> None:
     """Listen, open the log, print the address, serve until stopped."""
+    from turnlog.agents.executor import explain, mask
     from turnlog.cli.readable_journal import terminal_formatter
     from turnlog.server import create_app, guard
     from turnlog.server.auth import Auth
@@ -136,7 +150,9 @@ def run_server(
     known, verify = known_tokens(tokens.hashed), verified_by(tokens.jwt)
     with listening(host, port) as (listener, address), ExitStack() as ending:
         auth = Auth(key_of(log_url), known, verify)
-        application = create_app(loaded, log_url, auth=auth, hosts=(*guard.LOOPBACK, *named(host), *hosts))
+        names = (*guard.LOOPBACK, *named(host), *hosts)
+        describe = explain if debug else mask
+        application = create_app(loaded, log_url, auth=auth, hosts=names, describe=describe)
 
         def begun() -> None:
             write_running(log_url, Running(address, auth.start if host in LOOPBACK else ""))

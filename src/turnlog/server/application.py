@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import turnlog
+from turnlog.agents.executor import Describe, mask
 from turnlog.app import App, Sessions
 from turnlog.app.sessions import by_name
 from turnlog.errors import CallerError, Forbidden, TurnlogError
@@ -76,9 +77,12 @@ REDEEMING = "Redeem the link of a guest: become a member, with a name."
 class Server:
     """Everything one application is made of; the sessions are there while it runs."""
 
-    def __init__(self, apps: Iterable[App], log: str | Store, auth: Authenticator, limits: Limits) -> None:
+    def __init__(
+        self, apps: Iterable[App], log: str | Store, auth: Authenticator, limits: Limits, describe: Describe
+    ) -> None:
         self._apps = list(by_name(apps).values())
         self._log = log
+        self._describe = describe
         self._sessions: Sessions | None = None
         self.metrics = Metrics()
         self.budgets = Budgets(limits)
@@ -101,7 +105,8 @@ class Server:
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """The log is open and the sessions run."""
         log = await open_log(self._log) if isinstance(self._log, str) else Log(self._log)
-        sessions = Sessions(log, self._apps, os.getpid(), self._observe, self.stream.readers.change)
+        revoke = self.stream.readers.change
+        sessions = Sessions(log, self._apps, os.getpid(), self._observe, revoke, self._describe)
         await sessions.recover()
         self._sessions = sessions
         try:
@@ -212,14 +217,16 @@ def create_app(
     auth: Authenticator | None = None,
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits = Limits(),  # noqa: B008
+    describe: Describe = mask,
 ) -> Starlette:
     """The ASGI application of some apps and a log, by its address or its store.
 
     `state.stop_streams()` ends its open streams.
     Without `auth` only its own sign-in links let anybody in: `state.auth.sign_in_code`.
+    `describe` says what members read of a tool that failed; `executor.explain` is for development.
     """
     auth = auth or Auth(secrets.token_bytes(32))
-    server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits)
+    server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits, describe)
     operations = server.operations()
     page = page_routes()
     public = [one.path for one in operations if one.public] + [file.path for file in page]
