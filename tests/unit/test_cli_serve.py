@@ -294,3 +294,13 @@ class TestToken:
         self, arguments: tuple[str, ...], words: str
     ) -> None:
         assert refusal(run("token", *arguments)).startswith(words)
+
+
+@pytest.mark.parametrize("more", [("--host", "0.0.0.0"), ("--allow-host", "example.org")])
+def test_serve_debug_where_others_can_reach_it_is_refused(
+    more: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN, "x" * 32)
+    result = run("serve", TOUR, "--debug", *more)
+    assert result.exit_code == 2
+    assert "what tools raise may hold secrets" in " ".join(result.output.split())

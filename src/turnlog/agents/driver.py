@@ -90,7 +90,7 @@ def unobserved(envelope: Envelope, payload: Payload | Unknown) -> None:
 class Driver:
     """Runs the agents of one session."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a driver is made of, each by its name
         self,
         log: Log,
         session_id: str,

@@ -15,7 +15,7 @@ import pytest
 from tests.support.limits import HANG_S
 from turnlog.agents import executor as module
 from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.executor import Executor
+from turnlog.agents.executor import EXPLAINED_CHARS, Executor, explain
 from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.errors import StoreError
 from turnlog.events import (
@@ -430,3 +430,15 @@ def test_a_call_that_waits_for_a_place_can_be_cancelled() -> None:
         assert (await answer(executor, add, call_of(add, a=1))).ok, "both places are free again"
 
     run(work())
+
+
+def test_executor_that_explains_says_what_a_tool_raised() -> None:
+    @tool
+    def register(place: str) -> str:
+        raise KeyError(place)
+
+    executor = Executor(Blobs().put, describe=explain)
+    result = asyncio.run(answer(executor, register, call_of(register, place="Oslo" * 1000)))
+    assert result.error is not None
+    assert result.error.message.startswith("register failed: KeyError: 'OsloOslo")
+    assert len(result.error.message) < 2 * EXPLAINED_CHARS
