@@ -14,6 +14,7 @@ from msgspec import structs
 from turnlog.app.app import App
 from turnlog.errors import RuleFault
 from turnlog.events import Envelope, Event, Payload, Scope, Unknown, decode, stamp
+from turnlog.events.catalog import Misfit
 from turnlog.ids import new_id, now_ms
 from turnlog.state.fold import fold, guarded
 from turnlog.state.rules import Emitted, Phase, settle
@@ -31,12 +32,31 @@ class Ledger:
         self._tried = guarded(app.reducers)  # what is only tried is reported when it happens
         self.state = app.start()
         self._channel: str | None = None  # of the last event that changed the state
+        self.misfits: dict[str, Misfit] = {}  # stored events that the classes of today do not take, by type
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
+        if isinstance(payload, Unknown) and payload.problem is not None:
+            self._count_misfit(envelope, payload.problem)
         before, self.state = self.state, fold(self._reducers, [(envelope, payload)], self.state)
         if self.state is not before:
             self._channel = envelope.channel
+
+    def _count_misfit(self, envelope: Envelope, problem: str) -> None:
+        """Count an event that the state lacks, and warn of the first one of its type."""
+        known = self.misfits.get(envelope.type)
+        if known is None:
+            log.warning(
+                "%s, %s: stored events %s do not fit their class any more, so the state lacks them; "
+                "the first is seq %d: %s",
+                self._app.name,
+                self._session_id,
+                envelope.type,
+                envelope.seq,
+                problem,
+            )
+        count = known.count if known else 0
+        self.misfits[envelope.type] = Misfit(envelope.type, count + 1, known.problem if known else problem)
 
     def binds(self, events: Sequence[Event]) -> bool:
         """Whether what follows from a batch depends on where it stands."""

@@ -48,6 +48,7 @@ from turnlog.events import (
     UiMessage,
     Unknown,
 )
+from turnlog.events.catalog import Misfit
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, Head, Log
@@ -424,6 +425,12 @@ class Sessions:
         async with self._settled(seat) as driver:
             assert isinstance(driver.pen.ledger, Ledger)
             return driver.tree.last, seat.seen(driver.pen.ledger.state)
+
+    async def misfits(self, seat: Seat) -> list[Misfit]:
+        """Return which stored events no longer fit the application's classes; only owners may know."""
+        async with self._settled(seat) as driver:
+            assert isinstance(driver.pen.ledger, Ledger)
+            return list(driver.pen.ledger.misfits.values()) if seat.is_owner else []
 
     async def panels(self, seat: Seat, at: int | None = None) -> Panels:
         """Everything that is shown of a session, as of a seq or now; the state as this member sees it."""

@@ -5,19 +5,25 @@ piece of work; what it prints about the work is here, what takes longer is in a 
 """
 
 import re
-from typing import BinaryIO
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from turnlog.cli.opening import LOG, damage_line, named_heads, opened, run
+from turnlog.cli.serve import load_app
 from turnlog.cli.tail import Show, Source, followed, json_lines, readable_lines, stored, tail
 from turnlog.cli.terminal import counted
 from turnlog.cli.transfer import export_sessions, import_sessions
 from turnlog.errors import StoreError
+from turnlog.events.catalog import Misfit
 from turnlog.ids import now_ms
 from turnlog.log import Damage, Head, Log
 from turnlog.log.blobs import missing_blobs
 from turnlog.log.choice import Choice
+
+if TYPE_CHECKING:
+    from turnlog import App
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 LAST_SEQ = (1 << 53) - 1  # no event has a higher one
@@ -105,19 +111,45 @@ def import_command(file: BinaryIO, log_url: str) -> None:
     epilog="Example: turnlog verify --log sqlite:///shop.db",
 )
 @log_option
+@click.option("--app", metavar="MODULE:APP", help="An application whose stored events must fit its classes.")
 @click.pass_context
-def verify(context: click.Context, log_url: str) -> None:
+def verify(context: click.Context, log_url: str, app: str | None) -> None:
     """Check every event and every blob of a log, and that each blob an event names is there.
 
-    Exits with 1 if something is damaged or missing.
+    With --app also that the stored events of the application still fit their classes: its state lacks those
+    that do not. Exits with 1 if something is damaged, missing or does not fit.
     """
     heads, damages = run(check(log_url))
     for damage in damages:
         click.echo(damage_line(damage))
-    if damages:
+    misfits = run(misfits_of(log_url, heads, load_app(app))) if app and not damages else []
+    for head, misfit in misfits:
+        events = f"{counted(misfit.count, 'event')} {misfit.type}"
+        click.echo(f"{head.session_id}: {events} of {app} do not fit the class: {misfit.problem}")
+    if damages or misfits:
         context.exit(1)
     events = counted(sum(head.last + 1 for head in heads), "event")
     click.echo(f"everything is whole: {counted(len(heads), 'session')}, {events}")
+
+
+async def misfits_of(log_url: str, heads: Sequence[Head], app: "App") -> list[tuple[Head, Misfit]]:
+    """The stored events of an application that its classes do not take, by session and type."""
+    found: list[tuple[Head, Misfit]] = []
+    async with opened(log_url) as log:
+        for head in heads:
+            if head.app == app.name:
+                stored = [pair async for pair in stored_events(log, head.session_id)]
+                found += [(head, misfit) for misfit in app.catalog.misfits(stored)]
+    return found
+
+
+async def stored_events(log: Log, session_id: str) -> AsyncIterator[tuple[str, bytes]]:
+    """The types and payloads of a session's durable events."""
+    after = -1
+    while page := await log.read(session_id, after, origin=-1):
+        for envelope in page.envelopes():
+            yield envelope.type, bytes(envelope.payload)
+        after = page.last
 
 
 async def check(log_url: str) -> tuple[list[Head], list[Damage]]:

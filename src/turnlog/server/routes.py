@@ -20,6 +20,7 @@ from turnlog.app.derived import Panels
 from turnlog.errors import BadInput, quote
 from turnlog.events import UiMessage
 from turnlog.events.base import Name, Record
+from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import timestamp
 from turnlog.ids import new_id
 from turnlog.log import Head
@@ -140,6 +141,7 @@ class StateAnswer(msgspec.Struct, omit_defaults=True):
     meters: dict[str, Any] | None = None
     open: dict[str, Any] | None = None
     roster: list[dict[str, Any]] | None = None
+    misfits: list[Misfit] = []
 
 
 class DocumentInfo(msgspec.Struct):
@@ -258,10 +260,12 @@ class Routes:
         if at is not None and at >= 0 and not await self.sessions().log.holds(seat.session_id, at):
             raise Gone(f"seq {at} is not kept any more")
         if at is None and not wanted:
-            return answer(StateAnswer(*await self.sessions().state(seat)))
+            seq, state = await self.sessions().state(seat)
+            return answer(StateAnswer(seq, state, misfits=await self.sessions().misfits(seat)))
         panels = await self.sessions().panels(seat, at)
         told = {name: PANELS[name](panels, seat) for name in wanted}
-        return answer(StateAnswer(panels.seq, panels.state, **told))
+        misfits = await self.sessions().misfits(seat)
+        return answer(StateAnswer(panels.seq, panels.state, misfits=misfits, **told))
 
     async def documents(self, request: Request) -> Response:
         """The documents of one session, or of all of the caller's."""

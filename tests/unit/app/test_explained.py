@@ -24,7 +24,7 @@ def register() -> str:
 def test_sessions_tool_that_failed_is_described_as_the_server_says(describe: Describe, message: str) -> None:
     async def run() -> None:
         log = Log(MemoryStore())
-        calls = [ToolUse("register", {}), "Sorry."]
+        calls: list[str | ToolUse] = [ToolUse("register", {}), "Sorry."]
         agent = Agent("Clerk", "", Scripted(lambda messages: [calls.pop(0)]), tools=(register,))
         sessions = Sessions(log, [App("office", agent)], 1, describe=describe)
         seat = await sessions.create(ADA)
