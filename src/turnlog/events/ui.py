@@ -122,8 +122,14 @@ class JobHelp(Record, frozen=True, kw_only=True, tag_field="kind", tag="job_help
 
 
 class Stop(Record, frozen=True, kw_only=True, tag_field="kind", tag="stop"):
-    turn: TraceId | None = None
-    agent_id: AgentId | None = None
+    """Stop everything in the channel of the command. The fields only say when it does nothing."""
+
+    turn: Annotated[
+        TraceId | None, Meta(description="Only if this turn is still open; other turns stop with it.")
+    ] = None
+    agent_id: Annotated[
+        AgentId | None, Meta(description="Only if this agent is still open; other agents stop with it.")
+    ] = None
 
 
 Command = Summon | Wake | StartSession | EndSession | OfferWork | JobHelp | Stop

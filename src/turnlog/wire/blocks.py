@@ -26,7 +26,6 @@ from turnlog.events import (
     BlockStart,
     Citation,
     Envelope,
-    File,
     Payload,
     SessionError,
     ToolAwait,
@@ -48,8 +47,8 @@ from turnlog.wire.dialect import (
     call_kind,
     compact,
     untold,
-    usage_json,
 )
+from turnlog.wire.meta import Meta, awaited_calls, error_meta, files_meta
 
 Key = tuple[str, str]  # an agent and one of its blocks
 
@@ -72,7 +71,7 @@ class Blocks:
 
     def __init__(self, options: BlocksOptions = DEFAULT, history: Conversation = untold) -> None:
         self._options = options
-        self._history = history
+        self._meta = Meta(options, history)
         self._blocks: dict[Key, Streamed] = {}
         self._shown: dict[str, Shown] = {}  # by agent
 
@@ -91,29 +90,12 @@ class Blocks:
         return not (self._blocks or self._shown)
 
     def _agent_start(self, agent: str, payload: AgentStart) -> list[bytes]:
-        meta = {
-            "format": "json",
-            "user_query": payload.prompt or "",
-            "agent_uuid": agent,
-            "agent_name": payload.name,
-            "model": payload.model or "",
-        }
-        if payload.parent_id:
-            meta["parent_agent_uuid"] = bare(payload.parent_id)
-        return chunk("meta_init", agent, compact(meta | self._told_history("message_history", agent)))
+        return chunk("meta_init", agent, compact(self._meta.init(agent, payload, "json")))
 
     def _agent_end(self, agent: str, payload: AgentEnd) -> list[bytes]:
         messages = self._forget(agent)
-        if not self._options.stream_meta_history_and_tool_results:
-            return messages
-        meta = self._told_history("conversation_history", agent) | {
-            "stop_reason": payload.stop_reason,
-            "total_steps": payload.steps,
-            "generated_files": [file_json(file) for file in payload.files] or None,
-            "cost": payload.cost,
-            "cumulative_usage": usage_json(payload.usage),
-        }
-        return messages + chunk("meta_final", agent, compact(meta))
+        meta = self._meta.final(agent, payload)
+        return messages if meta is None else messages + chunk("meta_final", agent, compact(meta))
 
     def _forget(self, agent: str) -> list[bytes]:
         """An agent is gone: what it left open is ended, and nothing of it is kept."""
@@ -124,12 +106,6 @@ class Blocks:
     def _end(self, agent: str, block: Streamed) -> list[bytes]:
         """The final message of a block, unless it was said or there was no word before it."""
         return chunk(block.kind, agent, "") if block.told and not block.ended else []
-
-    def _told_history(self, key: str, agent: str) -> dict[str, Any]:
-        if not self._options.stream_meta_history_and_tool_results:
-            return {}
-        messages = self._history(f"agt_{agent}")
-        return {key: [{"role": message.role, "content": message.content} for message in messages]}
 
     def _show(self, agent: str, block_id: str | None) -> None:
         """Remember what may be retracted; what no agent said never is, and nobody would end it."""
@@ -219,16 +195,13 @@ class Blocks:
         return messages + chunk("tool_result", agent, "", final=True, **names)
 
     def _tool_await(self, agent: str, payload: ToolAwait) -> list[bytes]:
-        calls = [
-            {"tool_use_id": call.call_id, "name": call.tool, "input": call.args} for call in payload.calls
-        ]
-        return chunk("awaiting_frontend_tools", agent, compact(calls))
+        return chunk("awaiting_frontend_tools", agent, compact(awaited_calls(payload)))
 
     def _files(self, agent: str, payload: AssistantFiles) -> list[bytes]:
-        return chunk("meta_files", agent, compact({"files": [file_json(file) for file in payload.files]}))
+        return chunk("meta_files", agent, compact(files_meta(payload)))
 
     def _session_error(self, agent: str, payload: SessionError) -> list[bytes]:
-        return chunk("error", agent, compact({"type": payload.code, "message": payload.message}))
+        return chunk("error", agent, compact(error_meta(payload)))
 
 
 CONVERT: dict[type, Callable[[Blocks, str, Any], list[bytes]]] = {
@@ -287,8 +260,3 @@ def shorten(text: str) -> str:
         return text
     cuts = (text[:size] + "…" for size in range(LABEL_BYTES, 0, -8))
     return next((cut for cut in cuts if len(msgspec.json.encode(cut)) <= LABEL_BYTES), "…")
-
-
-def file_json(file: File) -> dict[str, str]:
-    """A generated file."""
-    return {"file_id": file.file_id, "filename": file.filename, "storage_location": file.storage_location}

@@ -55,10 +55,10 @@ from turnlog.wire.dialect import (
     Shown,
     bare,
     compact,
-    delta_of,
     untold,
     usage_json,
 )
+from turnlog.wire.meta import Meta
 
 Delta = dict[str, Any]
 
@@ -189,6 +189,7 @@ class BlocksRaw:
     def __init__(self, options: BlocksOptions = DEFAULT, history: Conversation = untold) -> None:
         self._options = options
         self._json = Blocks(options, history)  # only for events that leave no state in it
+        self._meta = Meta(options, history)
         self._agents: dict[str, Agent] = {}
 
     def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
@@ -217,10 +218,9 @@ class BlocksRaw:
         """Whether nothing is open: the state is empty between turns."""
         return not self._agents
 
-    def _agent_start(self, agent: Agent, envelope: Envelope, payload: AgentStart) -> list[bytes]:
+    def _agent_start(self, agent: Agent, _: Envelope, payload: AgentStart) -> list[bytes]:
         agent.running, agent.model = True, payload.model or ""
-        meta = msgspec.json.decode(delta_of(self._json.convert(envelope, payload)))
-        return chunk("meta_init", agent.id, compact(meta | {"format": "raw"}))
+        return chunk("meta_init", agent.id, compact(self._meta.init(agent.id, payload, "raw")))
 
     def _agent_end(self, agent: Agent, envelope: Envelope, payload: AgentEnd) -> list[bytes]:
         otherwise = "tool_use" if agent.reply.calls else "end_turn"

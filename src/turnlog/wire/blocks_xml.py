@@ -41,7 +41,6 @@ from turnlog.events import (
     Unknown,
 )
 from turnlog.state.history import result_text
-from turnlog.wire.blocks import Blocks
 from turnlog.wire.chunks import LIMIT_BYTES
 from turnlog.wire.dialect import (
     DEFAULT,
@@ -54,9 +53,9 @@ from turnlog.wire.dialect import (
     call_args,
     call_kind,
     compact,
-    delta_of,
     untold,
 )
+from turnlog.wire.meta import Meta, awaited_calls, error_meta, files_meta
 
 SLICE_CHARS = 1500  # plain text of this length fits into a message with its escapes and its tag
 
@@ -90,7 +89,7 @@ class BlocksXml:
 
     def __init__(self, options: BlocksOptions = DEFAULT, history: Conversation = untold) -> None:
         self._options = options
-        self._json = Blocks(options, history)  # only for events that leave no state in it
+        self._meta = Meta(options, history)
         self._agents: dict[str, Agent] = {}
         self._open: tuple[str, str, str] | None = None  # the open tag: its agent, block and name
 
@@ -115,16 +114,17 @@ class BlocksXml:
         """Whether nothing is open: the state is empty between turns."""
         return not (self._agents or self._open)
 
-    def _agent_start(self, agent: Agent, envelope: Envelope, payload: AgentStart) -> list[bytes]:
+    def _agent_start(self, agent: Agent, _: Envelope, payload: AgentStart) -> list[bytes]:
         agent.running = True
-        meta = msgspec.json.decode(delta_of(self._json.convert(envelope, payload)))
-        return self._shut() + element("meta_init", agent.id, {"data": compact(meta | {"format": "xml"})})
+        data = compact(self._meta.init(agent.id, payload, "xml"))
+        return self._shut() + element("meta_init", agent.id, {"data": data})
 
-    def _agent_end(self, agent: Agent, envelope: Envelope, payload: AgentEnd) -> list[bytes]:
+    def _agent_end(self, agent: Agent, _: Envelope, payload: AgentEnd) -> list[bytes]:
         agent.running = False
         agent.blocks.clear()
-        if meta := self._json.convert(envelope, payload):
-            return self._shut() + element("meta_final", agent.id, {"data": delta_of(meta)})
+        meta = self._meta.final(agent.id, payload)
+        if meta is not None:
+            return self._shut() + element("meta_final", agent.id, {"data": compact(meta)})
         return self._shut() if self._open and self._open[0] == agent.id else []
 
     def _block_start(self, agent: Agent, _: Envelope, payload: BlockStart) -> list[bytes]:
@@ -212,16 +212,16 @@ class BlocksXml:
         names = {"id": payload.call_id, "name": payload.kind}
         return self._shut() + element("content-block-server_tool_result", agent.id, names, body)
 
-    def _tool_await(self, agent: Agent, envelope: Envelope, payload: ToolAwait) -> list[bytes]:
-        data = delta_of(self._json.convert(envelope, payload))
+    def _tool_await(self, agent: Agent, _: Envelope, payload: ToolAwait) -> list[bytes]:
+        data = compact(awaited_calls(payload))
         return self._shut() + element("awaiting_frontend_tools", agent.id, {"data": data})
 
-    def _files(self, agent: Agent, envelope: Envelope, payload: AssistantFiles) -> list[bytes]:
-        body = fitted(delta_of(self._json.convert(envelope, payload)), cdata)
+    def _files(self, agent: Agent, _: Envelope, payload: AssistantFiles) -> list[bytes]:
+        body = fitted(compact(files_meta(payload)), cdata)
         return self._shut() + element("content-block-meta_files", agent.id, {}, body)
 
-    def _error(self, agent: Agent, envelope: Envelope, payload: SessionError) -> list[bytes]:
-        body = fitted(delta_of(self._json.convert(envelope, payload)), cdata)
+    def _error(self, agent: Agent, _: Envelope, payload: SessionError) -> list[bytes]:
+        body = fitted(compact(error_meta(payload)), cdata)
         return self._shut() + element("content-block-error", agent.id, {}, body)
 
 

@@ -87,11 +87,6 @@ def compact(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def delta_of(messages: list[bytes]) -> str:
-    """What chunked messages of `blocks` carry."""
-    return "".join(msgspec.json.decode(message)["delta"] for message in messages)
-
-
 def call_kind(payload: ToolCall) -> str:
     """Whose call it is: the provider runs its own tools."""
     return "server_tool_call" if payload.executor == "provider" else "tool_call"
