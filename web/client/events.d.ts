@@ -208,9 +208,12 @@ export interface JobHelp {
   form: { [key: string]: Json };
 }
 
+/** Stop everything in the channel of the command. The fields only say when it does nothing. */
 export interface Stop {
   kind: "stop";
+  /** Only if this turn is still open; other turns stop with it. */
   turn?: string;
+  /** Only if this agent is still open; other agents stop with it. */
   agent_id?: string;
 }
 
