@@ -97,7 +97,8 @@ def test_the_host_keeps_its_routes_and_its_lifespan(ada: Mounted) -> None:
 
 
 def test_the_users_of_the_host_are_those_of_turnlog(ada: Mounted) -> None:
-    assert ada.get("/api/me") == (200, {"name": "ada", "roles": [], "apps": ["dots"]})
+    me = {"name": "ada", "roles": [], "apps": ["dots"], "may_create_sessions": True}
+    assert ada.get("/api/me") == (200, me)
     session = ada.session()
     bob = Mounted(ada.process, ada.port, prefix="/log", cookie="user=cookie-of-bob")
     eve = Mounted(ada.process, ada.port, prefix="/log", cookie="user=forged")

@@ -253,7 +253,8 @@ def test_the_printed_link_and_a_token_give_cookies_and_signing_out_takes_them(tm
         assert (status, headers["location"]) == (303, "/")
         local = by_cookie(server, cookie_of(headers))
         apps = ["tour", "endless", "remote"]
-        assert local.get("/api/me") == (200, {"name": "local", "roles": ["operator"], "apps": apps})
+        me = {"name": "local", "roles": ["operator"], "apps": apps, "may_create_sessions": True}
+        assert local.get("/api/me") == (200, me)
         assert opened(server.link)[0] == 403
         status, headers, _ = opened(
             f"{server.url}/api/sign-in", "POST", Authorization=f"Bearer {token('bob')}"
