@@ -246,6 +246,6 @@ def test_the_events_that_end_a_turn_are_about_that_turn() -> None:
     problem, end = [item.payload for item in closings]
     assert isinstance(problem, SessionError)
     assert problem.message == "The turn took longer than 1.5 s and was ended."
-    assert end == AgentEnd(stop_reason="timeout")
+    assert end == AgentEnd(stop_reason="timeout", reason="timeout")
     assert {item.scope for item in closings} == {two}
     assert timed_out(tree((start, one)), "tr_2", 1.5) == []
