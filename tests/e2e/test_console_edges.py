@@ -261,7 +261,7 @@ def test_copying_gives_exactly_what_is_shown(page: Page) -> None:
     expect(detail.get_by_role("button", name="Copied")).to_be_visible()
     page.get_by_role("tab", name="Agents").click()
     detail.get_by_text("Make a link").first.click()
-    detail.get_by_label("Role of the guest").fill("helper")
+    detail.get_by_label("Role of the guest").fill("guest")
     detail.get_by_role("button", name="Make a link").click()
     assert copied(page, detail) == detail.get_by_label("The link").input_value()
     expect(detail.get_by_role("button", name="Copied")).to_be_visible()
