@@ -356,7 +356,7 @@ def test_only_an_executor_answers_the_call(tmp_path: Path) -> None:
         result = {"saved": 1, "ids": ["wt_x"]}
         payload = {"call_id": call["call_id"], "tool": SAVE, "ok": True, "result": result, "error": None}
         body = {"session": desk.session, "events": [{"type": "tool.result", "payload": payload}]}
-        assert posted(server, guest, body) == 404
+        assert posted(server, guest, body) == 400
         assert posted(server, hand, body) == 202
         assert result_of(desk.turn(), SAVE)["result"] == result
 
