@@ -60,19 +60,16 @@ def _struct_check(shape: Any, made: Made) -> Check | None:
     if shape.cls in made:
         return made[shape.cls]
 
-    def check_inner(value: Any, path: str) -> None:
-        """Check a struct inside one of its own class: its check is not made yet."""
-        if check := made[shape.cls]:
-            check(value, path)
-
-    made[shape.cls] = check_inner
-    checks = {field.name: _check_of(field.type, made) for field in shape.fields}
-    found = {name: check for name, check in checks.items() if check is not None}
+    found: dict[str, Check] = {}
 
     def check_fields(value: Any, path: str) -> None:
         for name, check in found.items():
             check(getattr(value, name), f"{path}.{name}")
 
+    made[shape.cls] = check_fields  # also for structs of this class inside it
+    for field in shape.fields:
+        if check := _check_of(field.type, made):
+            found[field.name] = check
     made[shape.cls] = check_fields if found else None
     return made[shape.cls]
 
