@@ -1,13 +1,13 @@
 """The model's view of a session: messages in order, from the log alone (protocol section 4).
 
 The root agents of a channel share one conversation; an agent that was called has its own, which begins with
-its prompt, or goes on from a copy of the one it resumes. A hand-off goes on with the conversation it takes
-over. What pages sent directly and rules said stands in the conversation of its channel, told; what asks for a
-turn of its own is read when that turn begins, as a message is. Blank turns are dropped, neighbours of one
-role are merged, what was retracted is gone, and a result stands in the user's turn right after its call.
-`messages` gives what a provider accepts: calls that nobody answered are left out, and so is a thinking that
-led to nothing. A part has the form of the Messages API; images in results are named by their address, which
-only an adapter resolves.
+its prompt, or goes on from a copy of the one it resumes in the same channel. A hand-off goes on with the
+conversation it takes over. What pages sent directly and rules said stands in the conversation of its channel,
+told; what asks for a turn of its own is read when that turn begins, as a message is. Blank turns are dropped,
+neighbours of one role are merged, what was retracted is gone, and a result stands in the user's turn right
+after its call. `messages` gives what a provider accepts: calls that nobody answered are left out, and so is a
+thinking that led to nothing. A part has the form of the Messages API; images in results are named by their
+address, which only an adapter resolves.
 """
 
 from bisect import bisect
@@ -59,17 +59,18 @@ class Call:
 
 @dataclass(slots=True)
 class Conversation:
-    """Messages in order. Calls are found by their id, and everything else from the end: that is where a
-    conversation changes, however long it is."""
+    """Messages in order, in a channel ("" is none). Calls are found by their id, and everything else from the
+    end: that is where a conversation changes, however long it is."""
 
     messages: list[Message] = field(default_factory=list)
+    channel: str = ""
     _calls: dict[str, Call] = field(default_factory=dict)  # the last one of each id
     _numbers: Iterator[int] = field(default_factory=count)
 
     @classmethod
-    def of(cls, messages: list[Message]) -> "Conversation":
+    def of(cls, messages: list[Message], channel: str = "") -> "Conversation":
         """These messages, which are its own from now on."""
-        conversation = cls(messages)
+        conversation = cls(messages, channel)
         for message in messages:
             for part in message.content:
                 conversation._note(message, part)
@@ -77,7 +78,8 @@ class Conversation:
 
     def copy(self) -> "Conversation":
         """The same, to go its own way from here."""
-        return Conversation.of([Message(message.role, list(message.content)) for message in self.messages])
+        messages = [Message(message.role, list(message.content)) for message in self.messages]
+        return Conversation.of(messages, self.channel)
 
     def add(self, role: Role, part: Part) -> bool:
         """Append a part, unless it is blank."""
@@ -182,7 +184,7 @@ class History:
         return self._root(None).messages
 
     def _root(self, channel: str | None) -> Conversation:
-        return self.roots.setdefault(channel or "", Conversation())
+        return self.roots.setdefault(channel or "", Conversation(channel=channel or ""))
 
     def _of(self, envelope: Envelope) -> Conversation:
         """The conversation that an event belongs to."""
@@ -192,10 +194,13 @@ class History:
     def begin(self, envelope: Envelope, payload: AgentStart) -> None:
         """Give an agent that starts its conversation as it was before; to say so twice changes nothing."""
         agent_id, call = envelope.agent_id or "", (payload.parent_id or "", payload.call_id or "")
+        new = Conversation(channel=envelope.channel or "")
         if payload.via == "call":
-            self.called[agent_id] = self.called.get(payload.resumes or "", Conversation()).copy()
+            resumed = self.called.get(payload.resumes or "", new)
+            # the id of an agent is no right to read what was said in another channel
+            self.called[agent_id] = resumed.copy() if resumed.channel == new.channel else new
         elif payload.via == "handoff" and payload.call_id is not None:
-            self.called[agent_id] = self.called.get(self._answers.get(call, ""), Conversation())
+            self.called[agent_id] = self.called.get(self._answers.get(call, ""), new)
 
     def _start(self, envelope: Envelope, payload: AgentStart) -> None:
         """A message that waits for its turn is read when the turn begins."""

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Told(Struct):
     """A `History` without shared objects: conversations by number, the places of parts in them."""
 
-    conversations: list[list[Message]]
+    conversations: list[tuple[str, list[Message]]]  # each with its channel
     roots: dict[str, int]
     called: dict[str, int]
     traces: list[str]
@@ -81,7 +81,7 @@ def told(history: History) -> Told:
         for index, part in enumerate(message.content)
     }
     return Told(
-        conversations=[one.messages for one in unique.values()],
+        conversations=[(one.channel, one.messages) for one in unique.values()],
         roots={channel: numbers[id(one)] for channel, one in roots.items()},
         called={agent_id: numbers[id(one)] for agent_id, one in history.called.items()},
         traces=sorted(history._traces),
@@ -97,7 +97,7 @@ def told(history: History) -> Told:
 def load_history(data: bytes) -> History:
     """A history, with everything shared that was."""
     kept = msgspec.json.decode(data, type=Told)
-    every = [Conversation.of(messages) for messages in kept.conversations]
+    every = [Conversation.of(messages, channel) for channel, messages in kept.conversations]
     return History(
         roots={channel: every[number] for channel, number in kept.roots.items()},
         called={agent_id: every[number] for agent_id, number in kept.called.items()},
