@@ -443,6 +443,8 @@ export interface AwaitedCall {
   call_id: string;
   tool: string;
   args: { [key: string]: Json };
+  /** Who may answer: one of these; empty is any member. */
+  roles?: string[];
 }
 
 /** A call may run only if a person agrees; bound to the call and its arguments, single use, expiring. */

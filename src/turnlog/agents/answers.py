@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.agents.approvals import judge
+from turnlog.agents.approvals import entitled, judge, named
 from turnlog.agents.loop import Item
 from turnlog.agents.reading import values_of
 from turnlog.agents.tools import succeeded
@@ -87,7 +87,9 @@ def call_of(answer: Payload | Unknown) -> str | None:
     return getattr(answer, "call_id", None) if type(answer) in CHECKS else None
 
 
-def _result(answer: ToolResult, call: OpenCall, _: Collection[str], __: int) -> str | None:
+def _result(answer: ToolResult, call: OpenCall, roles: Collection[str], _: int) -> str | None:
+    if not entitled(call.roles, roles):
+        return f"{named(call.roles)} may answer this"
     if answer.kind is not None:
         return "expected no kind: that is for results of the provider"
     if call.call.executor == "backend" or call.asked is not None:
@@ -95,7 +97,9 @@ def _result(answer: ToolResult, call: OpenCall, _: Collection[str], __: int) -> 
     return None if answer.tool == call.call.tool else f"expected a result of {call.call.tool}"
 
 
-def _action(answer: UiAction, call: OpenCall, _: Collection[str], __: int) -> str | None:
+def _action(answer: UiAction, call: OpenCall, roles: Collection[str], _: int) -> str | None:
+    if not entitled(call.roles, roles):
+        return f"{named(call.roles)} may answer this"
     return None if call.awaited else f"{answer.call_id} is not answered by an action"
 
 

@@ -48,13 +48,13 @@ from turnlog.agents.models.model import MODEL_FAILED, blobs_of
 from turnlog.agents.models.prices import cost
 from turnlog.agents.pen import Ledger, Pen
 from turnlog.agents.prompt import instructions_with_tags
+from turnlog.agents.reading import awaited
 from turnlog.agents.speaker import Speaker
 from turnlog.agents.tools import failed, not_found
 from turnlog.errors import CallerError, Closed, Conflict, InvalidEvent, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
-    AwaitedCall,
     BlockRetract,
     Catalog,
     Envelope,
@@ -357,8 +357,8 @@ class Driver:
         )
         result = await self._executor.run(tool, call, context)
         if isinstance(result, WaitForInput):
-            asked = AwaitedCall(call_id=call.call_id, tool=call.tool, args=result.questions)
-            await self._append([Item(ToolAwait(calls=(asked,)), scope, "system")])
+            question = awaited(tool, call, result.questions)
+            await self._append([Item(ToolAwait(calls=(question,)), scope, "system")])
         else:
             await self._answer(result, call, scope)
 

@@ -18,7 +18,7 @@ from turnlog.agents.agent import Agent, Cast
 from turnlog.agents.approvals import permits
 from turnlog.agents.reading import (
     asks_the_page,
-    awaiting,
+    awaited,
     files_of,
     stopped,
     unanswered,
@@ -312,7 +312,9 @@ class Loop:
         if keys <= self._shown:
             return []
         self._shown |= keys
-        return [Say([Item(awaiting(calls), invocation.scope, "system")])]
+        agent = self.agent(invocation)
+        questions = tuple(awaited(agent.tool(call.tool), call, call.args) for call in calls)
+        return [Say([Item(ToolAwait(calls=questions), invocation.scope, "system")])]
 
     def _passes(self, invocation: Invocation, call: OpenCall) -> bool:
         return call.call.incomplete is None and self.agent(invocation).successor(call.call.tool) is not None

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
+from turnlog.agents.tools import Tool
 from turnlog.events import (
     AssistantFiles,
     AwaitedCall,
     Fault,
     File,
     Payload,
-    ToolAwait,
     ToolCall,
     ToolResult,
     UiAction,
@@ -57,11 +57,9 @@ def stopped(reply: Reply) -> StopReason:
     return "end_turn" if reason is None or reason == "tool_use" or reason == "pause_turn" else reason
 
 
-def awaiting(calls: Iterable[ToolCall]) -> ToolAwait:
-    """What the page is asked."""
-    return ToolAwait(
-        calls=tuple(AwaitedCall(call_id=call.call_id, tool=call.tool, args=call.args) for call in calls)
-    )
+def awaited(tool: Tool | None, call: ToolCall, args: dict[str, Any]) -> AwaitedCall:
+    """Build a question to the page: the roles of its tool may answer it."""
+    return AwaitedCall(call_id=call.call_id, tool=call.tool, args=args, roles=tool.roles if tool else ())
 
 
 def values_of(action: UiAction) -> dict[str, Any]:

@@ -197,6 +197,8 @@ class Poster:
             self._seat.session_id, scope.agent_id, call_id
         ):
             raise InvalidEvent("expected an id of your own, not the one of another answer", "$.id")
+        if isinstance(event.payload, ToolResult):
+            self._check_images(event.payload)
         scope = structs.replace(scope, actor=self._seat.principal.name)
         items = answered(event.payload, scope, call, self._seat.acts_as, now_ms())
         catalog = self._seat.app.catalog
@@ -206,6 +208,14 @@ class Poster:
             )
             for number, item in enumerate(items)
         ]
+
+    def _check_images(self, result: ToolResult) -> None:
+        """Refuse pictures from elsewhere: the provider of a model would fetch any address that it gets."""
+        own = ("data:image/", f"api/blobs/{self._seat.session_id}/", f"/api/blobs/{self._seat.session_id}/")
+        for number, image in enumerate(result.images):
+            if not image.src.startswith(own):
+                problem = f"expected a blob of this session or a data URI, got {quote(image.src)}"
+                raise InvalidEvent(problem, f"$.payload.images[{number}].src")
 
     def _everywhere(self, event: Event) -> Iterator[Event]:
         """A stop in each channel that this member may stop."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from turnlog.agents.answers import message_batch
+from turnlog.agents.approvals import entitled
 from turnlog.agents.driver import unobserved
 from turnlog.agents.drivers import SessionDriver, driver_of
 from turnlog.agents.executor import Describe, mask
@@ -418,6 +419,7 @@ class Sessions:
                 if call.awaited
                 and call.call.executor == "frontend"
                 and seat.may_see(invocation.scope.channel)
+                and entitled(call.roles, seat.acts_as)
             }
 
     async def state(self, seat: Seat) -> tuple[int, Any]:

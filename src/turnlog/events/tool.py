@@ -109,6 +109,9 @@ class AwaitedCall(Record, frozen=True, kw_only=True):
     call_id: Key
     tool: Name
     args: dict[str, Any]
+    roles: Annotated[
+        tuple[Name, ...], Meta(description="Who may answer: one of these; empty is any member.")
+    ] = ()
 
 
 class ToolAwait(Payload, frozen=True, kw_only=True):

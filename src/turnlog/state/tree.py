@@ -51,7 +51,8 @@ HANDOFF = "handoff_to_"  # how a call begins that passes an agent's work on; no 
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call without a result; `asked` is an approval that nobody has given yet.
+    """A call without a result; `asked` is an approval that nobody has given yet. Members with one of `roles`
+    may answer it; if there are none, every member may.
 
     `told` says that its message is complete: until then others may follow, and nobody waits for it alone.
     """
@@ -61,6 +62,7 @@ class OpenCall:
     awaited: bool = False
     asked: ApprovalRequest | None = None
     refused: bool = False
+    roles: tuple[str, ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -303,7 +305,7 @@ def _result(tree: Tree, envelope: Envelope, payload: ToolResult) -> None:
 def _await(tree: Tree, envelope: Envelope, payload: ToolAwait) -> None:
     for awaited in payload.calls:
         if call := tree.call(envelope.agent_id, awaited.call_id):
-            call.awaited = True
+            call.awaited, call.roles = True, awaited.roles
 
 
 def _retract(tree: Tree, envelope: Envelope, payload: BlockRetract) -> None:
