@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import turnlog
+from tests.support.limits import HANG_S
 from turnlog import events as ev
 from turnlog.log import Head, Log, open_log
 from turnlog.server.projection import Projection
@@ -82,7 +83,7 @@ async def resumed(log: Log, head: Head, at: Cursor, last: int) -> tuple[list[str
 
     Counted.converted = 0
     projection = Projection(log, head, ev.CATALOG, make)
-    frames, decoder, ids = projection.frames(at, 0.01), sse.Decoder(), list[str]()
+    frames, decoder, ids = projection.frames(at, HANG_S), sse.Decoder(), list[str]()
     async for page in frames:
         messages = decoder.feed(page)
         assert all(json.loads(message.data) for message in messages)

@@ -193,6 +193,7 @@ class Projection:
     async def _fill(self) -> None:
         start = await self._log.turn_start(self._head.session_id, self._head.last)
         dialect = await self._make(start)
+        self._reached = start - 1  # a silence before the first rows must not move a cursor past them
         self._base = (start - 1, math.inf)
         self._wakeup.wake()
         async for rows in self._log.follow(self._head.session_id, start - 1, epoch=self._head.epoch):
