@@ -22,10 +22,11 @@ FLAGS = [
 
 
 @contextlib.contextmanager
-def browsing(chromium: str) -> Iterator[Browser]:
-    """A browser; what the page logs as an error fails the test that looks."""
+def browsing(chromium: str, *, scrollbars: bool = False) -> Iterator[Browser]:
+    """A browser; scroll bars have a width only if asked."""
+    hidden = ["--hide-scrollbars"] if scrollbars else None
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS, ignore_default_args=hidden)
         try:
             yield browser
         finally:

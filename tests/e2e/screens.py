@@ -188,7 +188,7 @@ SCREENS = (
     ),
     Screen("briefing", briefing, ("Please confirm", "Show in chat"), small="Chat"),
     Screen("conversation", conversation, ("On Sunday",), DARK),
-    Screen("running", running, ("Queued", "3 of 8 lines have answered", "Time in calls")),
+    Screen("running", running, ("Queued", "3 of 8 lines have answered", "Time in tools")),
     Screen("question", question, ("more than ten kilometres", "Members")),
     Screen("fields", fields, ("The tool asks", "Age must be a number"), DARK),
     Screen("approval", approval, ("May this run?", "Offer work", "Role of the guest"), DARK, small="Inspect"),

@@ -17,7 +17,9 @@ export interface MeterReport {
   unpriced?: number;
   calls?: number;
   failed?: number;
+  /** How long answered calls ran; `wait_ms` is how long they waited for a person. */
   tool_ms?: number;
+  wait_ms?: number;
   agents?: number;
   running?: number;
 }

@@ -2,13 +2,24 @@
  * What a session took: tokens, cost and time, for the whole, for each turn and for each invocation.
  *
  * Times are those of the events. A call counts when it is answered; one that started an agent counts as that
- * agent. `agent.end` counts only for an agent that reported no completion. The same as `turnlog.state.meters`.
+ * agent. The time in which a call waits for a person is `wait_ms`, never `tool_ms`. `agent.end` counts only for an agent that reported no completion. The same as `turnlog.state.meters`.
  */
 
 import { addCosts, addCounts } from "./sums.js";
 
 const TOKENS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"];
-const COUNTS = ["completions", ...TOKENS, "cost_usd", "unpriced", "calls", "failed", "tool_ms", "agents", "running"];
+const COUNTS = [
+  "completions",
+  ...TOKENS,
+  "cost_usd",
+  "unpriced",
+  "calls",
+  "failed",
+  "tool_ms",
+  "wait_ms",
+  "agents",
+  "running",
+];
 const TIME = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z$/;
 
 /** The numbers of a session, a turn or an invocation. */
@@ -51,7 +62,7 @@ export class Meters {
   /** @internal */ session = null;
   /** @internal */ turns = new Map();
   /** @internal */ agents = new Map();
-  /** @internal by open agent: the times of calls that nobody has answered */ asked = new Map();
+  /** @internal by open agent: the calls that have no result, { since, waits, waited_ms } */ asked = new Map();
 
   /** Take one event into account. */
   apply(event) {
@@ -132,19 +143,41 @@ function call(meters, event) {
   const { agent_id } = event;
   if (!meters.agents.has(agent_id)) return;
   if (!meters.asked.has(agent_id)) meters.asked.set(agent_id, new Map());
-  meters.asked.get(agent_id).set(event.payload.call_id, event.ts);
+  meters.asked.get(agent_id).set(event.payload.call_id, { since: event.ts, waits: null, waited_ms: 0 });
+}
+
+function wait(meters, { agent_id, ts, payload }) {
+  for (const { call_id } of payload.calls ?? [payload]) {
+    const call = meters.asked.get(agent_id)?.get(call_id);
+    if (call) call.waits ??= ts;
+  }
+}
+
+function answer(meters, { agent_id, ts, payload }) {
+  const call = meters.asked.get(agent_id)?.get(payload.call_id);
+  if (call) resume(call, ts);
+}
+
+/** A call waits no more. */
+function resume(call, ts) {
+  if (call.waits === null) return;
+  call.waited_ms += between(call.waits, ts);
+  call.waits = null;
 }
 
 function result(meters, event) {
   const calls = meters.asked.get(event.agent_id);
-  const asked = calls?.get(event.payload.call_id);
-  if (asked === undefined) return;
+  const call = calls?.get(event.payload.call_id);
+  if (call === undefined) return;
   calls.delete(event.payload.call_id);
-  const took = between(asked, event.ts);
+  resume(call, event.ts);
+  // A clock that went back while the call waited must not make its time negative.
+  const ran = Math.max(0, between(call.since, event.ts) - call.waited_ms);
   for (const meter of meters.of(event)) {
     meter.calls += 1;
     meter.failed += event.payload.ok ? 0 : 1;
-    meter.tool_ms += took;
+    meter.tool_ms += ran;
+    meter.wait_ms += call.waited_ms;
   }
 }
 
@@ -164,6 +197,10 @@ const STEPS = new Map([
   ],
   ["tool.call", call],
   ["tool.result", result],
+  ["tool.await", wait],
+  ["approval.request", wait],
+  ["approval.decision", answer],
+  ["ui.action", answer],
 ]);
 
 /** Milliseconds from one time to another; clocks that went back count as no time. */

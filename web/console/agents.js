@@ -59,6 +59,7 @@ export class Agents extends SessionElement {
     const meter = record.fold(Meters).agents.get(agent.agent_id);
     return html`<div class="agent" data-state=${words}>
       <strong>${toEvent(agent.seq, agent.name)}</strong>
+      ${agent.subject ? html`<span class="subject">${agent.subject}</span>` : nothing}
       <span class="chip ${look}">${words}</span>
       ${agent.channel ? html`<span class="chip">${agent.channel}</span>` : nothing}
       <small class="soft">${VIA[agent.via]}${this.#links(agent)}${agent.model ? `, ${agent.model}` : ""}</small>

@@ -206,6 +206,7 @@ export class Console extends Element {
       ${this.#header()}
       <div class="columns" data-screen=${this.screen}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
+          .mayCreate=${this.me.may_create_sessions}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
         <main>${this.session ? this.#opened() : this.session === null ? this.#home() : nothing}</main>
       </div>

@@ -12,6 +12,7 @@ import { fileName, markdown } from "./exports.js";
 import { Library, SHELVES, holds, titleOf, wordsOf } from "./library.js";
 import { remember, remembered } from "./memory.js";
 import { count, size } from "./numbers.js";
+import { momentOf, zoneOf } from "./times.js";
 import "./panels.css";
 
 const MORE = 50; // documents of a category that are shown at first, and that come with every step
@@ -87,7 +88,8 @@ export class DocumentList extends SessionElement {
 
   #detail({ id, type, body }) {
     return html`<div class="detail">
-      <p class="soft">${toEvent(body.seq, `Event ${body.seq}`)}, ${body.createdAt.slice(0, 19).replace("T", " ")},
+      <p class="soft">${toEvent(body.seq, `Event ${body.seq}`)}, 
+        <time datetime=${body.createdAt} title=${zoneOf(body.createdAt)}>${momentOf(body.createdAt)}</time>,
         <span class="mono">${id}</span></p>
       ${type === "message" ? body.content.map((part) => this.#part(part)) : nothing}
       <pre class="json" tabindex="0" aria-label="The document as JSON">${JSON.stringify(body, null, 2)}</pre>

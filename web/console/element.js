@@ -49,6 +49,34 @@ export class SessionElement extends Element {
   }
 }
 
+const TICK_MS = 1000;
+
+/** An element that draws how long things take: also once a second, while an agent is open and the line is live. */
+export class TickingElement extends SessionElement {
+  #timer = null;
+
+  updated(changed) {
+    super.updated(changed);
+    clearTimeout(this.#timer);
+    const { isOpen, connection } = this.session;
+    if (this.isConnected && isOpen && connection === "live") {
+      this.#timer = setTimeout(() => this.requestUpdate(), TICK_MS);
+    }
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    clearTimeout(this.#timer);
+  }
+
+  /** Now in milliseconds since 1970, by the clock of the log; the time of the last event while the line is down. */
+  get now() {
+    const { record, connection } = this.session;
+    const ts = record.events.at(-1)?.ts;
+    return Date.parse(ts) + (connection === "live" ? this.session.elapsed(ts) : 0);
+  }
+}
+
 /** An element that draws where a person is in the session too, again whenever they move (`place.js`). */
 export class PlacedElement extends SessionElement {
   #moved = () => this.requestUpdate();

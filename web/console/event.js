@@ -10,6 +10,7 @@ import "./json.js";
 import { callsOf, sameType } from "./matches.js";
 import { go, here } from "./place.js";
 import { family } from "./rows.js";
+import { momentOf, zoneOf } from "./times.js";
 
 export class Event extends SessionElement {
   static properties = { event: { attribute: false }, copied: { state: true } };
@@ -34,11 +35,12 @@ export class Event extends SessionElement {
 
   render() {
     const { event } = this;
-    const about = [event.seq, event.ts, event.origin, event.actor].filter((part) => part !== undefined);
+    const about = [event.origin, event.actor].filter((part) => part !== undefined);
     return html`<section class="event" aria-label="Event ${event.seq}" data-seq=${event.seq}>
       <header>
         <h2 data-kind=${family(event)}>${event.type}</h2>
-        <span class="about">${about.join(" · ")}</span>
+        <span class="about">${event.seq} · <time datetime=${event.ts} title=${zoneOf(event.ts)}>${momentOf(event.ts)}</time>
+          ${about.map((part) => ` · ${part}`)}</span>
         ${this.#neighbours()}
         <button class="plain" aria-label="Close event" @click=${() => this.#tell("close")}>Close</button>
       </header>

@@ -16,8 +16,9 @@ import { EVERYTHING, Facets, Matches } from "./matches.js";
 import { remember, remembered } from "./memory.js";
 import { go, here } from "./place.js";
 import { indexOf } from "./record.js";
-import { clock, family, summary } from "./rows.js";
+import { family, summary } from "./rows.js";
 import { styled } from "./styled.js";
+import { clock, zoneOf } from "./times.js";
 import "./events.css";
 
 const BUDGET_MS = 6; // of a frame, for looking which events pass the filter
@@ -194,7 +195,7 @@ export class Events extends SessionElement {
     const content = html`<span class="nr">${seq}</span>
       <span class="what" ${styled({ "--depth": Math.min(depth, INDENTS) })}><span class="type">${type}</span>
         <span class="who">${agent_name ?? ""}</span></span>
-      <span class="time">${clock(ts)}</span>
+      <time class="time" datetime=${ts} title=${zoneOf(ts)}>${clock(ts)}</time>
       <span class="brief" ${styled({ "--depth": Math.min(depth, INDENTS) })}>${summary(event)}</span>`;
     return { seq, kind, selected: seq === this.seq, content };
   }

@@ -129,4 +129,4 @@ export const markdown = (conversation, title, me) => `${titled(`# ${plain(title)
 
 /** A name for a file that every system takes. */
 export const fileName = (title, ending) =>
-  `${title.normalize("NFKD").replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "session"}.${ending}`;
+  `${title.normalize("NFKD").replace(/\p{M}+/gu, "").replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "session"}.${ending}`;

@@ -42,19 +42,28 @@ export class Invocations {
   }
 }
 
-/** What a turn began with, on one line. */
-function beginning({ type, payload }) {
-  const told = { "ui.message": payload.text, "ui.command": payload.command?.kind, "ui.action": payload.action?.kind };
-  const letters = [...String(told[type] ?? type).slice(0, 10 * WORDS).replace(/\s+/g, " ").trim()];
+/** The first words of a text, on one line. */
+function firstWords(text) {
+  const letters = [...String(text).slice(0, 10 * WORDS).replace(/\s+/g, " ").trim()];
   return letters.length > WORDS ? `${letters.slice(0, WORDS - 1).join("")}…` : letters.join("");
 }
+
+/** What a turn began with. */
+function beginning({ type, payload }) {
+  const told = { "ui.message": payload.text, "ui.command": payload.command?.kind, "ui.action": payload.action?.kind };
+  return firstWords(told[type] ?? type);
+}
+
+/** What an agent was asked by another one. An agent that answers a person has the words of its turn, and no others. */
+export const subjectOf = ({ via, prompt }) => (via === "prompt" ? "" : firstWords(prompt ?? ""));
 
 function start(fold, event, turn) {
   const { agent_id, seq, channel = null, payload } = event;
   if (agent_id === undefined || fold.byId.has(agent_id)) return;
   const { name, via, model = null, parent_id = null, resumes = null } = payload;
   const from = fold.takes.get(agent_id) ?? null;
-  const made = { agent_id, name, via, model, resumes, channel, seq, ended: null, from, to: null, agents: [] };
+  const subject = subjectOf(payload);
+  const made = { agent_id, name, subject, via, model, resumes, channel, seq, ended: null, from, to: null, agents: [] };
   fold.byId.set(agent_id, made);
   (fold.byId.get(parent_id) ?? turn).agents.push(made);
 }

@@ -88,8 +88,9 @@ export class List extends Element {
   #scrolled() {
     if (this.#box.scrollTop === this.#scroll) return;
     this.#scroll = this.#box.scrollTop;
-    const { scrollHeight } = this.#box;
-    this.#tell("scrolled", this.#scroll + this.#view >= scrollHeight - NEAR_PX);
+    // A box that grew is scrolled by the browser before the next drawing measures it.
+    const { scrollHeight, clientHeight } = this.#box;
+    this.#tell("scrolled", this.#scroll + clientHeight >= scrollHeight - NEAR_PX);
     this.requestUpdate();
   }
 

@@ -1,5 +1,5 @@
 /**
- * An event in one line: its family, which gives the colour, its time of day and what its payload says.
+ * An event in one line: its family, which gives the colour, and what its payload says.
  *
  * Pure. A line is made from the beginning of a payload only: a result of a megabyte costs no more than a word.
  * Types that are not in the table, those of applications too, are shown as compact JSON.
@@ -19,9 +19,6 @@ export function family({ type, payload }) {
   const first = type.split(".")[0];
   return FAMILIES.has(first) ? first : "own";
 }
-
-/** HH:MM:SS.mmm of an event, as the log has it (UTC). */
-export const clock = (ts) => String(ts).slice(11, 23);
 
 /** JSON of a value without spaces, as far as `room` characters go. */
 export function compact(value, room = LINE_CHARS) {

@@ -11,10 +11,13 @@ import { Record } from "./record.js";
 const PACE_MS = 50; // between two drawings: text flows, and there is time for everything else
 const PATIENCE_MS = 1000;
 const COMING = new Set(["connecting", "catching-up", "reset"]);
+const HAS_ALL = new Set(["live", "closed"]);
 
 export class Session {
   connection = "connecting"; // as `connect` says it; "reset" until history has come again
   refusal = null; // why the server does not let us read
+  hasHistory = false; // all that the log had when it was asked for has come
+  #ahead = Infinity; // milliseconds that this machine's clock is before the server's, at most
   #watchers = new Map(); // who is told -> whether of live events too
   #lasts = true; // whether something came that is there after a reload
   #answer;
@@ -32,11 +35,13 @@ export class Session {
       share: me.name,
       onEvent: (event) => {
         this.#lasts = this.record.apply(event) || this.#lasts;
+        if (this.connection === "live") this.#ahead = Math.min(this.#ahead, Date.now() - Date.parse(event.ts));
         if (event.seq >= last && this.isCatchingUp) this.#said("live");
         else this.#changed();
       },
       onReset: () => {
         this.record = new Record(app.types);
+        this.hasHistory = false;
         last = Infinity; // of the log that was
         this.#said("reset");
         onReset();
@@ -59,6 +64,12 @@ export class Session {
     return () => this.#watchers.delete(tell);
   }
 
+  /** Milliseconds since a time of the log, by the server's clock as far as it is known. */
+  elapsed(ts) {
+    const ahead = Number.isFinite(this.#ahead) ? this.#ahead : 0;
+    return Math.max(0, Date.now() - ahead - Date.parse(ts));
+  }
+
   /** Whether history is coming. */
   get isCatchingUp() {
     return COMING.has(this.connection);
@@ -73,6 +84,7 @@ export class Session {
     this.#answer();
     if (state === "catching-up" && this.connection === "reset") return;
     this.connection = state;
+    this.hasHistory ||= HAS_ALL.has(state);
     this.#lasts = true;
     this.#wait(this.isCatchingUp && state !== "reset" ? PATIENCE_MS : 0);
   }

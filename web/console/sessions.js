@@ -1,19 +1,23 @@
-/** `<tl-sessions>`: the sessions of whoever is signed in, those of the open one's application first. */
+/**
+ * `<tl-sessions>`: the sessions of the person who is signed in, by application, the last active first. A person who
+ * may not create sessions sees the applications of their own, and no button for new ones.
+ */
 
 import { html, nothing } from "lit";
 
 import { Element } from "./element.js";
 import { go, here, onPlainClick } from "./place.js";
+import { whenOf, zoneOf } from "./times.js";
 
-const FRESH_MS = 15_000; // how often the list is asked for while somebody looks
+const FRESH_MS = 15_000; // how often the list is asked for while the page is looked at
 const STATES = { running: "running", waiting: "waits for you", closed: "closed", idle: "" };
 
-/** An order that stays, so that nothing moves away from somebody who aims at it. */
-const newestFirst = (one, other) => (one.created < other.created ? 1 : one.created > other.created ? -1 : 0);
+const lastActiveFirst = (one, other) => Date.parse(other.last_activity) - Date.parse(one.last_activity);
 
 export class Sessions extends Element {
   static properties = {
     apps: { attribute: false }, sessions: { attribute: false }, current: { attribute: false },
+    mayCreate: { attribute: false },
   };
   #timer = null;
 
@@ -32,27 +36,29 @@ export class Sessions extends Element {
   }
 
   render() {
+    const listed = this.apps.map((app) => [app, this.sessions.filter((session) => session.app === app.name)]);
     return html`<nav class="sessions" aria-label="Sessions">
-      ${this.apps.map((app) => this.#app(app))}
+      ${listed.filter(([, mine]) => this.mayCreate || mine.length > 0).map(([app, mine]) => this.#app(app, mine))}
     </nav>`;
   }
 
-  #app(app) {
-    const mine = this.sessions.filter((session) => session.app === app.name).sort(newestFirst);
+  #app(app, mine) {
     const name = app.title || app.name;
+    const start = () => this.dispatchEvent(new CustomEvent("start", { detail: app.name }));
     return html`<section>
-      <h2>${name}<button class="plain" title="New session of ${name}" aria-label="New session of ${name}"
-        @click=${() => this.dispatchEvent(new CustomEvent("start", { detail: app.name }))}>+</button></h2>
-      <ul>${mine.map((session) => this.#session(session))}</ul>
+      <h2>${name}${this.mayCreate ? html`<button class="plain" title="New session of ${name}"
+        aria-label="New session of ${name}" @click=${start}>+</button>` : nothing}</h2>
+      <ul>${mine.sort(lastActiveFirst).map((session) => this.#session(session))}</ul>
     </section>`;
   }
 
-  #session({ session_id, title, state, created }) {
+  #session({ session_id, title, state, last_activity }) {
     const open = onPlainClick(() => go({ session: session_id, panel: here().panel }));
     return html`<li><a href="?session=${session_id}" @click=${open}
       aria-current=${session_id === this.current ? "page" : nothing}>
       <span class="title">${title || "New session"}</span>
-      <small class="state ${state}">${STATES[state] || created.slice(0, 16).replace("T", " ")}</small>
+      <small class="state ${state}">${STATES[state]}</small>
+      <small><time datetime=${last_activity} title=${zoneOf(last_activity)}>${whenOf(last_activity)}</time></small>
     </a></li>`;
   }
 }

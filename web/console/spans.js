@@ -4,8 +4,10 @@
  *
  * A call that starts an agent is that agent. A completion begins where its agent had nothing else to wait for,
  * or as long before its end as the model says. Clocks decide nothing: inside a turn time never goes backwards.
- * What is open ends with the last event of the log, so that the same log gives the same picture.
+ * What is open goes on until now, which the caller says; the last event of the log is the earliest now.
  */
+
+import { subjectOf } from "./invocations.js";
 
 /** Something that has lasted; `seq` and `last` are the first and the last event of it. */
 class Span {
@@ -13,6 +15,7 @@ class Span {
   state = "open"; // open, ok, error or cancelled
   waits = []; // [start, end or null]: when somebody outside had to answer
   children = [];
+  subject = ""; // of an agent: what it was asked, where its name does not say
 
   constructor(kind, name, seq, start) {
     Object.assign(this, { kind, name, seq, start, last: seq });
@@ -107,6 +110,7 @@ export class Spans {
     const call = this.#calls.get(keyOf(parent_id, call_id));
     const own = call?.kind === "call" ? Object.assign(call, { kind: "agent", name }) : null;
     const span = own ?? (this.#spans.get(parent_id) ?? turn).add(new Span("agent", name, event.seq, at));
+    span.subject = subjectOf(event.payload);
     this.#agents.set(event.agent_id, new Running(span, at));
     this.#spans.set(event.agent_id, span);
     this.#open.set(event.trace_id, (this.#open.get(event.trace_id) ?? 0) + 1);
@@ -184,9 +188,9 @@ export class Spans {
     return [...this.turns].filter(([, turn]) => turn.children.length > 0);
   }
 
-  /** When a span of a turn ends, or how far it has come. */
-  endOf(span, trace) {
-    return span.end ?? Math.max(this.#clocks.get(trace), this.#now);
+  /** When a span of a turn ends, or how far it has come; times are milliseconds since 1970. */
+  endOf(span, trace, now = 0) {
+    return span.end ?? Math.max(this.#clocks.get(trace), this.#now, now);
   }
 
   /** The spans of a turn, each before what is inside it: `{ span, depth, trace }`. */

@@ -6,9 +6,11 @@
 import { html, nothing } from "lit";
 
 import { Meters } from "../client/meters.js";
-import { SessionElement } from "./element.js";
+import { TickingElement } from "./element.js";
 import { toEvent } from "./event-link.js";
 import { Invocations } from "./invocations.js";
+import { callsLasted, lastedOf, turnsLasted } from "./lasting.js";
+import { middleCut } from "./middle.js";
 import { UNKNOWN, cost, count, duration } from "./numbers.js";
 import "./panels.css";
 
@@ -21,11 +23,11 @@ const COLUMNS = [
   ["Cost", cost],
   ["Calls", (meter) => count(meter.calls)],
   ["Failed", (meter) => count(meter.failed)],
-  ["First", (meter) => duration(meter.first_token_ms)],
-  ["Time", (meter) => (meter.running ? "open" : duration(meter.duration_ms))],
+  ["First token", (meter) => duration(meter.first_token_ms)],
+  ["Time", (meter, now) => duration(lastedOf(meter, now)) + (meter.running ? ", open" : "")],
 ];
 
-export class Usage extends SessionElement {
+export class Usage extends TickingElement {
   static properties = { shown: { state: true } };
 
   constructor() {
@@ -42,23 +44,27 @@ export class Usage extends SessionElement {
       <h2>Session</h2>
       ${this.#totals(meters)}
       ${this.#table("turns", "Turns", meters.turns, turns, ({ number, words }) => [`${number}`, words])}
-      ${this.#table("agents", "Agents", meters.agents, byId, ({ name, model }) => [name, model ?? ""])}
+      ${this.#table("agents", "Agents", meters.agents, byId, ({ name, subject, model }) =>
+        [name, subject, model ?? ""])}
     </div>`;
   }
 
-  #totals({ session, turns }) {
-    const lasted = [...turns.values()].reduce((sum, { duration_ms }) => sum + (duration_ms ?? 0), 0);
+  #totals(meters) {
+    const { session, turns } = meters;
+    const { now } = this;
+    const { tool_ms, wait_ms } = callsLasted(meters, now);
     const rows = [
       ["Tokens in", count(session.input_tokens)],
       ["Tokens out", count(session.output_tokens)],
       ["Read from cache", count(session.cache_read_tokens)],
       ["Written to cache", count(session.cache_creation_tokens)],
       ["Cost", cost(session)],
-      ["Completions", count(session.completions)],
-      ["Calls", `${count(session.calls)}${session.failed ? `, ${count(session.failed)} failed` : ""}`],
-      ["Time in calls", session.calls ? duration(session.tool_ms) : UNKNOWN],
+      ["Model requests", count(session.completions)],
+      ["Tool calls", `${count(session.calls)}${session.failed ? `, ${count(session.failed)} failed` : ""}`],
+      ["Time in tools", session.calls || tool_ms ? duration(tool_ms) : UNKNOWN],
+      ["Waiting for people", wait_ms ? duration(wait_ms) : UNKNOWN],
       ["Turns", count(turns.size)],
-      ["Time in turns", duration(lasted)],
+      ["Time in turns", duration(turnsLasted(meters, now))],
     ];
     return html`<dl class="facts">${rows.map(([name, value]) => html`
       <div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
@@ -69,7 +75,8 @@ export class Usage extends SessionElement {
     const rows = [...meters].reverse();
     if (!rows.length) return nothing;
     const shown = this.shown[key];
-    const columns = COLUMNS.filter(([, value]) => rows.some(([, meter]) => value(meter) !== "0"));
+    const { now } = this;
+    const columns = COLUMNS.filter(([, value]) => rows.some(([, meter]) => value(meter, now) !== "0"));
     return html`<h2 id="usage-${key}">${title}</h2>
       <div class="scroll" role="region" tabindex="0" aria-labelledby="usage-${key}"><table class="meters">
         <thead><tr>${[title.slice(0, -1), ...columns.map(([name]) => name)].map((name) => html`
@@ -81,9 +88,11 @@ export class Usage extends SessionElement {
   }
 
   #row(what, nameOf, columns, meter) {
-    const [name, more] = nameOf(what);
-    return html`<tr><th scope="row" title=${more}>${toEvent(what.seq, name)} <span class="soft">${more}</span></th>
-      ${columns.map(([, value]) => html`<td>${value(meter)}</td>`)}</tr>`;
+    const [name, more, model = ""] = nameOf(what);
+    const { now } = this;
+    return html`<tr><th scope="row" title=${more}>${toEvent(what.seq, name)} <span class="soft">${more}</span>
+        ${model ? html`<span class="soft model">${middleCut(model)}</span>` : nothing}</th>
+      ${columns.map(([, value]) => html`<td>${value(meter, now)}</td>`)}</tr>`;
   }
 }
 

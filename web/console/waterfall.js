@@ -7,9 +7,10 @@
 
 import { html, nothing } from "lit";
 
-import { SessionElement } from "./element.js";
+import { TickingElement } from "./element.js";
 import "./list.js";
 import { remember, remembered } from "./memory.js";
+import { middleCut } from "./middle.js";
 import { duration } from "./numbers.js";
 import { goToEvent } from "./place.js";
 import { Spans, ticks } from "./spans.js";
@@ -24,7 +25,7 @@ const LABELLED = 0.85; // of the axis: a label further on would be cut
 const STATES = { open: "running", waiting: "waiting", error: "failed", cancelled: "cancelled" };
 const KEY = [["agent", "Agent"], ["completion", "Model"], ["call", "Tool"], ["wait", "Waiting"], ["error", "Failed"]];
 
-export class Waterfall extends SessionElement {
+export class Waterfall extends TickingElement {
   static properties = { wanted: { state: true }, active: { state: true } };
   #named = null;
 
@@ -57,7 +58,8 @@ export class Waterfall extends SessionElement {
     const turns = spans.begun;
     if (turns.length === 0) return html`<p class="blank">No agent has run yet.</p>`;
     const shown = this.#turns(turns);
-    const total = Math.max(1, ...shown.map(([trace, turn]) => spans.endOf(turn, trace) - turn.start));
+    const { now } = this;
+    const total = Math.max(1, ...shown.map(([trace, turn]) => spans.endOf(turn, trace, now) - turn.start));
     const rows = shown.flatMap(([trace, turn]) => spans.rows(trace).map((row) => ({ ...row, turn })));
     const active = rows.findIndex(({ span }) => span === this.active);
     return html`
@@ -65,7 +67,7 @@ export class Waterfall extends SessionElement {
       ${this.#axis(total)}
       <div class="listed" ${styled({ "--step": percent((ticks(total)[1] ?? total) / total) })}>
         <tl-list class="spans" label="Timeline" .count=${rows.length} .rowHeight=${ROW_PX} .active=${active}
-          .rowAt=${(row) => this.#row(spans, rows[row], total)}
+          .rowAt=${(row) => this.#row(spans, rows[row], { total, now })}
           @pick=${({ detail }) => goToEvent(rows[detail].span.seq)}
           @move=${({ detail }) => (this.active = rows[detail].span)}></tl-list>
       </div>`;
@@ -90,8 +92,8 @@ export class Waterfall extends SessionElement {
         <span ${styled({ left: percent(tick / total) })}>${duration(tick)}</span>`)}</div></div>`;
   }
 
-  #row(spans, { span, depth, trace, turn }, total) {
-    const end = spans.endOf(span, trace);
+  #row(spans, { span, depth, trace, turn }, { total, now }) {
+    const end = spans.endOf(span, trace, now);
     const state = span.isResting ? "waiting" : span.state;
     const at = (time) => percent((time - turn.start) / total);
     const bar = (kind, from, to) => html`<span class="span" data-kind=${kind} data-state=${state} ${styled({
@@ -99,13 +101,20 @@ export class Waterfall extends SessionElement {
     })}></span>`;
     const content = html`
       <span class="name" ${styled({ "--depth": Math.min(depth, INDENTS) })}>
-        <span class="title">${span.kind === "turn" ? span.name.slice(0, 2 * TITLE_CHARS) : span.name}</span>
+        ${this.#title(span)}
         ${STATES[state] ? html`<span class="state">${STATES[state]}</span>` : nothing}
         <span class="took">${duration(end - span.start)}</span></span>
       <span class="bars">${bar(span.kind, span.start, end)}
         ${span.waits.map(([from, to]) => bar("wait", from, to ?? end))}</span>`;
-    const title = `${span.name}: ${duration(end - span.start)}, events ${span.seq} to ${span.last}`;
+    const about = [span.name, span.subject].filter(Boolean).join(", ");
+    const title = `${about}: ${duration(end - span.start)}, events ${span.seq} to ${span.last}`;
     return { seq: span.seq, kind: span.kind, state, selected: false, title, content };
+  }
+
+  #title({ kind, name, subject }) {
+    if (kind === "turn") return html`<span class="title">${name.slice(0, 2 * TITLE_CHARS)}</span>`;
+    if (kind === "completion") return html`<span class="title">${middleCut(name)}</span>`;
+    return html`<span class="title">${name} <span class="subject">${subject}</span></span>`;
   }
 }
 

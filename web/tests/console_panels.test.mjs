@@ -47,6 +47,9 @@ for (const [ms, said] of [
   [59_949, "59.9 s"],
   [59_950, "1 min 0 s"],
   [125_400, "2 min 5 s"],
+  [3_599_400, "59 min 59 s"],
+  [3_600_000, "1 h 0 min"],
+  [90_000_000, "1 d 1 h"],
 ]) {
   test(`${ms} ms are ${said}`, () => assert.equal(duration(ms), said));
 }
@@ -360,6 +363,7 @@ for (const [title, name] of [
   ["../../x", "x.md"],
   ["", "session.md"],
   ["é", "e.md"],
+  ["Can we fly from Göreme?", "Can-we-fly-from-Goreme.md"],
   ["a".repeat(99), `${"a".repeat(60)}.md`],
 ]) {
   test(`the file of ${JSON.stringify(title)} is ${name}`, () => assert.equal(fileName(title, "md"), name));

@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 import { EVERYTHING, Facets, Matches, NOBODY, sameType } from "../console/matches.js";
 import { indexOf } from "../console/record.js";
-import { clock, compact, family, summary } from "../console/rows.js";
+import { compact, family, summary } from "../console/rows.js";
 import { Track } from "../console/track.js";
 import { folded, logOf } from "./vectors.mjs";
 
@@ -74,8 +74,6 @@ for (const [type, payload, expected] of [
     assert.equal(family({ type, payload }), expected);
   });
 }
-
-test("the time of day is the log's own", () => assert.equal(clock("2026-01-08T12:34:56.789Z"), "12:34:56.789"));
 
 const lead = { trace_id: "tr_1", agent_id: "agt_1", agent_name: "Lead", depth: 0 };
 const aide = { trace_id: "tr_1", agent_id: "agt_2", agent_name: "Aide", depth: 1 };

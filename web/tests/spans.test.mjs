@@ -248,6 +248,28 @@ test("a result, an end or a wait that nobody knows the beginning of changes noth
   ]);
 });
 
+test("endOf: what is open goes on until now, what has ended does not", () => {
+  const spans = folded(new Spans(), log([said, start(10, "a", "Lead"), call(20, "a", "c"), usage(30, "a")]));
+  const [turn, agent, completion] = spans.rows("tr_1").map(({ span }) => span);
+  const ends = (now) => [turn, agent, completion].map((span) => spans.endOf(span, "tr_1", BEGIN + now) - BEGIN);
+  assert.deepEqual(ends(20 * 60_000), [1_200_000, 1_200_000, 30]);
+  assert.deepEqual(ends(5), [30, 30, 30], "a clock that is behind the log counts for nothing");
+});
+
+test("an agent has the subject that another one gave it, an agent of a person has none", () => {
+  const rows = [
+    said,
+    start(0, "a", "Lead", { prompt: "Go" }),
+    call(10, "a", "c"),
+    start(20, "b", "Checker", { via: "call", parent_id: "a", call_id: "c", prompt: "the\n Moon" }),
+  ];
+  const spans = folded(new Spans(), log(rows)).rows("tr_1");
+  assert.deepEqual(
+    spans.filter(({ span }) => span.kind === "agent").map(({ span }) => span.subject),
+    ["", "the Moon"],
+  );
+});
+
 test("what is open ends with the last event of the log, whatever turn that is in", () => {
   const spans = folded(new Spans(), log([said, start(10, "a", "Lead")]));
   const [other] = log([[70, "ui.message", null, { text: "Later" }]]);

@@ -2,7 +2,8 @@
 
 Times are those of the events; live events are not needed. A turn lasts from its first event to the end of
 its last agent, waiting included. The first token is what an agent showed first: a block, a message or a call.
-A call counts when it is answered; one that started an agent counts as that agent.
+A call counts when it is answered; one that started an agent counts as that agent. The time in which a call
+waits for a person is `wait_ms`, never `tool_ms`.
 
 Nothing counts twice: `agent.end` carries the sums of `agent.usage` and counts only for an agent that reported
 none. An agent's numbers are its own, without those it called.
@@ -17,6 +18,8 @@ from turnlog.events import (
     AgentEnd,
     AgentStart,
     AgentUsage,
+    ApprovalDecision,
+    ApprovalRequest,
     AssistantBlock,
     AssistantMessage,
     AssistantThinking,
@@ -24,8 +27,10 @@ from turnlog.events import (
     Cost,
     Envelope,
     Payload,
+    ToolAwait,
     ToolCall,
     ToolResult,
+    UiAction,
     Unknown,
     Usage,
 )
@@ -34,7 +39,7 @@ from turnlog.events.envelope import milliseconds
 
 FIRST = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
 TOKENS = Usage.__struct_fields__
-COUNTS = (*TOKENS, "completions", "unpriced", "calls", "failed", "tool_ms", "agents", "running")
+COUNTS = (*TOKENS, "completions", "unpriced", "calls", "failed", "tool_ms", "wait_ms", "agents", "running")
 SUMS: dict[str, Callable[..., Any]] = {**dict.fromkeys(COUNTS, add_counts), "cost_usd": add_costs}
 
 
@@ -60,6 +65,7 @@ class Meter(Struct, kw_only=True, omit_defaults=True):
     calls: int = 0
     failed: int = 0
     tool_ms: int = 0
+    wait_ms: int = 0
     agents: int = 0
     running: int = 0
 
@@ -78,13 +84,27 @@ class Meter(Struct, kw_only=True, omit_defaults=True):
         self.ended, self.duration_ms = ts, between(self.began, ts)
 
 
+class UnansweredCall(Struct):
+    """A call without a result. `waits` is since when it waits for a person, None if it does not."""
+
+    since: str
+    waits: str | None = None
+    waited_ms: int = 0
+
+    def resume(self, ts: str) -> None:
+        """It waits no more."""
+        if self.waits is not None:
+            self.waited_ms += between(self.waits, ts)
+            self.waits = None
+
+
 class Meters(Struct, kw_only=True):
-    """The meters of a session. `asked` are the times of calls that nobody has answered."""
+    """The meters of a session. `asked` are the calls that have no result yet."""
 
     session: Meter | None = None
     turns: dict[str, Meter] = field(default_factory=dict)
     agents: dict[str, Meter] = field(default_factory=dict)
-    asked: dict[str, dict[str, str]] = field(default_factory=dict)  # by open agent and call
+    asked: dict[str, dict[str, UnansweredCall]] = field(default_factory=dict)  # by open agent and call
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
@@ -166,17 +186,34 @@ def _shown(meters: Meters, envelope: Envelope, _: Payload) -> None:
 def _call(meters: Meters, envelope: Envelope, payload: ToolCall) -> None:
     _shown(meters, envelope, payload)
     if envelope.agent_id in meters.agents:
-        meters.asked.setdefault(envelope.agent_id, {})[payload.call_id] = envelope.ts
+        meters.asked.setdefault(envelope.agent_id, {})[payload.call_id] = UnansweredCall(envelope.ts)
+
+
+def _wait(meters: Meters, envelope: Envelope, payload: ToolAwait | ApprovalRequest) -> None:
+    calls = meters.asked.get(envelope.agent_id or "", {})
+    asked = payload.calls if isinstance(payload, ToolAwait) else (payload,)
+    for call in (calls[one.call_id] for one in asked if one.call_id in calls):
+        call.waits = call.waits or envelope.ts
+
+
+def _resume(meters: Meters, envelope: Envelope, payload: ApprovalDecision | UiAction) -> None:
+    call = meters.asked.get(envelope.agent_id or "", {}).get(payload.call_id or "")
+    if call is not None:
+        call.resume(envelope.ts)
 
 
 def _result(meters: Meters, envelope: Envelope, payload: ToolResult) -> None:
-    asked = meters.asked.get(envelope.agent_id or "", {}).pop(payload.call_id, None)
-    if asked is None:
+    call = meters.asked.get(envelope.agent_id or "", {}).pop(payload.call_id, None)
+    if call is None:
         return
+    call.resume(envelope.ts)
+    # A clock that went back while the call waited must not make its time negative.
+    ran_ms = max(0, between(call.since, envelope.ts) - call.waited_ms)
     for meter in meters.of(envelope):
         meter.calls += 1
         meter.failed += not payload.ok
-        meter.tool_ms += between(asked, envelope.ts)
+        meter.tool_ms += ran_ms
+        meter.wait_ms += call.waited_ms
 
 
 STEPS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
@@ -185,6 +222,10 @@ STEPS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
     AgentEnd: _end,
     AgentUsage: _usage,
     ToolCall: _call,
+    ToolAwait: _wait,
+    ApprovalRequest: _wait,
+    ApprovalDecision: _resume,
+    UiAction: _resume,
     ToolResult: _result,
 }
 

@@ -1,0 +1,145 @@
+"""The panels and lists of the console in real Chromium: times, the end of a list, the axis, names, guests."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
+
+from tests.e2e.browser import browsing
+from tests.e2e.console import chat, context_of, live, opened, say
+from tests.e2e.console_logs import long_session
+from tests.e2e.harness import Server, running
+
+APP = "tests.e2e.console_apps:app"
+EVENTS = 60  # more than a list shows at once
+TALL = ViewportSize(width=1400, height=1300)
+# Where the bars of the axis and of the first row begin, and how wide they are.
+BARS = """() => [".axis .bars", "[role=option] .bars"].map((place) => {
+  const { x, width } = document.querySelector(place).getBoundingClientRect();
+  return [x, width];
+})"""
+# How wide the scroll bar of the list is.
+SCROLLBAR = """() => {
+  const { offsetWidth, clientWidth } = document.querySelector("[role=listbox]");
+  return offsetWidth - clientWidth;
+}"""
+# The window grows: the browser moves what was scrolled further than the list now goes, and says so, before
+# the page has measured the list again.
+GROW = """() => {
+  const list = document.querySelector("[role=listbox]");
+  const before = list.scrollTop;
+  document.querySelector("tl-console").style.height = "1300px";
+  const moved = before - list.scrollTop;
+  list.dispatchEvent(new Event("scroll"));
+  return moved;
+}"""
+BOTTOM_LINE = "(tab) => getComputedStyle(tab).borderBottomColor"
+
+
+@pytest.fixture(scope="module")
+def chrome(chromium: str) -> Iterator[Browser]:
+    with browsing(chromium, scrollbars=True) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(APP, tmp_path_factory.mktemp("log")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
+    with context_of(chrome) as context:
+        sign_in(context, server)
+        yield context
+
+
+def sign_in(context: BrowserContext, server: Server) -> None:
+    assert context.request.post(f"{server.url}/api/sign-in", headers=server.headers, data={}).ok
+
+
+def at(context: BrowserContext, server: Server, panel: str) -> Page:
+    """A new session with a panel."""
+    return opened(context, f"{server.url}/?session={server.session()}&panel={panel}")
+
+
+def ended(page: Page) -> None:
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_disabled()
+
+
+def test_timeline_while_a_question_waits_counts_the_time_that_passes(chrome: Browser, server: Server) -> None:
+    with context_of(chrome) as context:
+        sign_in(context, server)
+        page = context.new_page()
+        page.clock.install()
+        page.goto(f"{server.url}/?session={server.session()}&panel=timeline")
+        live(page)
+        say(page, "team Oslo")
+        row = page.get_by_role("option").filter(has_text="confirm")
+        expect(row).to_contain_text("waiting")
+        page.clock.fast_forward("20:00")
+        expect(row).to_contain_text(re.compile(r"waiting\s*[2-9]\d min"))
+        page.get_by_role("tab", name="Usage").click()
+        facts = page.locator(".facts")
+        expect(facts).to_contain_text(re.compile(r"Waiting for people\s*[2-9]\d min"))
+        expect(facts).to_contain_text(re.compile(r"Time in turns\s*[2-9]\d min"))
+        expect(facts).not_to_contain_text(re.compile(r"Time in tools\s*[2-9]\d min"))
+
+
+def test_timeline_with_a_scroll_bar_has_its_axis_over_the_bars(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "timeline")
+    for number in range(12):
+        say(page, f"team {number}")
+        page.get_by_role("button", name="Yes", exact=True).click()
+        ended(page)
+    page.get_by_label("Turn", exact=True).select_option("all")
+    expect(page.get_by_role("listbox", name="Timeline").get_by_role("option").nth(20)).to_be_attached()
+    assert page.evaluate(SCROLLBAR) > 0
+    axis, bars = page.evaluate(BARS)
+    assert axis == pytest.approx(bars, abs=0.5)
+
+
+def test_events_after_the_window_has_grown_still_follow(chrome: Browser, tmp_path: Path) -> None:
+    long_session(tmp_path, "desk", EVENTS, "sess_1")
+    with running(APP, tmp_path) as server, context_of(chrome) as context:
+        sign_in(context, server)
+        page = opened(context, f"{server.url}/?session=sess_1&panel=events")
+        rows = page.get_by_role("listbox", name="Events")
+        expect(rows.get_by_role("option").last).to_be_in_viewport()
+        assert page.evaluate(GROW) > 0
+        page.set_viewport_size(TALL)
+        say(page, "hello")
+        expect(chat(page)).to_contain_text("I heard: hello")
+        ended(page)
+        expect(rows.get_by_role("option").filter(has_text="agent.end").last).to_be_in_viewport()
+        expect(page.locator(".fresh")).to_have_count(0)
+
+
+def test_times_are_those_of_the_machine_and_a_tooltip_has_utc(chrome: Browser, server: Server) -> None:
+    with context_of(chrome, timezone_id="America/Los_Angeles") as context:
+        sign_in(context, server)
+        page = at(context, server, "events")
+        say(page, "hello")
+        ended(page)
+        time = page.get_by_role("listbox", name="Events").get_by_role("option").first.locator("time")
+        there = page.evaluate(
+            "(ts) => new Date(ts).toLocaleTimeString('en-GB')", time.get_attribute("datetime")
+        )
+        expect(time).to_contain_text(there)
+        expect(time).to_have_attribute("title", re.compile(r" UTC, .*America/Los_Angeles"))
+        listed = page.locator(".sessions [aria-current] time")
+        expect(listed).to_have_text(there[:5])
+
+
+def test_tab_that_is_chosen_keeps_its_line_under_a_pointer(context: BrowserContext, server: Server) -> None:
+    page = at(context, server, "events")
+    tab = page.get_by_role("tab", name="Events")
+    page.mouse.move(0, 0)
+    line = tab.evaluate(BOTTOM_LINE)
+    tab.hover()
+    assert tab.evaluate(BOTTOM_LINE) == line
