@@ -10,6 +10,7 @@ TREE = {
     errors.StoreError: errors.TurnlogError,
     errors.InvalidEvent: errors.CallerError,
     errors.UnknownType: errors.CallerError,
+    errors.Forbidden: errors.CallerError,
     errors.NotFound: errors.CallerError,
     errors.Conflict: errors.CallerError,
     errors.Fenced: errors.CallerError,

@@ -241,7 +241,7 @@ def test_a_model_that_cancels_itself_or_says_a_name_that_is_none_ends_its_agent(
         raise asyncio.CancelledError
 
     def boasts(reply: Reply) -> list[list[Payload]]:
-        return [reply.begin("x" * 200), reply.text("Hello"), reply.done("end_turn")]
+        return [reply.text("Hello"), [ToolResult(call_id="c", tool="x" * 200, ok=True, result=1, error=None)]]
 
     def fails(reply: Reply) -> list[list[Payload]]:
         raise ModelFault("c" * 200, "I failed \ud800.", retriable=True)

@@ -8,7 +8,7 @@ from tests.unit.log.delegates import scenario
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.state.history import Message
 
-CALLS = 1200  # with their results more durable events than a ring keeps at least
+CALLS = 1001  # with their results more durable events than a ring keeps at least
 
 
 @tool
