@@ -347,7 +347,9 @@ class ProcessDriver:
         await asyncio.sleep(STOP_S)
         await self._look()
         pending = {trace: outcomes[trace] for trace in outcomes.keys() & self._outbox.pending.keys()}
-        if life is self._life and (pending or agents & self.tree.open.keys()):
+        # A process may take up a turn after the interrupt: then its agents were not open yet.
+        inside = {key for key, agent in self.tree.open.items() if agent.scope.trace_id in outcomes}
+        if life is self._life and (pending or (inside & agents if agents else inside)):
             life.dropped |= pending
             life.end(reason)
 

@@ -157,3 +157,19 @@ def test_a_stop_before_the_message_is_taken_up_ends_it(tmp_path: Path) -> None:
         assert (await office.ends(), await office.codes()) == (["cancelled"], [])
 
     on_clock(make_app(tmp_path, played("while line(): pass")), test)
+
+
+def test_turn_that_is_taken_up_after_its_limit_and_goes_on_takes_the_process_with_it(tmp_path: Path) -> None:
+    async def test(office: Room) -> None:
+        turn = await office.say("one")
+        await office.until("process.start", process="model")
+        await passes(office, LIMIT_S)
+        await office.until("session.error", code="turn_timeout")
+        await office.until("agent.start")
+        await passes(office, STOP_S)
+        await has_to_go(office)
+        await office.rests(turn)
+        assert (await office.ends(), await office.codes()) == (["timeout"], ["turn_timeout"])
+
+    late = "signal.signal(15, signal.SIG_IGN); line(); line(); init()\nwhile line(): pass"
+    on_clock(make_app(tmp_path, played(late), turn_limit_s=LIMIT_S), test)
