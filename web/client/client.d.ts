@@ -25,9 +25,10 @@ export interface SessionInfo {
   members: number;
   created: string;
   last_activity: string;
-  last: number;
   /** The roles that the member may make links for. */
   invites: string[];
+  /** Only for members who see every channel. */
+  last?: number;
 }
 
 /** An application: `guide` is Markdown, `types` are its own events, a `process` takes commands too. */

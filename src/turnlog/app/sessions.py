@@ -50,11 +50,12 @@ from turnlog.events import (
     Unknown,
 )
 from turnlog.events.catalog import Misfit
+from turnlog.events.envelope import timestamp
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, Head, Log
 from turnlog.state.documents import seen_in
-from turnlog.state.tree import Tree
+from turnlog.state.tree import Tree, within
 
 Observe = Callable[[Envelope, Payload | Unknown], None]
 Revoke = Callable[[str, SessionMember], None]
@@ -66,10 +67,13 @@ def keep_streams(session_id: str, change: SessionMember) -> None:
 
 
 class Listed(NamedTuple):
-    """A session as a list shows it."""
+    """A session as a list shows it to a member. `last` is None for who does not see every channel: it counts
+    the events of all of them."""
 
     seat: Seat
     state: str
+    last_activity: str
+    last: int | None
 
 
 class Sessions:
@@ -164,16 +168,25 @@ class Sessions:
         return sorted(seats, key=lambda seat: seat.head.updated_ms, reverse=True)
 
     async def seats(self, principal: Principal) -> list[Listed]:
-        """The sessions in which a principal has a seat, each with its state, in the same order."""
-        return [Listed(seat, await self._state_of(seat.head)) for seat in await self.seats_of(principal)]
+        """The sessions in which a principal has a seat, as it sees them, the last active first."""
+        listed = [await self._listed(seat) for seat in await self.seats_of(principal)]
+        return sorted(listed, key=lambda one: one.last_activity, reverse=True)
 
-    async def _state_of(self, head: Head) -> str:
-        """Whether a session is closed, runs, waits or rests; one without a driver rests."""
-        if head.closed:
+    async def _listed(self, seat: Seat) -> Listed:
+        """A session as its member sees it: nothing in it changes with what happens in another channel."""
+        head, driver = seat.head, None
+        if head.session_id in self._drivers:
+            driver = await self._driver(head)
+        state = self._state_of(seat, driver.tree if driver else Tree())
+        if seat.sees is None:
+            return Listed(seat, state, timestamp(head.updated_ms or head.created_ms), head.last)
+        return Listed(seat, state, last_seen(seat, driver), None)
+
+    def _state_of(self, seat: Seat, tree: Tree) -> str:
+        """Whether a session is closed, runs, waits or rests, by what its member sees of the tree."""
+        if seat.head.closed:
             return "closed"
-        if head.session_id not in self._drivers:
-            return "idle"
-        tree = (await self._driver(head)).tree
+        tree = within(tree, seat.may_see)
         if not tree.open and not tree.queue:
             return "idle"
         return "waiting" if tree.open and tree.all_wait else "running"
@@ -444,6 +457,18 @@ class Sessions:
         """The documents of a session that this member may see."""
         found = await self.derived.documents(seat.session_id, type=type, category=category)
         return [one for one in found if seat.sees is None or seen_in(seat.sees, one.body)]
+
+
+def last_seen(seat: Seat, driver: SessionDriver | None) -> str:
+    """Return when something happened that a member sees.
+
+    Without a driver that is not known and costs the whole log to find out: it is when the session was made.
+    """
+    times = [timestamp(seat.head.created_ms)]
+    if driver is not None:
+        assert isinstance(driver.pen.ledger, Ledger)
+        times += [time for channel, time in driver.pen.ledger.activity.items() if seat.may_see(channel)]
+    return max(times)
 
 
 async def make_session(

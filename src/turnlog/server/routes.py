@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -112,7 +113,7 @@ class MadeSession(msgspec.Struct):
 
 class SessionInfo(msgspec.Struct):
     """A session as its member sees it. `state` is idle, running, waiting or closed. `invites` are the roles
-    that the member may make links for."""
+    that the member may make links for. `last` is there for members who see every channel."""
 
     session_id: str
     app: str
@@ -122,8 +123,8 @@ class SessionInfo(msgspec.Struct):
     members: int
     created: str
     last_activity: str
-    last: int
     invites: list[str]
+    last: int | UnsetType = UNSET
 
 
 class SessionsAnswer(msgspec.Struct):
@@ -220,7 +221,7 @@ class Routes:
 
     async def list_sessions(self, request: Request) -> Response:
         listed = await self.sessions().seats(known_of(request.scope).principal)
-        return answer(SessionsAnswer([described(seat, state) for seat, state in listed]))
+        return answer(SessionsAnswer([described(*one) for one in listed]))
 
     async def send(self, request: Request) -> Response:
         sent = await body(request, SendBody)
@@ -367,7 +368,7 @@ def answer(value: msgspec.Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def described(seat: Seat, state: str) -> SessionInfo:
+def described(seat: Seat, state: str, last_activity: str, last: int | None) -> SessionInfo:
     """A session as its member sees it."""
     head = seat.head
     return SessionInfo(
@@ -378,9 +379,9 @@ def described(seat: Seat, state: str) -> SessionInfo:
         sorted(seat.roles),
         len(head.members),
         timestamp(head.created_ms),
-        timestamp(head.updated_ms or head.created_ms),
-        head.last,
+        last_activity,
         seat.invites,
+        UNSET if last is None else last,
     )
 
 

@@ -417,6 +417,13 @@ INTERRUPTIONS: dict[StopReason, Literal["stopped", "timeout", "interrupted"]] = 
 }
 
 
+def within(tree: Tree, may_see: Callable[[str | None], bool]) -> Tree:
+    """A tree in which nothing is open or in line but what is in some channels."""
+    seen = {key: one for key, one in tree.open.items() if may_see(one.scope.channel)}
+    queue = {key: one for key, one in tree.queue.items() if may_see(one.scope.channel)}
+    return replace(tree, open=seen, queue=queue)
+
+
 def closing(tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool) -> list[Closing]:
     """The events that close what is open, children first; with `keep_waiting` agents that wait stay open.
 

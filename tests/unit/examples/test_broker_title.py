@@ -44,8 +44,8 @@ def titles(given: str | None) -> list[str]:
         seen = []
 
         async def look() -> None:
-            seat = (await sessions.seats(LOCAL))[0].seat
-            seen.append(described(seat, "idle").title)
+            [listed] = await sessions.seats(LOCAL)
+            seen.append(described(*listed).title)
 
         async def post(**facts: Any) -> None:
             await sessions.post(seat, [Posted("broker.record_project_facts", facts, new_id("evt_"))])
