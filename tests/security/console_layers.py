@@ -40,7 +40,7 @@ class Edit(NamedTuple):
 
 EDITS = {
     "markdown": (
-        Edit("console/blocks.js", "  html() {}\n  tag() {}\n", ""),
+        Edit("console/blocks.js", "  html() {}\n\n  tag(source) {", "  unused(source) {"),
         Edit("console/blocks.js", "parseInline(tokens, this.#words(tokens))", "parseInline(tokens)"),
         Edit("console/blocks.js", 'import { imageOf, linkOf, placeOf } from "./links.js";', ANY_ADDRESS),
     ),

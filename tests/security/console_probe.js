@@ -3,12 +3,12 @@
 (() => {
   /** A page's markup can take the place of what a document has: this asks the prototype. */
   const one = (selector) => Document.prototype.querySelector.call(document, selector);
-  const OWN_CLASSES = new Set(["block", "plain", "prose", "scroll", ""]);
+  const OWN_CLASSES = new Set(["block", "plain", "prose", "scroll", "task", ""]);
   const PROSE = new Set(
     ("A BLOCKQUOTE BR CODE DEL EM FIGCAPTION FIGURE H3 H4 H5 H6 HR IMG LI OL P PRE STRONG TABLE TBODY TD TH THEAD " +
-      "TR UL DIV BUTTON").split(" "),
+      "TR UL DIV BUTTON INS KBD MARK SUB SUP").split(" "),
   );
-  const IN_PROSE = new Set("align alt class href rel src start tabindex target title type".split(" "));
+  const IN_PROSE = new Set("align alt class dir href rel src start tabindex target title type".split(" "));
   const TAGS =
     "script, iframe, frame, frameset, object, embed, applet, base, meta, link, style, template, portal, svg, math, " +
     "map, area, audio, video, source, track, picture, dialog, marquee, noscript noscript, " +

@@ -10,8 +10,10 @@ import { live } from "lit/directives/live.js";
 import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "./ask-kinds.js";
 import { draftAt } from "./drafts.js";
 import { Element } from "./element.js";
+import { drawFacts, pairsOf } from "./facts.js";
 import { drawField, isHalf } from "./view-field.js";
 import { textOf, valueOf } from "./view-values.js";
+import { momentOf, riskOf, titleOf } from "./words.js";
 import { wrong } from "../client/fields.js";
 import "./views.css";
 
@@ -94,27 +96,29 @@ export class Ask extends Element {
 
   approval({ approval, args, tool }) {
     const { risk, reason, roles = [], expires_at } = approval;
+    const { words, isSafe } = riskOf(risk);
     const decide = (decision) => this.#send((client, id) =>
       client.decide(id, approval, decision, this.#text("note") || undefined));
     return html`
       <dl class="facts">
-        <dt>Tool</dt><dd><code>${tool}</code></dd>
-        <dt>Risk</dt><dd>${risk}</dd>
+        <dt>Tool</dt><dd title=${tool}>${titleOf(tool)}</dd>
+        <dt>Risk</dt><dd class=${isSafe ? "" : "risk"}>${words}</dd>
         ${reason ? html`<dt>What it does</dt><dd>${reason}</dd>` : nothing}
         <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Anybody in this session"}</dd>
-        ${expires_at ? html`<dt>Expires</dt><dd>${moment(expires_at)}</dd>` : nothing}
+        ${expires_at ? html`<dt>Expires</dt><dd>${momentOf(expires_at)}</dd>` : nothing}
       </dl>
       ${this.#args(args)}
       ${this.#field({ type: "field.text", name: "note", label: "Note (optional)" })}
       <div class="doing">
-        <button type="button" class="strong" @click=${() => decide("approve")}>Approve</button>
-        <button type="button" class="danger" @click=${() => decide("deny")}>Deny</button>
+        <button type="button" class=${isSafe ? "strong" : "danger"} @click=${() => decide("approve")}>Approve</button>
+        <button type="button" @click=${() => decide("deny")}>Deny</button>
       </div>`;
   }
 
   #args(args) {
-    const said = JSON.stringify(args ?? {}, null, 2);
-    return html`<pre class="args" tabindex="0" role="region" aria-label="Arguments">${said}</pre>`;
+    const pairs = pairsOf(args);
+    return html`<div class="args" tabindex="0" role="region" aria-label="Arguments">
+      ${pairs.length > 0 ? drawFacts(pairs) : "No arguments"}</div>`;
   }
 
   // a tool in the server asks
@@ -230,8 +234,5 @@ const TITLES = {
 };
 const { prototype: of } = Ask;
 const KINDS = { approval: of.approval, input: of.input, choice: of.choice, confirm: of.confirm, answer: of.answer };
-
-/** A time of the log as it is said here. */
-const moment = (ts) => new Date(ts).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 customElements.define("tl-ask", Ask);

@@ -4,7 +4,8 @@
  * While a text grows only its end is read again: blocks before it keep their HTML, and of the block that grows so does
  * what is before the last place where it can be cut (`cuts.js`). What is shown of a text is a function of the text
  * and of whether it is open, not of the pieces it came in. Link definitions may stand anywhere, so they count
- * when the text is complete. Markup in the text stays text. The HTML is not yet safe to show: `markdown.js` is the
+ * when the text is complete. Markup in the text stays text, but for `<br>` and a few pairs of tags without attributes
+ * around plain words (`PAIRS`). The HTML is not yet safe to show: `markdown.js` is the
  * only one who does, and cleans it.
  */
 
@@ -16,9 +17,21 @@ import { imageOf, linkOf, placeOf } from "./links.js";
 const HIGHEST = 2; // the level of the page's heading that the text stands under
 const LOWEST = 6;
 
+const PAIRS = /^<(kbd|sub|sup|mark)>([^<>\n]*)<\/\1>/i;
+const BREAK = /^<br ?\/?>/i;
+
 class NoMarkup extends Tokenizer {
   html() {}
-  tag() {}
+
+  tag(source) {
+    const [raw, name, words] = PAIRS.exec(source) ?? [];
+    if (raw) {
+      const tag = name.toLowerCase();
+      return { type: "html", raw, text: `<${tag}>${escaped(words)}</${tag}>` };
+    }
+    const [line] = BREAK.exec(source) ?? [];
+    return line ? { type: "br", raw: line } : undefined;
+  }
 
   /** Marked fails on some that hold a list: their lines are then a paragraph's. */
   blockquote(source) {
@@ -54,7 +67,8 @@ class Writer extends Renderer {
 
   code({ text, lang }) {
     const language = /^[\w+#.-]{1,20}/.exec(lang ?? "")?.[0] ?? "";
-    return `<figure><figcaption>${language}</figcaption><pre><code>${escaped(text)}\n</code></pre></figure>\n`;
+    const lines = language === "diff" ? text.split("\n").map(changed).join("\n") : escaped(text);
+    return `<figure><figcaption>${language}</figcaption><pre><code>${lines}\n</code></pre></figure>\n`;
   }
 
   /** A box is a character: what cannot be ticked here should not look as if it could. */
@@ -180,6 +194,12 @@ const lines = (piece, split = false) => (split ? piece.replace(/^\n/, "") : piec
 
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 export const escaped = (text) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]);
+
+/** A line of a diff, marked as what it says it is. */
+function changed(line) {
+  const tag = /^\+(?!\+\+ )/.test(line) ? "ins" : /^-(?!-- )/.test(line) ? "del" : null;
+  return tag ? `<${tag}>${escaped(line)}</${tag}>` : escaped(line);
+}
 
 const anchor = (link, words, title) =>
   `<a href="${escaped(link)}"${title ? ` title="${escaped(title)}"` : ""}>${words}</a>`;

@@ -6,9 +6,10 @@
 import { html, nothing } from "lit";
 
 import { Element } from "./element.js";
+import { drawFacts, pairsOf } from "./facts.js";
 import { imageOf } from "./links.js";
 import "./value.js";
-import { DECISIONS, STATES, oneLine } from "./words.js";
+import { DECISIONS, STATES, answerOf, gistOf, momentOf, titleOf, whenOf } from "./words.js";
 
 const WRITTEN_CHARS = 2000; // of arguments that are being written: the end of them
 const PROGRESS_LINES = 8;
@@ -35,18 +36,20 @@ export class CallCard extends Element {
     const [words, look] = STATES[call.state];
     return html`<section class="call" role="group" data-state=${call.state} aria-label="Call of ${call.tool}">
       <details class="io">
-        <summary><b class="mono">${call.tool}</b> <span class="gist mono">${call.args ? oneLine(call.args) : ""}</span>
+        <summary><b title=${call.tool}>${titleOf(call.tool)}</b>
+          <span class="gist">${call.state === "waiting" ? "" : gistOf(call.args)}</span>
           <span class="chip ${look}">${words}</span></summary>
         ${this.#values()}
       </details>
-      ${this.#written()} ${this.#decided()} ${this.#progress()} ${this.#asked()} ${this.#inside()} ${this.#outcome()}
+      ${this.#written()} ${this.#decided()} ${this.#progress()} ${this.#asked()} ${this.#answered()} ${this.#inside()}
+      ${this.#outcome()}
     </section>`;
   }
 
   /** What went in and came out, for those who look. */
   #values() {
-    const { args, incomplete, input, result } = this.call;
-    const parts = [["Arguments", args], ["Arguments, incomplete", incomplete], ["Given", input],
+    const { tool, args, incomplete, input, result } = this.call;
+    const parts = [["Tool", tool], ["Arguments", args], ["Arguments, incomplete", incomplete], ["Given", input],
       ["Result", result?.result], ["Details of the error", result?.error?.details]];
     return parts.filter(([, value]) => value != null).map(([name, value]) => html`
       <tl-value .name=${name} .value=${value}></tl-value>`);
@@ -60,9 +63,18 @@ export class CallCard extends Element {
   #decided() {
     const { decision } = this.call;
     if (!decision) return nothing;
-    const by = decision.actor ? ` by ${decision.actor}` : "";
+    const by = decision.actor ? ` by ${this.session.record.nameOf(decision.actor)}` : "";
     return html`<p class="note">${DECISIONS[decision.decision] ?? decision.decision}${by}${
-      decision.notes ? `: ${decision.notes}` : ""}</p>`;
+      decision.notes ? `: ${decision.notes}` : ""} · ${time(decision.ts)}</p>`;
+  }
+
+  /** What a person answered, who and when. */
+  #answered() {
+    const { answer, input } = this.call;
+    if (answer === null) return nothing;
+    const who = answer.actor ? ` · ${this.session.record.nameOf(answer.actor)}` : "";
+    return html`<p class="note answer"><b>${answerOf(this.call)}</b>${who} · ${time(answer.ts)}</p>
+      ${input === null ? nothing : drawFacts(pairsOf(input))}`;
   }
 
   #progress() {
@@ -87,9 +99,11 @@ export class CallCard extends Element {
 
   #outcome() {
     const { error, images = [] } = this.call.result ?? {};
-    const look = this.call.state === "aborted" ? "note" : "fault";
+    const isCancelled = this.call.state === "aborted";
+    const words = isCancelled ? html`<p class="note">${error?.message}</p>`
+      : html`<p class="fault"><b>${error?.code}</b> ${error?.message}</p>`;
     return html`
-      ${error ? html`<p class=${look}><b>${error.code}</b> ${error.message}</p>` : nothing}
+      ${error && !this.call.isFaultTold ? words : nothing}
       ${images.map(({ src, media_type }) => picture(src, media_type, this.call.tool))}`;
   }
 }
@@ -97,7 +111,9 @@ export class CallCard extends Element {
 function picture(src, media_type, tool) {
   const image = imageOf(src);
   if (image === null) return html`<p class="note">An image that is not shown: ${media_type} from elsewhere</p>`;
-  return html`<img src=${image} alt="Made by ${tool}" loading="lazy">`;
+  return html`<img src=${image} alt="Made by ${titleOf(tool)}" loading="lazy">`;
 }
+
+const time = (ts) => html`<time datetime=${ts} title=${momentOf(ts)}>${whenOf(ts)}</time>`;
 
 customElements.define("tl-call", CallCard);

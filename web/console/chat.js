@@ -11,6 +11,7 @@ import { html, nothing } from "lit";
 import { works } from "./composer.js";
 import { SessionElement } from "./element.js";
 import "./flow.js";
+import { oneLine, titleOf } from "./words.js";
 
 const NEAR_PX = 80; // from the end: still at the end
 const TOP_PX = 40; // from the beginning: what is earlier is wanted
@@ -135,13 +136,13 @@ export class Chat extends SessionElement {
   }
 
   render() {
-    const { conversation: { flow, waiting }, tree } = this.session.record;
+    const { conversation: { flow, waiting, queue }, tree } = this.session.record;
     return html`<div class="chat">
       <h2 class="unseen">Chat</h2>
       <div class="scroller ${this.attached ? "end" : ""}" role="log" aria-label="Conversation" aria-live="off"
         aria-busy=${works(tree)} tabindex="0" @scroll=${this.#scrolled}>
         <div class="content">
-          ${flow.entries.length ? nothing : html`<p class="blank">Nothing has been said yet.</p>`}
+          ${flow.entries.length ? nothing : this.#blank()}
           <tl-flow .session=${this.session} .flow=${flow} .version=${{}}
             .attached=${this.attached}></tl-flow>
           ${this.#tries(flow)}
@@ -151,26 +152,38 @@ export class Chat extends SessionElement {
       <div class="foot">
         ${this.unseen ? html`<button class="more" @click=${this.#toEnd}>Latest</button>` : nothing}
         ${waiting.size ? this.#waiting([...waiting]) : nothing}
+        ${queue.length ? queued(queue) : nothing}
         <tl-composer .session=${this.session} @sent=${this.#toEnd}></tl-composer>
       </div>
     </div>`;
   }
 
+  /** A session is empty only if its history is known. */
+  #blank() {
+    if (this.session.hasHistory) return html`<p class="blank">Nothing has been said yet.</p>`;
+    return html`<div class="skeleton" role="img" aria-label="The conversation is loading"><i></i><i></i><i></i></div>`;
+  }
+
   #tries({ entries }) {
-    const { tries } = this.session.app;
-    if (!tries.length || entries.some(({ kind }) => kind === "message")) return nothing;
+    const { app: { tries }, hasHistory, connection } = this.session;
+    if (!hasHistory || !tries.length || entries.some(({ kind }) => kind === "message")) return nothing;
     const send = (text) => this.querySelector("tl-composer").send(text);
     return html`<div class="tries" role="group" aria-label="Suggestions">${tries.map((text) => html`
-      <button @click=${() => send(text)}>${text}</button>`)}</div>`;
+      <button ?disabled=${connection !== "live"} @click=${() => send(text)}>${text}</button>`)}</div>`;
   }
 
   #waiting(calls) {
     return html`<div class="waits" role="group" aria-label="What waits for you">
       <p>${calls.length === 1 ? "1 thing waits" : `${calls.length} things wait`} for you</p>
-      ${calls.slice(0, JUMPS).map((call) => html`<button @click=${() => this.#show(call)}>Show ${call.tool}</button>`)}
+      ${calls.slice(0, JUMPS).map((call) => html`<button @click=${() => this.#show(call)}>Show ${
+        titleOf(call.tool).toLowerCase()}</button>`)}
     </div>`;
   }
 }
+
+/** The messages that wait for their turn, next to where they were written. */
+const queued = (entries) => html`<ul class="queue" aria-label="Queued messages">${entries.map(({ payload, seq }) => html`
+  <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${oneLine(payload.text)}</span></li>`)}</ul>`;
 
 /** The last text that is complete, for those who listen. */
 function heard({ entries }) {

@@ -11,6 +11,7 @@ import "./chat.js";
 import { Element } from "./element.js";
 import "./inspector.js";
 import { go, here, onPlainClick } from "./place.js";
+import { problemOf } from "./problems.js";
 import { Session } from "./session.js";
 import "./sessions.js";
 import { nextTheme, theme } from "./theme.js";
@@ -74,7 +75,7 @@ export class Console extends Element {
       this.session = undefined;
     } catch (error) {
       if (error instanceof NotSignedIn) this.signedOut = true;
-      else this.away = error.message;
+      else this.away = problemOf(error);
       return;
     }
     this.#follow();
@@ -143,7 +144,8 @@ export class Console extends Element {
     this.requestUpdate();
     const { isOpen, record, refusal } = this.session;
     if (refusal instanceof NotSignedIn) this.#tell(refusal);
-    const stand = `${isOpen} ${record.conversation.waiting.size} ${record.conversation.flow.entries.length > 0}`;
+    const { waiting, flow, title } = record.conversation;
+    const stand = `${isOpen} ${waiting.size} ${flow.entries.length > 0} ${title}`;
     if (stand === this.#stand) return;
     this.#stand = stand;
     this.#refresh();
@@ -171,8 +173,23 @@ export class Console extends Element {
   /** Say what went wrong; whoever is not signed in any more can do something about it. */
   #tell(error) {
     if (error instanceof NotSignedIn) return void (this.signedOut = true);
-    this.problems = [...this.problems, error.message];
-    setTimeout(() => (this.problems = this.problems.slice(1)), SHOWN_MS);
+    const problem = problemOf(error);
+    this.problems = [...this.problems, problem];
+    setTimeout(() => problem.isRead || this.#forget(problem), SHOWN_MS);
+  }
+
+  #forget(problem) {
+    this.problems = this.problems.filter((each) => each !== problem);
+  }
+
+  /** A problem whose details are open stays until they are folded again. */
+  #problem(problem) {
+    const toggled = ({ target }) => {
+      if (problem.isRead && !target.open) this.#forget(problem);
+      problem.isRead = target.open;
+    };
+    return html`<div>${problem.words} ${problem.detail === null ? nothing : html`<details @toggle=${toggled}>
+      <summary>Details</summary><p>${problem.detail}</p></details>`}</div>`;
   }
 
   /** Put a message where it can be sent. */
@@ -204,14 +221,14 @@ export class Console extends Element {
     if (this.me === null) return html`<main class="blank"><p role="status">Connecting to the server</p></main>`;
     return html`
       ${this.#header()}
-      <div class="columns" data-screen=${this.screen}>
+      <div class="columns" data-screen=${this.screen} ?data-offline=${this.session?.connection === "reconnecting"}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           .mayCreate=${this.me.may_create_sessions}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
         <main>${this.session ? this.#opened() : this.session === null ? this.#home() : nothing}</main>
       </div>
       ${this.#tabs()}
-      <div class="problems" role="alert">${this.problems.map((problem) => html`<p>${problem}</p>`)}</div>`;
+      <div class="problems" role="alert">${this.problems.map((problem) => this.#problem(problem))}</div>`;
   }
 
   #signIn() {
@@ -227,7 +244,8 @@ export class Console extends Element {
   #lost() {
     return html`<main class="blank">
       <h1>Turnlog</h1>
-      <p role="alert">The server does not answer: ${this.away}</p>
+      <p role="alert">${this.away.words}</p>
+      ${this.away.detail === null ? nothing : html`<details><summary>Details</summary><p>${this.away.detail}</p></details>`}
       <button @click=${() => { this.away = null; this.#begin(); }}>Try again</button>
     </main>`;
   }

@@ -11,7 +11,7 @@ const ENDS = { space: /\n.*\n|^\n/, heading: /./, hr: /./, code: /^ {0,3}[`~]/ }
 // Blocks that end what is before them, once they have so many lines: fewer may still be something else.
 const STARTS = { list: /^ *\S+ .*\n.*\n/, blockquote: /\n.*\n/, code: /\n.*\n/, table: /^.*\n.*\|.*\n/ };
 const MARKS = /^[\s\d*+.)_-]*$/; // may still become an item of the list before
-const OPENS = /[*~](?!\s)|(?<!\w)_(?!\s)|\[(?![^[\]\\`<]*\][^([:])|<(?! |\/?\w+>)|`/; // what something later may close
+const OPENS = /[*~](?!\s)|(?<!\w)_(?!\s)|\[(?![^[\]\\`<]*\][^([:])|<(?! |(?!(?:kbd|sub|sup|mark)>)\/?\w+>)|`/i; // what something later may close
 const SPECIAL = /[*_~`[<]/;
 
 export const lengthOf = (tokens) => tokens.reduce((sum, { raw }) => sum + raw.length, 0);

@@ -2,8 +2,8 @@
  * What a chat shows, one entry each: messages, texts, thinking, calls, views, hand-offs, notes, events.
  *
  * An entry is a value that changes while its part of the log is written. `version` rises with every change of
- * the entry or of anything inside it, so whoever draws compares one number. `seq` is the event that began it:
- * its place in the log, and its key.
+ * the entry or of anything inside it, so whoever draws compares one number. `seq` is the event that began it, and
+ * its key; `place` is the seq that it stands at, which is later for a message that was queued.
  */
 
 let versions = 0;
@@ -14,6 +14,7 @@ export class Entry {
   constructor(kind, event, inside) {
     this.kind = kind;
     this.seq = event.seq;
+    this.place = event.seq;
     this.event_id = event.id;
     this.ts = event.ts;
     this.agent_id = event.agent_id ?? null;
@@ -56,6 +57,7 @@ export class Flow {
 export class Text extends Entry {
   open = true;
   aborted = false;
+  cut = null; // why it was aborted: "error", "restart", "stop" or "timeout"
   citations = [];
   speaker = null;
   #pieces = [];
@@ -88,6 +90,9 @@ export class Call extends Entry {
   approval = null; // the request that nobody has decided
   decision = null;
   input = null; // what a person gave to a call that asked
+  question = null; // the arguments that the page was asked with, last
+  answer = null; // who answered, and when: { actor, ts }
+  isFaultTold = false; // its error stands inside it, or the note of a stop tells it
   progress = ""; // only while it runs
   result = null; // the payload of tool.result
   aborted = false;
@@ -113,3 +118,25 @@ export class Call extends Entry {
 }
 
 const FAILED = new Map([["CANCELLED", "aborted"], ["DENIED", "denied"]]);
+
+/** An agent that is open: the flow that it writes to, and what it has begun and not finished. */
+export class Worker {
+  unfinished = new Set(); // texts and calls
+  isCut = false; // a text of it broke off
+  fault = null; // the entry of the error that ends it
+
+  constructor({ agent_name, trace_id, ts }, name, flow) {
+    this.name = name ?? agent_name ?? "The agent";
+    this.turn = trace_id;
+    this.flow = flow;
+    this.since = ts; // since when it has written nothing
+  }
+
+  begin(entry) {
+    this.unfinished.add(entry);
+  }
+
+  finish(entry, ts) {
+    if (this.unfinished.delete(entry)) this.since = ts;
+  }
+}

@@ -9,7 +9,7 @@ import "./call.js";
 import { Element } from "./element.js";
 import { fileOf } from "./links.js";
 import { goToEvent } from "./place.js";
-import { actionOf, commandOf, endOf, oneLine } from "./words.js";
+import { actionOf, commandOf, endOf, eventOf, oneLine } from "./words.js";
 
 export class Entry extends Element {
   static properties = {
@@ -35,19 +35,29 @@ export const nameOf = (entry) => (SPOKEN.has(entry.kind) ? (entry.speaker ?? ent
 const SPOKEN = new Set(["text", "thinking", "call", "view", "files"]);
 
 /** Events that need no look of their own, side by side. */
-export const chips = (entries) => html`<p class="events">${entries.map((entry) => html`
-  <button class="chip" data-seq=${entry.seq} data-type=${entry.type} @click=${() => goToEvent(entry.seq)}>
-    <b>${entry.type}</b> ${oneLine(entry.payload)}</button>`)}</p>`;
+export const chips = (entries) => html`<p class="events">${entries.map((entry) => {
+  const { title, said } = eventOf(entry);
+  return html`<button class="chip" data-seq=${entry.seq} data-type=${entry.type} title=${entry.type}
+    @click=${() => goToEvent(entry.seq)}><b>${title}</b> ${said}</button>`;
+})}</p>`;
 
-function message({ payload, actor, channel, queued }, { me }) {
+/** Whose words a message is; null if they are one's own. */
+function otherOf({ payload, actor }, { me, record }) {
   const who = payload.speaker ?? actor;
-  return html`<p class="about">
-      ${who && who !== me.name ? html`<b>${who}</b>` : html`<b class="unseen">You</b>`}
+  return who && who !== me.name ? record.nameOf(who) : null;
+}
+
+function message(entry, session) {
+  const { payload, channel } = entry;
+  const other = otherOf(entry, session);
+  return html`<div class=${other ? "theirs" : "mine"}>
+    <p class="about">
+      ${other ? html`<b title=${payload.speaker ?? entry.actor}>${other}</b>` : html`<b class="unseen">You</b>`}
       ${payload.target ? html`<span>to ${payload.target}</span>` : nothing}
       ${channel ? html`<span class="chip">${channel}</span>` : nothing}
-      ${queued ? html`<span class="chip queued">Queued</span>` : nothing}
     </p>
-    <p class="said">${payload.text}</p>`;
+    <p class="said">${payload.text}</p>
+  </div>`;
 }
 
 function thinking({ text, redacted }) {
@@ -90,9 +100,9 @@ const KINDS = {
   handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
   files: ({ payload }) => html`<p class="note">Files: ${payload.files.map(file)}</p>`,
   error: ({ payload }) => html`<p class="fault"><b>${payload.code}</b> ${payload.message}</p>`,
-  end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
-  action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
-  command: ({ actor, payload }) => note(commandOf(actor, payload.command)),
+  end: (entry, { record }) => note(endOf({ ...entry, by: entry.by && record.nameOf(entry.by) })),
+  action: ({ actor, payload }, { record }) => note(actionOf(record.nameOf(actor), payload.action)),
+  command: ({ actor, payload }, { record }) => note(commandOf(record.nameOf(actor), payload.command)),
   restart: () => note("The server was restarted"),
 };
 

@@ -6,7 +6,7 @@
  * the direction of writing are spelled out.
  */
 
-import { DECISIONS, STATES, actionOf, commandOf, endOf } from "./words.js";
+import { CUTS, DECISIONS, STATES, actionOf, answerOf, commandOf, endOf, titleOf } from "./words.js";
 
 const CONTROL = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
@@ -77,18 +77,18 @@ const note = (text) => `_${plain(text)}_`;
 const value = (name, given) => given != null && titled(`${name}:`, json(given));
 const fault = ({ code, message }) => `${bold(code)} ${plain(message)}`;
 
-function message({ payload, actor, channel, queued }, me) {
+function message({ payload, actor, channel }, me) {
   const who = payload.speaker ?? actor ?? me;
-  const to = [payload.target && `to ${plain(payload.target)}`, channel && `in ${plain(channel)}`, queued && "(queued)"];
+  const to = [payload.target && `to ${plain(payload.target)}`, channel && `in ${plain(channel)}`];
   return titled([bold(who === me ? "You" : who), ...to].filter(Boolean).join(" "), spoken(payload.text));
 }
 
-function text({ speaker, agent_name, text, aborted, citations }) {
+function text({ speaker, agent_name, text, aborted, cut, citations }) {
   const sources = citations.map(({ title, document_title, url, source, cited_text }, at) => {
     const where = [title ?? document_title ?? "Source", url ?? source, cited_text && `“${cited_text}”`];
     return `${at + 1}. ${where.filter(Boolean).map(plain).join(", ")}`;
   });
-  const said = [prose(text), aborted && note("Stopped"), sources.join("\n")];
+  const said = [prose(text), aborted && CUTS[cut] && note(CUTS[cut]), sources.join("\n")];
   return titled(bold(speaker ?? agent_name ?? "Assistant"), ...said);
 }
 
@@ -96,12 +96,14 @@ function thinking({ text, redacted }) {
   return redacted ? note("Thinking, which the provider does not show") : titled(note("Thinking"), quoted(spoken(text)));
 }
 
-function call({ tool, state, args, incomplete, input, decision, child, flow, result }, me) {
+function call(entry, me) {
+  const { tool, state, args, incomplete, input, decision, answer, child, flow, result } = entry;
   const said = decision && `${DECISIONS[decision.decision]}${decision.actor ? ` by ${decision.actor}` : ""}`;
   const inside = (child || flow.entries.length > 0) && quoted(titled(child && bold(child), entries(flow, me)));
   return titled(
-    `${bold(tool)} ${STATES[state][0]}`, value("Arguments", args), value("Arguments, incomplete", incomplete),
-    value("Given", input), said && note(decision.notes ? `${said}: ${decision.notes}` : said), inside,
+    `${bold(titleOf(tool))} (${plain(tool)}) ${STATES[state][0]}`, value("Arguments", args),
+    value("Arguments, incomplete", incomplete), value("Given", input),
+    answer && note(answer.actor ? `${answerOf(entry)}, ${answer.actor}` : answerOf(entry)), said && note(decision.notes ? `${said}: ${decision.notes}` : said), inside,
     value("Result", result?.result), result?.error && fault(result.error),
     ...(result?.images ?? []).map(({ media_type }) => note(`An image: ${media_type}`)),
   );
@@ -110,11 +112,12 @@ function call({ tool, state, args, incomplete, input, decision, child, flow, res
 const KINDS = {
   message, text, thinking, call,
   agent: ({ payload, flow }, me) => titled(bold(payload.name), quoted(entries(flow, me))),
-  view: ({ view, over }) => titled(`${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(), json(view.tree)),
+  view: ({ view, over, actions }) => titled(`${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(), json(view.tree),
+    ...actions.map(({ actor, action }) => titled(note(actionOf(actor, action, view.tree)), value("Given", action.values)))),
   handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
   files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
   error: ({ payload }) => fault(payload),
-  end: ({ agent_name, payload }) => note(endOf(agent_name, payload.stop_reason)),
+  end: (entry) => note(endOf(entry)),
   action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
   command: ({ actor, payload }) => note(commandOf(actor, payload.command)),
   restart: () => note("The server was restarted"),
@@ -124,8 +127,11 @@ const event = ({ type, payload }) => titled(bold(type), json(payload));
 
 const entries = (flow, me) => flow.entries.map((entry) => (KINDS[entry.kind] ?? event)(entry, me)).join("\n\n");
 
-/** The whole conversation (`conversation.js`) under a title, for `me`. */
-export const markdown = (conversation, title, me) => `${titled(`# ${plain(title)}`, entries(conversation.flow, me))}\n`;
+/** The whole conversation (`conversation.js`) under a title, for `me`; last, the messages that wait for their turn. */
+export function markdown({ flow, queue }, title, me) {
+  const queued = queue.map((entry) => titled(note("Queued"), message(entry, me)));
+  return `${titled(`# ${plain(title)}`, entries(flow, me), ...queued)}\n`;
+}
 
 /** A name for a file that every system takes. */
 export const fileName = (title, ending) =>

@@ -8,6 +8,7 @@ import { html, nothing, render } from "lit";
 
 import { Element } from "./element.js";
 import { chips, nameOf } from "./entry.js";
+import "./working.js";
 
 const SHOWN = 30;
 const STEP = 15;
@@ -66,7 +67,9 @@ export class Flow extends Element {
   render() {
     return html`
       ${this.hasEarlier ? html`<button class="earlier" @click=${() => this.earlier()}>Show earlier</button>` : nothing}
-      <div class="entries"></div>`;
+      <div class="entries"></div>
+      ${this.session.record.conversation.thinking(this.flow).map(({ name, since }) => html`
+        <tl-working .session=${this.session} .name=${name} .since=${since}></tl-working>`)}`;
   }
 
   /** An element stays with its entry: what somebody has opened in it is open wherever the window moves. */

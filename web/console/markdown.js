@@ -14,10 +14,11 @@ import { NOTHING, graft, parting } from "./parting.js";
 const MOST_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
 const MOST_AGAIN = 8 * 1024; // of HTML that is made again at once: more would hold up the page
 const COPIED_MS = 1500;
+const BOX = /^[\u2610\u2611] /; // what `blocks.js` makes of the box of a task
 const ALLOWED = {
   ALLOWED_TAGS: [
-    "a", "blockquote", "br", "code", "del", "div", "em", "figcaption", "figure", "h3", "h4", "h5", "h6", "hr", "img", "li",
-    "ol", "p", "pre", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul", "#text",
+    "a", "blockquote", "br", "code", "del", "div", "em", "figcaption", "figure", "h3", "h4", "h5", "h6", "hr", "img", "ins",
+    "kbd", "li", "mark", "ol", "p", "pre", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul", "#text",
   ],
   ALLOWED_ATTR: ["align", "alt", "href", "src", "start", "title"],
   ALLOW_ARIA_ATTR: false,
@@ -99,6 +100,8 @@ function finish(block) {
   for (const link of block.querySelectorAll("a")) lead(link);
   for (const image of block.querySelectorAll("img")) if (imageOf(image.getAttribute("src")) === null) image.remove();
   for (const code of block.querySelectorAll("pre")) addCopy(code);
+  for (const written of block.querySelectorAll("ul, ol, table, blockquote")) written.dir = "auto"; // bullets, columns
+  for (const item of block.querySelectorAll("li")) if (BOX.test(item.textContent)) item.className = "task";
   for (const { parentElement: around } of block.querySelectorAll("table")) {
     around.className = "scroll";
     around.tabIndex = 0; // it scrolls too

@@ -6,6 +6,7 @@
  * kept: a replay may leave them out, and what is shown must not depend on it.
  */
 
+import { Names } from "../client/names.js";
 import { Tree } from "../client/tree.js";
 import { Conversation } from "./conversation.js";
 
@@ -36,6 +37,11 @@ export class Record {
   /** The seq of the last durable event; -1 if there is none. */
   get last() {
     return this.events.at(-1)?.seq ?? -1;
+  }
+
+  /** What a principal is called; null if there is none. */
+  nameOf(principal) {
+    return principal ? this.fold(Names).of(principal) : null;
   }
 
   /** A fold of this class over all durable events, caught up. */

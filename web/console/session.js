@@ -35,6 +35,7 @@ export class Session {
       share: me.name,
       onEvent: (event) => {
         this.#lasts = this.record.apply(event) || this.#lasts;
+        this.hasHistory ||= event.seq >= last;
         if (this.connection === "live") this.#ahead = Math.min(this.#ahead, Date.now() - Date.parse(event.ts));
         if (event.seq >= last && this.isCatchingUp) this.#said("live");
         else this.#changed();
@@ -46,7 +47,11 @@ export class Session {
         this.#said("reset");
         onReset();
       },
-      onState: (state) => this.#said(state),
+      onState: (state) => {
+        // a heartbeat of a busy server may come before the history that the list of sessions tells of
+        this.hasHistory ||= HAS_ALL.has(state) && (last === Infinity || this.record.tree.last >= last);
+        this.#said(state);
+      },
       onError: (error) => {
         this.refusal = error;
         this.#said("refused");
@@ -84,7 +89,6 @@ export class Session {
     this.#answer();
     if (state === "catching-up" && this.connection === "reset") return;
     this.connection = state;
-    this.hasHistory ||= HAS_ALL.has(state);
     this.#lasts = true;
     this.#wait(this.isCatchingUp && state !== "reset" ? PATIENCE_MS : 0);
   }

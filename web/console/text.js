@@ -10,6 +10,7 @@ import { html, nothing } from "lit";
 import { Element } from "./element.js";
 import { linkOf, placeOf } from "./links.js";
 import { Prose } from "./markdown.js";
+import { CUTS } from "./words.js";
 
 const REST = 3; // times as long as drawing took
 const FRAME_MS = 16; // a rest that is shorter has passed when the next frame comes
@@ -39,9 +40,10 @@ export class Text extends Element {
   }
 
   render() {
-    const { citations, aborted } = this.entry;
+    const { citations, aborted, cut } = this.entry;
+    const why = aborted ? (CUTS[cut] ?? null) : null;
     return html`<div class="prose"></div>
-      ${aborted ? html`<p class="note"><span class="chip">Stopped</span></p>` : nothing}
+      ${why ? html`<p class="note"><span class="chip">${why}</span></p>` : nothing}
       ${citations.length ? html`<ol class="sources" aria-label="Sources">${citations.map(source)}</ol>` : nothing}`;
   }
 }

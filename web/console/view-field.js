@@ -23,7 +23,7 @@ export function drawField(field, { id, first, text, problem, tell }) {
 }
 
 /** The mark of what must be given; a reader's voice says it by itself. */
-export const star = ({ required }) => (required ? html`<span class="star" aria-hidden="true"> *</span>` : nothing);
+export const star = ({ required }) => (required ? html`<span class="star" aria-hidden="true">\u00a0*</span>` : nothing);
 
 /** The ids of what is said about an input. */
 export const aboutOf = (id, help, problem) =>

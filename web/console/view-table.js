@@ -10,6 +10,7 @@ import { drawControl, drawNotes, isHalf, star } from "./view-field.js";
 import { Part } from "./view-part.js";
 import { cellOf, halfOf, inTable } from "./view-problems.js";
 import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "./view-rows.js";
+import { shownText } from "./view-values.js";
 
 export class ViewTable extends Part {
   static properties = { count: { state: true } };
@@ -147,7 +148,7 @@ export class ViewTable extends Part {
 
   #cell(row, at, column, gone) {
     const text = cellText(row, column, this.#edits);
-    if (gone) return html`<td data-label=${column.label}><s>${text}</s></td>`;
+    if (gone) return html`<td data-label=${column.label}><s>${shownText(column, text)}</s></td>`;
     const id = `${this.key}-${row.key}-${column.name}`;
     const touched = this.#edits.text(row.key, column.name) !== undefined;
     const problem = this.#problem(cellOf(row.key, column.name), touched ? null : row.errors.get(column.name));

@@ -17,6 +17,14 @@ export function textOf(field, value) {
   return String(value).replace(/\r\n?/g, "\n"); // as an input would say it back
 }
 
+/** A value as words, where nothing is edited: the label of what was chosen, a time as `2026-01-08 12:30 -05:00`. */
+export function shownText(field, value) {
+  const text = textOf(field, value);
+  if (field.type === "field.select") return field.options.find((option) => option.value === text)?.label ?? text;
+  const moment = field.type === "field.datetime" ? momentOf(text) : null;
+  return moment ? [moment.day, moment.time.replace(/^(\d\d:\d\d):00$/, "$1"), moment.zone].filter(Boolean).join(" ") : text;
+}
+
 /** The value of what stands in an input. */
 export function valueOf(field, text) {
   if (isBlank(text)) return null;

@@ -2,7 +2,7 @@
  * `<tl-view>`: a view that an agent shows: texts, forms, tables, buttons (docs/protocol.md, 3.3).
  *
  * Only nodes of the protocol are drawn, all words as text; a tree with a flaw says so and offers nothing. A view that
- * was replaced or closed is one quiet line. It draws again when something happens to it, not whenever something comes:
+ * was replaced or closed says what was done on it, with what was shown folded under it. It draws again when something happens to it, not whenever something comes:
  * what is being typed is left alone.
  */
 
@@ -13,22 +13,31 @@ import { flaw, parts } from "../client/nodes.js";
 import { Views, viewKey } from "../client/views.js";
 import { forget } from "./drafts.js";
 import { SessionElement } from "./element.js";
+import { drawFacts } from "./facts.js";
 import "./view-button.js";
 import "./view-form.js";
 import { levelsOf } from "./view-headings.js";
+import { drawPast } from "./view-past.js";
 import { Sent } from "./view-sent.js";
 import "./view-table.js";
+import { actionOf, momentOf, valuesOf, whenOf } from "./words.js";
 import "./views.css";
 
-const OVER = { replaced: "Shown again below", closed: "Closed" };
+const OVER = { replaced: "Replaced by a newer one", closed: "Closed" };
+const TOLD = 5; // the last things that were done
 const ABOVE = 2; // the level of the heading that a chat stands under
 
 export class View extends SessionElement {
-  static properties = { entry: { attribute: false } };
+  static properties = { entry: { attribute: false }, unfolded: { state: true } };
   #stamp = "";
   #flaw = null;
   #levels = new Map();
   #name = "";
+
+  constructor() {
+    super();
+    this.unfolded = false;
+  }
 
   /** Replaced, closed, or null while it is open. A view can be closed because there are too many. */
   get over() {
@@ -42,7 +51,7 @@ export class View extends SessionElement {
     if (changed.has("entry") || changed.has("session")) this.#look();
     const { version } = this.session.record.fold(Sent).on(this.entry.view.view_id, this.entry.channel);
     const stamp = [this.entry.event_id, this.over, version].join(" ");
-    if (stamp === this.#stamp && !changed.has("session")) return false;
+    if (stamp === this.#stamp && !changed.has("session") && !changed.has("unfolded")) return false;
     this.#stamp = stamp;
     return true;
   }
@@ -62,13 +71,35 @@ export class View extends SessionElement {
   render() {
     const { view, event_id } = this.entry;
     const { over } = this;
-    if (over) return html`<p class="sheet over" data-state=${over}><b>${this.#name}</b> ${OVER[over]}</p>`;
+    if (over) return this.#over(over);
     if (this.#flaw) return this.#refused();
     return html`<div class="sheet view" role="group" aria-label=${this.#name} data-state="open"
       data-view=${view.view_id}>
       ${view.title ? this.#heading(null, view.title) : nothing}
       ${keyed(event_id, this.#draw(view.tree))}
+      ${this.#told()}
     </div>`;
+  }
+
+  /** What is left of a view: what was done on it, and on demand what it showed. */
+  #over(over) {
+    const { view: { tree }, actions } = this.entry;
+    const values = actions.length > 0 ? valuesOf(actions.at(-1).action, tree) : [];
+    return html`<div class="sheet over" data-state=${over}>
+      <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : OVER[over]}</p>
+      ${this.#told()}
+      ${values.length > 0 ? drawFacts(values) : nothing}
+      ${this.#flaw ? nothing : html`<details @toggle=${({ target }) => (this.unfolded = target.open)}>
+        <summary>What was shown</summary>${this.unfolded ? drawPast(tree, actions) : nothing}</details>`}
+    </div>`;
+  }
+
+  /** Who did what, and when. */
+  #told() {
+    const { view: { tree }, actions } = this.entry;
+    return actions.slice(-TOLD).map(({ actor, ts, action }) => html`<p class="done">
+      ${actionOf(this.session.record.nameOf(actor), action, tree)},
+      <time datetime=${ts} title=${momentOf(ts)}>${whenOf(ts)}</time></p>`);
   }
 
   #refused() {

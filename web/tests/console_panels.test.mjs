@@ -339,7 +339,7 @@ test("every entry that a conversation can hold has Markdown", () => {
       one("ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v" }),
     ]),
   );
-  const text = markdown({ flow }, "All", "ada");
+  const text = markdown({ flow, queue: [] }, "All", "ada");
   for (const part of [
     "**Nested**",
     "> > Hm",
@@ -347,11 +347,11 @@ test("every entry that a conversation can hold has Markdown", () => {
     "handed over to Writer",
     "**e** Broken",
     "a\\_b.txt",
-    "**t** Error",
+    "**T** (t) Error",
     "**NO** no",
     "ended with an error",
     "**broker.agree**",
-    "pressed b",
+    "chose B",
   ]) {
     assert(text.includes(part), `${part} in ${text}`);
   }

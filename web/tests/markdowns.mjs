@@ -58,6 +58,15 @@ const PARTS = [
   "  \n",
   "<script>",
   "<pre>\n",
+  "<kbd>",
+  "</kbd>",
+  "<KBD>x</KBD>",
+  "<kbd>Esc</kbd>",
+  "<br>",
+  "<sub>*2</sub>",
+  "```diff\n",
+  "\n+ a",
+  "\n-b",
 ];
 
 // Lines that make one block, and lines that end it, join it or change what it is.
@@ -125,7 +134,10 @@ const LINES = [
     "> 1. n",
   ],
   ["```", "```js", "~~~", "x", "  y", "", "    z", "````", "``", " ```", "text", "- a"],
+  ["```diff", "+ a", "-b < c", "--- a/x", "+++ b/x", "@@ -1 +1 @@", " same", "", "```", "text"],
   ["    x", "    y", "", "     z", "  ", "\tt", "text", "- a"],
+  ["press <kbd>Ctrl</kbd> now", "a <kbd>b", "c</kbd> d", "one<br>two <br/> x", "H<sub>2</sub>O *a <sup>b* c</sup>"],
+  ["a <kbd>b", "c</kbd> d", "<mark>", "</mark> y", "<kbd>a</sub> z", "<BR> w", ""],
   [
     "some words here",
     "a *b c* d __e__ f",
@@ -226,6 +238,8 @@ export const single = (length) => ({
   paragraph: long(length, "", (at) => `${said(at)} `),
   lines: long(length, "", (at) => `[INFO] ${at} some_thing happened in module_${at} (it is <fine>) & 2 * 3.\n`),
   code: long(length, "```js\n", (at) => `let a${at} = ${at} < 3 && "b";\n`),
+  "diff code": long(length, "```diff\n", (at) => `${at % 3 ? "+" : "-"} let a${at} = ${at} < 3;\n same ${at}\n`),
+  "paragraph with keys": long(length, "", (at) => `Press <kbd>F${at}</kbd> and <kbd>x</kbd> <br> ${said(at)} `),
   "indented code": long(length, "", (at) => `    let a${at} = ${at};\n`),
   references: long(length, "[a]: https://example.com\n\n", (at) => `- See [it][a] and ${said(at)}\n`),
   footnotes: long(length, "", (at) => `- A claim[^${at}] and ${said(at)}\n`) + "\n[^1]: The note says so.\n",
