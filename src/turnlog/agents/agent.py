@@ -22,6 +22,7 @@ from turnlog.state.tree import HANDOFF
 
 DOUBLINGS = 32  # of a pause; by then it is as long as it may be
 MAX_STEPS = 25  # completions of one invocation; real work needs fewer, a model that goes in circles more
+MAX_AGENTS = 100  # agents of one turn; a model that starts more has lost its way, and each costs money
 CALLED = {"type": "string", "description": "What it should do; it knows nothing else."}
 TAKES_OVER = {"type": "string", "description": "What it should do next; it has read this conversation."}
 RESUME = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
@@ -44,7 +45,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A name, instructions, a model, and what it may use: tools, agents it calls, agents it hands over to."""
+    """A name, instructions, a model, and what it may use: tools, agents it calls, agents it hands over to.
+
+    `max_steps` bounds the completions of one invocation. `max_agents` bounds the agents of a turn that this
+    agent, or one of its team, answers.
+    """
 
     name: str
     instructions: str
@@ -54,6 +59,7 @@ class Agent:
     handoffs: Sequence["Agent"] = ()
     description: str = ""
     max_steps: int = MAX_STEPS
+    max_agents: int = MAX_AGENTS
     patience: Patience = Patience()
     desks: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     endings: set[asyncio.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -62,6 +68,8 @@ class Agent:
         object.__setattr__(self, "model", make_model(self.model))
         if self.max_steps < 1:
             raise CallerError(f"agent {self.name}: expected max_steps of at least 1, got {self.max_steps}")
+        if self.max_agents < 1:
+            raise CallerError(f"agent {self.name}: expected max_agents of at least 1, got {self.max_agents}")
         self._check_kinds()
         if reserved := [tool.name for tool in self.tools if tool.name.startswith(HANDOFF)]:
             raise CallerError(f"agent {self.name}: {reserved[0]} is a hand-off by its name, and not a tool")

@@ -61,6 +61,8 @@ AGENT_ID = re.compile(r"agt_[A-Za-z0-9_-]{1,64}")
 ENDED = "Its agent has ended."
 ACTION_CONFLICT = "action_conflict"
 CHANGED = "What you acted on has been shown again since. Nothing was done: look at it again, and then act."
+MAX_HANDOFFS = 25  # of one turn, as many as an agent has steps: more are a ring
+HANDOFF_LIMIT = "handoff_limit"
 LIMIT_REACHED = "You have reached the limit of steps. Use no more tools: say what you have found, in short."
 
 
@@ -126,6 +128,7 @@ class Loop:
         self.views = Views()
         self._new_id = new_id
         self._starting: str | None = None
+        self._agent_counts: dict[str, int] = {}  # by turn: with those whose start is not in the log yet
         self._begun: set[tuple[str, str]] = set()
         self._shown: set[tuple[str, str]] = set()
         self._guarded: set[tuple[str, str]] = set()
@@ -144,6 +147,8 @@ class Loop:
         self.views.apply(envelope, payload)
         if isinstance(payload, AgentEnd):
             agent_id = envelope.agent_id or ""
+            if envelope.trace_id not in self.tree.agent_counts:
+                self._agent_counts.pop(envelope.trace_id or "", None)
             self._leaving.discard(agent_id)
             self._freed.pop(agent_id, None)
             self._begun = {key for key in self._begun if key[0] != agent_id}
@@ -246,7 +251,7 @@ class Loop:
         if called is not None and (fault := unprompted(call)):
             return [Say([Item(answered(call, fault), invocation.scope, "tool")])]
         if called is not None:
-            return [Say([self._called(invocation, called, call)])]
+            return [Say([self._call_agent(invocation, called, call)])]
         if agent.successor(call.tool):
             return []
         if tool is None:
@@ -268,6 +273,16 @@ class Loop:
         if call.executor != "remote" or tool is None or tool.timeout_s is None:
             return []
         return [Time(invocation.agent_id, call, tool.timeout_s)]
+
+    def _call_agent(self, parent: Invocation, agent: Agent, call: ToolCall) -> Item:
+        """Start the agent that a call names; refuse the call when the turn has as many agents as it may."""
+        trace, most = parent.scope.trace_id or "", self._cast.agent(parent.scope.channel, None).max_agents
+        number = max(self.tree.agent_counts.get(trace, 0), self._agent_counts.get(trace, 0))
+        if number >= most:
+            answer = failed(call, "EXECUTION_ERROR", f"the turn has {most} agents, which is its limit")
+            return Item(answer, parent.scope, "tool")
+        self._agent_counts[trace] = number + 1
+        return self._called(parent, agent, call)
 
     def _called(self, parent: Invocation, agent: Agent, call: ToolCall) -> Item:
         scope = self._scope(agent, parent.scope, (parent.scope.depth or 0) + 1)
@@ -321,6 +336,8 @@ class Loop:
 
     def _hand_over(self, invocation: Invocation, calls: list[ToolCall]) -> list[Item]:
         """One batch: the result, the hand-off, the end, and the start of whoever takes the place."""
+        if self.tree.handoff_counts.get(invocation.scope.trace_id or "", 0) >= MAX_HANDOFFS:
+            return self._end_ring(invocation, calls)
         first, *others = calls
         successor = self.agent(invocation).successor(first.tool)
         assert successor is not None
@@ -342,6 +359,21 @@ class Loop:
                 prompt=str(first.args.get("prompt", "")),
                 parent_id=invocation.start.parent_id,
                 call_id=invocation.start.call_id,
+            ),
+        ]
+
+    def _end_ring(self, invocation: Invocation, calls: list[ToolCall]) -> list[Item]:
+        """End an agent that would hand over once too often in its turn, in one batch."""
+        self._leaving.add(invocation.agent_id)
+        message = f"The work of this turn was handed over {MAX_HANDOFFS} times, which is the limit."
+        results = [failed(call, "EXECUTION_ERROR", message) for call in calls]
+        provided = [call.call for call in invocation.calls.values() if call.call.executor == "provider"]
+        return [
+            *[Item(result, invocation.scope, "tool") for result in results],
+            *voided(provided, invocation.scope, ENDED),
+            Item(SessionError(code=HANDOFF_LIMIT, message=message), invocation.scope, "system"),
+            *self._end(
+                invocation, invocation.end("error"), lambda call: failed(call, "EXECUTION_ERROR", message)
             ),
         ]
 

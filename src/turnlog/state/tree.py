@@ -142,7 +142,8 @@ class Opening(NamedTuple):
 @dataclass(slots=True)
 class Tree:
     """Everything that is open in a session, and its members with their roles. `actors` are the people who
-    spoke last in the turns that are open."""
+    spoke last in the turns that are open; `agent_counts` and `handoff_counts` are how many agents started in
+    each of these turns, and how many of them by a hand-off."""
 
     last: int = -1
     open: dict[str, Invocation] = field(default_factory=dict)
@@ -151,6 +152,8 @@ class Tree:
     server: ProcessStart | None = None
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     actors: dict[str, str] = field(default_factory=dict)
+    agent_counts: dict[str, int] = field(default_factory=dict)
+    handoff_counts: dict[str, int] = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
@@ -251,6 +254,10 @@ def _start(tree: Tree, envelope: Envelope, payload: AgentStart) -> None:
     if envelope.agent_id:
         tree.queue.pop(envelope.trace_id or "", None)
         tree.coming.pop(envelope.agent_id, None)
+        trace = envelope.trace_id or ""
+        tree.agent_counts[trace] = tree.agent_counts.get(trace, 0) + 1
+        if payload.via == "handoff":
+            tree.handoff_counts[trace] = tree.handoff_counts.get(trace, 0) + 1
         tree.open[envelope.agent_id] = Invocation(payload, scope_of(envelope))
 
 
@@ -258,7 +265,8 @@ def _end(tree: Tree, envelope: Envelope, _: AgentEnd) -> None:
     tree.open.pop(envelope.agent_id or "", None)
     traces = {invocation.scope.trace_id for invocation in tree.open.values()}
     if envelope.trace_id not in traces | set(tree.coming.values()):
-        tree.actors.pop(envelope.trace_id or "", None)
+        for by_turn in (tree.actors, tree.agent_counts, tree.handoff_counts):
+            by_turn.pop(envelope.trace_id or "", None)
 
 
 def _handoff(tree: Tree, envelope: Envelope, payload: AgentHandoff) -> None:

@@ -101,6 +101,8 @@ def test_a_name_is_one_agents_and_a_tools_name_is_no_hand_off() -> None:
         Agent("Top", "", MODEL, tools=[weather, weather])
     with pytest.raises(CallerError, match="max_steps of at least 1, got 0"):
         Agent("Top", "", MODEL, max_steps=0)
+    with pytest.raises(CallerError, match="max_agents of at least 1, got 0"):
+        Agent("Top", "", MODEL, max_agents=0)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "é" * 65, "two\nlines"])
