@@ -132,9 +132,13 @@ def fields(stage: Stage) -> Page:
 
 
 def approval(stage: Stage) -> Page:
-    page = stage.at("team", "agents")
-    page.locator("tl-members summary").click()
-    page.locator("#panel").evaluate("(panel) => panel.scrollTo(0, 0)")
+    return stage.at("team", "agents")
+
+
+def share(stage: Stage) -> Page:
+    page = stage.at("question", "agents")
+    page.get_by_role("button", name="Share").click()
+    page.get_by_role("button", name="Make a link").click()
     return page
 
 
@@ -189,9 +193,10 @@ SCREENS = (
     Screen("briefing", briefing, ("Please confirm", "Show in chat"), small="Chat"),
     Screen("conversation", conversation, ("On Sunday",), DARK),
     Screen("running", running, ("Queued", "3 of 8 lines have answered", "Time in tools")),
-    Screen("question", question, ("Please confirm", "Members")),
+    Screen("question", question, ("Please confirm", "Scout")),
     Screen("fields", fields, ("The tool asks", "Age must be a number"), DARK),
-    Screen("approval", approval, ("May this run?", "Offer work", "Role of the guest"), DARK, small="Inspect"),
+    Screen("approval", approval, ("May this run?", "Offer work"), DARK, small="Inspect"),
+    Screen("share", share, ("Role of the guest", "It works once"), columns=()),
     Screen("form", form, ("What was shown", "Weight (lbs) must be > 0", "This call")),
     Screen("table", table, ("Add row", "Export")),
     Screen("loan", loan, ("I do not agree", "Changed by this event")),

@@ -143,3 +143,101 @@ def test_tab_that_is_chosen_keeps_its_line_under_a_pointer(context: BrowserConte
     line = tab.evaluate(BOTTOM_LINE)
     tab.hover()
     assert tab.evaluate(BOTTOM_LINE) == line
+
+
+def test_session_list_with_a_form_that_waits_says_so_and_marks_the_title(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "events")
+    say(page, "form")
+    listed = page.locator(".sessions [aria-current]")
+    expect(listed).to_contain_text("waits for you")
+    expect(page).to_have_title(re.compile("^● "))
+    page.get_by_label("Weight").fill("70")
+    page.get_by_label("Name").fill("Ada")
+    page.get_by_role("button", name="Save").click()
+    expect(chat(page)).to_contain_text("Thank you, Ada: 70.")
+    expect(listed).not_to_contain_text("waits for you")
+
+
+def test_session_list_has_the_session_on_top_in_which_something_happened_last(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "events")
+    old = page.url
+    first = page.locator(".sessions li").first.locator("a")
+    page.get_by_role("button", name="New session of desk").click()
+    expect(page).not_to_have_url(old)
+    expect(first).to_have_attribute("aria-current", "page")
+    page.goto(old)
+    live(page)
+    say(page, "hello")
+    ended(page)
+    expect(first).to_have_attribute("aria-current", "page")
+
+
+def test_sign_out_leads_to_the_form_for_tokens(chrome: Browser, server: Server) -> None:
+    with context_of(chrome) as context:
+        sign_in(context, server)
+        page = at(context, server, "events")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        page.reload()
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_share_makes_a_link_for_a_role_of_the_application(context: BrowserContext, server: Server) -> None:
+    page = at(context, server, "events")
+    page.get_by_role("button", name="Share").click()
+    dialog = page.get_by_role("dialog", name="Members")
+    expect(dialog.locator(".rows")).to_contain_text("local")
+    role = dialog.get_by_label("Role of the guest")
+    assert role.get_by_role("option").all_text_contents() == ["guest", "owner"]
+    dialog.get_by_role("button", name="Make a link").click()
+    expect(dialog.get_by_label("The link")).to_have_value(re.compile("/sign-in"))
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("button", name="Share")).to_be_focused()
+
+
+def test_share_in_another_session_has_nothing_of_the_one_before(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "events")
+    page.get_by_role("button", name="Share").click()
+    dialog = page.get_by_role("dialog", name="Members")
+    dialog.get_by_label("Role of the guest").select_option("owner")
+    dialog.get_by_role("button", name="Make a link").click()
+    expect(dialog.get_by_label("The link")).to_be_visible()
+    page.evaluate(
+        "(session) => { history.pushState(null, '', `?session=${session}`);"
+        " dispatchEvent(new PopStateEvent('popstate')); }",
+        server.session(),
+    )
+    expect(dialog).to_be_hidden()
+    live(page)
+    page.get_by_role("button", name="Share").click()
+    expect(dialog.get_by_label("Role of the guest")).to_have_value("guest")
+    expect(dialog.get_by_label("The link")).to_have_count(0)
+
+
+def test_guest_is_led_to_its_session_and_sees_no_buttons_that_it_may_not_use(
+    chrome: Browser, server: Server
+) -> None:
+    session = server.session()
+    _, answer = server.post("/api/links", {"session": session, "roles": ["guest"]})
+    with context_of(chrome) as context:
+        page = context.new_page()
+        page.goto(server.url + answer["path"])
+        page.get_by_label("Your name").fill("Sarah")
+        page.get_by_role("button", name="Come in").click()
+        live(page)
+        page.goto(server.url)
+        live(page)
+        assert session in page.url
+        expect(page.locator(".account")).to_contain_text("Sarah")
+        expect(page.get_by_role("button", name=re.compile("Start|New session"))).to_have_count(0)
+        page.get_by_role("button", name="Share").click()
+        dialog = page.get_by_role("dialog", name="Members")
+        expect(dialog).to_contain_text("Sarah")
+        expect(dialog.get_by_label("Role of the guest")).to_have_count(0)

@@ -123,6 +123,8 @@ export declare class Client {
   /** The log as lines of JSON; the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
   /** Who is asking; `roles` are those of every session. A guest makes no sessions: it has the one it was invited to. */
+  /** Forget who is signed in, in this browser. */
+  signOut(): Promise<unknown>;
   me(): Promise<{ name: string; roles: string[]; apps: string[]; may_create_sessions: boolean; session?: string }>;
   /** The applications that are served, the one first that is meant if none is named. */
   apps(): Promise<AppInfo[]>;

@@ -94,6 +94,11 @@ export class Client {
     return this.#get("api/log", { session, after });
   }
 
+  /** Forget who is signed in, in this browser. */
+  signOut() {
+    return this.#post("api/sign-out", {});
+  }
+
   me() {
     return this.#get("api/me");
   }

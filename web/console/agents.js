@@ -1,6 +1,6 @@
 /**
  * `<tl-agents>`: every invocation of the session, ended ones too, by turn (the latest first) and nested by who
- * called whom; then the team of a process, if there is one, and the members of the session.
+ * called whom, below the team of a process, if there is one.
  */
 
 import { html, nothing } from "lit";
@@ -9,7 +9,6 @@ import { Meters } from "../client/meters.js";
 import { SessionElement } from "./element.js";
 import { toEvent } from "./event-link.js";
 import { Invocations, standing } from "./invocations.js";
-import "./members.js";
 import { cost, count } from "./numbers.js";
 import "./roster.js";
 import "./panels.css";
@@ -37,7 +36,6 @@ export class Agents extends SessionElement {
         ${latest.length > this.shown ? html`<button @click=${() => (this.shown += MORE)}>
           Show earlier turns (${count(latest.length - this.shown)})</button>` : nothing}
       </section>
-      <tl-members .session=${this.session}></tl-members>
     </div>`;
   }
 

@@ -7,6 +7,7 @@ import { html, nothing } from "lit";
 
 import { Client } from "../client/client.js";
 import { NotSignedIn, Unreachable } from "../client/errors.js";
+import { Names } from "../client/names.js";
 import "./chat.js";
 import { Element } from "./element.js";
 import "./inspector.js";
@@ -102,6 +103,7 @@ export class Console extends Element {
 
   async #arrive() {
     const place = here();
+    if (place.session === null && this.me.session) return go({ ...place, session: this.me.session }, { replace: true });
     if (place.session === null) {
       const app = place.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
       const session = app && (await this.#recent(app));
@@ -119,7 +121,8 @@ export class Console extends Element {
   /** The session of an application that was active last, or a new one; none if the server makes none. */
   async #recent(app) {
     const known = this.sessions.find((session) => session.app === app && session.state !== "closed");
-    return known?.session_id ?? this.#made(app).catch((error) => void this.#tell(error));
+    if (known || !this.me.may_create_sessions) return known?.session_id;
+    return this.#made(app).catch((error) => void this.#tell(error));
   }
 
   async #made(app) {
@@ -210,9 +213,34 @@ export class Console extends Element {
     this.querySelector("tl-composer textarea")?.focus();
   }
 
+  /** The open session as the list has it. */
+  get #info() {
+    return this.sessions.find(({ session_id }) => session_id === this.session?.id);
+  }
+
+  /** Whether a person has to answer something, here or in another session. */
+  get #waits() {
+    return this.session?.record.conversation.waiting.size > 0 || this.sessions.some(({ state }) => state === "waiting");
+  }
+
   updated() {
-    const info = this.sessions.find(({ session_id }) => session_id === this.session?.id);
-    document.title = info?.title ? `${info.title} · Turnlog` : "Turnlog";
+    const title = this.#info?.title;
+    document.title = `${this.me && this.#waits ? "● " : ""}${title ? `${title} · ` : ""}Turnlog`;
+  }
+
+  async #share() {
+    await import("./members.js");
+    this.querySelector("tl-members").show();
+  }
+
+  async #signOut() {
+    try {
+      await this.#client.signOut();
+      this.session?.close();
+      Object.assign(this, { session: undefined, sessions: [], signedOut: true });
+    } catch (error) {
+      this.#tell(error);
+    }
   }
 
   render() {
@@ -223,7 +251,7 @@ export class Console extends Element {
       ${this.#header()}
       <div class="columns" data-screen=${this.screen} ?data-offline=${this.session?.connection === "reconnecting"}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
-          .mayCreate=${this.me.may_create_sessions}
+          .mayCreate=${this.me.may_create_sessions} .me=${this.#name} @sign-out=${this.#signOut}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
         <main>${this.session ? this.#opened() : this.session === null ? this.#home() : nothing}</main>
       </div>
@@ -238,7 +266,7 @@ export class Console extends Element {
 
   #home() {
     import("./home.js");
-    return html`<tl-home .apps=${this.apps} @start=${({ detail }) => this.#start(detail)}></tl-home>`;
+    return html`<tl-home .apps=${this.apps} .mayCreate=${this.me.may_create_sessions} @start=${({ detail }) => this.#start(detail)}></tl-home>`;
   }
 
   #lost() {
@@ -259,6 +287,12 @@ export class Console extends Element {
       <tl-inspector .session=${this.session} .screen=${this.screen}></tl-inspector>`;
   }
 
+  /** What the person is called here: guests have a name in their session. */
+  get #name() {
+    const { name } = this.me;
+    return this.session?.record.fold(Names).of(name) ?? name;
+  }
+
   #header() {
     const [words, look] = LINES[this.session?.connection] ?? [];
     return html`<header class="bar">
@@ -266,7 +300,8 @@ export class Console extends Element {
       ${words ? html`<p class="line ${look}" role="status" id="connection">${words}</p>` : nothing}
       ${this.session ? html`<tl-totals .session=${this.session}></tl-totals>` : nothing}
       <span class="gap"></span>
-      <span class="me">${this.me.name}</span>
+      ${this.session ? html`<button @click=${this.#share}>Share</button>
+        <tl-members .session=${this.session} .invites=${this.#info?.invites ?? []}></tl-members>` : nothing}
       <button class="plain" @click=${() => { nextTheme(); this.requestUpdate(); }}
         title="Light, dark, or as this machine is">Theme: ${theme()}</button>
     </header>`;

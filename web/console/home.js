@@ -1,4 +1,4 @@
-/** `<tl-home>`: what there is to start, when no session is open. */
+/** `<tl-home>`: what there is to start, when no session is open; a guest is told where to look. */
 
 import { html } from "lit";
 
@@ -6,9 +6,13 @@ import { Element } from "./element.js";
 import "./focus.js";
 
 export class Home extends Element {
-  static properties = { apps: { attribute: false } };
+  static properties = { apps: { attribute: false }, mayCreate: { attribute: false } };
 
   render() {
+    if (!this.mayCreate) {
+      return html`<p class="blank">Guests take part in the session that they were invited to. Open the link of your
+        invitation.</p>`;
+    }
     return html`<div class="home">
       <h2>What would you like to see?</h2>
       <div class="cards">${this.apps.map((app) => this.#card(app))}</div>

@@ -17,7 +17,7 @@ const lastActiveFirst = (one, other) => Date.parse(other.last_activity) - Date.p
 export class Sessions extends Element {
   static properties = {
     apps: { attribute: false }, sessions: { attribute: false }, current: { attribute: false },
-    mayCreate: { attribute: false },
+    mayCreate: { attribute: false }, me: { attribute: false },
   };
   #timer = null;
 
@@ -39,6 +39,8 @@ export class Sessions extends Element {
     const listed = this.apps.map((app) => [app, this.sessions.filter((session) => session.app === app.name)]);
     return html`<nav class="sessions" aria-label="Sessions">
       ${listed.filter(([, mine]) => this.mayCreate || mine.length > 0).map(([app, mine]) => this.#app(app, mine))}
+      <p class="account"><span class="me">${this.me}</span>
+        <button class="plain" @click=${() => this.dispatchEvent(new CustomEvent("sign-out"))}>Sign out</button></p>
     </nav>`;
   }
 

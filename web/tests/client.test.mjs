@@ -118,6 +118,12 @@ test("a server that is not there", async () => {
   await assert.rejects(new Client({ url: "http://127.0.0.1:9/", retryMs: 1 }).me(), Unreachable);
 });
 
+test("signOut asks the server to forget the cookie", async (t) => {
+  const { client, requests } = await serving(t, says(204, ""));
+  await client.signOut();
+  assert.deepEqual([requests[0].method, requests[0].url], ["POST", "/below/api/sign-out"]);
+});
+
 test("the applications come without what they are wrapped in", async (t) => {
   const { client, requests } = await serving(t, breaks, says(200, { apps: [{ name: "tour" }] }));
   assert.deepEqual(await client.apps(), [{ name: "tour" }]);

@@ -148,6 +148,7 @@ export async function asking(client: Client, request: ApprovalRequest) {
   expectType<string | undefined>()(document?.session_id);
   expectType<string>()(await client.log("sess_1", { after: 3 }));
   expectType<string[]>()((await client.me()).roles);
+  expectType<unknown>()(await client.signOut());
   expectType<boolean | undefined>()((await client.apps())[0]?.process);
 
   // @ts-expect-error: no such payload

@@ -177,18 +177,23 @@ class Sessions:
         head, driver = seat.head, None
         if head.session_id in self._drivers:
             driver = await self._driver(head)
-        state = self._state_of(seat, driver.tree if driver else Tree())
+        state = self._state_of(seat, driver)
         if seat.sees is None:
             return Listed(seat, state, timestamp(head.updated_ms or head.created_ms), head.last)
         return Listed(seat, state, last_seen(seat, driver), None)
 
-    def _state_of(self, seat: Seat, tree: Tree) -> str:
-        """Whether a session is closed, runs, waits or rests, by what its member sees of the tree."""
+    def _state_of(self, seat: Seat, driver: SessionDriver | None) -> str:
+        """Whether a session is closed, runs, waits or rests, by what its member sees of it.
+
+        It waits when all that is open waits, or when a form was not sent. Without a driver it rests.
+        """
         if seat.head.closed:
             return "closed"
-        tree = within(tree, seat.may_see)
-        if not tree.open and not tree.queue:
+        if driver is None:
             return "idle"
+        tree = within(driver.tree, seat.may_see)
+        if not tree.open and not tree.queue:
+            return "waiting" if driver.views.has_unsent_form(seat.may_see) else "idle"
         return "waiting" if tree.open and tree.all_wait else "running"
 
     async def enrol(

@@ -132,6 +132,15 @@ class Views:
             return True
         return any(view.event_id == action.shown for view in self.open.values())
 
+    def has_unsent_form(self, may_see: Sees) -> bool:
+        """Whether an open view has a form that was not sent, and is sent only once."""
+        return any(
+            isinstance(part, Form) and not part.repeat and part.id not in view.used
+            for view in self.open.values()
+            if may_see(view.channel)
+            for part in view.active.values()
+        )
+
     def copy(self) -> "Views":
         """The same, to try actions on that come together."""
         return Views(dict(self.open), self.size)
