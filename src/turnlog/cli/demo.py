@@ -55,14 +55,17 @@ def demo(name: str, port: int, browser: bool) -> None:
         apps = [made[name], *[app for app in made.values() if app.name != name]]
         auth = Auth(key_of(log_url), {token_hash(token): worker})
         [first, *_] = asyncio.run(first_sessions(log_url, apps))
-        with stage.executing(address, folder, token):
+
+        def begun() -> None:
             say_where(address)
             link = say_links(address, auth, first)
             click.echo(tried(apps))
             sys.stdout.flush()
             if browser and has_screen():
                 webbrowser.open(link)
-            serve(create_app(apps, log_url, auth=auth, describe=explain), listener)
+
+        with stage.executing(address, folder, token):
+            serve(create_app(apps, log_url, auth=auth, describe=explain), listener, begun)
 
 
 def temporary() -> "tempfile.TemporaryDirectory[str]":

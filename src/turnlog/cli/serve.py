@@ -142,14 +142,17 @@ def run_server(
     from turnlog.server import create_app, guard
     from turnlog.server.auth import Auth
     from turnlog.server.journal import set_up
-    from turnlog.server.keys import Running, forget_running, key_of, write_running
+    from turnlog.server.keys import Running, file_beside, forget_running, key_of, write_running
+    from turnlog.server.revocation import RevokedCookies
     from turnlog.server.serve import serve as run
+    from turnlog.server.token_file import TokenFile
 
     set_up(journal, terminal_formatter())
     loaded = [load_app(app) for app in apps]
     known, verify = known_tokens(tokens.hashed), verified_by(tokens.jwt)
     with listening(host, port) as (listener, address), ExitStack() as ending:
-        auth = Auth(key_of(log_url), known, verify)
+        revoked = RevokedCookies(file_beside(log_url, ".revoked"), time.time())
+        auth = Auth(key_of(log_url), known, verify, revoked=revoked)
         names = (*guard.LOOPBACK, *named(host), *hosts)
         describe = explain if debug else mask
         application = create_app(loaded, log_url, auth=auth, hosts=names, describe=describe)
@@ -166,7 +169,11 @@ def run_server(
                 )
             sys.stdout.flush()
 
-        run(application, listener, begun)
+        file = tokens.hashed
+        watched = (
+            TokenFile(file, lambda: known_tokens(file) or {}, application.state.set_tokens) if file else None
+        )
+        run(application, listener, begun, watched)
 
 
 @contextmanager
@@ -233,8 +240,8 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def known_tokens(file: Path | None) -> "dict[str, Principal]":
-    """Whose tokens are accepted: those of a file, and the one of the environment."""
+def known_tokens(file: Path | None) -> "dict[str, Principal] | None":
+    """Whose tokens are accepted: those of a file and the one of the environment; None without both."""
     from turnlog.app import LOCAL
     from turnlog.server.auth import token_hash
     from turnlog.server.keys import TOKEN_CHARS, tokens_in
@@ -244,7 +251,7 @@ def known_tokens(file: Path | None) -> "dict[str, Principal]":
         if len(given) < TOKEN_CHARS:
             raise click.ClickException(f"expected a {TOKEN} of at least {TOKEN_CHARS} characters")
         known[token_hash(given)] = LOCAL
-    return known
+    return known if file or given else None
 
 
 def verified_by(file: Path | None) -> "Verify":

@@ -48,6 +48,9 @@ def sqlite_path(url: str) -> Path:
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
         raise CallerError(f"expected a path after three slashes, sqlite:///turnlog.db, got {quote(url)}")
+    if parts.query or parts.fragment or url.endswith(("?", "#")):
+        problem = "expected nothing behind the path; in a name write ? as %3F and # as %23"
+        raise CallerError(f"{problem}, got {quote(url)}")
     return Path(path)
 
 

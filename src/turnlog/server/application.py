@@ -8,7 +8,7 @@ read. The routes are a table; what each request passes before them is the front'
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -20,14 +20,14 @@ from starlette.routing import Route
 
 import turnlog
 from turnlog.agents.executor import Describe, mask
-from turnlog.app import App, Sessions
+from turnlog.app import App, Principal, Sessions
 from turnlog.app.sessions import by_name
 from turnlog.errors import CallerError, Forbidden, TurnlogError
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import Log, Store, open_log
 from turnlog.server import agent, chat, routes, signin
 from turnlog.server.agent import AgentRoutes
-from turnlog.server.auth import Auth, Authenticator
+from turnlog.server.auth import Auth, Authenticator, Known
 from turnlog.server.body import FORM
 from turnlog.server.chat import ChatRoutes
 from turnlog.server.entry import Entry, known_of
@@ -86,10 +86,14 @@ class Server:
         self._sessions: Sessions | None = None
         self.metrics = Metrics()
         self.budgets = Budgets(limits)
-        self.stream = EventStream(self.sessions, self.metrics, self.budgets, limits, own_dialects(self._apps))
+        self._auth = auth
+        holds = auth.holds if isinstance(auth, Auth) else always
+        self.stream = EventStream(
+            self.sessions, self.metrics, self.budgets, limits, own_dialects(self._apps), holds
+        )
         self.routes = Routes(self.sessions)
         self.agent = AgentRoutes(self.stream, self.routes)
-        self.signin = SignIn(auth, self.sessions)
+        self.signin = SignIn(auth, self.sessions, self.stream.readers.end_signed_out)
         self.chat = ChatRoutes(self.routes)
 
     def sessions(self) -> Sessions:
@@ -116,6 +120,12 @@ class Server:
             self.stream.stop()
             await sessions.close()
             await log.close()
+
+    def set_tokens(self, tokens: Mapping[str, Principal]) -> None:
+        """Accept these tokens from now on, and end the streams of those whose token is not among them."""
+        assert isinstance(self._auth, Auth)
+        self._auth.set_tokens(tokens)
+        self.stream.readers.end_signed_out()
 
     def _observe(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         self.metrics.observe(envelope, payload)
@@ -166,7 +176,7 @@ class Server:
             ),
             post("/sign-in", do.redeem, REDEEMING, signin.JoinForm, {303: None}, public=True, body_type=FORM),
             post("/api/sign-in", do.by_token, "Exchange a bearer token for a cookie.", None, {204: None}),
-            post("/api/sign-out", do.sign_out, "Forget the cookie.", None, {204: None}),
+            post("/api/sign-out", do.sign_out, "Revoke the cookie, and end its streams.", None, {204: None}),
             post("/api/members", do.change_member, ROLES, signin.MemberBody, {202: routes.StopAnswer}),
             post("/api/links", do.link, LINKING, signin.LinkBody, {201: signin.LinkAnswer}),
         ]
@@ -188,6 +198,11 @@ class Server:
             get("/metrics", self.measured, "Counters for Prometheus.", media_type="text/plain"),
             get("/healthz", self.routes.health, "Whether the server works.", routes.Health, public=True),
         ]
+
+
+def always(known: Known) -> bool:
+    """Users of the host's own: a stream ends with what `who` said, not before."""
+    return True
 
 
 def own_dialects(apps: Iterable[App]) -> dict[str, Make]:
@@ -221,7 +236,7 @@ def create_app(
 ) -> Starlette:
     """The ASGI application of some apps and a log, by its address or its store.
 
-    `state.stop_streams()` ends its open streams.
+    `state.stop_streams()` ends its open streams; `state.set_tokens(tokens)` changes whose tokens count.
     Without `auth` only its own sign-in links let anybody in: `state.auth.sign_in_code`.
     `describe` says what members read of a tool that failed; `executor.explain` is for development.
     """
@@ -249,5 +264,6 @@ def create_app(
     )
     application.router.redirect_slashes = False  # a path is right, or it is 404
     application.state.stop_streams = server.stream.stop
+    application.state.set_tokens = server.set_tokens
     application.state.auth = auth
     return application

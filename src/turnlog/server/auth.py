@@ -3,7 +3,8 @@
 A token is known by its hash only. Cookies and codes are values signed with the server's key, which say
 themselves until when they hold; the key lives beside the log, so that a page stays signed in when the server
 starts again. A sign-in code holds for one start of the server, once. A code to join a session names a guest
-of its own, so the log knows whether it was used. A cookie that came from a token ends with it.
+of its own, so the log knows whether it was used. A cookie that came from a token ends with it. A cookie that
+was signed out is refused for as long as it would have held (`revocation`).
 """
 
 import hmac
@@ -16,8 +17,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 from starlette.requests import HTTPConnection
 
-from turnlog.app import Principal
+from turnlog.app import LOCAL, Principal
 from turnlog.errors import TurnlogError
+from turnlog.server.revocation import RevokedCookies
 
 COOKIE_S = 30 * 24 * 3600
 CODE_S = 15 * 60
@@ -31,21 +33,31 @@ class NotSignedIn(TurnlogError):
     """Who asks has not said who they are, or not in a way that holds."""
 
 
+class Cookie(msgspec.Struct, frozen=True, tag="cookie"):
+    """What a browser is known by. Cookies that follow each other in one browser have the same id.
+
+    `by_tokens` says whether the server that made it knew people by tokens.
+    """
+
+    until: int
+    name: str
+    id: str
+    made_ms: int
+    roles: tuple[str, ...] = ()
+    token: str = ""
+    by_tokens: bool = False
+
+
 class Known(NamedTuple):
-    """A principal, and until when that holds (seconds since 1970); `token` is the hash it signed in with."""
+    """A principal, and until when that holds (seconds since 1970).
+
+    `token` is the hash it signed in with, `cookie` the one that the request had.
+    """
 
     principal: Principal
     until: float | None = None
     token: str = ""
-
-
-class Cookie(msgspec.Struct, frozen=True, tag="cookie"):
-    """What a browser is known by."""
-
-    until: int
-    name: str
-    roles: tuple[str, ...] = ()
-    token: str = ""
+    cookie: Cookie | None = None
 
 
 class SignInCode(msgspec.Struct, frozen=True, tag="sign-in"):
@@ -99,10 +111,13 @@ class Auth:
         tokens: Mapping[str, Principal] | None = None,
         verify: Verify = nobody,
         start: str = "",
+        revoked: RevokedCookies | None = None,
     ) -> None:
         """`start` names a start of the server that has begun, for who makes codes for it elsewhere."""
         self._key = key
         self._tokens = dict(tokens or {})
+        self._by_tokens = tokens is not None or verify is not nobody
+        self._revoked = revoked or RevokedCookies()
         self._verify = verify
         self.start = start or secrets.token_urlsafe(16)
         self._used: dict[str, int] = {}
@@ -122,16 +137,55 @@ class Auth:
 
     def _cookie(self, text: str, now_s: float) -> Known | None:
         match self.read(text, now_s):
-            case Cookie(until, name, roles, token) if not token or token in self._tokens:
-                given = Principal(name, frozenset(roles))
-                return Known(self._tokens.get(token, given), until, token)  # as the token's is now
+            case Cookie() as cookie if self._accepts(cookie):
+                given = Principal(cookie.name, frozenset(cookie.roles))
+                principal = self._tokens.get(cookie.token, given)  # as the token's is now
+                return Known(principal, cookie.until, cookie.token, cookie)
         return None
 
+    def _accepts(self, cookie: Cookie) -> bool:
+        """Whether a cookie of this server's still counts."""
+        if cookie.token and cookie.token not in self._tokens:
+            return False
+        # Whoever came in by a link while the server knew no people was the owner of everything on a machine
+        # of their own. Once the server knows people by tokens, others may reach it.
+        if cookie.name == LOCAL.name and not cookie.token and self._by_tokens and not cookie.by_tokens:
+            return False
+        return not self._revoked.has(cookie.name, cookie.id, cookie.made_ms)
+
+    def holds(self, known: Known) -> bool:
+        """Whether what a principal was known by, when its stream began, would be accepted now."""
+        if known.cookie is not None and not self._accepts(known.cookie):
+            return False
+        return not known.token or self._tokens.get(known.token) == known.principal
+
+    def set_tokens(self, tokens: Mapping[str, Principal]) -> None:
+        """Accept these tokens, and no others."""
+        self._tokens = dict(tokens)
+
     def cookie(self, known: Known, now_s: float) -> tuple[str, int]:
-        """The cookie of somebody who is known, and how many seconds it holds."""
+        """The cookie of somebody who is known, and how many seconds it holds.
+
+        Who shows a cookie gets one with the same id: a copy of a cookie must not outlive its sign-out.
+        """
         until = int(min(known.until or now_s + COOKIE_S, now_s + COOKIE_S))
-        roles = tuple(sorted(known.principal.server_roles))
-        return self.sign(Cookie(until, known.principal.name, roles, known.token)), until - int(now_s)
+        before = known.cookie
+        cookie = Cookie(
+            until,
+            known.principal.name,
+            before.id if before else secrets.token_urlsafe(12),
+            before.made_ms if before else int(now_s * 1000),
+            tuple(sorted(known.principal.server_roles)),
+            known.token,
+            before.by_tokens if before else self._by_tokens,
+        )
+        return self.sign(cookie), until - int(now_s)
+
+    async def revoke(self, text: str, now_s: float) -> None:
+        """Sign a cookie out for good; what is not a cookie of this server's is passed over."""
+        match self.read(text, now_s):
+            case Cookie(name=name, id=cookie_id):
+                await self._revoked.add(name, cookie_id, int(now_s + COOKIE_S) + 1, now_s)
 
     def sign_in_code(self, now_s: float, session_id: str = "") -> str:
         """A code for whoever started this server, that holds once and for a quarter of an hour."""

@@ -2,12 +2,10 @@
 
 import os
 import secrets
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -17,7 +15,9 @@ from turnlog.events import SessionMember
 from turnlog.events.base import NAME_BYTES
 from turnlog.events.gate import convert
 from turnlog.events.roles import SERVER_ROLES
+from turnlog.log import sqlite_path
 from turnlog.server.auth import GUEST
+from turnlog.server.files import private_file
 
 KEY_BYTES = 32
 TOKEN_CHARS = 24  # fewer could be guessed
@@ -44,10 +44,10 @@ def key_of(log_url: str) -> bytes:
 
 def file_beside(log_url: str, ending: str) -> Path | None:
     """Return the file beside a log whose name has an ending of its own; None for a log that is no file."""
-    parts = urlsplit(log_url)
-    if parts.scheme != "sqlite" or len(parts.path) < 2:
+    if not log_url.startswith("sqlite:"):
         return None
-    return Path(unquote(parts.path[1:]) + ending)
+    file = sqlite_path(log_url)
+    return file.with_name(file.name + ending)
 
 
 def new_key(file: Path) -> bytes:
@@ -55,19 +55,6 @@ def new_key(file: Path) -> bytes:
     with private_file(file, secrets.token_bytes(KEY_BYTES)) as name, suppress(FileExistsError):
         os.link(name, file)
     return known_key(file)
-
-
-@contextmanager
-def private_file(file: Path, data: bytes) -> Iterator[str]:
-    """A new file beside another, which only its owner may read; it is removed if it is still there."""
-    number, name = tempfile.mkstemp(prefix=f"{file.name}.", dir=file.parent)
-    try:
-        with os.fdopen(number, "wb") as opened:
-            opened.write(data)
-        yield name
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
 
 
 class Running(msgspec.Struct):

@@ -94,9 +94,16 @@ class Readers:
     """Everybody who reads, and what ends them."""
 
     def __init__(
-        self, sessions: Callable[[], Sessions], metrics: Metrics, budgets: Budgets, limits: Limits
+        self,
+        sessions: Callable[[], Sessions],
+        metrics: Metrics,
+        budgets: Budgets,
+        limits: Limits,
+        holds: Callable[[Known], bool] = lambda known: True,
     ) -> None:
+        """`holds` says whether what a reader signed in with is still accepted."""
         self._sessions = sessions
+        self._holds = holds
         self._life_s = limits.life_s
         self._open: dict[Reader, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -128,8 +135,16 @@ class Readers:
                 if changed and not standing.holds(payload.roles):
                     reader.end()
 
-    async def hold(self, standings: Iterable[Standing]) -> bool:
-        """Whether nobody's roles have changed since they were looked up."""
+    def end_signed_out(self) -> None:
+        """End the streams whose reader's cookie or token is not accepted any more."""
+        for reader in self._open:
+            if not self._holds(reader.known):
+                reader.end()
+
+    async def hold(self, known: Known, standings: Iterable[Standing]) -> bool:
+        """Whether a reader's sign-in and roles are as they were when they were looked up."""
+        if not self._holds(known):
+            return False
         for one in standings:
             members = (await self._sessions().log.info(one.session_id)).members
             if not one.holds(members.get(one.principal.name, ())):
@@ -176,8 +191,8 @@ class Reader:
     """One stream, an ASGI application as every response is."""
 
     __slots__ = (
-        "_ended", "_headers", "_known", "_readers", "_sent_bytes", "_source", "_task", "_write",
-        "standings", "until_s",
+        "_ended", "_headers", "_readers", "_sent_bytes", "_source", "_task", "_write",
+        "known", "standings", "until_s",
     )  # fmt: skip
 
     def __init__(
@@ -190,7 +205,7 @@ class Reader:
     ) -> None:
         self._readers = readers
         self._source = source
-        self._known = known
+        self.known = known
         self._headers = headers
         self._sent_bytes = 0
         self._ended = False
@@ -198,7 +213,7 @@ class Reader:
         self.until_s = math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name, budgets = self._known.principal.name, self._readers.budgets
+        name, budgets = self.known.principal.name, self._readers.budgets
         if not budgets.open_stream(name):
             await refusal(too_many())(scope, receive, send)
             return
@@ -214,10 +229,10 @@ class Reader:
     async def _read(self, connection: Connection | None, receive: Receive, send: Send) -> None:
         """Until there is no more, or somebody ends it."""
         self._task = current_task()
-        self._readers.add(self, self._known)
+        self._readers.add(self, self.known)
         gone = self._begin(connection, receive, send)
         try:
-            if await self._readers.hold(self.standings):  # from here on `change` tells
+            if await self._readers.hold(self.known, self.standings):  # from here on `change` tells
                 await self._put(RETRY)
                 await self._source.deliver(self.take)
         except Damaged:

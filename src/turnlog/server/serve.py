@@ -8,9 +8,12 @@ an error of ours, not a stack trace of the server's.
 """
 
 import asyncio
+import os
+import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 from types import FrameType
@@ -24,6 +27,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from turnlog.log.live import Rest
 from turnlog.server.readers import CONNECTION
 from turnlog.server.request_head import RequestHead, RequestRefused, refusal_response
+from turnlog.server.token_file import TokenFile
 
 STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
 FEED_BYTES = 16 * 1024  # what the parser gets at once, so that limits are checked before much is stored
@@ -32,6 +36,7 @@ UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what 
 PIECE_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
 FRAMED = {b"content-length", b"content-encoding", b"transfer-encoding"}  # whose body is not sent as it is
 LINGER_S = 2.0  # how long a peer that was refused may still send
+TOKENS_S = 0.5  # how often the file of tokens is looked at: a token that was taken out ends within a second
 GRACE_S = 1.0  # what responses have to end by themselves when the server stops
 
 
@@ -258,8 +263,16 @@ def bound_peers(listener: socket.socket, stall_s: float) -> None:
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def serve(application: Starlette, listener: socket.socket, begun: Callable[[], None] = lambda: None) -> None:
-    """Serve until a stop signal; `begun` is called when the log is open."""
+def serve(
+    application: Starlette,
+    listener: socket.socket,
+    begun: Callable[[], None] = lambda: None,
+    tokens: TokenFile | None = None,
+) -> None:
+    """Serve until a stop signal; `begun` is called when the log is open. `tokens` are read when they change.
+
+    SIGHUP has the tokens read again. It stops the server if it comes because the terminal was closed.
+    """
     config = uvicorn.Config(
         application,
         log_config=None,  # the journal's is the only one: uvicorn's own would tell what an error says
@@ -271,13 +284,57 @@ def serve(application: Starlette, listener: socket.socket, begun: Callable[[], N
         server_header=False,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run(application, StoppingServer(config), listener, begun))
+        runner.run(run(application, StoppingServer(config), listener, begun, tokens))
 
 
 async def run(
-    application: Starlette, server: uvicorn.Server, listener: socket.socket, begun: Callable[[], None]
+    application: Starlette,
+    server: uvicorn.Server,
+    listener: socket.socket,
+    begun: Callable[[], None],
+    tokens: TokenFile | None = None,
 ) -> None:
-    """The application's life around the server's."""
-    async with application.router.lifespan_context(application):
-        begun()
-        await server.serve(sockets=[listener])
+    """Run the server within the application's life; a signal before `begun` stops it in order too."""
+    with server.capture_signals():
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP"):
+            call_on_hangup(server, tokens)
+        async with application.router.lifespan_context(application), looking_after(tokens):
+            begun()
+            await server.serve(sockets=[listener])
+
+
+def call_on_hangup(server: uvicorn.Server, tokens: TokenFile | None) -> None:
+    """Have SIGHUP read the tokens again; from a terminal that was closed it stops the server."""
+    had_terminal = has_terminal()
+
+    def hang_up() -> None:
+        if had_terminal and not has_terminal():
+            server.handle_exit(signal.SIGHUP, None)
+        elif tokens is not None:
+            tokens.reload()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
+
+
+def has_terminal() -> bool:
+    """Whether a person can see or stop this process; a terminal that was closed is none any more."""
+    return any(os.isatty(number) for number in (0, 1, 2))
+
+
+@asynccontextmanager
+async def looking_after(tokens: TokenFile | None) -> AsyncIterator[None]:
+    """Look once a second whether the file of tokens has changed."""
+    if tokens is None:
+        yield
+        return
+    task = asyncio.create_task(check_for_ever(tokens))
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def check_for_ever(tokens: TokenFile) -> None:
+    while True:
+        await asyncio.sleep(TOKENS_S)
+        tokens.check()

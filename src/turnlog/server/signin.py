@@ -59,8 +59,12 @@ class LinkAnswer(msgspec.Struct):
 class SignIn:
     """The routes of one server."""
 
-    def __init__(self, auth: Authenticator, sessions: Callable[[], Sessions]) -> None:
+    def __init__(
+        self, auth: Authenticator, sessions: Callable[[], Sessions], end_streams: Callable[[], None]
+    ) -> None:
+        """`end_streams` ends the streams of who may not read any more."""
         self._auth = auth
+        self._end_streams = end_streams
         self._sessions = sessions
         self._joining = asyncio.Lock()
 
@@ -141,9 +145,14 @@ class SignIn:
         return self._with_cookie(Response(status_code=204, headers=NO_STORE), request, known, now_s)
 
     async def sign_out(self, request: Request) -> Response:
-        """Forget the cookie."""
+        """Revoke the cookie, end the streams that were opened with it, and have the browser forget it."""
+        auth = self._own()
+        try:
+            await auth.revoke(request.cookies.get(auth.cookie_name, ""), time.time())
+        finally:
+            self._end_streams()
         response = Response(status_code=204, headers=NO_STORE)
-        response.delete_cookie(self._own().cookie_name, path=cookie_path(request))
+        response.delete_cookie(auth.cookie_name, path=cookie_path(request))
         return response
 
     async def link(self, request: Request) -> Response:

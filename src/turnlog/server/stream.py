@@ -26,6 +26,7 @@ from turnlog.events import Envelope, Payload, SessionMember, Unknown
 from turnlog.log import Head, Log, Page
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.live import Take
+from turnlog.server.auth import Known
 from turnlog.server.entry import known_of, maker_of
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.merge import Merged
@@ -60,10 +61,11 @@ class EventStream:
         budgets: Budgets,
         limits: Limits,
         dialects: Mapping[str, Make],
+        holds: Callable[[Known], bool],
     ) -> None:
         self.sessions = sessions
         self.dialects = dialects
-        self.readers = Readers(sessions, metrics, budgets, limits)
+        self.readers = Readers(sessions, metrics, budgets, limits, holds)
         self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
 
     def lags(self) -> list[int]:

@@ -105,3 +105,29 @@ def test_a_log_that_nobody_can_open(url: str, tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.chdir(tmp_path)
     run()
+
+
+@pytest.mark.parametrize("rest", ["?", "?y", "?mode=ro", "#", "#top", "?a#b"])
+def test_sqlite_address_with_something_behind_the_path_is_refused(
+    rest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @scenario
+    async def run() -> None:
+        with pytest.raises(CallerError, match=r"expected nothing behind the path; in a name write \? as %3F"):
+            await open_log(f"sqlite:///log.db{rest}")
+
+    monkeypatch.chdir(tmp_path)
+    run()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sqlite_address_with_a_coded_question_mark_names_a_file_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @scenario
+    async def run() -> None:
+        await (await open_log("sqlite:///what%3F.db")).close()
+
+    monkeypatch.chdir(tmp_path)
+    run()
+    assert (tmp_path / "what?.db").exists()
