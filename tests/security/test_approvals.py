@@ -10,7 +10,7 @@ from tests.security.desk import Answer, Desk, desk, run
 from turnlog.agents import answers, approvals
 from turnlog.agents.calls import args_hash
 from turnlog.agents.driver import Driver
-from turnlog.app import Seat
+from turnlog.app import Seat, posting
 from turnlog.events.envelope import timestamp
 from turnlog.ids import now_ms
 
@@ -132,7 +132,8 @@ def test_control_a_server_without_a_clock_takes_it_late(monkeypatch: pytest.Monk
 
     async def scenario() -> None:
         monkeypatch.setattr(Driver, "_expire", never)
-        monkeypatch.setattr(approvals, "is_over", lambda *_: False)
+        for module in (approvals, posting):
+            monkeypatch.setattr(module, "is_over", lambda *_: False)
         async with desk(app(shredder, 0.05)) as at:
             session, call, hashed = await asked(at)
             [event] = await at.told("ada", session, "approval.request")
@@ -141,6 +142,46 @@ def test_control_a_server_without_a_clock_takes_it_late(monkeypatch: pytest.Monk
                 await at.log("ada", session)
             assert (await decide(at, "ada", session, call_id=call, args_hash=hashed)).status == 202
             await at.told("ada", session, "agent.end")
+            assert shredder.done == ["draft"]
+
+    run(scenario())
+
+
+HOURS_MS = 2 * 3600 * 1000
+
+
+async def decide_when_the_clock_goes_back(at: Desk, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Ada approves when the clock is two hours ahead, and again when it is right."""
+    session, call, hashed = await asked(at)
+    statuses = []
+    for ahead_ms in (HOURS_MS, 0):
+        monkeypatch.setattr(posting, "now_ms", lambda ahead_ms=ahead_ms: now_ms() + ahead_ms)
+        statuses.append((await decide(at, "ada", session, call_id=call, args_hash=hashed)).status)
+    await at.told("ada", session, "agent.end")
+    return statuses
+
+
+def test_expired_approval_stays_expired_when_the_clock_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    shredder = Shredder()
+
+    async def scenario() -> None:
+        async with desk(app(shredder, 3600)) as at:
+            assert await decide_when_the_clock_goes_back(at, monkeypatch) == [400, 409]
+            assert shredder.done == []
+
+    run(scenario())
+
+
+def test_control_an_expiry_that_is_not_written_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    shredder = Shredder()
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    async def scenario() -> None:
+        monkeypatch.setattr(posting.Poster, "_expire", nothing)
+        async with desk(app(shredder, 3600)) as at:
+            assert await decide_when_the_clock_goes_back(at, monkeypatch) == [400, 202]
             assert shredder.done == ["draft"]
 
     run(scenario())

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from turnlog.agents.answers import REMOTE_ANSWER, answer_id, answered, call_of, waiting_call
+from turnlog.agents.approvals import is_over
 from turnlog.agents.cli_outbox import speaks
 from turnlog.agents.drivers import SessionDriver
 from turnlog.app.members import Seat
 from turnlog.errors import Conflict, InvalidEvent, NotFound, quote
 from turnlog.events import (
     ApprovalDecision,
+    ApprovalRequest,
     Event,
     Fault,
     Payload,
@@ -38,6 +40,7 @@ from turnlog.events.roles import EXECUTOR, OWNER
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, line_of
+from turnlog.state.tree import closing_id
 from turnlog.state.views import check, fault
 
 log = logging.getLogger("turnlog.app")
@@ -199,6 +202,8 @@ class Poster:
             raise InvalidEvent("expected an id of your own, not the one of another answer", "$.id")
         if isinstance(event.payload, ToolResult):
             self._check_images(event.payload)
+        if call.asked is not None and is_over(call.asked, now_ms()):
+            await self._expire(scope, call.asked)
         scope = structs.replace(scope, actor=self._seat.principal.name)
         items = answered(event.payload, scope, call, self._seat.acts_as, now_ms())
         catalog = self._seat.app.catalog
@@ -208,6 +213,13 @@ class Poster:
             )
             for number, item in enumerate(items)
         ]
+
+    async def _expire(self, scope: Scope, asked: ApprovalRequest) -> None:
+        """Write down that an approval has expired: it stays so when the clock is set back."""
+        over = ApprovalDecision(call_id=asked.call_id, args_hash=asked.args_hash, decision="expired")
+        event_id = closing_id("approval", f"{scope.agent_id}:{asked.call_id}:{asked.args_hash}")
+        event = self._seat.app.catalog.event(over, id=event_id, origin="system", scope=scope)
+        await self._log.append(self._seat.session_id, [event])
 
     def _check_images(self, result: ToolResult) -> None:
         """Refuse pictures from elsewhere: the provider of a model would fetch any address that it gets."""

@@ -14,6 +14,7 @@ from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
     AwaitedCall,
+    Origin,
     Payload,
     Scope,
     ToolAwait,
@@ -118,7 +119,7 @@ def test_an_answer_that_fits_is_taken() -> None:
         (REMOVE, decided("approve")),
         (REMOVE, decided("deny", notes="no")),
     ):
-        origin = "tool" if item is WEIGH else "ui"  # another process answers for a remote tool
+        origin: Origin = "tool" if item is WEIGH else "ui"  # another process answers for a remote tool
         assert posted(item, answer, "boss") == [Item(answer, ROOT, origin)]
 
 
