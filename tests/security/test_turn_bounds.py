@@ -1,13 +1,16 @@
 """Row 27: a model that goes in circles, or calls agents without end, meets a limit; so does a tool."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.security.desk import Desk, desk, run
-from turnlog import Agent, App
-from turnlog.agents import Scripted, ToolUse, loop
+from tests.support.limits import HANG_S
+from turnlog import Agent, App, tool
+from turnlog.agents import Scripted, ToolUse, executor, loop
+from turnlog.app import sessions
 from turnlog.state.history import Message
 
 
@@ -111,5 +114,80 @@ def test_control_with_a_high_limit_every_call_starts_an_agent() -> None:
     async def scenario() -> None:
         async with desk(crowd(max_agents=10**9)) as at:
             assert count(await turn(at), "agent.start") == CALLED + 1
+
+    run(scenario())
+
+
+# tools
+
+
+class Stuck:
+    """A tool that does not stop, and one that does."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def app(self) -> App:
+        @tool(timeout_s=0.001)
+        def hang() -> None:
+            """Ignore that nobody waits."""
+            self.released.wait(HANG_S)
+
+        @tool
+        def look() -> str:
+            """Look."""
+            return "seen"
+
+        def model(messages: list[Message]) -> Iterator[str | ToolUse]:
+            last = messages[-1].content[-1]
+            yield str(last["content"]) if last["type"] == "tool_result" else ToolUse(str(last["text"]), {})
+
+        return App("stuck", Agent("Clerk", "Obey.", Scripted(model), tools=[hang, look]))
+
+
+async def look_beside_hung_tools(at: Desk, number: int) -> str:
+    """What a tool answers in a session of its own while those of other sessions hang."""
+    for _ in range(number):
+        session = await at.session("ada")
+        await at.send("ada", session, "hang")
+        await at.told("ada", session, "agent.end")
+    session = await at.session("bob")
+    await at.send("bob", session, "look")
+    [end] = await at.told("bob", session, "agent.end")
+    return str(end["payload"]["result"])
+
+
+@pytest.fixture
+def two_hung_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "GRACE_S", 0.001)
+    monkeypatch.setattr(sessions, "HungTools", lambda: executor.HungTools(most=2))
+
+
+@pytest.mark.usefixtures("two_hung_tools")
+@pytest.mark.parametrize(("number", "answer"), [(1, "seen"), (2, "look cannot run now")])
+def test_hung_tools_of_all_sessions_together_have_a_limit(number: int, answer: str) -> None:
+    stuck = Stuck()
+
+    async def scenario() -> None:
+        async with desk(stuck.app()) as at:
+            try:
+                assert answer in await look_beside_hung_tools(at, number)
+            finally:
+                stuck.released.set()
+
+    run(scenario())
+
+
+@pytest.mark.usefixtures("two_hung_tools")
+def test_control_without_a_common_limit_each_session_leaves_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = Stuck()
+
+    async def scenario() -> None:
+        monkeypatch.setattr(executor.HungTools, "is_full", False)
+        async with desk(stuck.app()) as at:
+            try:
+                assert await look_beside_hung_tools(at, 4) == "seen"
+            finally:
+                stuck.released.set()
 
     run(scenario())

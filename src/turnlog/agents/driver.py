@@ -27,7 +27,7 @@ from typing import Any
 from turnlog.agents.agent import Cast
 from turnlog.agents.approvals import request
 from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.executor import Describe, Executor, mask
+from turnlog.agents.executor import Describe, Executor, HungTools, mask
 from turnlog.agents.follower import Follower
 from turnlog.agents.limit import Clocks, Trace, running, timed_out
 from turnlog.agents.loop import (
@@ -101,6 +101,7 @@ class Driver:
         turn_limit_s: float = math.inf,
         ledger: Ledger | None = None,
         describe: Describe = mask,
+        hung: HungTools | None = None,
     ) -> None:
         self._log = log
         self._session_id = session_id
@@ -111,7 +112,7 @@ class Driver:
         self.pen = Pen(log, session_id, catalog, ledger)
         self._observe = observe
         self._history = History()
-        self._executor = Executor(partial(log.put_blob, session_id), describe=describe)
+        self._executor = Executor(partial(log.put_blob, session_id), describe=describe, hung=hung)
         self._tasks: dict[asyncio.Task[None], Trace] = {}
         self._clocks = Clocks(turn_limit_s, self._ring)
         self._deciding = asyncio.Lock()

@@ -6,7 +6,7 @@ from turnlog.agents.agent import Agent, Cast
 from turnlog.agents.claude_cli import ClaudeCli
 from turnlog.agents.cli_driver import ProcessDriver
 from turnlog.agents.driver import Driver
-from turnlog.agents.executor import Describe, mask
+from turnlog.agents.executor import Describe, HungTools, mask
 from turnlog.agents.pen import Pen
 from turnlog.events import Catalog, Vocabulary
 from turnlog.log import Log
@@ -64,9 +64,11 @@ def driver_of(
     catalog: Catalog,
     vocabulary: Vocabulary | None,
     describe: Describe = mask,
+    hung: HungTools | None = None,
     **options: Any,
 ) -> SessionDriver:
-    """The driver of a session; `describe` says what members read of a tool that failed."""
+    """The driver of a session; `describe` says what members read of a tool that failed, `hung` counts those
+    that did not stop."""
     if isinstance(who, ClaudeCli):
         return ProcessDriver(log, session_id, who, catalog, vocabulary, **options)
-    return Driver(log, session_id, who, catalog, vocabulary, describe=describe, **options)
+    return Driver(log, session_id, who, catalog, vocabulary, describe=describe, hung=hung, **options)

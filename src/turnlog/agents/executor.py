@@ -3,10 +3,10 @@
 Arguments are validated first. At most `at_once` calls run; others wait for a place. An async function runs on
 the loop, another one in a thread of its own, so that one that hangs holds up neither the loop nor the end of
 the process. A call that takes too long is answered and its tool told to stop; what does not stop is left
-behind, up to a limit. What a tool raises is logged here. The answer masks it, unless `describe` explains it
-(`turnlog serve --debug`); a `ToolFault` is the answer. A call whose idempotency key has been answered is
-answered again, and of two at once the second waits for the first. Cancelling `run` stops the tool and leaves
-the answer to who cancelled.
+behind, up to a limit for the session and one for all sessions (`HungTools`). What a tool raises is logged
+here. The answer masks it, unless `describe` explains it (`turnlog serve --debug`); a `ToolFault` is the
+answer. A call whose idempotency key has been answered is answered again, and of two at once the second waits
+for the first. Cancelling `run` stops the tool and leaves the answer to who cancelled.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec import structs
 
 from turnlog.agents.calls import Calls, Known, key_of, known
 from turnlog.agents.context import Context, ToolFault, WaitForInput
 from turnlog.agents.models.model import PutBlob
-from turnlog.agents.tools import Function, Picture, Tool, answered, failed, pictures, plain, succeeded
-from turnlog.events import Fault, Image, ToolCall, ToolResult, gate
+from turnlog.agents.tool_results import TooLarge, plain
+from turnlog.agents.tools import Function, Picture, Tool, answered, failed, pictures, succeeded
+from turnlog.events import Fault, Image, ToolCall, ToolResult
 
 log = logging.getLogger("turnlog.agents")
 
@@ -35,6 +35,7 @@ AT_ONCE = 5  # as many as the original ran; a model seldom asks for more in one 
 GRACE_S = 0.5  # for the clean-up of a tool that is stopped; a stop is through within a second
 EXPLAINED_CHARS = 500
 LEFT_BEHIND = 32  # tools that did not stop; above that something is wrong with them, and no more are started
+MAX_HUNG_TOOLS = 128  # of all sessions of a process; each may hold a thread and its stack
 
 
 Describe = Callable[[str, Exception], str]  # what an answer says of a tool that failed
@@ -50,11 +51,37 @@ def explain(tool: str, error: Exception) -> str:
     return f"{tool} failed: {type(error).__name__}: {str(error)[:EXPLAINED_CHARS]}"
 
 
+class HungTools:
+    """The tools of all sessions of a process that were told to stop and did not. When there are `most`, no
+    session starts another tool."""
+
+    def __init__(self, most: int = MAX_HUNG_TOOLS) -> None:
+        self._most = most
+        self._running: set[asyncio.Future[Any]] = set()
+
+    def add(self, work: "asyncio.Future[Any]") -> None:
+        """Count a tool until it ends."""
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are too many of them."""
+        return len(self._running) >= self._most
+
+
 class Executor:
     """Runs the calls of one session; its `calls` are fed from the log."""
 
-    def __init__(self, put_blob: PutBlob, at_once: int = AT_ONCE, describe: Describe = mask) -> None:
+    def __init__(
+        self,
+        put_blob: PutBlob,
+        at_once: int = AT_ONCE,
+        describe: Describe = mask,
+        hung: HungTools | None = None,
+    ) -> None:
         self._describe = describe
+        self._hung = hung or HungTools()
         self.calls = Calls()
         self._put_blob = put_blob
         self._places = asyncio.Semaphore(at_once)
@@ -82,8 +109,8 @@ class Executor:
         if tool.context is not None:
             values = values | {tool.context: context}
         async with self._places:
-            if len(self._left) >= LEFT_BEHIND:
-                log.error("tool %s was not started: %d others did not stop", tool.name, len(self._left))
+            if len(self._left) >= LEFT_BEHIND or self._hung.is_full:
+                log.error("tool %s was not started: too many others did not stop", tool.name)
                 return failed(call, "EXECUTION_ERROR", f"{tool.name} cannot run now")
             context.open()
             work = start(tool, values)
@@ -106,6 +133,7 @@ class Executor:
         if isinstance(work, asyncio.Task):
             work.cancel()
         self._left.add(work)
+        self._hung.add(work)
         work.add_done_callback(self._ended)
         await asyncio.wait({work}, timeout=GRACE_S)
 
@@ -124,11 +152,12 @@ class Executor:
                 return value
             if isinstance(value, ToolFault):
                 return failed(call, value.code, str(value), plain(value.details))
-            value = plain(value)
-            if len(msgspec.json.encode(value)) > gate.LIMIT_BYTES:
-                return failed(call, "EXECUTION_ERROR", f"the result is larger than {gate.LIMIT_BYTES} bytes")
+            # in a thread: a result may be far larger than what is taken, and others must not wait for it
+            value = await asyncio.to_thread(plain, value)
             images = [Image(src=await self._keep(item), media_type=item.media_type) for item in found]
             return structs.replace(succeeded(call, value), images=tuple(images))
+        except TooLarge as error:
+            return failed(call, "EXECUTION_ERROR", f"the result is {error}")
         except Exception as error:
             log.error("tool %s failed in %s", tool.name, call.call_id, exc_info=error)
             message = self._describe(tool.name, error).encode(errors="replace").decode()

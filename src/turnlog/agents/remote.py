@@ -25,7 +25,7 @@ from turnlog.agents.approvals import permits
 from turnlog.agents.calls import args_hash
 from turnlog.agents.context import Context, WaitForInput
 from turnlog.agents.door import GONE, Door
-from turnlog.agents.executor import Executor
+from turnlog.agents.executor import Executor, HungTools
 from turnlog.agents.tools import Tool, failed
 from turnlog.errors import CallerError, PeerError, quote
 from turnlog.events import (
@@ -86,6 +86,7 @@ class RemoteExecutor:
         token: str | None = None,
         *,
         sleep: Sleep = asyncio.sleep,
+        hung: HungTools | None = None,
     ) -> None:
         self._tools = by_name(tools)
         if others := [tool.name for tool in self._tools.values() if tool.executor != "remote"]:
@@ -93,7 +94,7 @@ class RemoteExecutor:
         self._door = Door(url, token)
         self._session = session
         self._sleep = sleep
-        self._executor = Executor(no_blobs)
+        self._executor = Executor(no_blobs, hung=hung)
         self._decoder = Decoder()
         self._end: int | None = None
         self._wanted: dict[str, Wanted] = {}

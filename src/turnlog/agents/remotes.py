@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from turnlog.agents.door import GONE, Door
+from turnlog.agents.executor import HungTools
 from turnlog.agents.remote import RemoteExecutor, Sleep, check_status, pause_s
 from turnlog.agents.tools import Tool
 from turnlog.errors import PeerError, quote
@@ -68,7 +69,7 @@ class RemoteExecutors:
         self._app = app
         self._sleep = sleep
         tools = tuple(tools)
-        self._executor = partial(RemoteExecutor, url, tools=tools, token=token, sleep=sleep)
+        self._executor = partial(RemoteExecutor, url, tools=tools, token=token, sleep=sleep, hung=HungTools())
         self._executor("")  # what is wrong with the tools is said now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._server_roles: tuple[str, ...] | None = None

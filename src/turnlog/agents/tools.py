@@ -6,7 +6,6 @@ it is defined. A frontend or remote tool is a signature only: the page or anothe
 """
 
 import inspect
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -133,14 +132,6 @@ def sentence_of(found: list[Picture]) -> str:
         if len(found) == 1
         else f"{len(found)} images were returned: {kinds}."
     )
-
-
-def plain(result: Any) -> Any:
-    """A result as JSON values; what JSON cannot say is refused, NaN and lone surrogates too."""
-    value = msgspec.to_builtins(result)
-    json.dumps(value, allow_nan=False).encode("ascii")
-    msgspec.json.encode(value)
-    return value
 
 
 def succeeded(call: ToolCall, result: Any) -> ToolResult:

@@ -18,7 +18,7 @@ from turnlog.agents.answers import message_batch
 from turnlog.agents.approvals import entitled
 from turnlog.agents.driver import unobserved
 from turnlog.agents.drivers import SessionDriver, driver_of
-from turnlog.agents.executor import Describe, mask
+from turnlog.agents.executor import Describe, HungTools, mask
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
 from turnlog.app.derived import Derived, Panels
@@ -94,6 +94,7 @@ class Sessions:
         self._observe = observe
         self._revoke = revoke
         self._describe = describe
+        self._hung = HungTools()
         self.derived = Derived(log, self.apps)
         self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
         # Each lock lives while a request holds it or waits for it: the maps do not grow with the sessions.
@@ -288,6 +289,7 @@ class Sessions:
                 app.catalog,
                 app.vocabulary,
                 describe=self._describe,
+                hung=self._hung,
                 observe=self._observe,
                 turn_limit_s=app.turn_limit_s,
                 ledger=Ledger(app, session_id),

@@ -10,6 +10,7 @@ import pytest
 
 from turnlog.agents.context import Context
 from turnlog.agents.executor import Executor
+from turnlog.agents.tool_results import plain
 from turnlog.agents.tools import (
     PICTURE_BYTES,
     Picture,
@@ -17,7 +18,6 @@ from turnlog.agents.tools import (
     failed,
     not_found,
     pictures,
-    plain,
     succeeded,
     tool,
 )
