@@ -305,7 +305,7 @@ def deleting(there: Visit, decision: str, said: str) -> None:
     there.press("Save", table)
     asked = there.card(DELETE)
     expect(asked).to_have_attribute("data-state", "waiting", timeout=LIMIT_MS)
-    expect(asked).to_contain_text("db_write")
+    expect(asked).to_contain_text("It changes the database")
     there.press(decision, asked)
     there.sees(said)
     expect(chat(there.page).get_by_role("button", name=decision)).to_have_count(0)

@@ -33,7 +33,8 @@ from tests.support.limits import HANG_S
 
 SAVE, DELETE = "weight_entry_save_batch", "weight_entry_delete"
 NOON = "2026-01-08T12:00:00-05:00"
-STORED = (NOON, 187.6, "")
+STORED = (NOON, 187.6, "")from turnlog.server.auth import token_hash
+
 
 
 def test_the_whole_flow_in_the_shapes_of_the_document(tmp_path: Path) -> None:
@@ -345,10 +346,13 @@ def posted(server: Server, headers: dict[str, str], body: object) -> int:
 
 
 def test_only_an_executor_answers_the_call(tmp_path: Path) -> None:
-    with running(APP, tmp_path) as server:
+    token = "the-token-of-an-executor-0123"
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(json.dumps({"worker": {"sha256": token_hash(token), "roles": ["executor"]}}))
+    with running(APP, tmp_path, options=["--tokens", str(tokens)]) as server:
         desk = Desk.at(server, tmp_path)
-        guest = cookie_of(server, desk.session, "member")
-        hand = cookie_of(server, desk.session, "executor")
+        guest = cookie_of(server, desk.session, "guest")
+        hand = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         desk.say("Weigh-in 187.6 today")
         assert desk.submit(ENTRY)[0] == 202
         call = desk.until("tool.call")
@@ -363,7 +367,7 @@ def test_only_an_executor_answers_the_call(tmp_path: Path) -> None:
 
 def test_everybody_has_their_own_weights_and_changes_are_in_their_name(tmp_path: Path) -> None:
     with keeping(tmp_path) as desk:
-        guest = cookie_of(desk.server, desk.session, "member")
+        guest = cookie_of(desk.server, desk.session, "guest")
         desk.say("Weigh-in 187.6 today")
         action = {"kind": "form.submit", "form_id": "weight_entry", "values": ENTRY}
         payload = {"view_id": "view_weight_entry", "action": action}
