@@ -47,7 +47,9 @@ def build(log_url: str, port: int) -> Starlette:
     """The application; while it runs, it has a session and takes commands."""
     app = App("fanout", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
     auth = Auth(b"no link is signed with it", {token_hash(TOKEN): LOCAL})
-    application = create_app(app, log_url, auth=auth, limits=Limits(streams=READERS, burst=READERS))
+    application = create_app(
+        app, log_url, auth=auth, limits=Limits(program_streams=READERS, program_burst=READERS)
+    )
     inner = application.router.lifespan_context
 
     @asynccontextmanager

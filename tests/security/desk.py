@@ -32,6 +32,7 @@ ROOT = Principal("root", frozenset({"operator"}))
 WORKER = Principal("worker", frozenset({"executor"}))
 NAMES = ("ada", "bob", "cyd", "a", "a:b")
 STREAM = "text/event-stream"
+MANY = Limits(burst=100_000, burst_bytes=1 << 30)  # an attack is many requests at once
 
 Change = Callable[[Starlette], None]
 
@@ -152,6 +153,7 @@ class Desk:
         said = {"host": "127.0.0.1"} | (bearer(who) if who else {})
         kind = FORM if (method, path) == ("POST", "/sign-in") else "application/json"
         said |= {"content-type": kind} if data or method == "POST" else {}
+        said |= {"content-length": str(len(data))} if data else {}
         said |= headers or {}
         parts = urlsplit(path)
         scope = {
@@ -230,7 +232,7 @@ async def desk(
     log_url: str = "memory:",
     *,
     hosts: Iterable[str] = LOOPBACK,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: Limits = MANY,
     verify: Verify = nobody,
     change: Change = lambda _: None,
 ) -> AsyncIterator[Desk]:

@@ -17,7 +17,7 @@ from tests.security.desk import Desk, desk, run
 from tests.support.limits import HANG_S
 from turnlog.server.limits import Budgets, Limits
 
-FEW = Limits(streams=3)
+FEW = Limits(streams=3, burst=10_000)
 ROUNDS = 500
 
 

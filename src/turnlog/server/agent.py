@@ -4,6 +4,7 @@ The first sends a prompt, the second answers all calls that wait for the page; b
 stream in `blocks`, which ends with `[DONE]`. `agent_uuid` is the session, as `Turnlog-Session` gave it.
 """
 
+import time
 from typing import Any
 
 import msgspec
@@ -57,7 +58,9 @@ class AgentRoutes:
         text = prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()
         message = UiMessage(text=checked_text(text, "$.user_prompt"), target=asked.agent_type)
         if asked.agent_uuid is None:
-            seat = await sessions.create(maker_of(request.scope))
+            maker = maker_of(request.scope)
+            self._routes.budgets.create_session(maker, time.monotonic())
+            seat = await sessions.create(maker)
         else:
             seat = await self._seat(request, asked.agent_uuid)
         sent = await sessions.send(seat, message)

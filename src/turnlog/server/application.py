@@ -91,7 +91,7 @@ class Server:
         self.stream = EventStream(
             self.sessions, self.metrics, self.budgets, limits, own_dialects(self._apps), holds
         )
-        self.routes = Routes(self.sessions)
+        self.routes = Routes(self.sessions, self.budgets)
         self.agent = AgentRoutes(self.stream, self.routes)
         self.signin = SignIn(auth, self.sessions, self.stream.readers.end_signed_out)
         self.chat = ChatRoutes(self.routes)

@@ -29,6 +29,11 @@ GUEST = "guest_"
 CODES = 1024  # so many used sign-in codes are remembered until they expire
 
 
+def is_guest(principal: Principal) -> bool:
+    """Whether a principal came by a link to one session."""
+    return principal.name.startswith(GUEST)
+
+
 class NotSignedIn(TurnlogError):
     """Who asks has not said who they are, or not in a way that holds."""
 

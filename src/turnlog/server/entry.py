@@ -1,6 +1,8 @@
-"""Before every route but the public ones: who is asking, and whether they ask too often.
+"""Before every route but the public ones: who is asking, and whether they ask too often or for too much.
 
-The routes find the principal in the scope. Refusals are 401 and 429, as JSON.
+The routes find the principal in the scope. Refusals are 401, 429 and, while the server has too many
+connections, 503, as JSON. A body counts as it is announced, before it is read; one that does not say how long
+it is counts as the longest that is allowed.
 """
 
 import math
@@ -13,13 +15,17 @@ from starlette.types import Scope
 
 from turnlog.app import Principal
 from turnlog.errors import Forbidden
-from turnlog.server.auth import GUEST, Auth, Authenticator, Known
+from turnlog.events.gate import LIMIT_BYTES
+from turnlog.server.auth import Auth, Authenticator, Known, is_guest
+from turnlog.server.connections import CROWDED, FULL, ConnectionLimit
 from turnlog.server.front import inner_path
 from turnlog.server.limits import Budgets
 from turnlog.server.pages import problem_page, wants_page
 
 KNOWN = "turnlog.known"
 PRINCIPAL = "turnlog.principal"
+HEALTH = "/healthz"
+FULL_RETRY_S = 5
 SIGN_IN = "sign in first"
 HOW = ": open the link the server printed, or send the header Authorization: Bearer <token>"
 
@@ -37,6 +43,8 @@ class Entry:
         known = await self._auth.who(HTTPConnection(scope), time.time())
         if known is not None:
             scope[KNOWN], scope[PRINCIPAL] = known, known.principal
+        if (answer := refuse_in_reserve(scope, known)) is not None:
+            return answer
         if inner_path(scope) in self._public:
             return None
         if known is None and scope["method"] == "GET" and wants_page(scope):
@@ -45,22 +53,36 @@ class Entry:
             headers = {"www-authenticate": "Bearer"}
             how = HOW if isinstance(self._auth, Auth) else ""
             return JSONResponse({"error": SIGN_IN + how}, 401, headers)
-        wait_s = self._budgets.request(known.principal.name, time.monotonic())
+        wait_s = self._budgets.request(known.principal, announced_bytes(scope), time.monotonic())
         if not wait_s:
             return None
         headers = {"retry-after": str(math.ceil(wait_s))}
         return JSONResponse({"error": "too many requests, wait a little"}, 429, headers)
 
 
+def refuse_in_reserve(scope: Scope, known: Known | None) -> Response | None:
+    """Return the refusal of a request on a connection that is kept for operators and `/healthz`."""
+    limit: ConnectionLimit | None = scope.get(CROWDED)
+    if limit is None or inner_path(scope) == HEALTH or (known and known.principal.is_operator):
+        return None
+    limit.note_refusal(time.monotonic())
+    return JSONResponse({"error": FULL}, 503, {"retry-after": str(FULL_RETRY_S), "connection": "close"})
+
+
+def announced_bytes(scope: Scope) -> int:
+    """Return how many bytes the body of a request has, as its headers say."""
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers:
+        return LIMIT_BYTES
+    length: bytes = headers.get(b"content-length", b"0")
+    # A body over the limit is refused (413) before more of it is read.
+    return min(int(length), LIMIT_BYTES) if length.isdigit() and len(length) < 19 else LIMIT_BYTES
+
+
 def known_of(scope: Scope) -> Known:
     """Who is asking, behind the entry."""
     known: Known = scope[KNOWN]
     return known
-
-
-def is_guest(principal: Principal) -> bool:
-    """Whether somebody came by a link to one session."""
-    return principal.name.startswith(GUEST)
 
 
 def maker_of(scope: Scope) -> Principal:

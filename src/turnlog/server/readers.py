@@ -119,7 +119,7 @@ class Readers:
 
     def admit(self, known: Known) -> None:
         """Refuse who has no stream left, before anything is done that only a stream would tell of."""
-        if not self.budgets.has_stream(known.principal.name):
+        if not self.budgets.has_stream(known.principal):
             raise too_many()
 
     def stop(self) -> None:
@@ -213,8 +213,8 @@ class Reader:
         self.until_s = math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name, budgets = self.known.principal.name, self._readers.budgets
-        if not budgets.open_stream(name):
+        principal, budgets = self.known.principal, self._readers.budgets
+        if not budgets.open_stream(principal):
             await refusal(too_many())(scope, receive, send)
             return
         try:
@@ -222,7 +222,7 @@ class Reader:
             if scope["method"] != "HEAD":  # who asks for the headers alone waits for nothing more
                 await self._read(scope.get(CONNECTION), receive, send)
         finally:
-            budgets.close_stream(name)
+            budgets.close_stream(principal)
             scope[SENT_BYTES] = self._sent_bytes
         await send({"type": "http.response.body", "body": b""})
 

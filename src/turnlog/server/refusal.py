@@ -1,5 +1,6 @@
 """What is refused, as JSON that a person can read; which status an error has is a table."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from turnlog.errors import (
     UnknownType,
 )
 from turnlog.server.body import OversizedBody, UnsupportedBody
-from turnlog.server.limits import TooManyStreams
+from turnlog.server.limits import TooMuch
 from turnlog.server.pages import problem_page, wants_page
 from turnlog.server.wanted import Gone
 
@@ -43,7 +44,7 @@ STATUS = {
     Conflict: 409,
     Closed: 409,
     Gone: 410,
-    TooManyStreams: 429,
+    TooMuch: 429,
     NotStarted: 503,
     CallerError: 400,
     RuleFault: 500,
@@ -61,6 +62,8 @@ def refusal(error: Exception) -> Response:
     if isinstance(error, InvalidAction):
         said["fault"] = error.fault
     headers = {"retry-after": "1"} if status in LATER else None
+    if isinstance(error, TooMuch):
+        headers = {"retry-after": str(math.ceil(error.wait_s))}
     return Response(msgspec.json.encode(said), status, headers, "application/json")
 
 

@@ -4,6 +4,7 @@ Every route that names a session goes through `Sessions.seat` first, so a sessio
 somebody else are the same 404.
 """
 
+import time
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from typing import Annotated, Any
@@ -27,8 +28,10 @@ from turnlog.ids import new_id
 from turnlog.log import Head
 from turnlog.log.choice import Choice
 from turnlog.log.transfer import export_session
+from turnlog.server.auth import is_guest
 from turnlog.server.body import body, checked_text
-from turnlog.server.entry import is_guest, known_of, maker_of
+from turnlog.server.entry import known_of, maker_of
+from turnlog.server.limits import Budgets
 from turnlog.server.wanted import Gone, continued
 from turnlog.state.meters import Meters
 from turnlog.state.pending import pending
@@ -203,8 +206,9 @@ class Health(msgspec.Struct):
 class Routes:
     """The routes of one server."""
 
-    def __init__(self, sessions: Callable[[], Sessions]) -> None:
+    def __init__(self, sessions: Callable[[], Sessions], budgets: Budgets) -> None:
         self.sessions = sessions
+        self.budgets = budgets
 
     async def seat(self, request: Request, session_id: str) -> Seat:
         """The caller's seat in a session; the journal is told which."""
@@ -215,6 +219,7 @@ class Routes:
         asked, maker = await body(request, NewSession), maker_of(request.scope)
         event_id = keyed_id(f"session:{maker.name}", request.headers.get("idempotency-key"))
         session_id = "sess_" + event_id.removeprefix("evt_") if event_id else None
+        self.budgets.create_session(maker, time.monotonic())
         seat = await self.sessions().create(maker, asked.app, asked.title, session_id)
         request.scope["turnlog.session"] = seat.session_id
         return answer(MadeSession(seat.session_id), 201)

@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from turnlog.log.live import Rest
+from turnlog.server.connections import CROWDED, FULL, ConnectionLimit, bounds_for, raise_file_limit
 from turnlog.server.readers import CONNECTION
 from turnlog.server.request_head import RequestHead, RequestRefused, refusal_response
 from turnlog.server.token_file import TokenFile
@@ -32,6 +33,7 @@ from turnlog.server.token_file import TokenFile
 STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
 FEED_BYTES = 16 * 1024  # what the parser gets at once, so that limits are checked before much is stored
 REQUEST_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
+RESERVE_S = 5.0  # the same on a connection of the reserve, which is not to be held by who says nothing
 UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
 PIECE_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
 FRAMED = {b"content-length", b"content-encoding", b"transfer-encoding"}  # whose body is not sent as it is
@@ -42,10 +44,13 @@ GRACE_S = 1.0  # what responses have to end by themselves when the server stops
 
 class Connection(HttpToolsProtocol):
     """A connection whose peer sets the pace of whoever sends, but not of what it asks itself, and for which a
-    stop does not wait long. Request heads are bounded (`request_head`), and trailers are dropped."""
+    stop does not wait long. Request heads are bounded (`request_head`), and trailers are dropped. So is the
+    number of connections, if there is a `limit` (`connections`)."""
 
-    def __init__(self, *args: Any, **given: Any) -> None:
+    def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **given: Any) -> None:
         super().__init__(*args, **given)
+        self._limit = limit
+        self._in_reserve = False
         self.app = self.paced
         self._head = RequestHead()
         self._refused: RequestRefused | None = None
@@ -55,12 +60,24 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # anything the kernel does not take is too much
-        self._late = self.loop.call_later(REQUEST_S, transport.abort)
+        if self._limit is not None and len(self.connections) > self._limit.max_connections:
+            self._in_reserve = True
+            if len(self.connections) > self._limit.max_with_reserve:
+                self._turn_away(self._limit)
+                return
+        self._expect_request()
+
+    def _turn_away(self, limit: ConnectionLimit) -> None:
+        """Refuse a connection before its first request, at once: there are no files for it to linger."""
+        limit.note_refusal(self.loop.time())
+        self._refused = RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, FULL)
+        self.transport.write(refusal_response(self._refused))
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         if self._late is None and self._is_idle():
             # Line breaks before a request begin none, and must not keep a connection open.
-            self._late = self.loop.call_later(REQUEST_S, self.transport.abort)
+            self._expect_request()
         for start in range(0, len(data), FEED_BYTES):
             if self._refused is not None or self.transport.is_closing():
                 return
@@ -135,7 +152,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._head = RequestHead()
         self._in_time()
-        self._late = self.loop.call_later(REQUEST_S, self.transport.abort)
+        self._expect_request()
 
     def on_message_complete(self) -> None:
         self._in_time()
@@ -144,6 +161,11 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._lost = None  # it is over, and nothing of it is to be kept for as long as the peer stays
         super().on_response_complete()
+
+    def _expect_request(self) -> None:
+        """Give the connection up if its peer does not send a whole request in time."""
+        patience_s = RESERVE_S if self._in_reserve else REQUEST_S
+        self._late = self.loop.call_later(patience_s, self.transport.abort)
 
     def _in_time(self) -> None:
         if self._late is not None:
@@ -181,6 +203,8 @@ class Connection(HttpToolsProtocol):
     def paced(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """The application, whose every send lasts until the kernel has taken all of it."""
         application: ASGIApp = self.config.loaded_app
+        if self._in_reserve:
+            scope[CROWDED] = self._limit
         return application(scope, receive, Paced(self, scope, send))
 
     def shutdown(self) -> None:
@@ -273,11 +297,12 @@ def serve(
 
     SIGHUP has the tokens read again. It stops the server if it comes because the terminal was closed.
     """
+    limit = ConnectionLimit(bounds_for(raise_file_limit()))
     config = uvicorn.Config(
         application,
         log_config=None,  # the journal's is the only one: uvicorn's own would tell what an error says
         access_log=False,
-        http=Connection,
+        http=partial(Connection, limit=limit),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="off",
         timeout_graceful_shutdown=3,

@@ -49,7 +49,7 @@ def last(client: TestClient) -> int:
 def test_a_response_that_cannot_be_told_is_refused_before_anything_is_done(
     path: str, body: dict[str, Any]
 ) -> None:
-    with site(streams=0) as client:
+    with site(program_streams=0) as client:
         asked = {"agent_uuid": made(client), **body}
         before = last(client)
         refused = client.post(path, json=asked)
@@ -63,13 +63,13 @@ def test_a_response_that_cannot_be_told_is_refused_before_anything_is_done(
 
 
 def test_one_stream_too_many_says_when_to_come_again() -> None:
-    with site(streams=0) as client:
+    with site(program_streams=0) as client:
         refused = client.get(f"/api/events?session={made(client)}")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
 
 
 def test_who_asks_for_the_headers_alone_is_answered_and_keeps_no_stream() -> None:
-    with site(streams=1) as client:
+    with site(program_streams=1) as client:
         name = made(client)
         for _ in range(3):
             response = client.head(f"/api/events?session={name}")

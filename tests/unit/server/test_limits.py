@@ -1,24 +1,28 @@
-"""What one principal may ask for: requests with a given clock, streams, and that others have their own."""
+"""What one principal may ask for, with a given clock; others have their own."""
 
 import pytest
 
+from turnlog.app import Principal
 from turnlog.server import limits
-from turnlog.server.limits import Budgets, Limits
+from turnlog.server.limits import Budgets, Limits, TooManySessions
 
 SMALL = Limits(requests_per_s=2.0, burst=3, streams=2)
+ADA, BOB, EVE = Principal("ada"), Principal("bob"), Principal("eve")
+GUEST, ROOT = Principal("guest_0123"), Principal("root", frozenset({"operator"}))
+WORKER = Principal("worker", frozenset({"executor"}))
 
 
-def spent(budgets: Budgets, now_s: float, name: str = "ada") -> int:
+def spent(budgets: Budgets, now_s: float, who: Principal = ADA) -> int:
     """How many requests there are now."""
     count = 0
-    while not budgets.request(name, now_s):
+    while not budgets.request(who, 0, now_s):
         count += 1
     return count
 
 
 def test_a_burst_is_granted_and_then_there_is_a_wait() -> None:
     budgets = Budgets(SMALL)
-    assert [budgets.request("ada", 10.0) for _ in range(5)] == [0, 0, 0, 0.5, 0.5]
+    assert [budgets.request(ADA, 0, 10.0) for _ in range(5)] == [0, 0, 0, 0.5, 0.5]
 
 
 def test_time_gives_requests_back_up_to_the_burst() -> None:
@@ -33,11 +37,11 @@ def test_the_wait_that_is_told_is_enough() -> None:
     budgets = Budgets(Limits(requests_per_s=0.3, burst=1))
     now_s = 5.0
     for _ in range(5):
-        while wait_s := budgets.request("ada", now_s):
+        while wait_s := budgets.request(ADA, 0, now_s):
             assert 0 < wait_s <= 1 / 0.3
-            assert budgets.request("ada", now_s + wait_s * 0.9), "less is not enough"
+            assert budgets.request(ADA, 0, now_s + wait_s * 0.9), "less is not enough"
             now_s += wait_s + 1e-9
-        assert budgets.request("ada", now_s)
+        assert budgets.request(ADA, 0, now_s)
 
 
 def test_a_clock_that_goes_back_gives_nothing() -> None:
@@ -48,32 +52,74 @@ def test_a_clock_that_goes_back_gives_nothing() -> None:
 
 def test_principals_do_not_share() -> None:
     budgets = Budgets(SMALL)
-    assert (spent(budgets, 10.0, "ada"), spent(budgets, 10.0, "bob")) == (3, 3)
+    assert (spent(budgets, 10.0, ADA), spent(budgets, 10.0, BOB)) == (3, 3)
 
 
 def test_the_longest_silent_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PRINCIPALS", 2)
     budgets = Budgets(SMALL)
-    assert (spent(budgets, 10.0, "ada"), spent(budgets, 10.0, "bob")) == (3, 3)
-    assert budgets.request("ada", 10.0) > 0
-    assert spent(budgets, 10.0, "eve") == 3
-    assert budgets.request("ada", 10.0) > 0, "it asked later than bob"
-    assert spent(budgets, 10.0, "bob") == 3
+    assert (spent(budgets, 10.0, ADA), spent(budgets, 10.0, BOB)) == (3, 3)
+    assert budgets.request(ADA, 0, 10.0) > 0
+    assert spent(budgets, 10.0, EVE) == 3
+    assert budgets.request(ADA, 0, 10.0) > 0, "it asked later than bob"
+    assert spent(budgets, 10.0, BOB) == 3
 
 
 def test_streams_are_counted_and_given_back() -> None:
     budgets = Budgets(SMALL)
-    assert [budgets.open_stream("ada") for _ in range(3)] == [True, True, False]
-    assert budgets.open_stream("bob")
-    budgets.close_stream("ada")
-    assert [budgets.open_stream("ada") for _ in range(2)] == [True, False]
+    assert [budgets.open_stream(ADA) for _ in range(3)] == [True, True, False]
+    assert budgets.open_stream(BOB)
+    budgets.close_stream(ADA)
+    assert [budgets.open_stream(ADA) for _ in range(2)] == [True, False]
 
 
 def test_who_has_no_stream_leaves_no_trace() -> None:
     budgets = Budgets(SMALL)
     for _ in range(2):
-        budgets.open_stream("ada")
+        budgets.open_stream(ADA)
     for _ in range(2):
-        budgets.close_stream("ada")
+        budgets.close_stream(ADA)
     with pytest.raises(KeyError):
-        budgets.close_stream("ada")
+        budgets.close_stream(ADA)
+
+
+def test_request_with_a_body_over_the_bytes_left_waits_until_they_are_back() -> None:
+    budgets = Budgets(Limits(body_bytes_per_s=100, burst_bytes=1000))
+    assert [budgets.request(ADA, 600, 5.0) for _ in range(2)] == [0, 2]
+    assert budgets.request(ADA, 0, 5.0) == 0, "a request without a body needs none of them"
+    assert budgets.request(BOB, 600, 5.0) == 0
+    assert budgets.request(ADA, 600, 7.0) == 0
+
+
+def test_request_that_is_refused_takes_nothing() -> None:
+    budgets = Budgets(Limits(requests_per_s=1, burst=2, body_bytes_per_s=1, burst_bytes=10))
+    assert budgets.request(ADA, 10, 0.0) == 0
+    assert budgets.request(ADA, 10, 0.0) == 10
+    assert spent(budgets, 0.0) == 1
+
+
+def test_body_larger_than_the_burst_takes_the_whole_burst() -> None:
+    budgets = Budgets(Limits(body_bytes_per_s=1, burst_bytes=10))
+    assert budgets.request(ADA, 1000, 0.0) == 0
+    assert budgets.request(ADA, 1000, 0.0) == 10
+
+
+def test_streams_and_requests_of_guests_people_and_programs_differ() -> None:
+    limits = Limits(streams=3, guest_streams=1, program_streams=5, burst=2, program_burst=4)
+    budgets = Budgets(limits)
+    everyone = (ADA, GUEST, ROOT, WORKER)
+    assert [sum(budgets.open_stream(who) for _ in range(9)) for who in everyone] == [3, 1, 5, 5]
+    assert [spent(budgets, 0.0, who) for who in everyone] == [2, 2, 4, 4]
+
+
+def test_sessions_in_an_hour_are_counted_for_everyone_but_operators() -> None:
+    budgets = Budgets(Limits(sessions_per_hour=2))
+    for _ in range(2):
+        budgets.create_session(ADA, 0.0)
+    with pytest.raises(TooManySessions) as caught:
+        budgets.create_session(ADA, 0.0)
+    assert caught.value.wait_s == 1800
+    budgets.create_session(ADA, 1800.0)
+    budgets.create_session(BOB, 0.0)
+    for _ in range(9):
+        budgets.create_session(ROOT, 0.0)

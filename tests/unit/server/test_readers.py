@@ -245,7 +245,7 @@ async def test_an_error_of_the_source_is_not_hidden() -> None:
 
 @scenario
 async def test_one_too_many_is_refused_and_the_others_stay() -> None:
-    async with room(streams=1) as at:
+    async with room(program_streams=1) as at:
         first = await at.stream(line=Line())
         second = await at.stream(line=Line())
         assert await soon(second.task) == "ended"

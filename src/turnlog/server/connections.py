@@ -1,0 +1,73 @@
+"""How many connections the server holds: always fewer than the files that the process may open.
+
+Up to `max_connections` everyone is served. The next ones, up to `max_with_reserve`, are a reserve for
+operators and `/healthz`, so that the server can be looked at while it is full; all others get 503 there.
+Beyond the reserve the server answers 503 and closes. The journal has a line about it at most once a minute.
+"""
+
+import logging
+from typing import NamedTuple
+
+log = logging.getLogger("turnlog.server")
+
+CROWDED = "turnlog.crowded"  # in the scope of a request on a connection of the reserve
+FULL = "the server has as many connections as it may hold, come back later"
+MAX_FILES = 65_536  # programs that the server starts inherit the limit, and some walk through all of it
+DEFAULT_FILES = 1024  # where the system names no limit
+MIN_OTHER_FILES = 32  # the log's files, pipes of programs and the server's own sockets
+MIN_RESERVE = 4
+JOURNAL_S = 60.0
+
+
+class Bounds(NamedTuple):
+    """How many connections there may be, without and with the reserve."""
+
+    max_connections: int
+    max_with_reserve: int
+
+
+class ConnectionLimit:
+    """The bounds of one server, and what was refused because of them."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.max_connections, self.max_with_reserve = bounds
+        self._refused = 0
+        self._next_line_s = 0.0
+
+    def note_refusal(self, now_s: float) -> None:
+        """Count a refusal; the journal has the first one, and their number at most once a minute."""
+        self._refused += 1
+        if now_s >= self._next_line_s:
+            log.warning(
+                "connections refused: %d; more than %d are open; raise the limit of open files (ulimit -n)",
+                self._refused,
+                self.max_connections,
+            )
+            self._refused = 0
+            self._next_line_s = now_s + JOURNAL_S
+
+
+def bounds_for(files: int) -> Bounds:
+    """Return the bounds for a process that may open so many files: 80 % of them, and a reserve."""
+    with_reserve = files - max(MIN_OTHER_FILES, files // 10)
+    most = min(files * 80 // 100, with_reserve - max(MIN_RESERVE, files // 20))
+    return Bounds(max(1, most), max(2, with_reserve))
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files as far as the hard one allows; return the limit that holds now."""
+    try:
+        import resource  # not at the top: Windows has none
+    except ImportError:
+        return DEFAULT_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MAX_FILES
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft >= wanted:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError):  # macOS names no hard limit and has one
+        return soft
+    return wanted

@@ -1,0 +1,68 @@
+"""How many connections a server holds for a limit of files, and what the journal has when there are more."""
+
+import resource
+import sys
+from typing import Any
+
+import pytest
+
+from turnlog.server.connections import (
+    MAX_FILES,
+    Bounds,
+    ConnectionLimit,
+    bounds_for,
+    raise_file_limit,
+)
+
+
+@pytest.mark.parametrize("files", [64, 256, 1024, 65_536])
+def test_bounds_for_files_leave_room_for_a_reserve_and_for_other_files(files: int) -> None:
+    most, with_reserve = bounds_for(files)
+    assert 0 < most <= files * 0.8
+    assert most + 4 <= with_reserve <= files - 32
+
+
+def test_bounds_for_1024_files_are_80_percent_and_a_reserve() -> None:
+    assert bounds_for(1024) == (819, 922)
+
+
+def test_refusals_within_a_minute_are_one_line_in_the_journal(caplog: pytest.LogCaptureFixture) -> None:
+    limit = ConnectionLimit(Bounds(5, 9))
+    for now_s in (100.0, 101.0, 159.0, 160.0, 161.0):
+        limit.note_refusal(now_s)
+    assert [record.args for record in caplog.records] == [(1, 5), (3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "expected"),
+    [
+        (1024, 4096, 4096),
+        (4096, 4096, 4096),
+        (1024, resource.RLIM_INFINITY, MAX_FILES),
+        (1024, MAX_FILES * 2, MAX_FILES),
+        (MAX_FILES * 2, MAX_FILES * 4, MAX_FILES * 2),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, MAX_FILES),
+    ],
+)
+def test_raise_file_limit_goes_to_the_hard_one(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, expected: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    assert raise_file_limit() == expected
+
+
+def test_raise_file_limit_refused_by_the_system_keeps_the_soft_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert raise_file_limit() == 256
+
+
+def test_raise_file_limit_without_limits_of_the_system_is_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert raise_file_limit() == 1024
