@@ -1,4 +1,4 @@
-"""Commands on a log: `tail`, `export`, `import`, `verify`, `prune`.
+"""Commands on a log: `tail`, `export`, `import`, `backup`, `verify`, `prune`.
 
 All but `import` and `prune` only read, and work beside a running server. Each command is its options and one
 piece of work; what it prints about the work is here, what takes longer is in a module of its own.
@@ -6,11 +6,12 @@ piece of work; what it prints about the work is here, what takes longer is in a 
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from turnlog.cli.opening import LOG, damage_line, named_heads, opened, run
+from turnlog.cli.opening import LOG, check_exists, damage_line, named_heads, opened, run
 from turnlog.cli.serve import load_app
 from turnlog.cli.tail import Show, Source, followed, json_lines, readable_lines, stored, tail
 from turnlog.cli.terminal import counted
@@ -18,7 +19,8 @@ from turnlog.cli.transfer import export_sessions, import_sessions
 from turnlog.errors import StoreError
 from turnlog.events.catalog import Misfit
 from turnlog.ids import now_ms
-from turnlog.log import Damage, Head, Log
+from turnlog.log import Damage, Head, Log, sqlite_path
+from turnlog.log.backup import back_up
 from turnlog.log.blobs import missing_blobs
 from turnlog.log.choice import Choice
 
@@ -104,6 +106,25 @@ def import_command(file: BinaryIO, log_url: str) -> None:
     if file.isatty():
         raise click.UsageError("expected a FILE, or lines on stdin")
     click.echo(run(import_sessions(log_url, file)))
+
+
+@click.command(
+    short_help="Copy a log that may be in use.",
+    epilog="Example: turnlog backup copies/monday.db --log sqlite:///shop.db",
+)
+@click.argument("target", metavar="DEST", type=click.Path(path_type=Path))
+@log_option
+def backup(target: Path, log_url: str) -> None:
+    """Copy a SQLite log to the file DEST, with all its pictures and files, while a server may write it.
+
+    DEST is there only when the copy is whole. It comes with DEST.mark: keep both.
+    """
+    if not log_url.startswith("sqlite:"):
+        raise click.UsageError("only a SQLite log is one file; write another one with `turnlog export`")
+    check_exists(log_url)
+    heads = back_up(sqlite_path(log_url), target)
+    events = counted(sum(head.last + 1 for head in heads), "event")
+    click.echo(f"{counted(len(heads), 'session')}, {events} copied to {target}")
 
 
 @click.command(
@@ -200,4 +221,4 @@ async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -
     return sum(gone), sum(count > 0 for count in gone)
 
 
-COMMANDS = (tail_command, export, import_command, verify, prune)
+COMMANDS = (tail_command, export, import_command, backup, verify, prune)

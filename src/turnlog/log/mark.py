@@ -15,6 +15,8 @@ from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from turnlog.log.files import open_for_owner
+
 MAGIC = b"turnlog1"
 HEADER = struct.Struct("<8sQ")
 SLOT = struct.Struct("<qqI72s")  # session ids have at most 69 characters
@@ -38,10 +40,12 @@ class Mark:
         self._path = path
         self._writable = writable
         head = path.read_bytes()[:FIRST_SLOT] if path.exists() else b""
-        self.damaged = path.exists() and (len(head) < FIRST_SLOT or not head.startswith(MAGIC))
+        self.missing = not path.exists()
+        self.damaged = not self.missing and (len(head) < FIRST_SLOT or not head.startswith(MAGIC))
         self._map: mmap.mmap | None = None
         if writable and (self.damaged or not head):
-            path.write_bytes(HEADER.pack(MAGIC, 0).ljust(FIRST_SLOT, b"\0"))
+            with open_for_owner(path, "wb") as new:
+                new.write(HEADER.pack(MAGIC, 0).ljust(FIRST_SLOT, b"\0"))
         elif self.damaged or not head:
             return
         self._file = path.open("r+b" if writable else "rb")

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO
 from urllib.parse import quote
 
 from turnlog.errors import Damaged, StoreError
 from turnlog.ids import new_epoch
 from turnlog.log import check
 from turnlog.log.append import told
+from turnlog.log.files import WriterLock, reading_mode
 from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import GROW_SLOTS, Mark, Slot
 from turnlog.log.store import (
@@ -39,6 +39,7 @@ from turnlog.log.store import (
 from turnlog.log.tables import (
     COLUMNS,
     HEAD,
+    HEAD_UPDATE,
     INSERT_EVENT,
     INSERT_SPAN,
     MIGRATIONS,
@@ -77,13 +78,16 @@ class SqliteStore:
         path = path.resolve()  # by whatever name it is opened, its lock and its mark are the same
         self._path = path
         self._writable = writable
-        self._lock: IO[str] | None = None
+        self._lock: WriterLock | None = None
+        self._mode = "mode=rw"  # the lock makes the file, for its owner alone
         if writable:
             with reported():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._lock = lock(path)
+                self._lock = WriterLock(path)
         elif not path.exists():
             raise StoreError(f"there is no log at {path}")
+        else:
+            self._mode = reading_mode(path)
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
         self._heads: dict[str, tuple[int, Head]] = {}
@@ -109,6 +113,9 @@ class SqliteStore:
         check.definitions(self._writer)
         path = self._path.with_name(self._path.name + ".mark")
         self.mark = Mark(path, writable=self._writable, sessions=self._sessions() if self._writable else 0)
+        self._unmarked = self.mark.missing and version > 0
+        if self._unmarked:
+            log.error("%s is missing: a lost end of the log cannot be noticed this time", path.name)
         if self.mark.damaged:
             log.error("%s is damaged: a lost end of the log cannot be noticed this time", path.name)
         if self._writable:
@@ -131,8 +138,7 @@ class SqliteStore:
                 raise
 
     def _connect(self) -> sqlite3.Connection:
-        mode = "rwc" if self._writable else "ro"
-        uri = f"file:{quote(str(self._path.absolute()))}?mode={mode}"
+        uri = f"file:{quote(str(self._path.absolute()))}?{self._mode}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         self._connections.append(connection)
         if self._writable:
@@ -168,6 +174,8 @@ class SqliteStore:
         try:
             with reported():
                 self._writer.execute("begin immediate")
+                if self._lock is not None:
+                    self._lock.check()  # not before: another process that writes waits for this one now
                 yield
                 self._flush()
                 for name in self._moved:
@@ -222,10 +230,7 @@ class SqliteStore:
         head = head.moved(revision=head.revision + 1)
         self._heads[name] = number, head
         values = head_values(head)
-        columns = ", ".join(f"{column.strip()} = ?" for column in HEAD.split(","))
-        self._writer.execute(
-            f"update session set {columns}, crc = ? where id = ?", (*values, values_checksum(*values), number)
-        )
+        self._writer.execute(HEAD_UPDATE, (*values, values_checksum(*values), number))
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         newest = self._newest_id(session_id)
@@ -465,6 +470,11 @@ class SqliteStore:
 
     def verify(self) -> Iterator[Damage]:
         reader = self._reader()
+        if self._unmarked:
+            problem = (
+                f"there is no {self._path.name}.mark beside it, as when a log is copied without its files"
+            )
+            yield Damage("", -1, -1, f"{problem}: a lost end cannot be noticed")
         if self.mark.damaged:
             yield Damage("", -1, -1, "the mark beside the log is damaged: a lost end cannot be noticed")
         try:
@@ -473,21 +483,6 @@ class SqliteStore:
                 yield from check.everything(reader, marks)
         except (sqlite3.Error, UnicodeDecodeError) as error:
             yield Damage("", -1, -1, f"SQLite: {error}")
-
-
-def lock(path: Path) -> IO[str]:
-    """Make this process the one that writes; the lock goes with the process."""
-    try:
-        import fcntl  # not at the top: Windows has none, and a log in memory works there
-    except ImportError:
-        raise StoreError("a SQLite log cannot be written on this system, which has no fcntl") from None
-    file = path.with_name(path.name + ".lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise StoreError(f"{path.name} is being written by another process; stop that one first") from None
-    return file
 
 
 @contextmanager

@@ -51,6 +51,9 @@ MIGRATIONS = [
 ]
 HEAD = """name, epoch, app, created, first, last, rank, chain, fence, pruned, revision,
     updated, title, members, closed"""
+HEAD_UPDATE = "update session set {}, crc = ? where id = ?".format(
+    ", ".join(f"{column.strip()} = ?" for column in HEAD.split(","))
+)
 HEADS = f"select id, {HEAD}, crc from session"
 NUMBER = "(select id from session where name = ?)"
 SKIPPED = """span is not null and exists (select 1 from span

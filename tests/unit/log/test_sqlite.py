@@ -152,13 +152,19 @@ def test_a_place_where_no_file_can_be_is_an_error_of_the_store(tmp_path: Path) -
 
 
 @scenario
-async def test_a_lost_mark_costs_nothing_but_its_protection(path: Path) -> None:
+async def test_a_lost_mark_is_told_and_the_log_is_used(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(path) as log:
         await log.append(SESSION, notes("a", "b"))
     path.with_name("log.db.mark").unlink()
+    with caplog.at_level(logging.ERROR):
+        async with opened(path) as log:
+            [told] = await log.verify()
+            assert "there is no log.db.mark beside it" in told.problem
+            assert await log.damages() == []
+            assert await log.append(SESSION, notes("c")) == [2]
+    assert "log.db.mark is missing: a lost end of the log cannot be noticed this time" in caplog.text
     async with opened(path) as log:
-        assert await log.damages() == await log.verify() == []
-        assert await log.append(SESSION, notes("c")) == [2]
+        assert await log.verify() == []
 
 
 @scenario

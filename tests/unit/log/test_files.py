@@ -1,0 +1,121 @@
+"""The files of a SQLite log: who may read them, and what a writer does whose lock is taken away."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from turnlog.errors import StoreError
+from turnlog.log import Log, SqliteStore
+from turnlog.testing.samples import notes
+
+SESSION = "sess_1"
+ENDINGS = ("", "-wal", "-shm", ".mark", ".lock")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def work(path: Path, task: Callable[[Log], Awaitable[None]]) -> None:
+    """Do something with a log that has a session with two events."""
+
+    async def run() -> None:
+        log = Log(SqliteStore(path))
+        try:
+            await log.create("t", SESSION)
+            await log.append(SESSION, notes("a", "b"))
+            await task(log)
+        finally:
+            await log.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("_umask")
+def test_files_of_a_new_log_are_for_their_owner_alone(path: Path) -> None:
+    modes: dict[str, int] = {}
+
+    async def look(_: Log) -> None:
+        modes.update({ending: os.stat(f"{path}{ending}").st_mode & 0o777 for ending in ENDINGS})
+
+    work(path, look)
+    assert modes == dict.fromkeys(ENDINGS, 0o600)
+
+
+@pytest.mark.usefixtures("_umask")
+def test_mode_of_a_log_that_is_there_stays_as_its_owner_set_it(path: Path) -> None:
+    SqliteStore(path).close()
+    path.chmod(0o640)
+    SqliteStore(path).close()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_log_with_a_hard_link_is_not_written_by_either_name(path: Path) -> None:
+    SqliteStore(path).close()
+    link = path.with_name("link.db")
+    os.link(path, link)
+    for name in (path, link):
+        with pytest.raises(StoreError, match=rf"{name.name} has a second name \(a hard link\)"):
+            SqliteStore(name)
+    link.unlink()
+    SqliteStore(path).close()
+
+
+def test_hard_link_of_a_log_that_is_written_is_refused_and_the_writer_goes_on(path: Path) -> None:
+    async def write(log: Log) -> None:
+        os.link(path, path.with_name("link.db"))
+        with pytest.raises(StoreError, match="second name"):
+            SqliteStore(path.with_name("link.db"))
+        assert await log.append(SESSION, notes("c")) == [2]
+
+    work(path, write)
+
+
+def replace_database(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.db"))
+    path.touch()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.with_name("log.db.lock").unlink(),
+        lambda path: path.unlink(),
+        replace_database,
+    ],
+    ids=["lock removed", "database removed", "database replaced"],
+)
+def test_writer_whose_lock_or_database_is_taken_away_writes_no_more(
+    path: Path, change: Callable[[Path], None]
+) -> None:
+    async def write(log: Log) -> None:
+        change(path)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="removed or replaced, and another process may write it"):
+                await log.append(SESSION, notes("c"))
+
+    work(path, write)
+
+
+def test_second_writer_after_the_lock_was_removed_is_the_only_one(path: Path) -> None:
+    async def write(log: Log) -> None:
+        path.with_name("log.db.lock").unlink()
+        second = Log(SqliteStore(path))
+        with pytest.raises(StoreError, match="removed or replaced"):
+            await log.append(SESSION, notes("c"))
+        assert await second.append(SESSION, notes("d")) == [2]
+        assert await second.verify() == []
+        await second.close()
+
+    work(path, write)
