@@ -76,14 +76,14 @@ def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path
         return data
 
     with harness.running("fast", tmp_path) as server:
-        sent = {"message": "hello", "targetAgent": "Lyra"}
+        sent = {"message": "Oslo", "targetAgent": "Lyra"}
         status, answer = server.post("/api/send", sent)
         assert (status, type(answer["eventId"])) == (202, int)
         session = answer["session"]
         assert followed(server, "/api/events?after=1", answer["turn"])[0]["seq"] == 2, "as it stands there"
         reader = harness.Reader(server, session)
         assert asyncio.run(reader.read(harness.kind("assistant.message")))
-        assert reader.events[answer["eventId"]]["payload"] == {"text": "hello", "target": "Lyra"}
+        assert reader.events[answer["eventId"]]["payload"] == {"text": "Oslo", "target": "Lyra"}
         assert reader.events[-1]["trace_id"] == answer["turn"]
         frames = asyncio.run(raw(harness.Reader(server, session)))
         assert re.fullmatch(rb'retry: \d+\n\n(id: [0-9a-f]+:\d+\ndata: \{"type":.*\}\n\n)+', frames)

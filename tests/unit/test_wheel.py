@@ -67,7 +67,7 @@ def first_load(console: Mapping[str, bytes], late: Iterable[str] = ()) -> set[st
 
 
 def test_the_wheel_has_the_console_and_nothing_to_build_it_with(console: Mapping[str, bytes]) -> None:
-    named = {"index.html", "console.js", "console.css", "LICENSES.txt"}
+    named = {"index.html", "console.js", "console.css", "favicon.svg", "LICENSES.txt"}
     zipped = {f"{name}.gz" for name in console if name.endswith((".html", ".js", ".css"))}
     chunks = {name for name in console if re.fullmatch(r"chunk-\w+\.js", name)}
     assert set(console) == named | zipped | chunks
