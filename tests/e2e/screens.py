@@ -150,6 +150,7 @@ def form(stage: Stage) -> Page:
 
 def table(stage: Stage) -> Page:
     page = stage.at("table", "documents")
+    page.get_by_text("Messages").click()
     page.get_by_role("button", name="Saved: 4 entries.").click()
     return page
 

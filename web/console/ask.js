@@ -13,7 +13,8 @@ import { Element } from "./element.js";
 import { drawFacts, pairsOf } from "./facts.js";
 import { drawField, isHalf } from "./view-field.js";
 import { textOf, valueOf } from "./view-values.js";
-import { momentOf, riskOf, titleOf } from "./words.js";
+import { momentOf, zoneOf } from "./times.js";
+import { riskOf, titleOf } from "./words.js";
 import { wrong } from "../client/fields.js";
 import "./views.css";
 
@@ -105,7 +106,7 @@ export class Ask extends Element {
         <dt>Risk</dt><dd class=${isSafe ? "" : "risk"}>${words}</dd>
         ${reason ? html`<dt>What it does</dt><dd>${reason}</dd>` : nothing}
         <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Anybody in this session"}</dd>
-        ${expires_at ? html`<dt>Expires</dt><dd>${momentOf(expires_at)}</dd>` : nothing}
+        ${expires_at ? html`<dt>Expires</dt><dd title=${zoneOf(expires_at)}>${momentOf(expires_at)}</dd>` : nothing}
       </dl>
       ${this.#args(args)}
       ${this.#field({ type: "field.text", name: "note", label: "Note (optional)" })}

@@ -9,7 +9,8 @@ import { Element } from "./element.js";
 import { drawFacts, pairsOf } from "./facts.js";
 import { imageOf } from "./links.js";
 import "./value.js";
-import { DECISIONS, STATES, answerOf, gistOf, momentOf, titleOf, whenOf } from "./words.js";
+import { whenOf, zoneOf } from "./times.js";
+import { DECISIONS, STATES, answerOf, gistOf, titleOf } from "./words.js";
 
 const WRITTEN_CHARS = 2000; // of arguments that are being written: the end of them
 const PROGRESS_LINES = 8;
@@ -114,6 +115,6 @@ function picture(src, media_type, tool) {
   return html`<img src=${image} alt="Made by ${titleOf(tool)}" loading="lazy">`;
 }
 
-const time = (ts) => html`<time datetime=${ts} title=${momentOf(ts)}>${whenOf(ts)}</time>`;
+const time = (ts) => html`<time datetime=${ts} title=${zoneOf(ts)}>${whenOf(ts)}</time>`;
 
 customElements.define("tl-call", CallCard);

@@ -58,6 +58,7 @@ export class Console extends Element {
     super.connectedCallback();
     addEventListener("popstate", () => this.#follow());
     addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("beforeprint", () => this.querySelector("tl-chat tl-flow")?.showAll()); // paper cannot scroll
     addEventListener("show-in-chat", () => (this.screen = "chat"));
     addEventListener("show-event", () => (this.screen = "inspector"));
     this.addEventListener("problem", ({ detail }) => this.#tell(detail));

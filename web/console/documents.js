@@ -1,6 +1,6 @@
 /**
- * `<tl-documents>`: the documents that the log becomes, as a database beside the page would keep them, and the
- * session as a file. Their contents are shown as text.
+ * `<tl-documents>`: the files of the session, the session as a file, and folded below them the documents that the
+ * log becomes, as a database beside the page would keep them. Their contents are shown as text.
  */
 
 import { html, nothing } from "lit";
@@ -9,9 +9,11 @@ import { guard } from "lit/directives/guard.js";
 import { SessionElement } from "./element.js";
 import { toEvent } from "./event-link.js";
 import { fileName, markdown } from "./exports.js";
+import "./file-list.js";
 import { Library, SHELVES, holds, titleOf, wordsOf } from "./library.js";
 import { remember, remembered } from "./memory.js";
 import { count, size } from "./numbers.js";
+import { save } from "./saving.js";
 import { momentOf, zoneOf } from "./times.js";
 import "./panels.css";
 
@@ -19,6 +21,8 @@ const MORE = 50; // documents of a category that are shown at first, and that co
 
 export class DocumentList extends SessionElement {
   static properties = { query: { state: true }, open: { state: true }, shown: { state: true } };
+
+  #unfolded = new Set(); // categories that a person has opened
 
   constructor() {
     super();
@@ -29,8 +33,7 @@ export class DocumentList extends SessionElement {
     const library = this.session.record.fold(Library);
     const chosen = [library, library.version, this.query, this.open, this.shown];
     return html`<div class="pad documents">
-      <label class="find">Find <input type="search" .value=${this.query} @input=${this.#find}></label>
-      ${guard(chosen, () => this.#shelves(library))}
+      <tl-files .session=${this.session}></tl-files>
       <section class="export" aria-labelledby="export-title">
         <h2 id="export-title">Export</h2>
         <div class="row">
@@ -39,7 +42,16 @@ export class DocumentList extends SessionElement {
           <span class="soft grow">The whole log, or the conversation as it is shown.</span>
         </div>
       </section>
+      <section class="stored" aria-labelledby="stored-title">
+        <h2 id="stored-title">Stored documents</h2>
+        <label class="find">Find <input type="search" .value=${this.query} @input=${this.#find}></label>
+        ${guard(chosen, () => this.#shelves(library))}
+      </section>
     </div>`;
+  }
+
+  #fold(category, { target }) {
+    this.#unfolded[target.open ? "add" : "delete"](category);
   }
 
   #find({ target }) {
@@ -63,16 +75,17 @@ export class DocumentList extends SessionElement {
     return some.map(([category, documents]) => this.#shelf(category, documents));
   }
 
-  /** The latest first. */
+  /** In the order of the session, its end. Who searches sees what was found; else a group is folded. */
   #shelf(category, documents) {
     const shown = this.shown[category] ?? MORE;
     const more = () => (this.shown = { ...this.shown, [category]: shown + MORE });
-    return html`<section data-kind=${category}>
-      <h2>${SHELVES.get(category)} <span class="soft">${count(documents.length)}</span></h2>
-      <ul class="rows">${documents.slice(-shown).reverse().map((document) => this.#row(document))}</ul>
+    const isOpen = this.query !== "" || this.#unfolded.has(category) || documents.some(({ id }) => id === this.open);
+    return html`<details data-kind=${category} ?open=${isOpen} @toggle=${(event) => this.#fold(category, event)}>
+      <summary>${SHELVES.get(category)} <span class="soft">${count(documents.length)}</span></summary>
       ${documents.length > shown ? html`<button @click=${more}>
         Show earlier ones (${count(documents.length - shown)})</button>` : nothing}
-    </section>`;
+      <ul class="rows">${documents.slice(-shown).map((document) => this.#row(document))}</ul>
+    </details>`;
   }
 
   #row(document) {
@@ -121,15 +134,6 @@ export class DocumentList extends SessionElement {
       save(fileName(title, "md"), markdown(record.conversation, title, me.name), "text/markdown");
     });
   }
-}
-
-/** Give the person a file. */
-function save(name, text, type) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 customElements.define("tl-documents", DocumentList);

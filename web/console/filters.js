@@ -9,6 +9,7 @@ import { Element } from "./element.js";
 import { EVERYTHING, NOBODY } from "./matches.js";
 
 const NAMES = { [NOBODY]: "No agent" };
+const LIVE = "Durable events. Live pieces of texts and of a tool's output have numbers too, and are left out.";
 const SET = [["turn", "One turn"], ["invocation", "One agent run"], ["call", "One call"]];
 
 export class Filters extends Element {
@@ -38,8 +39,8 @@ export class Filters extends Element {
     return html`<div class="filters" role="search" aria-label="Filter events">
       <input type="search" aria-label="Search in events" placeholder="Search" .value=${filter.text}
         @input=${({ target }) => this.#choose({ text: target.value })}>
-      <output class="count" aria-label="Events shown">${shown === total ? total : `${shown} of ${total}`}${
-        this.done ? nothing : "…"}</output>
+      <output class="count" aria-label="Events shown" title=${LIVE}>${shown === total ? total : `${shown} of ${total}`}${
+        this.done ? nothing : "…"} <span class="without">without live pieces</span></output>
       <div class="selects">
         ${this.#select("type", "Type", types)}
         ${this.#select("agent", "Agent", agents)}

@@ -40,6 +40,11 @@ export class Flow extends Element {
     return this.#start > 0;
   }
 
+  /** Show everything from the beginning. */
+  async showAll() {
+    await this.#from(0);
+  }
+
   /** Show more of what came before. */
   async earlier() {
     await this.#from(this.#start - STEP);

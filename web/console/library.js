@@ -9,7 +9,7 @@ const WORDS = 100;
 
 /** What the categories are called, in the order in which they are shown. */
 export const SHELVES = new Map([
-  ["transcript", "Conversation"], ["identity", "Team"], ["knowledge", "Files"], ["operational", "Processes"],
+  ["transcript", "Messages"], ["identity", "Team"], ["knowledge", "Records of files"], ["operational", "Processes"],
 ]);
 
 export class Library {

@@ -39,7 +39,7 @@ export class Scrubber extends Element {
         @click=${() => this.#say("moved", index + 1)}>›</button>
       <button aria-pressed=${this.follows} @click=${() => this.#say("moved", null)}>Now</button>
       <p class="where">${toEvent(event.seq, `Event ${event.seq}`)} <span class="mono">${event.type}</span>
-        <span class="soft">${count(index + 1)} of ${count(end + 1)}</span></p>
+        <span class="soft">${count(index + 1)} of ${count(end + 1)}, without live pieces</span></p>
     </div>`;
   }
 }

@@ -18,9 +18,10 @@ import "./view-button.js";
 import "./view-form.js";
 import { levelsOf } from "./view-headings.js";
 import { drawPast } from "./view-past.js";
+import { whenOf, zoneOf } from "./times.js";
 import { Sent } from "./view-sent.js";
 import "./view-table.js";
-import { actionOf, momentOf, valuesOf, whenOf } from "./words.js";
+import { actionOf, valuesOf } from "./words.js";
 import "./views.css";
 
 const OVER = { replaced: "Replaced by a newer one", closed: "Closed" };
@@ -99,7 +100,7 @@ export class View extends SessionElement {
     const { view: { tree }, actions } = this.entry;
     return actions.slice(-TOLD).map(({ actor, ts, action }) => html`<p class="done">
       ${actionOf(this.session.record.nameOf(actor), action, tree)},
-      <time datetime=${ts} title=${momentOf(ts)}>${whenOf(ts)}</time></p>`);
+      <time datetime=${ts} title=${zoneOf(ts)}>${whenOf(ts)}</time></p>`);
   }
 
   #refused() {

@@ -20,16 +20,6 @@ export function titleOf(name) {
   return words ? words[0].toUpperCase() + words.slice(1) : name;
 }
 
-/** A time of the log as a clock says it here; of another day with the day. */
-export function whenOf(ts, now = new Date()) {
-  const time = new Date(ts);
-  const isToday = time.toDateString() === now.toDateString();
-  return isToday ? time.toLocaleTimeString(undefined, { timeStyle: "medium" }) : momentOf(ts);
-}
-
-/** A time of the log with its day, as it is said here. */
-export const momentOf = (ts) => new Date(ts).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-
 const isBox = (value) => value !== null && typeof value === "object";
 const counted = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 

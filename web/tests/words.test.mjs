@@ -16,7 +16,6 @@ import {
   riskOf,
   titleOf,
   valuesOf,
-  whenOf,
   wordsOf,
 } from "../console/words.js";
 
@@ -136,12 +135,6 @@ for (const [risk, words, isSafe] of [
 
 test("wordsOf says nothing, lists and objects in few words", () => {
   assert.deepEqual([null, "", [1, 2], [{}], {}].map(wordsOf), ["none", "none", "1, 2", "1 item", "0 values"]);
-});
-
-test("whenOf gives the day only of another day", () => {
-  const time = new Date(2026, 0, 8, 14, 57, 3);
-  assert.doesNotMatch(whenOf(time.toISOString(), time), /2026/);
-  assert.match(whenOf(time.toISOString(), new Date(2026, 0, 9)), /2026/);
 });
 
 for (const [type, value, text] of [
