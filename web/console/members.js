@@ -43,8 +43,8 @@ export class Members extends SessionElement {
     const names = record.fold(Names);
     const known = [...record.tree.members].filter(([, roles]) => roles.length > 0);
     return html`<dialog aria-labelledby="members-title">
-      <header><h2 id="members-title">Members</h2>
-        <button class="plain" @click=${() => this.#dialog.close()}>Close</button></header>
+      <div class="head"><h2 id="members-title">Members</h2>
+        <button class="plain" @click=${() => this.#dialog.close()}>Close</button></div>
       <ul class="rows">${known.map(([principal, roles]) => html`<li>
         <strong title=${principal}>${names.of(principal)}</strong>
         ${principal === me.name ? html`<span class="soft">you</span>` : nothing}
