@@ -67,9 +67,10 @@ export class StateAt extends PlacedElement {
     const { part, seq, before, record } = wanted;
     try {
       const moments = before === null ? [seq] : [seq, before];
-      const [now, then] = await Promise.all(moments.map((moment) => this.#part(wanted, moment)));
+      const [now, then] = await Promise.all(moments.map((moment) => this.#answer(wanted, moment)));
       if (record !== this.session.record) return;
-      this.told = { part, seq, value: now, changed: before === null ? null : changes(then, now) };
+      const changed = before === null ? null : changes(then[part], now[part]);
+      this.told = { part, seq, value: now[part], changed, misfits: now.misfits ?? [] };
     } catch (error) {
       if (record !== this.session.record) return;
       const gone = error instanceof Gone || error instanceof NotFound;
@@ -78,9 +79,8 @@ export class StateAt extends PlacedElement {
     if (before === null) await pause(PAUSE_MS);
   }
 
-  async #part({ id, part }, at) {
-    const answer = await this.session.client.state(id, { at, include: part === "state" ? [] : [part] });
-    return answer[part];
+  #answer({ id, part }, at) {
+    return this.session.client.state(id, { at, include: part === "state" ? [] : [part] });
   }
 
   #move({ detail }) {
@@ -107,11 +107,16 @@ export class StateAt extends PlacedElement {
     </div>`;
   }
 
-  #told({ part, seq, value, changed, error }) {
+  #told({ part, seq, value, changed, misfits, error }) {
     if (error) return html`<p class="problem" role="alert">${error}</p>`;
     const text = JSON.stringify(value, null, 2);
-    if (part === "state" && text === "{}") return html`<p class="soft">This application has made no state yet.</p>`;
-    return html`${changed ? this.#changes(changed) : nothing}
+    const missing = misfits.map(({ type, count, problem }) => html`<p class="problem">
+      ${count === 1 ? "An event" : `${count} events`} of ${type} no longer ${count === 1 ? "fits its class and is" : "fit their class and are"}
+      missing from the state: ${problem}</p>`);
+    if (part === "state" && text === "{}") {
+      return html`${missing}<p class="soft">This application has made no state yet.</p>`;
+    }
+    return html`${missing}${changed ? this.#changes(changed) : nothing}
       <h2>${PARTS[part]}</h2>
       <pre class="json" tabindex="0" aria-label=${PARTS[part]} data-seq=${seq}>${text.slice(0, MOST)}</pre>
       ${text.length > MOST ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
