@@ -16,13 +16,19 @@ class Choice(NamedTuple):
 
     def takes(self, row: Row) -> bool:
         """Whether this event is wanted."""
-        if self.depth is not None and row.depth > self.depth:
+        return self.wants(row.type, row.depth) and self.covers(row)
+
+    def wants(self, type: str, depth: int) -> bool:
+        """Whether events of this type and depth are wanted."""
+        if self.depth is not None and depth > self.depth:
             return False
+        return not self.types or any(is_a(type, wanted) for wanted in self.types)
+
+    def covers(self, row: Row) -> bool:
+        """Whether this event is of the turn and in one of the channels."""
         if self.channels is not None and row.channel not in {None, *self.channels}:
             return False
-        if self.turn is not None and row.trace != self.turn:
-            return False
-        return not self.types or any(is_a(row.type, wanted) for wanted in self.types)
+        return self.turn is None or row.trace == self.turn
 
 
 EVERYTHING = Choice()

@@ -1,8 +1,9 @@
 """A dialect with state, projected once per session and options and shared by all its readers.
 
-The projection follows the log and keeps a bounded window of ready frames. A reader inside the window takes
-frames from it; one that is further back projects for itself, from the start of the oldest turn open at its
-cursor, until it has caught up. Both give the same frames, because converting is pure.
+The projection follows the log and keeps a window of ready frames, which is bounded in bytes. A reader inside
+the window takes frames from it; one that is further back projects for itself, from the start of the oldest
+turn open at its cursor, until it has caught up. Both give the same frames, because converting is pure. A
+filter of types and depth is a reader's own: it chooses among the frames, so that filters share a projection.
 """
 
 import asyncio
@@ -14,11 +15,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from sys import intern
 from typing import NamedTuple
 
 from turnlog.errors import TurnlogError
 from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
+from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.wakeup import Wakeup
 from turnlog.log.walk import FIRST_BYTES, PAGE_BYTES, STEADY_BYTES
 from turnlog.server.journal import places
@@ -28,15 +31,18 @@ from turnlog.wire.telling import frames as told_frames
 
 log = logging.getLogger("turnlog.server")
 
-WINDOW_FRAMES = 4096
+WINDOW_BYTES = 1024 * 1024  # and what the newest page has become, so that live readers stay in the window
+FRAME_BYTES = 200  # what a frame costs beside its data
 
 
 class Frame(NamedTuple):
-    """Ready bytes, and their place: the seq and the number of the message within its event."""
+    """Ready bytes, their place (the seq and the number of the message within its event), and their event."""
 
     seq: int
     number: int
     data: bytes
+    type: str
+    depth: int
 
 
 @dataclass(slots=True)
@@ -64,6 +70,11 @@ def place(frame: Frame) -> Place:
     return frame.seq, frame.number
 
 
+def weight_bytes(frame: Frame) -> int:
+    """What a frame holds."""
+    return len(frame.data) + FRAME_BYTES
+
+
 class Projection:
     """The shared projection of one session in one dialect. `make` gives a dialect that can begin at a seq."""
 
@@ -73,14 +84,15 @@ class Projection:
         head: Head,
         catalog: Catalog,
         make: Callable[[int], Awaitable[Dialect]],
-        takes: Callable[[Row], bool] | None = None,
+        covers: Callable[[Row], bool] = lambda _: True,
     ) -> None:
         self._log = log
         self._head = head
         self._catalog = catalog
         self._make = make
-        self._takes = takes
+        self._covers = covers
         self._window: deque[Frame] = deque()
+        self._window_bytes = 0
         self._base: Place = (math.inf, math.inf)  # every frame after this place is in the window
         self._over = False  # the session is closed, and everything of it is in the window
         self._failed = False
@@ -90,38 +102,57 @@ class Projection:
         self.converted = 0
         self._reached = head.last
 
-    async def frames(self, at: Cursor, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Frames after a cursor, joined as they come; an empty page after a silence.
+    async def frames(
+        self, at: Cursor, idle_s: float, choice: Choice = EVERYTHING
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the wanted frames after a cursor, joined as they come; an empty page after a silence.
 
-        Before that comes an `id:` line if something has happened that has no frame.
+        Before that comes an `id:` line if something has happened that has no frame for this reader.
         """
         seen: Place = (at.seq, math.inf if at.chunk is None else at.chunk)
+        sent = at.seq  # where the reader's own cursor is: it does not move over frames that are not wanted
         private: Private | None = None
+        clock = asyncio.get_running_loop().time
+        beat_s = clock() + idle_s
         with self._reader():
             while not self._failed:
-                if seen >= self._base:
-                    frames, private = self._after(seen), None
-                else:
-                    private = private or await self._private(seen)
-                    frames = [frame for frame in await self.read(private) if frame[:2] > seen]
+                frames, private = await self._next(seen, private)
+                if private:
                     seen = max(seen, (private.after, math.inf))
+                has_passed = bool(frames)
                 if frames:
-                    seen = max(seen, frames[-1][:2])
+                    seen = max(seen, place(frames[-1]))
+                    frames = [frame for frame in frames if choice.wants(frame.type, frame.depth)]
+
+                if frames:
+                    sent = frames[-1].seq
                     data = b"".join([frame.data for frame in frames])
                     frames = []  # it may be long until the reader has taken what is sent
                     yield data
+                    beat_s = clock() + idle_s
                     if private:
                         private.take(len(data))
-                elif private is not None and (self._over or not private.done):
                     continue
+                if has_passed or (private is not None and (self._over or not private.done)):
+                    is_due = clock() >= beat_s
                 elif self._over:  # what has no frame is behind the reader too
                     yield self._line()
                     return
-                elif not await self._wakeup.wait(idle_s):
-                    if self._has_passed(seen):
-                        seen = (self._reached, math.inf)
+                else:
+                    is_due = not await self._wakeup.wait(idle_s)
+                if is_due:
+                    if self._is_behind(seen, sent):
+                        seen, sent = (self._reached, math.inf), self._reached
                         yield self._line()
                     yield b""
+                    beat_s = clock() + idle_s
+
+    async def _next(self, seen: Place, private: "Private | None") -> "tuple[list[Frame], Private | None]":
+        """Return the next frames after a place, from the window or from the reader's own projection."""
+        if seen >= self._base:
+            return self._after(seen), None
+        private = private or await self._private(seen)
+        return [frame for frame in await self.read(private) if place(frame) > seen], private
 
     @contextmanager
     def _reader(self) -> Iterator[None]:
@@ -137,6 +168,7 @@ class Projection:
                 self._pump.cancel()
                 self._pump = None  # whoever holds this projection and has not begun starts it again
                 self._window.clear()  # nobody may come for long
+                self._window_bytes = 0
 
     @property
     def lag(self) -> int:
@@ -144,9 +176,14 @@ class Projection:
         tail = self._log.tails.get(self._head.session_id)
         return max(0, tail.last - self._reached) if tail else 0
 
-    def _has_passed(self, seen: Place) -> bool:
-        """Whether something has happened after a place, and nothing of it has a frame."""
-        return seen >= self._base and self._reached > seen[0] and not self._after(seen)
+    @property
+    def held_bytes(self) -> int:
+        """What the window holds."""
+        return self._window_bytes
+
+    def _is_behind(self, seen: Place, sent: int) -> bool:
+        """Whether something has happened after the seq `sent`, and nothing after `seen` has a frame."""
+        return seen >= self._base and self._reached > sent and not self._after(seen)
 
     def _line(self) -> bytes:
         """What moves a cursor to where the projection is."""
@@ -198,20 +235,28 @@ class Projection:
         self._wakeup.wake()
         async for rows in self._log.follow(self._head.session_id, start - 1, epoch=self._head.epoch):
             frames = self._convert(dialect, rows)
-            self._window.extend(frames)
+            self._extend(frames)
             self._reached = rows.last
-            while len(self._window) > WINDOW_FRAMES:
-                self._base = (self._window.popleft().seq, math.inf)
             if frames:  # else it is silent for the readers, and their heartbeats go on
                 self._wakeup.wake()
+
+    def _extend(self, frames: list[Frame]) -> None:
+        """Put new frames into the window, and drop the oldest while it is too large."""
+        self._window.extend(frames)
+        self._window_bytes += sum(map(weight_bytes, frames))
+        while self._window_bytes > WINDOW_BYTES and len(self._window) > len(frames):
+            oldest = self._window.popleft()
+            self._window_bytes -= weight_bytes(oldest)
+            self._base = (oldest.seq, math.inf)
 
     def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
         frames = []
         for row, envelope in zip(rows, rows.envelopes(), strict=True):
-            if self._takes is not None and not self._takes(row):
+            if not self._covers(row):
                 continue
             messages = dialect.convert(envelope, self._catalog.payload(envelope))
             self.converted += 1
             ready = told_frames(messages, row.seq, self._head.epoch)
-            frames += [Frame(row.seq, number, data) for number, data in enumerate(ready)]
+            name = intern(row.type)  # every row has its own copy
+            frames += [Frame(row.seq, number, data, name, row.depth) for number, data in enumerate(ready)]
         return frames

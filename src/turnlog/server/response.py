@@ -78,11 +78,16 @@ class Turn:
         envelope = decode(line_of(row))
         payload = self._seat.app.catalog.payload(envelope)
         self.tree.apply(envelope, payload)
-        if not self._choice.takes(row):
+        if not self._choice.covers(row):
             return []
+        wants = self._choice.wants(row.type, row.depth)
         if self._dialect is None:
-            return [Page([row], self._head.epoch).ready().data] if (row.seq, 0.0) > seen else []
-        ready = told_frames(self._dialect.convert(envelope, payload), row.seq, self._head.epoch)
+            is_new = wants and (row.seq, 0.0) > seen
+            return [Page([row], self._head.epoch).ready().data] if is_new else []
+        messages = self._dialect.convert(envelope, payload)
+        if not wants:
+            return []
+        ready = told_frames(messages, row.seq, self._head.epoch)
         return [frame for number, frame in enumerate(ready) if (row.seq, float(number)) > seen]
 
     def _close(self) -> bytes:

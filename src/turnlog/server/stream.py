@@ -66,7 +66,7 @@ class EventStream:
         self.sessions = sessions
         self.dialects = dialects
         self.readers = Readers(sessions, metrics, budgets, limits, holds)
-        self._projections: dict[tuple[str, str, Wanted, Choice], Projection] = {}
+        self._projections: dict[tuple[str, str, Wanted, frozenset[str] | None], Projection] = {}
 
     def lags(self) -> list[int]:
         """How many events each shared projection is behind its session."""
@@ -156,7 +156,8 @@ class EventStream:
         first, last = place or (head.last + 1, None)
         turn = Turn(sessions, seat, head, trace, min(first, whole(at) + 1), choice)
         turn.tree.queue = dict(tree.queue)
-        frames = await turn.response(wanted, at, max(first, head.last))
+        # A turn that is over is read to its own end, whatever has happened since.
+        frames = await turn.response(wanted, at, max(first, head.last) if last is None else last)
         return frames if last is None else await unless_empty(frames)
 
     async def _may_see(
@@ -179,18 +180,18 @@ class EventStream:
             asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": epoch}
             pages = log.follow(name, after, **asked, max_bytes=FILTERED_BYTES)
             return chosen(pages, epoch, choice)
-        frames = self._projection(seat, wanted, choice, head).frames(at, HEARTBEAT_S)
+        frames = self._projection(seat, wanted, head).frames(at, HEARTBEAT_S, choice)
         return beating(frames, wanted, head.session_id, at)
 
-    def _projection(self, seat: Seat, wanted: Wanted, choice: Choice, head: Head) -> Projection:
+    def _projection(self, seat: Seat, wanted: Wanted, head: Head) -> Projection:
         """The shared projection; one without readers is made anew."""
-        key = (head.session_id, head.epoch, wanted, choice)
+        key = (head.session_id, head.epoch, wanted, seat.sees)
         self._projections = {k: shared for k, shared in self._projections.items() if shared.readers}
         if key not in self._projections:
             log = self.sessions().log
             make = partial(make_dialect, log, seat, wanted)
-            takes = None if choice == EVERYTHING else choice.takes
-            self._projections[key] = Projection(log, head, seat.app.catalog, make, takes)
+            covers = Choice(channels=seat.sees).covers
+            self._projections[key] = Projection(log, head, seat.app.catalog, make, covers)
         return self._projections[key]
 
 

@@ -1,7 +1,8 @@
 """What a reader of `GET /api/events` asks for: sessions, dialect and options, and which events.
 
-Filters apply to log events, before the dialect: `types=` takes full names or their first words, `depth=` that
-depth and less, `turn=` one turn. What a request gets wrong is a `BadInput` that names the parameter.
+Filters choose log events, and a dialect tells the chosen ones as it tells them without a filter: `types=`
+takes full names or their first words, `depth=` that depth and less, `turn=` one turn. What a request gets
+wrong is a `BadInput` that names the parameter.
 """
 
 from collections.abc import Mapping

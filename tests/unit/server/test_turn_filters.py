@@ -63,7 +63,9 @@ def test_a_turn_with_types_has_only_these_types(turn: tuple[TestClient, str]) ->
     assert {event["type"] for event in events} == {"tool.call", "agent.start", "agent.usage", "agent.end"}
 
 
-def test_a_turn_in_another_dialect_is_filtered_before_the_dialect(turn: tuple[TestClient, str]) -> None:
+def test_a_turn_in_another_dialect_has_the_messages_of_the_chosen_events_only(
+    turn: tuple[TestClient, str],
+) -> None:
     client, path = turn
     whole, shallow = (read(client, f"{path}&dialect=blocks{depth}") for depth in ("", "&depth=0"))
     assert len({message["agent"] for message in whole} - {""}) == 2
