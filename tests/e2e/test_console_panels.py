@@ -241,3 +241,28 @@ def test_guest_is_led_to_its_session_and_sees_no_buttons_that_it_may_not_use(
         dialog = page.get_by_role("dialog", name="Members")
         expect(dialog).to_contain_text("Sarah")
         expect(dialog.get_by_label("Role of the guest")).to_have_count(0)
+
+
+def test_counts_of_events_say_that_live_pieces_are_left_out(context: BrowserContext, server: Server) -> None:
+    page = at(context, server, "events")
+    say(page, "hello")
+    ended(page)
+    expect(page.get_by_label("Events shown")).to_contain_text(re.compile(r"\d+ without live pieces"))
+    page.get_by_role("tab", name="State").click()
+    expect(page.locator(".where")).to_contain_text(re.compile(r"(\d+) of \1, without live pieces"))
+
+
+def test_agents_of_one_name_show_what_each_was_asked(context: BrowserContext, server: Server) -> None:
+    page = at(context, server, "agents")
+    for place in ("Oslo", "Bergen"):
+        say(page, f"team {place}")
+        page.get_by_role("button", name="Yes", exact=True).click()
+        ended(page)
+    panel = page.get_by_role("tabpanel")
+    for place in ("Oslo", "Bergen"):
+        expect(panel.locator(".agent", has_text="Expert").filter(has_text=place)).to_have_count(1)
+    page.get_by_role("tab", name="Usage").click()
+    for place in ("Oslo", "Bergen"):
+        expect(panel.get_by_role("row").filter(has_text="Expert").filter(has_text=place)).to_have_count(1)
+    page.get_by_role("tab", name="Timeline").click()
+    expect(panel.get_by_role("option").filter(has_text="Expert").filter(has_text="Bergen")).to_have_count(1)

@@ -186,7 +186,7 @@ class Sessions:
     def _state_of(self, seat: Seat, driver: SessionDriver | None) -> str:
         """Whether a session is closed, runs, waits or rests, by what its member sees of it.
 
-        It waits when all that is open waits, or when a form was not sent. Without a driver it rests.
+        It waits when all that is open waits, or when a view was not answered. Without a driver it rests.
         """
         if seat.head.closed:
             return "closed"
@@ -194,7 +194,7 @@ class Sessions:
             return "idle"
         tree = within(driver.tree, seat.may_see)
         if not tree.open and not tree.queue:
-            return "waiting" if driver.views.has_unsent_form(seat.may_see) else "idle"
+            return "waiting" if driver.views.has_question(seat.may_see) else "idle"
         return "waiting" if tree.open and tree.all_wait else "running"
 
     async def enrol(

@@ -132,12 +132,12 @@ class Views:
             return True
         return any(view.event_id == action.shown for view in self.open.values())
 
-    def has_unsent_form(self, may_see: Sees) -> bool:
-        """Whether an open view has a form that was not sent, and is sent only once."""
+    def has_question(self, may_see: Sees) -> bool:
+        """Whether an open view waits for a person: a form or a button that is taken once, and nothing was."""
         return any(
-            isinstance(part, Form) and not part.repeat and part.id not in view.used
+            isinstance(part, Form | Button) and not part.repeat
             for view in self.open.values()
-            if may_see(view.channel)
+            if may_see(view.channel) and not view.used
             for part in view.active.values()
         )
 
