@@ -33,7 +33,7 @@ test: .venv/dev.stamp
 	@$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -j2 check covered  # types are found on one core
 	@$(MAKE) --no-print-directory web-test
-	$(BIN)/python -m pytest $(BESIDE) tests/faults tests/security tests/e2e tests/property tests/scale
+	$(BIN)/python -m pytest $(BESIDE) tests/fuzz tests/faults tests/security tests/e2e tests/property tests/scale
 
 web-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.web
@@ -68,10 +68,11 @@ fuzz: .venv/dev.stamp
 	@$(LOCKED) requirements/fuzz.lock $(QUIETLY)
 	@$(BIN)/python -m tests.fuzz $(FUZZ_S)
 
-# Known vulnerabilities in what ships and in what builds it.
+# Known vulnerabilities in what ships and in what builds it. pip-audit brings a pip of its own, so it has its own environment.
 audit: .venv/dev.stamp
-	@$(LOCKED) requirements/audit.lock > .venv/install.log 2>&1 || true  # offline: the next line says so
-	@$(BIN)/python -m tests.audit
+	@test -x .venv/audit/bin/pip-audit || { $(BIN)/python -m venv .venv/audit && .venv/audit/bin/python -m pip install -q \
+		--require-hashes -r requirements/audit.lock; } > .venv/install.log 2>&1 || true  # the next line says what is missing
+	@PATH="$(CURDIR)/.venv/audit/bin:$$PATH" $(BIN)/python -m tests.audit
 
 sbom: .venv/dev.stamp
 	@$(BIN)/python -m tests.dependencies sbom dist/turnlog.cdx.json
