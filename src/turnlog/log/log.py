@@ -50,7 +50,7 @@ from turnlog.log.store import (
     Store,
 )
 from turnlog.log.tail import Tail
-from turnlog.log.walk import PAGE_BYTES, Walk
+from turnlog.log.walk import OPEN_GATE, PAGE_BYTES, Gate, Walk
 from turnlog.log.writer import Direct, Writer
 
 T = TypeVar("T")
@@ -202,16 +202,18 @@ class Log:
         idle_s: float | None = None,
         epoch: str | None = None,
         max_bytes: int = PAGE_BYTES,
+        gate: Gate = OPEN_GATE,
     ) -> AsyncGenerator[Page, None]:
         """Pages of rows after a seq, history then live, no seam; an empty page after `idle_s` of silence.
 
         Ends when the session is closed; when its epoch changes or is not the one asked for, because what
         follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
-        what there is. Pages grow while they are taken, to about `max_bytes`.
+        what there is. Pages grow while they are taken, to about `max_bytes`. A page is read inside `gate`,
+        and the gate is left when the next one is asked for: followers with the same lock hold one page.
         """
         walk = await self._walk(session_id, after, origin, epoch)
         walk.most_bytes = max_bytes
-        async with aclosing(self._pages(walk, self._store.read, as_it_is, idle_s)) as pages:
+        async with aclosing(self._pages(walk, self._store.read, as_it_is, idle_s, gate)) as pages:
             async for page in pages:
                 yield page or Page()
                 del page
@@ -224,10 +226,11 @@ class Log:
         origin: int | None = None,
         idle_s: float | None = None,
         epoch: str | None = None,
+        gate: Gate = OPEN_GATE,
     ) -> AsyncGenerator[bytes, None]:
         """What `follow` gives, as it is sent: every frame with its `id:` line."""
         walk = await self._walk(session_id, after, origin, epoch)
-        async with aclosing(self._pages(walk, self._store.ready, Page.ready, idle_s)) as pages:
+        async with aclosing(self._pages(walk, self._store.ready, Page.ready, idle_s, gate)) as pages:
             async for page in pages:
                 yield page.data if page else b""
                 page = None
@@ -266,15 +269,17 @@ class Log:
         return Walk(session_id, tail, epoch or tail.epoch, after, origin, history)
 
     async def _pages(
-        self, walk: Walk, read: Read[P], share: Callable[[Page], P], idle_s: float | None
+        self, walk: Walk, read: Read[P], share: Callable[[Page], P], idle_s: float | None, gate: Gate
     ) -> AsyncGenerator[P | None, None]:
         """Page after page; None after a silence."""
         try:
             while not walk.is_over():
-                if page := await self._next(walk, read, share):
-                    yield page
-                    page = None
-                elif not walk.is_over() and not await walk.tail.wakeup.wait(idle_s):
+                async with gate:
+                    if page := await self._next(walk, read, share):
+                        yield page
+                        page = None
+                        continue
+                if not walk.is_over() and not await walk.tail.wakeup.wait(idle_s):
                     yield None
         finally:
             self._leave(walk)

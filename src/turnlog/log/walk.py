@@ -1,8 +1,13 @@
 """A follower's way through a session: a cursor, where it may read the tail, and how much it gets at once."""
 
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from turnlog.log.tail import Tail
+
+Gate = AbstractAsyncContextManager[None, bool | None]
+"""What a page is read inside of: a lock that followers share, who then hold one page together."""
+OPEN_GATE: Gate = nullcontext()
 
 PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let others go
 FIRST_BYTES = 16 * 1024  # what a follower who never takes it costs

@@ -1,8 +1,10 @@
 """Several sessions on one stream: their frames as they come, each with the cursors of all of them.
 
 An `id:` line becomes the list of all cursors in the order of the sessions, so that one Last-Event-ID resumes
-them all. Heartbeats of single sessions are left out; there is one when all are silent. When a session cannot
-be read any more the stream ends with its error, and the reader comes back with all its cursors.
+them all. A session is asked for its next page when the one before has been taken; sources that share a gate
+(`Log.follow`) hold one page together. Heartbeats of single sessions are left out; there is one when all are
+silent. When a session cannot be read any more the stream ends with its error, and the reader comes back with
+all its cursors.
 """
 
 import asyncio
@@ -32,10 +34,11 @@ class Merged:
             for number in range(len(self._sources)):
                 self._ask(number)
             while self._waiting:
-                for page in await self._some(beat - clock()):
+                for number, page in await self._some(beat - clock()):
                     if said := page.replace(heartbeat, b""):
                         yield said
                         beat = clock() + idle_s if b"data:" in said else beat
+                    self._ask(number)
                 if clock() >= beat:
                     yield b""
                     beat = clock() + idle_s
@@ -52,7 +55,7 @@ class Merged:
         if source is not None:
             self._waiting[asyncio.ensure_future(anext(source))] = number
 
-    async def _some(self, patience_s: float) -> list[bytes]:
+    async def _some(self, patience_s: float) -> list[tuple[int, bytes]]:
         """What came next, of one session or of several; nothing when the time is over."""
         done, _ = await asyncio.wait(
             self._waiting, timeout=max(0.0, patience_s), return_when=asyncio.FIRST_COMPLETED
@@ -61,8 +64,7 @@ class Merged:
         for task in done:
             number = self._waiting.pop(task)
             if not isinstance(task.exception(), StopAsyncIteration):
-                pages.append(self._renamed(task.result(), number))
-                self._ask(number)
+                pages.append((number, self._renamed(task.result(), number)))
         return pages
 
     def _renamed(self, page: bytes, number: int) -> bytes:

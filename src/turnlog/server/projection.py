@@ -23,7 +23,7 @@ from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.wakeup import Wakeup
-from turnlog.log.walk import FIRST_BYTES, PAGE_BYTES, STEADY_BYTES
+from turnlog.log.walk import FIRST_BYTES, OPEN_GATE, PAGE_BYTES, STEADY_BYTES, Gate
 from turnlog.server.journal import places
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
@@ -103,11 +103,12 @@ class Projection:
         self._reached = head.last
 
     async def frames(
-        self, at: Cursor, idle_s: float, choice: Choice = EVERYTHING
+        self, at: Cursor, idle_s: float, choice: Choice = EVERYTHING, gate: Gate = OPEN_GATE
     ) -> AsyncGenerator[bytes, None]:
         """Yield the wanted frames after a cursor, joined as they come; an empty page after a silence.
 
-        Before that comes an `id:` line if something has happened that has no frame for this reader.
+        Before that comes an `id:` line if something has happened that has no frame for this reader. `gate` is
+        that of `Log.follow`.
         """
         seen: Place = (at.seq, math.inf if at.chunk is None else at.chunk)
         sent = at.seq  # where the reader's own cursor is: it does not move over frames that are not wanted
@@ -116,23 +117,24 @@ class Projection:
         beat_s = clock() + idle_s
         with self._reader():
             while not self._failed:
-                frames, private = await self._next(seen, private)
-                if private:
-                    seen = max(seen, (private.after, math.inf))
-                has_passed = bool(frames)
-                if frames:
-                    seen = max(seen, place(frames[-1]))
-                    frames = [frame for frame in frames if choice.wants(frame.type, frame.depth)]
-
-                if frames:
-                    sent = frames[-1].seq
-                    data = b"".join([frame.data for frame in frames])
-                    frames = []  # it may be long until the reader has taken what is sent
-                    yield data
-                    beat_s = clock() + idle_s
+                async with gate:
+                    frames, private = await self._next(seen, private)
                     if private:
-                        private.take(len(data))
-                    continue
+                        seen = max(seen, (private.after, math.inf))
+                    has_passed = bool(frames)
+                    if frames:
+                        seen = max(seen, place(frames[-1]))
+                        frames = [frame for frame in frames if choice.wants(frame.type, frame.depth)]
+
+                    if frames:
+                        sent = frames[-1].seq
+                        data = b"".join([frame.data for frame in frames])
+                        frames = []  # it may be long until the reader has taken what is sent
+                        yield data
+                        beat_s = clock() + idle_s
+                        if private:
+                            private.take(len(data))
+                        continue
                 if has_passed or (private is not None and (self._over or not private.done)):
                     is_due = clock() >= beat_s
                 elif self._over:  # what has no frame is behind the reader too

@@ -26,6 +26,7 @@ from turnlog.events import Envelope, Payload, SessionMember, Unknown
 from turnlog.log import Head, Log, Page
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.live import Take
+from turnlog.log.walk import OPEN_GATE, Gate
 from turnlog.server.auth import Known
 from turnlog.server.entry import known_of, maker_of
 from turnlog.server.limits import Budgets, Limits
@@ -111,17 +112,18 @@ class EventStream:
             return await self._session_frames(seats[0], wanted, choice, cursors[0])
         if choice.turn is not None:
             raise BadInput("expected one session with a turn", "turn")
+        gate = asyncio.Lock()  # one page of all these sessions is held at a time
         found = [
-            await self._session_frames(seat, wanted, choice, at)
+            await self._session_frames(seat, wanted, choice, at, gate)
             for seat, at in zip(seats, cursors, strict=True)
         ]
         if not any(found):
             return None
-        sources = [frames.frames() if isinstance(frames, Whole) else frames for frames in found]
+        sources = [frames.frames(gate) if isinstance(frames, Whole) else frames for frames in found]
         return Merged(sources, cursors).frames(HEARTBEAT, HEARTBEAT_S)
 
     async def _session_frames(
-        self, seat: Seat, wanted: Wanted, choice: Choice, at: Cursor
+        self, seat: Seat, wanted: Wanted, choice: Choice, at: Cursor, gate: Gate = OPEN_GATE
     ) -> "Frames | Whole | None":
         """The frames of one session after a cursor."""
         sessions, choice = self.sessions(), choice._replace(channels=seat.sees)
@@ -135,10 +137,10 @@ class EventStream:
             reason = "pruned"
         if reason is None and head.closed and at.seq == head.last and at.chunk is None:
             return None
-        frames = self._dialect_frames(seat, wanted, choice, head, Cursor() if reason else at)
+        frames = self._dialect_frames(seat, wanted, choice, head, Cursor() if reason else at, gate)
         if reason is None:
             return frames
-        return after_reset(reason, head, frames.frames() if isinstance(frames, Whole) else frames)
+        return after_reset(reason, head, frames.frames(gate) if isinstance(frames, Whole) else frames)
 
     async def _turn_frames(
         self, seat: Seat, wanted: Wanted, choice: Choice, trace: str, head: Head, at: Cursor
@@ -170,17 +172,17 @@ class EventStream:
         return not rows or seat.may_see(rows[0].channel)
 
     def _dialect_frames(
-        self, seat: Seat, wanted: Wanted, choice: Choice, head: Head, at: Cursor
+        self, seat: Seat, wanted: Wanted, choice: Choice, head: Head, at: Cursor, gate: Gate
     ) -> "Frames | Whole":
         if wanted.name == "turnlog":
             name, epoch, log = head.session_id, head.epoch, self.sessions().log
             after = whole(at)
             if choice == EVERYTHING:
                 return Whole(log, name, after, epoch)
-            asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": epoch}
+            asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": epoch, "gate": gate}
             pages = log.follow(name, after, **asked, max_bytes=FILTERED_BYTES)
             return chosen(pages, epoch, choice)
-        frames = self._projection(seat, wanted, head).frames(at, HEARTBEAT_S, choice)
+        frames = self._projection(seat, wanted, head).frames(at, HEARTBEAT_S, choice, gate)
         return beating(frames, wanted, head.session_id, at)
 
     def _projection(self, seat: Seat, wanted: Wanted, head: Head) -> Projection:
@@ -211,9 +213,9 @@ class Whole:
         at, log = self._after, self._log
         return log.deliver(self._session_id, take, at, origin=at, idle_s=HEARTBEAT_S, epoch=self._epoch)
 
-    def frames(self) -> Frames:
+    def frames(self, gate: Gate) -> Frames:
         at, log = self._after, self._log
-        return log.frames(self._session_id, at, origin=at, idle_s=HEARTBEAT_S, epoch=self._epoch)
+        return log.frames(self._session_id, at, origin=at, idle_s=HEARTBEAT_S, epoch=self._epoch, gate=gate)
 
 
 async def after_reset(reason: str, head: Head, frames: Frames) -> Frames:
