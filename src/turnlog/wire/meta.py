@@ -1,15 +1,20 @@
 """What the dialects of document 003 say about an agent beside its content, as JSON values.
 
-A conversation may have megabytes: each dialect encodes these values once, in its own framing.
+Every turn tells its conversation again, so that a whole one would make a stream grow with the square of the
+turns: a history has the newest messages, up to `MAX_HISTORY_BYTES` of JSON, and says how many it leaves out.
 """
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from msgspec import json
+
 from turnlog.events import AgentEnd, AgentStart, AssistantFiles, File, SessionError, ToolAwait
 from turnlog.wire.dialect import BlocksOptions, Conversation, bare, usage_json
 
 Json = dict[str, Any]
+
+MAX_HISTORY_BYTES = 256 * 1024  # of one history; about as much as a model reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +39,14 @@ class Meta:
         }
         if payload.parent_id:
             meta["parent_agent_uuid"] = bare(payload.parent_id)
-        return meta | ({"message_history": self._messages(agent)} if self._with_history else {})
+        return meta | (self._history("message_history", agent) if self._with_history else {})
 
     def final(self, agent: str, payload: AgentEnd) -> Json | None:
         """Return what `meta_final` says; None if the reader did not ask for it."""
         if not self._with_history:
             return None
         return {
-            "conversation_history": self._messages(agent),
+            **self._history("conversation_history", agent),
             "stop_reason": payload.stop_reason,
             "total_steps": payload.steps,
             "generated_files": [file_json(file) for file in payload.files] or None,
@@ -49,9 +54,19 @@ class Meta:
             "cumulative_usage": usage_json(payload.usage),
         }
 
-    def _messages(self, agent: str) -> list[Json]:
+    def _history(self, key: str, agent: str) -> Json:
+        """Return the newest messages under a key, and how many older ones are left out, if any are."""
         messages = self.history(f"agt_{agent}")
-        return [{"role": message.role, "content": message.content} for message in messages]
+        newest: list[Json] = []
+        left_bytes = MAX_HISTORY_BYTES
+        for message in reversed(messages):
+            value = {"role": message.role, "content": message.content}
+            left_bytes -= len(json.encode(value))
+            if left_bytes < 0 and newest:  # the newest message is there whatever its size
+                break
+            newest.append(value)
+        omitted = len(messages) - len(newest)
+        return {key: newest[::-1]} | ({"omitted_messages": omitted} if omitted else {})
 
 
 def awaited_calls(payload: ToolAwait) -> list[Json]:
