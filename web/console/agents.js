@@ -33,8 +33,12 @@ export class Agents extends SessionElement {
         <h2 id="agents-title">Agents</h2>
         ${latest.length ? nothing : html`<p class="soft">No agent has started yet.</p>`}
         ${latest.slice(0, this.shown).map((turn) => this.#turn(turn))}
-        ${latest.length > this.shown ? html`<button @click=${() => (this.shown += MORE)}>
-          Show earlier turns (${count(latest.length - this.shown)})</button>` : nothing}
+        ${
+          latest.length > this.shown
+            ? html`<button @click=${() => (this.shown += MORE)}>
+          Show earlier turns (${count(latest.length - this.shown)})</button>`
+            : nothing
+        }
       </section>
     </div>`;
   }
@@ -47,8 +51,10 @@ export class Agents extends SessionElement {
   }
 
   #list(agents) {
-    return html`<ul class="agents">${agents.map((agent) => html`<li>
-      ${this.#agent(agent)}${agent.agents.length ? this.#list(agent.agents) : nothing}</li>`)}</ul>`;
+    return html`<ul class="agents">${agents.map(
+      (agent) => html`<li>
+      ${this.#agent(agent)}${agent.agents.length ? this.#list(agent.agents) : nothing}</li>`,
+    )}</ul>`;
   }
 
   #agent(agent) {
@@ -61,9 +67,13 @@ export class Agents extends SessionElement {
       <span class="chip ${look}">${words}</span>
       ${agent.channel ? html`<span class="chip">${agent.channel}</span>` : nothing}
       <small class="soft">${VIA[agent.via]}${this.#links(agent)}${agent.model ? `, ${agent.model}` : ""}</small>
-      ${meter?.completions ? html`<small class="numbers">${count(meter.completions)}
+      ${
+        meter?.completions
+          ? html`<small class="numbers">${count(meter.completions)}
         ${meter.completions === 1 ? "step" : "steps"}, ${count(meter.input_tokens + meter.output_tokens)} tokens,
-        ${cost(meter)}</small>` : nothing}
+        ${cost(meter)}</small>`
+          : nothing
+      }
     </div>`;
   }
 

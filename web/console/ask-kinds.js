@@ -58,7 +58,10 @@ function fieldOf(name, said) {
 
 const text = (name, label) => ({ type: "field.text", name, label, multiline: false });
 const selectOf = (name, label, choices) => ({
-  type: "field.select", name, label, options: choices.map((choice) => ({ ...choice, value: String(choice.value) })),
+  type: "field.select",
+  name,
+  label,
+  options: choices.map((choice) => ({ ...choice, value: String(choice.value) })),
 });
 
 const WORDS = ["question", "prompt", "message"];

@@ -25,8 +25,13 @@ let count = 0;
 
 export class Ask extends Element {
   static properties = {
-    session: { attribute: false }, call: { attribute: false }, version: { attribute: false },
-    sending: { state: true }, sent: { state: true }, problem: { state: true }, problems: { state: true },
+    session: { attribute: false },
+    call: { attribute: false },
+    version: { attribute: false },
+    sending: { state: true },
+    sent: { state: true },
+    problem: { state: true },
+    problems: { state: true },
   };
   #texts = new Map();
   #question = null;
@@ -98,8 +103,8 @@ export class Ask extends Element {
   approval({ approval, args, tool }) {
     const { risk, reason, roles = [], expires_at } = approval;
     const { words, isSafe } = riskOf(risk);
-    const decide = (decision) => this.#send((client, id) =>
-      client.decide(id, approval, decision, this.#text("note") || undefined));
+    const decide = (decision) =>
+      this.#send((client, id) => client.decide(id, approval, decision, this.#text("note") || undefined));
     return html`
       <dl class="facts">
         <dt>Tool</dt><dd title=${tool}>${titleOf(tool)}</dd>
@@ -132,10 +137,12 @@ export class Ask extends Element {
 
   #give(fields) {
     const values = fields.map((field) => [field.name, valueOf(field, this.#textOf(field))]);
-    this.problems = new Map(fields.flatMap((field, at) => {
-      const sentence = this.#half(at) ? "is not complete" : wrong(field, values[at][1]);
-      return sentence ? [[field.name, `${field.label} ${sentence}`]] : [];
-    }));
+    this.problems = new Map(
+      fields.flatMap((field, at) => {
+        const sentence = this.#half(at) ? "is not complete" : wrong(field, values[at][1]);
+        return sentence ? [[field.name, `${field.label} ${sentence}`]] : [];
+      }),
+    );
     if (this.problems.size > 0) return void this.#point();
     this.#send((client, id) => client.submitInput(id, this.call, Object.fromEntries(values)));
   }
@@ -156,8 +163,11 @@ export class Ask extends Element {
 
   #field(field, at = 0) {
     return drawField(field, {
-      id: `${this.key}-${at}`, first: textOf(field, field.value), text: this.#textOf(field),
-      problem: this.problems.get(field.name), tell: (text) => this.#type(field.name, text),
+      id: `${this.key}-${at}`,
+      first: textOf(field, field.value),
+      text: this.#textOf(field),
+      problem: this.problems.get(field.name),
+      tell: (text) => this.#type(field.name, text),
     });
   }
 
@@ -183,8 +193,10 @@ export class Ask extends Element {
   choice({ awaited }) {
     return html`${this.#asked(awaited)}
       <div class="doing">
-        ${choicesOf(awaited.args).map(({ value, label }) => html`<button type="button"
-          @click=${() => this.#answer(value)}>${label}</button>`)}
+        ${choicesOf(awaited.args).map(
+          ({ value, label }) => html`<button type="button"
+          @click=${() => this.#answer(value)}>${label}</button>`,
+        )}
         ${this.#cannotButton}
       </div>
       ${this.#other()}`;
@@ -230,7 +242,10 @@ export class Ask extends Element {
 }
 
 const TITLES = {
-  approval: "May this run?", input: "The tool asks", choice: "Please choose", confirm: "Please confirm",
+  approval: "May this run?",
+  input: "The tool asks",
+  choice: "Please choose",
+  confirm: "Please confirm",
   answer: "Please answer",
 };
 const { prototype: of } = Ask;

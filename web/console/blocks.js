@@ -73,8 +73,12 @@ class Writer extends Renderer {
 
   /** A box is a character: what cannot be ticked here should not look as if it could. */
   listitem({ tokens }) {
-    const html = this.parser.parse(tokens).replace(/^(<p>)?\[([ xX])\][ \t]+(?=\S)/, (_, before = "", mark) =>
-      before + (mark === " " ? "\u2610 " : "\u2611 "));
+    const html = this.parser
+      .parse(tokens)
+      .replace(
+        /^(<p>)?\[([ xX])\][ \t]+(?=\S)/,
+        (_, before = "", mark) => before + (mark === " " ? "\u2610 " : "\u2611 "),
+      );
     return `<li>${html}</li>\n`;
   }
 

@@ -50,10 +50,20 @@ export class CallCard extends Element {
   /** What went in and came out, for those who look. */
   #values() {
     const { tool, args, incomplete, input, result } = this.call;
-    const parts = [["Tool", tool], ["Arguments", args], ["Arguments, incomplete", incomplete], ["Given", input],
-      ["Result", result?.result], ["Details of the error", result?.error?.details]];
-    return parts.filter(([, value]) => value != null).map(([name, value]) => html`
-      <tl-value .name=${name} .value=${value}></tl-value>`);
+    const parts = [
+      ["Tool", tool],
+      ["Arguments", args],
+      ["Arguments, incomplete", incomplete],
+      ["Given", input],
+      ["Result", result?.result],
+      ["Details of the error", result?.error?.details],
+    ];
+    return parts
+      .filter(([, value]) => value != null)
+      .map(
+        ([name, value]) => html`
+      <tl-value .name=${name} .value=${value}></tl-value>`,
+      );
   }
 
   #written() {
@@ -66,7 +76,8 @@ export class CallCard extends Element {
     if (!decision) return nothing;
     const by = decision.actor ? ` by ${this.session.record.nameOf(decision.actor)}` : "";
     return html`<p class="note">${DECISIONS[decision.decision] ?? decision.decision}${by}${
-      decision.notes ? `: ${decision.notes}` : ""} · ${time(decision.ts)}</p>`;
+      decision.notes ? `: ${decision.notes}` : ""
+    } · ${time(decision.ts)}</p>`;
   }
 
   /** What a person answered, who and when. */
@@ -79,7 +90,10 @@ export class CallCard extends Element {
   }
 
   #progress() {
-    const lines = this.call.progress.split("\n").slice(-PROGRESS_LINES - 1).join("\n");
+    const lines = this.call.progress
+      .split("\n")
+      .slice(-PROGRESS_LINES - 1)
+      .join("\n");
     return lines ? html`<pre class="plain" tabindex="0" aria-label="Progress">${lines}</pre>` : nothing;
   }
 
@@ -101,7 +115,8 @@ export class CallCard extends Element {
   #outcome() {
     const { error, images = [] } = this.call.result ?? {};
     const isCancelled = this.call.state === "aborted";
-    const words = isCancelled ? html`<p class="note">${error?.message}</p>`
+    const words = isCancelled
+      ? html`<p class="note">${error?.message}</p>`
       : html`<p class="fault"><b>${error?.code}</b> ${error?.message}</p>`;
     return html`
       ${error && !this.call.isFaultTold ? words : nothing}

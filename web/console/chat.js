@@ -136,7 +136,10 @@ export class Chat extends SessionElement {
   }
 
   render() {
-    const { conversation: { flow, waiting, queue }, tree } = this.session.record;
+    const {
+      conversation: { flow, waiting, queue },
+      tree,
+    } = this.session.record;
     return html`<div class="chat">
       <h2 class="unseen">Chat</h2>
       <div class="scroller ${this.attached ? "end" : ""}" role="log" aria-label="Conversation" aria-live="off"
@@ -165,25 +168,37 @@ export class Chat extends SessionElement {
   }
 
   #tries({ entries }) {
-    const { app: { tries }, hasHistory, connection } = this.session;
+    const {
+      app: { tries },
+      hasHistory,
+      connection,
+    } = this.session;
     if (!hasHistory || !tries.length || entries.some(({ kind }) => kind === "message")) return nothing;
     const send = (text) => this.querySelector("tl-composer").send(text);
-    return html`<div class="tries" role="group" aria-label="Suggestions">${tries.map((text) => html`
-      <button ?disabled=${connection !== "live"} @click=${() => send(text)}>${text}</button>`)}</div>`;
+    return html`<div class="tries" role="group" aria-label="Suggestions">${tries.map(
+      (text) => html`
+      <button ?disabled=${connection !== "live"} @click=${() => send(text)}>${text}</button>`,
+    )}</div>`;
   }
 
   #waiting(calls) {
     return html`<div class="waits" role="group" aria-label="What waits for you">
       <p>${calls.length === 1 ? "1 thing waits" : `${calls.length} things wait`} for you</p>
-      ${calls.slice(0, JUMPS).map((call) => html`<button @click=${() => this.#show(call)}>Show ${
-        titleOf(call.tool).toLowerCase()}</button>`)}
+      ${calls
+        .slice(0, JUMPS)
+        .map(
+          (call) => html`<button @click=${() => this.#show(call)}>Show ${titleOf(call.tool).toLowerCase()}</button>`,
+        )}
     </div>`;
   }
 }
 
 /** The messages that wait for their turn, next to where they were written. */
-const queued = (entries) => html`<ul class="queue" aria-label="Queued messages">${entries.map(({ payload, seq }) => html`
-  <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${oneLine(payload.text)}</span></li>`)}</ul>`;
+const queued = (entries) =>
+  html`<ul class="queue" aria-label="Queued messages">${entries.map(
+    ({ payload, seq }) => html`
+  <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${oneLine(payload.text)}</span></li>`,
+  )}</ul>`;
 
 /** The last text that is complete, for those who listen. */
 function heard({ entries }) {

@@ -137,7 +137,10 @@ export class Composer extends SessionElement {
     const isBack = await new Promise((resolve) => {
       const look = () => session.connection === "live" && resolve(true);
       const stop = session.watch(look);
-      this.#giveUp = () => { stop(); resolve(false); };
+      this.#giveUp = () => {
+        stop();
+        resolve(false);
+      };
       setTimeout(look, AGAIN_MS); // it may never have been away for the stream
     });
     this.#giveUp?.();
@@ -205,13 +208,17 @@ export class Composer extends SessionElement {
 
   render() {
     const [{ isOpen }, channels] = [this.session, this.#channels];
-    return html`${this.#offline()}<form class="composer" @submit=${(event) => { event.preventDefault(); this.#submit(); }}>
+    return html`${this.#offline()}<form class="composer" @submit=${(event) => {
+      event.preventDefault();
+      this.#submit();
+    }}>
       <textarea rows="1" aria-label="Message" placeholder="Write a message${this.#fate}" enterkeyhint="send"
         @input=${this.#written} @keydown=${this.#pressed} ?readonly=${this.sending}></textarea>
       <div class="tools">
         ${choice("To", this.#targets, this.target, "anybody", (name) => this.#choose("to", "target", name))}
-        ${choice("In", channels.length > 1 ? channels : [], this.#chosen, null,
-          (name) => this.#choose("in", "channel", name))}
+        ${choice("In", channels.length > 1 ? channels : [], this.#chosen, null, (name) =>
+          this.#choose("in", "channel", name),
+        )}
         <span class="gap"></span>
         <button type="button" ?disabled=${!isOpen} @click=${this.#stop}>Stop</button>
         <button class="strong" ?disabled=${this.sending}>Send</button>

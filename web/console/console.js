@@ -29,16 +29,29 @@ const LINES = {
 };
 const NO = { 403: "You are no member of this session.", 404: "There is no such session." };
 const UNKNOWN = { name: "", title: "", guide: "", tries: [], types: [], agents: [], channels: [], process: false };
-const SCREENS = [["sessions", "Sessions"], ["chat", "Chat"], ["inspector", "Inspect"]];
-const AT_HOME = [["sessions", "Sessions"], ["chat", "Start"]];
+const SCREENS = [
+  ["sessions", "Sessions"],
+  ["chat", "Chat"],
+  ["inspector", "Inspect"],
+];
+const AT_HOME = [
+  ["sessions", "Sessions"],
+  ["chat", "Start"],
+];
 const ANSWER_MS = 300; // a server that takes longer is waited for on the screen
 const RESET = "This session's log was replaced: what is shown is the new one.";
 const SHOWN_MS = 10_000; // how long a problem stays on the screen
 
 export class Console extends Element {
   static properties = {
-    me: { state: true }, apps: { state: true }, sessions: { state: true }, session: { state: true },
-    problems: { state: true }, screen: { state: true }, away: { state: true }, signedOut: { state: true },
+    me: { state: true },
+    apps: { state: true },
+    sessions: { state: true },
+    session: { state: true },
+    problems: { state: true },
+    screen: { state: true },
+    away: { state: true },
+    signedOut: { state: true },
   };
   #client = new Client();
   #stop = null;
@@ -158,7 +171,10 @@ export class Console extends Element {
   #session(id) {
     const known = this.sessions.find(({ session_id }) => session_id === id);
     const app = this.apps.find(({ name }) => name === known?.app) ?? UNKNOWN;
-    const onReset = () => { this.#tell({ message: RESET }); this.#refresh(); };
+    const onReset = () => {
+      this.#tell({ message: RESET });
+      this.#refresh();
+    };
     return new Session({ id, app, client: this.#client, me: this.me, last: known?.last, onReset });
   }
 
@@ -192,8 +208,12 @@ export class Console extends Element {
       if (problem.isRead && !target.open) this.#forget(problem);
       problem.isRead = target.open;
     };
-    return html`<div>${problem.words} ${problem.detail === null ? nothing : html`<details @toggle=${toggled}>
-      <summary>Details</summary><p>${problem.detail}</p></details>`}</div>`;
+    return html`<div>${problem.words} ${
+      problem.detail === null
+        ? nothing
+        : html`<details @toggle=${toggled}>
+      <summary>Details</summary><p>${problem.detail}</p></details>`
+    }</div>`;
   }
 
   /** Put a message where it can be sent. */
@@ -275,7 +295,10 @@ export class Console extends Element {
       <h1>Turnlog</h1>
       <p role="alert">${this.away.words}</p>
       ${this.away.detail === null ? nothing : html`<details><summary>Details</summary><p>${this.away.detail}</p></details>`}
-      <button @click=${() => { this.away = null; this.#begin(); }}>Try again</button>
+      <button @click=${() => {
+        this.away = null;
+        this.#begin();
+      }}>Try again</button>
     </main>`;
   }
 
@@ -301,9 +324,16 @@ export class Console extends Element {
       ${words ? html`<p class="line ${look}" role="status" id="connection">${words}</p>` : nothing}
       ${this.session ? html`<tl-totals .session=${this.session}></tl-totals>` : nothing}
       <span class="gap"></span>
-      ${this.session ? html`<button @click=${this.#share}>Share</button>
-        <tl-members .session=${this.session} .invites=${this.#info?.invites ?? []}></tl-members>` : nothing}
-      <button class="plain" @click=${() => { nextTheme(); this.requestUpdate(); }}
+      ${
+        this.session
+          ? html`<button @click=${this.#share}>Share</button>
+        <tl-members .session=${this.session} .invites=${this.#info?.invites ?? []}></tl-members>`
+          : nothing
+      }
+      <button class="plain" @click=${() => {
+        nextTheme();
+        this.requestUpdate();
+      }}
         title="Light, dark, or as this machine is">Theme: ${theme()}</button>
     </header>`;
   }
@@ -311,9 +341,11 @@ export class Console extends Element {
   /** On a phone one column is shown at a time. */
   #tabs() {
     const screens = this.session ? SCREENS : AT_HOME;
-    return html`<nav class="screens" aria-label="Screens">${screens.map(([name, title]) => html`
+    return html`<nav class="screens" aria-label="Screens">${screens.map(
+      ([name, title]) => html`
       <button aria-current=${this.screen === name ? "page" : nothing} @click=${() => (this.screen = name)}>
-        ${title}</button>`)}</nav>`;
+        ${title}</button>`,
+    )}</nav>`;
   }
 }
 

@@ -38,8 +38,10 @@ export class Conversation {
   find(event) {
     const { seq, agent_id, payload } = event;
     const flow = this.#flowOf(event);
-    const own = this.calls.get(keyOf(agent_id, payload.call_id)) ?? this.#blocks.get(payload.block_id)
-      ?? this.#entries.get(event.id);
+    const own =
+      this.calls.get(keyOf(agent_id, payload.call_id)) ??
+      this.#blocks.get(payload.block_id) ??
+      this.#entries.get(event.id);
     if (own && !this.queue.includes(own)) return own;
     return flow.entries.findLast((entry) => entry.place <= seq) ?? flow.owner;
   }
@@ -296,8 +298,10 @@ export class Conversation {
   action(event, { call_id, view_id, shown, action }) {
     const done = { actor: event.actor ?? null, ts: event.ts, action };
     const call = this.calls.get(keyOf(event.agent_id, call_id));
-    const view = this.#entries.get(shown) ?? this.#views.get(keyOf(event.channel, view_id))
-      ?? this.#views.get(keyOf(null, view_id));
+    const view =
+      this.#entries.get(shown) ??
+      this.#views.get(keyOf(event.channel, view_id)) ??
+      this.#views.get(keyOf(null, view_id));
     if (call) {
       Object.assign(call, { awaited: null, input: action.values ?? null, answer: done });
       this.#wait(call);
@@ -338,13 +342,20 @@ export class Conversation {
 }
 
 /** Events that have a look of their own. */
-const KINDS = new Map([["agent.handoff", "handoff"], ["assistant.files", "files"]]);
+const KINDS = new Map([
+  ["agent.handoff", "handoff"],
+  ["assistant.files", "files"],
+]);
 
 /** Ends that need no word. */
 const CALM = new Set(["end_turn", "stop_sequence", "handoff"]);
 
 /** Why a text broke off, by who ended it from outside; without that its own model failed. */
-const CUTS = new Map([["stopped", "stop"], ["interrupted", "restart"], ["timeout", "timeout"]]);
+const CUTS = new Map([
+  ["stopped", "stop"],
+  ["interrupted", "restart"],
+  ["timeout", "timeout"],
+]);
 
 const keyOf = (one, other) => `${one ?? ""} ${other ?? ""}`;
 

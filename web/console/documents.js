@@ -82,8 +82,12 @@ export class DocumentList extends SessionElement {
     const isOpen = this.query !== "" || this.#unfolded.has(category) || documents.some(({ id }) => id === this.open);
     return html`<details data-kind=${category} ?open=${isOpen} @toggle=${(event) => this.#fold(category, event)}>
       <summary>${SHELVES.get(category)} <span class="soft">${count(documents.length)}</span></summary>
-      ${documents.length > shown ? html`<button @click=${more}>
-        Show earlier ones (${count(documents.length - shown)})</button>` : nothing}
+      ${
+        documents.length > shown
+          ? html`<button @click=${more}>
+        Show earlier ones (${count(documents.length - shown)})</button>`
+          : nothing
+      }
       <ul class="rows">${documents.slice(-shown).map((document) => this.#row(document))}</ul>
     </details>`;
   }

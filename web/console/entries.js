@@ -117,7 +117,10 @@ export class Call extends Entry {
   }
 }
 
-const FAILED = new Map([["CANCELLED", "aborted"], ["DENIED", "denied"]]);
+const FAILED = new Map([
+  ["CANCELLED", "aborted"],
+  ["DENIED", "denied"],
+]);
 
 /** An agent that is open: the flow that it writes to, and what it has begun and not finished. */
 export class Worker {

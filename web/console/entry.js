@@ -13,7 +13,9 @@ import { actionOf, commandOf, endOf, eventOf, oneLine } from "./words.js";
 
 export class Entry extends Element {
   static properties = {
-    session: { attribute: false }, entry: { attribute: false }, version: { attribute: false },
+    session: { attribute: false },
+    entry: { attribute: false },
+    version: { attribute: false },
     named: { attribute: false },
   };
 
@@ -35,11 +37,12 @@ export const nameOf = (entry) => (SPOKEN.has(entry.kind) ? (entry.speaker ?? ent
 const SPOKEN = new Set(["text", "thinking", "call", "view", "files"]);
 
 /** Events that need no look of their own, side by side. */
-export const chips = (entries) => html`<p class="events">${entries.map((entry) => {
-  const { title, said } = eventOf(entry);
-  return html`<button class="chip" data-seq=${entry.seq} data-type=${entry.type} title=${entry.type}
+export const chips = (entries) =>
+  html`<p class="events">${entries.map((entry) => {
+    const { title, said } = eventOf(entry);
+    return html`<button class="chip" data-seq=${entry.seq} data-type=${entry.type} title=${entry.type}
     @click=${() => goToEvent(entry.seq)}><b>${title}</b> ${said}</button>`;
-})}</p>`;
+  })}</p>`;
 
 /** Whose words a message is; null if they are one's own. */
 function otherOf({ payload, actor }, { me, record }) {

@@ -69,10 +69,15 @@ export class Event extends SessionElement {
       <button @click=${() => this.#tell("show-in-chat", seq)}>Show in chat</button>
       ${trace_id ? only("This turn", { turn: trace_id }) : nothing}
       ${agent_id ? only("This agent", { invocation: agent_id }) : nothing}
-      ${callsOf(payload).slice(0, 1).map((call) => only("This call", { call }))}`;
+      ${callsOf(payload)
+        .slice(0, 1)
+        .map((call) => only("This call", { call }))}`;
   }
 }
 
-const NEIGHBOURS = [[-1, "‹", "Previous"], [1, "›", "Next"]];
+const NEIGHBOURS = [
+  [-1, "‹", "Previous"],
+  [1, "›", "Next"],
+];
 
 customElements.define("tl-event", Event);

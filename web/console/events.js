@@ -178,8 +178,11 @@ export class Events extends SessionElement {
       <tl-list class="log" label="Events" .count=${events.length} .rowHeight=${ROW_PX} .active=${active}
         .rowAt=${(row) => this.#row(events[row])} .follows=${this.#left === null}
         @pick=${this.#pick} @move=${this.#move} @scrolled=${this.#scrolled}></tl-list>
-      ${this.#left === null || isCalm ? nothing : html`<button class="fresh" @click=${this.#follow}>${
-        fresh > 0 ? `${fresh} new` : "Latest"}</button>`}
+      ${
+        this.#left === null || isCalm
+          ? nothing
+          : html`<button class="fresh" @click=${this.#follow}>${fresh > 0 ? `${fresh} new` : "Latest"}</button>`
+      }
     </div>`;
   }
 
@@ -206,8 +209,12 @@ export class Events extends SessionElement {
     if (event?.seq !== this.seq) return this.#missing();
     const hidden = this.#done && events[indexOf(events, this.seq)]?.seq !== this.seq;
     return html`
-      ${hidden ? html`<p class="hint" role="status">The filter hides event ${this.seq}.
-        <button class="plain" @click=${() => this.#only({})}>Clear the filter</button></p>` : nothing}
+      ${
+        hidden
+          ? html`<p class="hint" role="status">The filter hides event ${this.seq}.
+        <button class="plain" @click=${() => this.#only({})}>Clear the filter</button></p>`
+          : nothing
+      }
       <tl-event .session=${this.session} .event=${event} @only=${({ detail }) => this.#only(detail)}
         @close=${this.#close}></tl-event>`;
   }

@@ -27,7 +27,10 @@ export function fenced(text, language = "") {
 }
 
 /** Words in the middle of a line, as they are. */
-export const plain = (text) => visible(text).replace(/\s+/g, " ").replace(/[\\`*_[\]<>#|!&~]/g, "\\$&");
+export const plain = (text) =>
+  visible(text)
+    .replace(/\s+/g, " ")
+    .replace(/[\\`*_[\]<>#|!&~]/g, "\\$&");
 
 const OPENS = /^(`{3,}(?=[^`]*$)|~{3,})/; // only where no list or quotation can end it
 const CODE = /(?<![\\`])(`+)(?!`)[^|]*?(?<!`)\1(?!`)/g; // within one line; a bar may end a cell of a table
@@ -35,15 +38,17 @@ const CODE = /(?<![\\`])(`+)(?!`)[^|]*?(?<!`)\1(?!`)/g; // within one line; a ba
 /** Markdown of the model: HTML and images are shown as they were written, outside code; fences are closed. */
 export function prose(text) {
   let fence = null;
-  const lines = visible(text).split("\n").map((line) => {
-    if (fence === null) {
-      fence = OPENS.exec(line)?.[1] ?? null;
-      return fence === null ? outside(line) : line;
-    }
-    const end = /^ {0,3}(`{3,}|~{3,})[ \t]*$/.exec(line)?.[1];
-    if (end && end[0] === fence[0] && end.length >= fence.length) fence = null;
-    return line;
-  });
+  const lines = visible(text)
+    .split("\n")
+    .map((line) => {
+      if (fence === null) {
+        fence = OPENS.exec(line)?.[1] ?? null;
+        return fence === null ? outside(line) : line;
+      }
+      const end = /^ {0,3}(`{3,}|~{3,})[ \t]*$/.exec(line)?.[1];
+      if (end && end[0] === fence[0] && end.length >= fence.length) fence = null;
+      return line;
+    });
   return [...lines, ...(fence === null ? [] : [fence])].join("\n");
 }
 
@@ -64,7 +69,11 @@ const disarmed = (text) => text.replace(/<(?=[a-z/!?])/gi, "&lt;").replace(/!(?=
 export function spoken(text) {
   const line = (words) => plain(words.trim()).replace(STARTS, "$1\\$2");
   const paragraph = (lines) => lines.split("\n").map(line).join("\\\n");
-  return text.trim().split(/\n\s*\n/).map(paragraph).join("\n\n");
+  return text
+    .trim()
+    .split(/\n\s*\n/)
+    .map(paragraph)
+    .join("\n\n");
 }
 
 const STARTS = /^(\d*)([-+=.)])/; // what would begin a list or underline a title
@@ -101,19 +110,33 @@ function call(entry, me) {
   const said = decision && `${DECISIONS[decision.decision]}${decision.actor ? ` by ${decision.actor}` : ""}`;
   const inside = (child || flow.entries.length > 0) && quoted(titled(child && bold(child), entries(flow, me)));
   return titled(
-    `${bold(titleOf(tool))} (${plain(tool)}) ${STATES[state][0]}`, value("Arguments", args),
-    value("Arguments, incomplete", incomplete), value("Given", input),
-    answer && note(answer.actor ? `${answerOf(entry)}, ${answer.actor}` : answerOf(entry)), said && note(decision.notes ? `${said}: ${decision.notes}` : said), inside,
-    value("Result", result?.result), result?.error && fault(result.error),
+    `${bold(titleOf(tool))} (${plain(tool)}) ${STATES[state][0]}`,
+    value("Arguments", args),
+    value("Arguments, incomplete", incomplete),
+    value("Given", input),
+    answer && note(answer.actor ? `${answerOf(entry)}, ${answer.actor}` : answerOf(entry)),
+    said && note(decision.notes ? `${said}: ${decision.notes}` : said),
+    inside,
+    value("Result", result?.result),
+    result?.error && fault(result.error),
     ...(result?.images ?? []).map(({ media_type }) => note(`An image: ${media_type}`)),
   );
 }
 
 const KINDS = {
-  message, text, thinking, call,
+  message,
+  text,
+  thinking,
+  call,
   agent: ({ payload, flow }, me) => titled(bold(payload.name), quoted(entries(flow, me))),
-  view: ({ view, over, actions }) => titled(`${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(), json(view.tree),
-    ...actions.map(({ actor, action }) => titled(note(actionOf(actor, action, view.tree)), value("Given", action.values)))),
+  view: ({ view, over, actions }) =>
+    titled(
+      `${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(),
+      json(view.tree),
+      ...actions.map(({ actor, action }) =>
+        titled(note(actionOf(actor, action, view.tree)), value("Given", action.values)),
+      ),
+    ),
   handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
   files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
   error: ({ payload }) => fault(payload),
@@ -135,4 +158,11 @@ export function markdown({ flow, queue }, title, me) {
 
 /** A name for a file that every system takes. */
 export const fileName = (title, ending) =>
-  `${title.normalize("NFKD").replace(/\p{M}+/gu, "").replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "session"}.${ending}`;
+  `${
+    title
+      .normalize("NFKD")
+      .replace(/\p{M}+/gu, "")
+      .replace(/[^\w-]+/g, "-")
+      .replace(/^-+|-+$/g, "")
+      .slice(0, 60) || "session"
+  }.${ending}`;

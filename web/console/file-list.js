@@ -27,8 +27,11 @@ export class FileList extends SessionElement {
     const { list } = this.session.record.fold(Files);
     return html`<section class="files" aria-labelledby="files-title">
       <h2 id="files-title">Files</h2>
-      ${list.length ? html`<ul class="rows">${list.map((file) => this.#row(file))}</ul>`
-        : html`<p class="soft">No file was written yet.</p>`}
+      ${
+        list.length
+          ? html`<ul class="rows">${list.map((file) => this.#row(file))}</ul>`
+          : html`<p class="soft">No file was written yet.</p>`
+      }
     </section>`;
   }
 
@@ -60,8 +63,12 @@ export class FileList extends SessionElement {
     return html`<div class="detail">
       <p class="soft row">${toEvent(seq, `Event ${seq}`)}
         <time datetime=${ts} title=${zoneOf(ts)}>${momentOf(ts)}</time>
-        ${content === null ? nothing : html`<button @click=${() => save(name.split("/").at(-1), content, "text/plain")}>
-          Download</button>`}
+        ${
+          content === null
+            ? nothing
+            : html`<button @click=${() => save(name.split("/").at(-1), content, "text/plain")}>
+          Download</button>`
+        }
         ${address ? html`<a href=${address} download=${name.split("/").at(-1)}>Download</a>` : nothing}</p>
       ${this.#preview(name, content ?? this.texts.get(address), address)}
     </div>`;

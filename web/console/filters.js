@@ -10,12 +10,20 @@ import { EVERYTHING, NOBODY } from "./matches.js";
 
 const NAMES = { [NOBODY]: "No agent" };
 const LIVE = "Durable events. Live pieces of texts and of a tool's output have numbers too, and are left out.";
-const SET = [["turn", "One turn"], ["invocation", "One agent run"], ["call", "One call"]];
+const SET = [
+  ["turn", "One turn"],
+  ["invocation", "One agent run"],
+  ["call", "One call"],
+];
 
 export class Filters extends Element {
   static properties = {
-    filter: { attribute: false }, facets: { attribute: false }, version: { attribute: false },
-    shown: { attribute: false }, total: { attribute: false }, done: { attribute: false },
+    filter: { attribute: false },
+    facets: { attribute: false },
+    version: { attribute: false },
+    shown: { attribute: false },
+    total: { attribute: false },
+    done: { attribute: false },
   };
 
   #choose(piece) {
@@ -26,8 +34,10 @@ export class Filters extends Element {
     const wanted = this.filter[name];
     return html`<select aria-label=${label} ?data-set=${wanted !== ""}
         @change=${({ target }) => this.#choose({ [name]: target.value })}>
-      ${[["", `Any ${label.toLowerCase()}`], ...choices].map(([value, words]) => html`
-        <option value=${value} .selected=${value === wanted}>${words}</option>`)}
+      ${[["", `Any ${label.toLowerCase()}`], ...choices].map(
+        ([value, words]) => html`
+        <option value=${value} .selected=${value === wanted}>${words}</option>`,
+      )}
     </select>`;
   }
 
@@ -40,16 +50,25 @@ export class Filters extends Element {
       <input type="search" aria-label="Search in events" placeholder="Search" .value=${filter.text}
         @input=${({ target }) => this.#choose({ text: target.value })}>
       <output class="count" aria-label="Events shown" title=${LIVE}>${shown === total ? total : `${shown} of ${total}`}${
-        this.done ? nothing : "…"} <span class="without">without live pieces</span></output>
+        this.done ? nothing : "…"
+      } <span class="without">without live pieces</span></output>
       <div class="selects">
         ${this.#select("type", "Type", types)}
         ${this.#select("agent", "Agent", agents)}
         ${facets.depth ? this.#select("depth", "Depth", depths) : nothing}
       </div>
-      ${SET.map(([name, words]) => (filter[name] ? html`<button class="chip" aria-label="${words}: show others again"
-        @click=${() => this.#choose({ [name]: "" })}>${words} ×</button>` : nothing))}
-      ${JSON.stringify(filter) === JSON.stringify(EVERYTHING) ? nothing : html`
-        <button class="plain" @click=${() => this.#choose(EVERYTHING)}>Clear</button>`}
+      ${SET.map(([name, words]) =>
+        filter[name]
+          ? html`<button class="chip" aria-label="${words}: show others again"
+        @click=${() => this.#choose({ [name]: "" })}>${words} ×</button>`
+          : nothing,
+      )}
+      ${
+        JSON.stringify(filter) === JSON.stringify(EVERYTHING)
+          ? nothing
+          : html`
+        <button class="plain" @click=${() => this.#choose(EVERYTHING)}>Clear</button>`
+      }
     </div>`;
   }
 }

@@ -18,8 +18,11 @@ export const startOf = (count) => Math.max(0, Math.floor((count - SHOWN) / STEP)
 
 export class Flow extends Element {
   static properties = {
-    session: { attribute: false }, flow: { attribute: false }, version: { attribute: false },
-    attached: { attribute: false }, who: { attribute: false },
+    session: { attribute: false },
+    flow: { attribute: false },
+    version: { attribute: false },
+    attached: { attribute: false },
+    who: { attribute: false },
   };
   #start = 0;
   #held = false; // somebody reads what is earlier
@@ -73,8 +76,10 @@ export class Flow extends Element {
     return html`
       ${this.hasEarlier ? html`<button class="earlier" @click=${() => this.earlier()}>Show earlier</button>` : nothing}
       <div class="entries"></div>
-      ${this.session.record.conversation.thinking(this.flow).map(({ name, since }) => html`
-        <tl-working .session=${this.session} .name=${name} .since=${since}></tl-working>`)}`;
+      ${this.session.record.conversation.thinking(this.flow).map(
+        ({ name, since }) => html`
+        <tl-working .session=${this.session} .name=${name} .since=${since}></tl-working>`,
+      )}`;
   }
 
   /** An element stays with its entry: what somebody has opened in it is open wherever the window moves. */

@@ -26,9 +26,15 @@ export class Guide extends SessionElement {
     const { name, title, guide, tries } = this.session.app;
     return html`<div class="pad guide">
       <h2>${title || name}</h2>
-      ${tries.length ? html`<h3>Try</h3>
-        <ul class="tries">${tries.map((text) => html`<li>
-          <button @click=${() => this.#try(text)}>${text}</button></li>`)}</ul>` : nothing}
+      ${
+        tries.length
+          ? html`<h3>Try</h3>
+        <ul class="tries">${tries.map(
+          (text) => html`<li>
+          <button @click=${() => this.#try(text)}>${text}</button></li>`,
+        )}</ul>`
+          : nothing
+      }
       ${guide ? this.#nodes(guide) : html`<p class="soft">This application has no guide.</p>`}
     </div>`;
   }

@@ -51,9 +51,11 @@ export class Inspector extends PlacedElement {
     const [name, , draw] = PANELS[at];
     if (!this.session.isCatchingUp) import("./panels.js"); // the chat is there before them
     return html`<section class="inspector" aria-label="Inspector">
-      <div role="tablist" aria-label="Panels" @keydown=${this.#key}>${PANELS.map(([each, title], index) => html`
+      <div role="tablist" aria-label="Panels" @keydown=${this.#key}>${PANELS.map(
+        ([each, title], index) => html`
         <button role="tab" id="tab-${each}" aria-selected=${index === at} aria-controls="panel"
-          tabindex=${index === at ? 0 : -1} @click=${() => this.#show(index)}>${title}</button>`)}
+          tabindex=${index === at ? 0 : -1} @click=${() => this.#show(index)}>${title}</button>`,
+      )}
       </div>
       <div role="tabpanel" id="panel" class="panel" aria-labelledby="tab-${name}" tabindex="0">${draw(this.session)}</div>
     </section>`;

@@ -44,7 +44,12 @@ export class Invocations {
 
 /** The first words of a text, on one line. */
 function firstWords(text) {
-  const letters = [...String(text).slice(0, 10 * WORDS).replace(/\s+/g, " ").trim()];
+  const letters = [
+    ...String(text)
+      .slice(0, 10 * WORDS)
+      .replace(/\s+/g, " ")
+      .trim(),
+  ];
   return letters.length > WORDS ? `${letters.slice(0, WORDS - 1).join("")}…` : letters.join("");
 }
 

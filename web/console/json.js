@@ -14,8 +14,12 @@ const DEEP = 4; // this depth
 
 export class Json extends Element {
   static properties = {
-    value: { attribute: false }, name: { attribute: false }, depth: { attribute: false },
-    open: { state: true }, items: { state: true }, whole: { state: true },
+    value: { attribute: false },
+    name: { attribute: false },
+    depth: { attribute: false },
+    open: { state: true },
+    items: { state: true },
+    whole: { state: true },
   };
 
   constructor() {
@@ -60,8 +64,10 @@ export class Json extends Element {
   #inside(keys) {
     const left = keys.length - this.items;
     const more = () => (this.items += 10 * ITEMS);
-    return html`${keys.slice(0, this.items).map((key) => html`<tl-json .name=${key} .value=${this.value[key]}
-      .depth=${this.depth + 1}></tl-json>`)}
+    return html`${keys.slice(0, this.items).map(
+      (key) => html`<tl-json .name=${key} .value=${this.value[key]}
+      .depth=${this.depth + 1}></tl-json>`,
+    )}
       ${left > 0 ? html`<button class="plain" @click=${more}>Show more of ${left} others</button>` : nothing}`;
   }
 }

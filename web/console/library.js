@@ -9,7 +9,10 @@ const WORDS = 100;
 
 /** What the categories are called, in the order in which they are shown. */
 export const SHELVES = new Map([
-  ["transcript", "Messages"], ["identity", "Team"], ["knowledge", "Records of files"], ["operational", "Processes"],
+  ["transcript", "Messages"],
+  ["identity", "Team"],
+  ["knowledge", "Records of files"],
+  ["operational", "Processes"],
 ]);
 
 export class Library {

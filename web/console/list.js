@@ -28,8 +28,12 @@ export const moves = (key) => key in KEYS;
 
 export class List extends Element {
   static properties = {
-    count: { type: Number }, rowHeight: { type: Number }, rowAt: { attribute: false }, label: {},
-    active: { type: Number }, follows: { type: Boolean },
+    count: { type: Number },
+    rowHeight: { type: Number },
+    rowAt: { attribute: false },
+    label: {},
+    active: { type: Number },
+    follows: { type: Boolean },
   };
   #observer = new ResizeObserver(() => this.#resized());
   #aim = null; // where to scroll when the rows are there: (track, scroll) -> scroll
@@ -146,7 +150,11 @@ export class List extends Element {
   render() {
     const { first, end } = this.#track.rowsAt(this.#scroll);
     const indexes = Array.from({ length: end - first }, (_, index) => first + index);
-    const rows = repeat(indexes, (index) => index, (index) => this.#row(index));
+    const rows = repeat(
+      indexes,
+      (index) => index,
+      (index) => this.#row(index),
+    );
     const isDrawn = this.active >= first && this.active < end;
     return html`<div role="listbox" tabindex="0" aria-label=${this.label}
         aria-activedescendant=${isDrawn ? `row-${this.active}` : nothing}

@@ -7,19 +7,40 @@
 
 /** A filter that everything passes. `turn`, `invocation` and `call` are set from an event, not typed. */
 export const EVERYTHING = Object.freeze({
-  text: "", type: "", agent: "", depth: "", turn: "", invocation: "", call: "",
+  text: "",
+  type: "",
+  agent: "",
+  depth: "",
+  turn: "",
+  invocation: "",
+  call: "",
 });
 export const NOBODY = "-"; // as an agent: events without one
 const PORTION = 32; // events between two looks at the clock
 
 /** Each field of a filter: what an event has to be, cheap ones first. */
 const TESTS = {
-  type: (wanted) => ({ type }) => type === wanted || (wanted.endsWith(".") && type.startsWith(wanted)),
-  agent: (wanted) => ({ agent_name }) => (agent_name ?? NOBODY) === wanted,
-  depth: (wanted) => ({ depth }) => (depth ?? 0) <= Number(wanted),
-  turn: (wanted) => ({ trace_id }) => trace_id === wanted,
+  type:
+    (wanted) =>
+    ({ type }) =>
+      type === wanted || (wanted.endsWith(".") && type.startsWith(wanted)),
+  agent:
+    (wanted) =>
+    ({ agent_name }) =>
+      (agent_name ?? NOBODY) === wanted,
+  depth:
+    (wanted) =>
+    ({ depth }) =>
+      (depth ?? 0) <= Number(wanted),
+  turn:
+    (wanted) =>
+    ({ trace_id }) =>
+      trace_id === wanted,
   invocation: (wanted) => (event) => event.agent_id === wanted || event.payload.parent_id === wanted,
-  call: (wanted) => ({ payload }) => callsOf(payload).includes(wanted),
+  call:
+    (wanted) =>
+    ({ payload }) =>
+      callsOf(payload).includes(wanted),
   text: (wanted) => (event) => textOf(event).includes(wanted.toLowerCase()),
 };
 
@@ -43,7 +64,9 @@ export class Matches {
   #tests;
 
   constructor(filter) {
-    this.#tests = Object.keys(TESTS).filter((name) => filter[name]).map((name) => TESTS[name](filter[name]));
+    this.#tests = Object.keys(TESTS)
+      .filter((name) => filter[name])
+      .map((name) => TESTS[name](filter[name]));
   }
 
   /** Look at what was not looked at, until it is `late()`. Returns whether that was all. */

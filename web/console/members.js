@@ -14,7 +14,10 @@ const EMPTY = Object.freeze({ link: "", refusal: "", copied: false });
 
 export class Members extends SessionElement {
   static properties = {
-    invites: { attribute: false }, link: { state: true }, refusal: { state: true }, copied: { state: true },
+    invites: { attribute: false },
+    link: { state: true },
+    refusal: { state: true },
+    copied: { state: true },
   };
 
   constructor() {
@@ -45,10 +48,12 @@ export class Members extends SessionElement {
     return html`<dialog aria-labelledby="members-title">
       <div class="head"><h2 id="members-title">Members</h2>
         <button class="plain" @click=${() => this.#dialog.close()}>Close</button></div>
-      <ul class="rows">${known.map(([principal, roles]) => html`<li>
+      <ul class="rows">${known.map(
+        ([principal, roles]) => html`<li>
         <strong title=${principal}>${names.of(principal)}</strong>
         ${principal === me.name ? html`<span class="soft">you</span>` : nothing}
-        ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`)}</ul>
+        ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`,
+      )}</ul>
       ${this.invites.length ? keyed(id, this.#form()) : nothing}
     </dialog>`;
   }

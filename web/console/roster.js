@@ -41,9 +41,11 @@ export class RosterGrid extends SessionElement {
     return html`<div class="row">
       <p class="grow">Process ${state}</p>
       <button @click=${() => this.#command(summon())}>Summon</button>
-      ${process
-        ? html`<button class="danger" @click=${() => this.#command(endSession())}>End session</button>`
-        : html`<button class="strong" @click=${() => this.#command(startSession(staff))}>Start session</button>`}
+      ${
+        process
+          ? html`<button class="danger" @click=${() => this.#command(endSession())}>End session</button>`
+          : html`<button class="strong" @click=${() => this.#command(startSession(staff))}>Start session</button>`
+      }
     </div>`;
   }
 
@@ -53,8 +55,12 @@ export class RosterGrid extends SessionElement {
       ${channel ? html`<h3>${channel}</h3>` : nothing}
       ${hatching ? html`<p class="soft" role="status">Somebody is expected.</p>` : nothing}
       <ol class="seats" start="0">${grid.map((member, seat) => this.#seat(member, seat, staff))}</ol>
-      ${asleep.length > 1 ? html`<button @click=${() => this.#command(wake(asleep, staff))}>
-        Wake all ${asleep.length}</button>` : nothing}
+      ${
+        asleep.length > 1
+          ? html`<button @click=${() => this.#command(wake(asleep, staff))}>
+        Wake all ${asleep.length}</button>`
+          : nothing
+      }
     </div>`;
   }
 
@@ -66,8 +72,12 @@ export class RosterGrid extends SessionElement {
       <strong>${member.name}</strong>
       <span class="chip ${LOOKS[member.state]}">${member.state}</span>
       ${member.soul ? html`<p class="soul">${member.soul}</p>` : nothing}
-      ${sleeps ? html`<button @click=${() => this.#command(wake([member], staff))}>
-        Wake<span class="unseen"> ${member.name}, seat ${seat}</span></button>` : nothing}
+      ${
+        sleeps
+          ? html`<button @click=${() => this.#command(wake([member], staff))}>
+        Wake<span class="unseen"> ${member.name}, seat ${seat}</span></button>`
+          : nothing
+      }
     </li>`;
   }
 

@@ -48,12 +48,24 @@ function object(values, room) {
 }
 
 function oneLine(text) {
-  const line = text.slice(0, 2 * LINE_CHARS).replace(/\s+/g, " ").trim();
+  const line = text
+    .slice(0, 2 * LINE_CHARS)
+    .replace(/\s+/g, " ")
+    .trim();
   return line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS - 1)}…` : line;
 }
 
 const FAMILIES = new Set([
-  "process", "session", "ui", "agent", "context", "block", "assistant", "tool", "approval", "parse",
+  "process",
+  "session",
+  "ui",
+  "agent",
+  "context",
+  "block",
+  "assistant",
+  "tool",
+  "approval",
+  "parse",
 ]);
 
 /** When an event tells of a fault. */

@@ -12,7 +12,9 @@ import { count } from "./numbers.js";
 
 export class Scrubber extends Element {
   static properties = {
-    events: { attribute: false }, index: { attribute: false }, length: { attribute: false },
+    events: { attribute: false },
+    index: { attribute: false },
+    length: { attribute: false },
     follows: { attribute: false },
   };
 

@@ -16,8 +16,11 @@ const lastActiveFirst = (one, other) => Date.parse(other.last_activity) - Date.p
 
 export class Sessions extends Element {
   static properties = {
-    apps: { attribute: false }, sessions: { attribute: false }, current: { attribute: false },
-    mayCreate: { attribute: false }, me: { attribute: false },
+    apps: { attribute: false },
+    sessions: { attribute: false },
+    current: { attribute: false },
+    mayCreate: { attribute: false },
+    me: { attribute: false },
   };
   #timer = null;
 
@@ -48,8 +51,12 @@ export class Sessions extends Element {
     const name = app.title || app.name;
     const start = () => this.dispatchEvent(new CustomEvent("start", { detail: app.name }));
     return html`<section>
-      <h2>${name}${this.mayCreate ? html`<button class="plain" title="New session of ${name}"
-        aria-label="New session of ${name}" @click=${start}>+</button>` : nothing}</h2>
+      <h2>${name}${
+        this.mayCreate
+          ? html`<button class="plain" title="New session of ${name}"
+        aria-label="New session of ${name}" @click=${start}>+</button>`
+          : nothing
+      }</h2>
       <ul>${mine.sort(lastActiveFirst).map((session) => this.#session(session))}</ul>
     </section>`;
   }

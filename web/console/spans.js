@@ -235,8 +235,18 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 /** Steps of an axis that people can count in. */
 const ROUND = [
-  1, 2, 5, 10, 20, 50, 100, 200, 500, ...[1, 2, 5, 10, 20, 30].map((many) => many * SECOND),
-  ...[1, 2, 5, 10, 20, 30].map((many) => many * MINUTE), ...[1, 2, 6, 12].map((many) => many * HOUR),
+  1,
+  2,
+  5,
+  10,
+  20,
+  50,
+  100,
+  200,
+  500,
+  ...[1, 2, 5, 10, 20, 30].map((many) => many * SECOND),
+  ...[1, 2, 5, 10, 20, 30].map((many) => many * MINUTE),
+  ...[1, 2, 6, 12].map((many) => many * HOUR),
 ];
 
 /** Round times for an axis of so many milliseconds, from 0, at most six. */

@@ -98,8 +98,10 @@ export class StateAt extends PlacedElement {
     const waits = this.told?.seq !== (events[this.index]?.seq ?? null) || this.told?.part !== this.part;
     return html`<div class="pad state" aria-busy=${events.length > 0 && waits}>
       <div class="row">
-        <label>Show <select @change=${this.#choose}>${Object.entries(PARTS).map(([name, words]) => html`
-          <option value=${name} ?selected=${name === this.part}>${words}</option>`)}</select></label>
+        <label>Show <select @change=${this.#choose}>${Object.entries(PARTS).map(
+          ([name, words]) => html`
+          <option value=${name} ?selected=${name === this.part}>${words}</option>`,
+        )}</select></label>
       </div>
       <tl-scrubber .events=${events} .length=${events.length} .index=${this.index} .follows=${this.#seq === null}
         @moving=${({ detail }) => (this.dragged = detail)} @moved=${this.#move}></tl-scrubber>
@@ -110,9 +112,11 @@ export class StateAt extends PlacedElement {
   #told({ part, seq, value, changed, misfits, error }) {
     if (error) return html`<p class="problem" role="alert">${error}</p>`;
     const text = JSON.stringify(value, null, 2);
-    const missing = misfits.map(({ type, count, problem }) => html`<p class="problem">
+    const missing = misfits.map(
+      ({ type, count, problem }) => html`<p class="problem">
       ${count === 1 ? "An event" : `${count} events`} of ${type} no longer ${count === 1 ? "fits its class and is" : "fit their class and are"}
-      missing from the state: ${problem}</p>`);
+      missing from the state: ${problem}</p>`,
+    );
     if (part === "state" && text === "{}") {
       return html`${missing}<p class="soft">This application has made no state yet.</p>`;
     }
@@ -125,11 +129,16 @@ export class StateAt extends PlacedElement {
   #changes(changed) {
     return html`<section aria-label="Changed by this event">
       <h2>Changed by this event</h2>
-      ${changed.length ? html`<ul class="changes">${changed.map(({ path, kind, before, after }) => html`
+      ${
+        changed.length
+          ? html`<ul class="changes">${changed.map(
+              ({ path, kind, before, after }) => html`
         <li data-kind=${kind}><span class="path">${path}</span>
           ${before === undefined ? nothing : html`<del>${brief(before)}</del>`}
-          ${after === undefined ? nothing : html`<ins>${brief(after)}</ins>`}</li>`)}</ul>`
-        : html`<p class="soft">Nothing.</p>`}
+          ${after === undefined ? nothing : html`<ins>${brief(after)}</ins>`}</li>`,
+            )}</ul>`
+          : html`<p class="soft">Nothing.</p>`
+      }
     </section>`;
   }
 }

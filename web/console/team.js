@@ -41,19 +41,31 @@ export const summon = () => ({ kind: "summon" });
 export const wake = (members, staff) => ({
   kind: "wake",
   agents: members.map(({ name, color, color_name, seat, soul }) => ({
-    name, color, color_name, seat, has_soul: soul !== "", has_transcript: staff.known.has(name),
+    name,
+    color,
+    color_name,
+    seat,
+    has_soul: soul !== "",
+    has_transcript: staff.known.has(name),
   })),
 });
 
 export const startSession = (staff) => ({
-  kind: "session.start", has_previous_transcript: staff.talked, has_artifact_catalog: staff.wrote,
+  kind: "session.start",
+  has_previous_transcript: staff.talked,
+  has_artifact_catalog: staff.wrote,
 });
 
 export const endSession = () => ({ kind: "session.end" });
 
 /** Offer somebody work: one job on each line. */
 export const offerWork = (agent, lines) => ({
-  kind: "offer_work", agent, jobs: lines.split("\n").map((line) => line.trim()).filter(Boolean),
+  kind: "offer_work",
+  agent,
+  jobs: lines
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean),
 });
 
 /** A colour that may be painted: what a model wrote is never a style. */

@@ -52,8 +52,12 @@ export class Text extends Element {
 function source({ title, document_title, source, url, cited_text }) {
   const link = linkOf(url ?? source);
   const name = title ?? document_title ?? (link === null ? (url ?? source) : null) ?? "Source";
-  return html`<li>${name}${link === null ? nothing : html` <a href=${link} target="_blank"
-    rel="noopener noreferrer nofollow">${placeOf(link)}</a>`}${cited_text ? html`<q>${cited_text}</q>` : nothing}</li>`;
+  return html`<li>${name}${
+    link === null
+      ? nothing
+      : html` <a href=${link} target="_blank"
+    rel="noopener noreferrer nofollow">${placeOf(link)}</a>`
+  }${cited_text ? html`<q>${cited_text}</q>` : nothing}</li>`;
 }
 
 customElements.define("tl-text", Text);

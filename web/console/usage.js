@@ -44,8 +44,11 @@ export class Usage extends TickingElement {
       <h2>Session</h2>
       ${this.#totals(meters)}
       ${this.#table("turns", "Turns", meters.turns, turns, ({ number, words }) => [`${number}`, words])}
-      ${this.#table("agents", "Agents", meters.agents, byId, ({ name, subject, model }) =>
-        [name, subject, model ?? ""])}
+      ${this.#table("agents", "Agents", meters.agents, byId, ({ name, subject, model }) => [
+        name,
+        subject,
+        model ?? "",
+      ])}
     </div>`;
   }
 
@@ -66,8 +69,10 @@ export class Usage extends TickingElement {
       ["Turns", count(turns.size)],
       ["Time in turns", duration(turnsLasted(meters, now))],
     ];
-    return html`<dl class="facts">${rows.map(([name, value]) => html`
-      <div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+    return html`<dl class="facts">${rows.map(
+      ([name, value]) => html`
+      <div><dt>${name}</dt><dd>${value}</dd></div>`,
+    )}</dl>`;
   }
 
   /** The latest first; a column that would have nothing but zeros is left out. */
@@ -79,12 +84,18 @@ export class Usage extends TickingElement {
     const columns = COLUMNS.filter(([, value]) => rows.some(([, meter]) => value(meter, now) !== "0"));
     return html`<h2 id="usage-${key}">${title}</h2>
       <div class="scroll" role="region" tabindex="0" aria-labelledby="usage-${key}"><table class="meters">
-        <thead><tr>${[title.slice(0, -1), ...columns.map(([name]) => name)].map((name) => html`
-          <th scope="col">${name}</th>`)}</tr></thead>
+        <thead><tr>${[title.slice(0, -1), ...columns.map(([name]) => name)].map(
+          (name) => html`
+          <th scope="col">${name}</th>`,
+        )}</tr></thead>
         <tbody>${rows.slice(0, shown).map(([id, meter]) => this.#row(known.get(id), nameOf, columns, meter))}</tbody>
       </table></div>
-      ${rows.length > shown ? html`<button @click=${() => (this.shown = { ...this.shown, [key]: shown + MORE })}>
-        Show earlier ones (${count(rows.length - shown)})</button>` : nothing}`;
+      ${
+        rows.length > shown
+          ? html`<button @click=${() => (this.shown = { ...this.shown, [key]: shown + MORE })}>
+        Show earlier ones (${count(rows.length - shown)})</button>`
+          : nothing
+      }`;
   }
 
   #row(what, nameOf, columns, meter) {

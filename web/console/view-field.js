@@ -83,8 +83,10 @@ const select = (field, control) => html`<select id=${control.id} ?required=${fie
   aria-label=${control.name ?? nothing} aria-invalid=${invalid(control)} aria-describedby=${control.about}
   @change=${({ target }) => control.tell(target.value)}>
   <option value="" .selected=${live(control.text === "")}>${field.required ? "Choose" : "None"}</option>
-  ${field.options.map(({ value, label }) => html`<option value=${value}
-    .selected=${live(control.text === value)}>${label ?? value}</option>`)}
+  ${field.options.map(
+    ({ value, label }) => html`<option value=${value}
+    .selected=${live(control.text === value)}>${label ?? value}</option>`,
+  )}
 </select>`;
 
 const CONTROLS = { text, area, number: text, date, moment, select };

@@ -75,8 +75,11 @@ export class ViewForm extends Part {
 
   #field(field) {
     return drawField(field, {
-      id: `${this.key}-${field.name}`, first: this.#first(field), text: this.#text(field),
-      problem: this.#problem(field), tell: (text) => this.#type(field.name, text),
+      id: `${this.key}-${field.name}`,
+      first: this.#first(field),
+      text: this.#text(field),
+      problem: this.#problem(field),
+      tell: (text) => this.#type(field.name, text),
     });
   }
 }

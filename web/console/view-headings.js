@@ -2,7 +2,10 @@
 
 const DEEPEST = 6;
 const HOLDS = new Set(["screen", "section"]); // forms and tables have legends
-const INSIDE = new Map([["heading", 1], ["subheading", 2]]);
+const INSIDE = new Map([
+  ["heading", 1],
+  ["subheading", 2],
+]);
 
 /** By node: the level of its title or its text. `above` is the level of the heading before the view. */
 export function levelsOf(tree, above, title) {

@@ -15,8 +15,13 @@ let count = 0;
 
 export class Part extends Element {
   static properties = {
-    session: { attribute: false }, entry: { attribute: false }, node: { attribute: false }, stamp: { attribute: false },
-    sending: { state: true }, asked: { state: true }, problems: { state: true },
+    session: { attribute: false },
+    entry: { attribute: false },
+    node: { attribute: false },
+    stamp: { attribute: false },
+    sending: { state: true },
+    asked: { state: true },
+    problems: { state: true },
   };
   #last = -1; // the seq of what was sent: until it has come back, nothing more is
 
@@ -33,14 +38,20 @@ export class Part extends Element {
 
   /** The view as the log knows it; null when it is not open, or not known yet. */
   get shown() {
-    const { channel, view: { view_id } } = this.entry;
+    const {
+      channel,
+      view: { view_id },
+    } = this.entry;
     const view = this.session.record.fold(Views).open.get(viewKey(channel, view_id));
     return view?.event_id === this.entry.event_id ? view : null;
   }
 
   /** What was sent last, if anything was. */
   get sent() {
-    const { channel, view: { view_id } } = this.entry;
+    const {
+      channel,
+      view: { view_id },
+    } = this.entry;
     return this.session.record.fold(Sent).on(view_id, channel).actions.get(this.node.id) ?? null;
   }
 
@@ -65,7 +76,11 @@ export class Part extends Element {
   #check(action) {
     const { record } = this.session;
     if (record.last < this.entry.seq) return []; // history is on its way: the server knows
-    const { channel, event_id, view: { view_id } } = this.entry;
+    const {
+      channel,
+      event_id,
+      view: { view_id },
+    } = this.entry;
     return record.fold(Views).check({ view_id, shown: event_id, action }, channel);
   }
 

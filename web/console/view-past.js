@@ -21,16 +21,22 @@ const section = (node, last) => html`<div class="past">
 
 function form({ id, title, fields }, last) {
   const values = last("form_id", id)?.values ?? {};
-  return html`${titled(title)}${drawFacts(fields.map((field) =>
-    [field.label, shownText(field, Object.hasOwn(values, field.name) ? values[field.name] : field.value)]))}`;
+  return html`${titled(title)}${drawFacts(
+    fields.map((field) => [
+      field.label,
+      shownText(field, Object.hasOwn(values, field.name) ? values[field.name] : field.value),
+    ]),
+  )}`;
 }
 
 function table({ id, title, columns, rows = [] }, last) {
   const saved = last("table_id", id)?.rows ?? rows.map(({ values }) => values);
   return html`${titled(title)}<div class="scroll" tabindex="0"><table class="rows">
     <thead><tr>${columns.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
-    <tbody>${saved.map((row) => html`
-      <tr>${columns.map((column) => html`<td>${shownText(column, row[column.name])}</td>`)}</tr>`)}</tbody>
+    <tbody>${saved.map(
+      (row) => html`
+      <tr>${columns.map((column) => html`<td>${shownText(column, row[column.name])}</td>`)}</tr>`,
+    )}</tbody>
   </table></div>`;
 }
 

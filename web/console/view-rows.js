@@ -78,14 +78,25 @@ export function rowsOf(node, known, saved, edits) {
 }
 
 const shownRow = ({ row_id, values, errors = {}, error = null }) => ({
-  key: row_id, row_id, values: new Map(Object.entries(values)), errors: new Map(Object.entries(errors)), error,
+  key: row_id,
+  row_id,
+  values: new Map(Object.entries(values)),
+  errors: new Map(Object.entries(errors)),
+  error,
 });
 const savedRow = (row, at) => ({
-  key: row.row_id ?? `=${at}`, row_id: row.row_id ?? null, values: new Map(Object.entries(row)), errors: new Map(),
+  key: row.row_id ?? `=${at}`,
+  row_id: row.row_id ?? null,
+  values: new Map(Object.entries(row)),
+  errors: new Map(),
   error: null,
 });
 const newRow = (key, columns) => ({
-  key, row_id: null, values: new Map(columns.map(({ name, value }) => [name, value])), errors: new Map(), error: null,
+  key,
+  row_id: null,
+  values: new Map(columns.map(({ name, value }) => [name, value])),
+  errors: new Map(),
+  error: null,
 });
 
 /** What stands in a cell before anybody typed. */

@@ -5,7 +5,11 @@
 
 import { viewKey, viewOf } from "../client/views.js";
 
-const IDS = new Map([["form.submit", "form_id"], ["table.save", "table_id"], ["button.click", "button_id"]]);
+const IDS = new Map([
+  ["form.submit", "form_id"],
+  ["table.save", "table_id"],
+  ["button.click", "button_id"],
+]);
 const NOTHING = { version: 0, actions: new Map() };
 
 export class Sent {

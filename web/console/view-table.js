@@ -96,7 +96,11 @@ export class ViewTable extends Part {
         ${title ? html`<legend>${title}</legend>` : nothing}
         <div class="wide"><table aria-label=${title ?? "Table"}>
           <thead><tr>${this.node.columns.map((column) => this.#head(column))}${this.#tools("th")}</tr></thead>
-          <tbody>${repeat(rows.slice(0, this.count), ({ key }) => key, (row, at) => this.#drawRow(row, at))}</tbody>
+          <tbody>${repeat(
+            rows.slice(0, this.count),
+            ({ key }) => key,
+            (row, at) => this.#drawRow(row, at),
+          )}</tbody>
         </table></div>
         ${rows.length === 0 ? html`<p class="help">No rows.</p>` : nothing}
         ${this.#more(rows.length)}
@@ -135,8 +139,12 @@ export class ViewTable extends Part {
       ${this.node.columns.map((column) => this.#cell(row, at, column, gone))}
       ${this.#tools("td", this.#tool(row, at, gone))}
     </tr>
-    ${problem == null ? nothing : html`<tr class="row-wrong"><td colspan="99">
-      <p class="wrong" role="alert" tabindex="-1">${problem}</p></td></tr>`}`;
+    ${
+      problem == null
+        ? nothing
+        : html`<tr class="row-wrong"><td colspan="99">
+      <p class="wrong" role="alert" tabindex="-1">${problem}</p></td></tr>`
+    }`;
   }
 
   #tool(row, at, gone) {
@@ -155,8 +163,13 @@ export class ViewTable extends Part {
     const about = [column.help && `${this.key}-${column.name}-help`, problem != null && `${id}-wrong`].filter(Boolean);
     return html`<td data-name=${column.name} data-label=${column.label}>
       ${drawControl(column, {
-        id, text, first: firstText(row, column), name: `${column.label}, row ${at + 1}`, wrong: problem != null,
-        about: about.join(" ") || nothing, tell: (said) => this.#type(row.key, column.name, said),
+        id,
+        text,
+        first: firstText(row, column),
+        name: `${column.label}, row ${at + 1}`,
+        wrong: problem != null,
+        about: about.join(" ") || nothing,
+        tell: (said) => this.#type(row.key, column.name, said),
       })}
       ${drawNotes(column, { id, problem, help: null })}
     </td>`;

@@ -22,7 +22,9 @@ export function shownText(field, value) {
   const text = textOf(field, value);
   if (field.type === "field.select") return field.options.find((option) => option.value === text)?.label ?? text;
   const moment = field.type === "field.datetime" ? momentOf(text) : null;
-  return moment ? [moment.day, moment.time.replace(/^(\d\d:\d\d):00$/, "$1"), moment.zone].filter(Boolean).join(" ") : text;
+  return moment
+    ? [moment.day, moment.time.replace(/^(\d\d:\d\d):00$/, "$1"), moment.zone].filter(Boolean).join(" ")
+    : text;
 }
 
 /** The value of what stands in an input. */
@@ -52,7 +54,13 @@ function isDay(day) {
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day) && !day.startsWith("0000");
 }
 
-const isClock = (time) => time === "" || (time < "24" && time.split(":").slice(1).every((part) => part < "60"));
+const isClock = (time) =>
+  time === "" ||
+  (time < "24" &&
+    time
+      .split(":")
+      .slice(1)
+      .every((part) => part < "60"));
 
 const KINDS = {
   "field.text": ({ multiline }, first) => (multiline || first.includes("\n") ? "area" : "text"),

@@ -84,23 +84,35 @@ export class View extends SessionElement {
 
   /** What is left of a view: what was done on it, and on demand what it showed. */
   #over(over) {
-    const { view: { tree }, actions } = this.entry;
+    const {
+      view: { tree },
+      actions,
+    } = this.entry;
     const values = actions.length > 0 ? valuesOf(actions.at(-1).action, tree) : [];
     return html`<div class="sheet over" data-state=${over}>
       <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : OVER[over]}</p>
       ${this.#told()}
       ${values.length > 0 ? drawFacts(values) : nothing}
-      ${this.#flaw ? nothing : html`<details @toggle=${({ target }) => (this.unfolded = target.open)}>
-        <summary>What was shown</summary>${this.unfolded ? drawPast(tree, actions) : nothing}</details>`}
+      ${
+        this.#flaw
+          ? nothing
+          : html`<details @toggle=${({ target }) => (this.unfolded = target.open)}>
+        <summary>What was shown</summary>${this.unfolded ? drawPast(tree, actions) : nothing}</details>`
+      }
     </div>`;
   }
 
   /** Who did what, and when. */
   #told() {
-    const { view: { tree }, actions } = this.entry;
-    return actions.slice(-TOLD).map(({ actor, ts, action }) => html`<p class="done">
+    const {
+      view: { tree },
+      actions,
+    } = this.entry;
+    return actions.slice(-TOLD).map(
+      ({ actor, ts, action }) => html`<p class="done">
       ${actionOf(this.session.record.nameOf(actor), action, tree)},
-      <time datetime=${ts} title=${zoneOf(ts)}>${whenOf(ts)}</time></p>`);
+      <time datetime=${ts} title=${zoneOf(ts)}>${whenOf(ts)}</time></p>`,
+    );
   }
 
   #refused() {
@@ -162,7 +174,12 @@ const HEADINGS = {
 
 const { prototype: of } = View;
 const NODES = {
-  screen: of.section, section: of.section, text: of.text, form: of.form, table_editor: of.table, button: of.button,
+  screen: of.section,
+  section: of.section,
+  text: of.text,
+  form: of.form,
+  table_editor: of.table,
+  button: of.button,
 };
 
 customElements.define("tl-view", View);

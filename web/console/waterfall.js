@@ -23,7 +23,13 @@ const TITLE_CHARS = 60;
 const LABELLED = 0.85; // of the axis: a label further on would be cut
 /** Words for states that need one. */
 const STATES = { open: "running", waiting: "waiting", error: "failed", cancelled: "cancelled" };
-const KEY = [["agent", "Agent"], ["completion", "Model"], ["call", "Tool"], ["wait", "Waiting"], ["error", "Failed"]];
+const KEY = [
+  ["agent", "Agent"],
+  ["completion", "Model"],
+  ["call", "Tool"],
+  ["wait", "Waiting"],
+  ["error", "Failed"],
+];
 
 export class Waterfall extends TickingElement {
   static properties = { wanted: { state: true }, active: { state: true } };
@@ -77,28 +83,38 @@ export class Waterfall extends TickingElement {
     const title = ([, { name }], index) => `${index + 1}. ${name.slice(0, TITLE_CHARS)}`;
     const named = turns.map((turn, index) => [turn[0], title(turn, index)]).reverse();
     const choices = [["latest", "Latest turn"], ["all", `All ${turns.length} turns`], ...named];
-    return html`<select aria-label="Turn" @change=${this.#choose}>${choices.map(([value, words]) => html`
-      <option value=${value} .selected=${value === this.wanted}>${words}</option>`)}</select>`;
+    return html`<select aria-label="Turn" @change=${this.#choose}>${choices.map(
+      ([value, words]) => html`
+      <option value=${value} .selected=${value === this.wanted}>${words}</option>`,
+    )}</select>`;
   }
 
   #key() {
-    return html`<ul class="colours" aria-label="Colours">${KEY.map(([kind, words]) => html`
-      <li><span class="span" data-kind=${kind}></span>${words}</li>`)}</ul>`;
+    return html`<ul class="colours" aria-label="Colours">${KEY.map(
+      ([kind, words]) => html`
+      <li><span class="span" data-kind=${kind}></span>${words}</li>`,
+    )}</ul>`;
   }
 
   #axis(total) {
     return html`<div class="axis" aria-hidden="true"><span class="name">Time in the turn</span>
-      <div class="bars">${ticks(total).filter((tick) => tick <= LABELLED * total).map((tick) => html`
-        <span ${styled({ left: percent(tick / total) })}>${duration(tick)}</span>`)}</div></div>`;
+      <div class="bars">${ticks(total)
+        .filter((tick) => tick <= LABELLED * total)
+        .map(
+          (tick) => html`
+        <span ${styled({ left: percent(tick / total) })}>${duration(tick)}</span>`,
+        )}</div></div>`;
   }
 
   #row(spans, { span, depth, trace, turn }, { total, now }) {
     const end = spans.endOf(span, trace, now);
     const state = span.isResting ? "waiting" : span.state;
     const at = (time) => percent((time - turn.start) / total);
-    const bar = (kind, from, to) => html`<span class="span" data-kind=${kind} data-state=${state} ${styled({
-      left: at(from), width: percent((to - from) / total),
-    })}></span>`;
+    const bar = (kind, from, to) =>
+      html`<span class="span" data-kind=${kind} data-state=${state} ${styled({
+        left: at(from),
+        width: percent((to - from) / total),
+      })}></span>`;
     const content = html`
       <span class="name" ${styled({ "--depth": Math.min(depth, INDENTS) })}>
         ${this.#title(span)}

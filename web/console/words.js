@@ -9,14 +9,21 @@ const LINE_CHARS = 160;
 /** A value in one line. */
 export function oneLine(value) {
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
-  const line = text.slice(0, 2 * LINE_CHARS).replace(/\s+/g, " ").trim();
+  const line = text
+    .slice(0, 2 * LINE_CHARS)
+    .replace(/\s+/g, " ")
+    .trim();
   return line.length > LINE_CHARS || text.length > 2 * LINE_CHARS ? `${line.slice(0, LINE_CHARS)}…` : line;
 }
 
 /** A name of a program, like `weight_entry.deleteAll`, as words: "Weight entry delete all". Any other text stays. */
 export function titleOf(name) {
   if (!/^[\p{L}\p{N}\s._-]+$/u.test(name)) return name;
-  const words = name.replace(/([a-z\d])([A-Z])/g, "$1 $2").replace(/[\s._-]+/g, " ").trim().toLowerCase();
+  const words = name
+    .replace(/([a-z\d])([A-Z])/g, "$1 $2")
+    .replace(/[\s._-]+/g, " ")
+    .trim()
+    .toLowerCase();
   return words ? words[0].toUpperCase() + words.slice(1) : name;
 }
 
@@ -34,7 +41,8 @@ export function wordsOf(value) {
 }
 
 const ID = /^[a-z]+_[\w-]{8,}$|^[\da-f-]{16,}$/i; // of a program, not for people
-const isReadable = (value) => typeof value === "string" && value !== "" && value.length <= LINE_CHARS && !ID.test(value);
+const isReadable = (value) =>
+  typeof value === "string" && value !== "" && value.length <= LINE_CHARS && !ID.test(value);
 
 /** What a call is about: its first argument that a person can read, or else its first one. */
 export function gistOf(args) {
@@ -83,7 +91,11 @@ export function endOf({ agent_name, payload: { stop_reason }, by, isRestart }) {
 
 /** Why a text ends in the middle. A stop has a note of its own. */
 export const CUTS = {
-  __proto__: null, error: "Cut off by an error", restart: "Cut off by a restart", stop: null, timeout: "Cut off: the time was up",
+  __proto__: null,
+  error: "Cut off by an error",
+  restart: "Cut off by a restart",
+  stop: null,
+  timeout: "Cut off: the time was up",
 };
 
 /** What a person did on a view, in the words of the view. */
@@ -168,5 +180,6 @@ const RISKS = {
 };
 
 export const riskOf = (risk) => ({
-  words: RISKS[risk] ?? (/\s/.test(risk) ? risk : titleOf(risk)), isSafe: risk === "read",
+  words: RISKS[risk] ?? (/\s/.test(risk) ? risk : titleOf(risk)),
+  isSafe: risk === "read",
 });
