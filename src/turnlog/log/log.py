@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -51,7 +52,7 @@ from turnlog.log.store import (
 )
 from turnlog.log.tail import Tail
 from turnlog.log.walk import OPEN_GATE, PAGE_BYTES, Gate, Walk
-from turnlog.log.writer import Direct, Writer
+from turnlog.log.writer import Direct, WriteHealth, Writer
 
 T = TypeVar("T")
 P = TypeVar("P", Page, Ready)
@@ -60,6 +61,7 @@ Read = Callable[[str, int, int | None, int], P | None]
 log = logging.getLogger("turnlog.log")
 
 WATCH_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
+PROBE_S = 1.0  # how often a write is tried while writes fail
 RECONCILE_S = 2.0  # how often it reads where sessions stand, whatever the counter says
 
 
@@ -69,7 +71,10 @@ class Log:
     def __init__(self, store: Store, clock: Callable[[], int] = now_ms, *, writable: bool = True) -> None:
         self._store = store
         self._clock = clock
-        self._writer = (Writer(store) if store.readers else Direct(store)) if writable else None
+        self.health = WriteHealth(self._begin_probe)
+        self._probe: asyncio.Task[None] | None = None
+        writer = Writer if store.readers else Direct
+        self._writer = writer(store, self.health) if writable else None
         self._watcher = None if writable else asyncio.create_task(self._watch())
         self._readers = ThreadPoolExecutor(max(store.readers, 1), "turnlog-reader")
         self.tails: dict[str, Tail] = {}
@@ -337,7 +342,10 @@ class Log:
 
     async def known(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         """The rows of those event ids that are in a session; what was submitted before is looked at too."""
-        return await self.work(lambda store: known_events(store, session_id, event_ids))
+        found: dict[str, Row] = await self._submit(
+            lambda store: known_events(store, session_id, event_ids), writes=False
+        )
+        return found
 
     async def turn_start(self, session_id: str, at: int) -> int:
         """Where the oldest turn that was open at a seq began."""
@@ -431,11 +439,35 @@ class Log:
         return result
 
     def _submit(
-        self, work: Callable[[Store], Any], after: Callable[[Any], Any] = lambda result: result
+        self,
+        work: Callable[[Store], Any],
+        after: Callable[[Any], Any] = lambda result: result,
+        *,
+        writes: bool = True,
     ) -> asyncio.Future[Any]:
         if self._writer is None:
             raise StoreError("this log was opened for reading only")
-        return self._writer.submit(work, after)
+        return self._writer.submit(work, after, writes)
+
+    def _begin_probe(self) -> None:
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._write_until_stored())
+
+    async def _write_until_stored(self) -> None:
+        """Write a session's record again now and then while writes fail.
+
+        Whoever sends requests by the health of the server would otherwise never send the one that heals it.
+        """
+        session_id: str | None = None
+        while self.health.is_failing and not self._closed:
+            await asyncio.sleep(PROBE_S)
+            try:
+                if session_id is None:
+                    session_id = next((head.session_id for head in await self.sessions()), None)
+                if session_id is not None:
+                    await self.work(partial(rewrite_head, session_id=session_id))
+            except StoreError:
+                continue
 
     async def _watch(self) -> None:
         """Notice what the process that writes has written: one look at shared memory, no query.
@@ -485,9 +517,10 @@ class Log:
 
     async def close(self) -> None:
         """Finish every append, end the followers and let go of the store."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.wait([self._watcher])
+        for task in (self._watcher, self._probe):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         if self._writer is not None:
             await self._writer.close()
         for session_id in list(self.tails):
@@ -510,6 +543,12 @@ class Log:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
         except (OverflowError, UnicodeEncodeError) as error:  # a seq or a name that no column can hold
             raise CallerError(f"this cannot be asked for: {error}") from None
+
+
+def rewrite_head(store: Store, session_id: str) -> None:
+    """Write what the store has of a session once more."""
+    if head := store.head(session_id):
+        store.put_head(head)
 
 
 def as_it_is(page: Page) -> Page:

@@ -9,6 +9,7 @@ commit, one call per group.
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,25 +21,53 @@ class Job(NamedTuple):
     work: Callable[[Store], Any]
     after: Callable[[Any], Any]
     done: asyncio.Future[Any]
+    writes: bool = True
+
+
+class WriteHealth:
+    """Whether the last write was stored, and when the last one was that was (seconds since 1970).
+
+    `on_failure` is called when a write fails after one that was stored.
+    """
+
+    def __init__(self, on_failure: Callable[[], None] = lambda: None) -> None:
+        self.is_failing = False
+        self.stored_s: float | None = None
+        self._on_failure = on_failure
+
+    def note(self, jobs: list[Job], outcomes: list[Any]) -> None:
+        """Take the outcomes of a group into account. What was refused, or only read, says nothing."""
+        if any(isinstance(one, StoreError) and not isinstance(one, Damaged) for one in outcomes):
+            if not self.is_failing:
+                self.is_failing = True
+                self._on_failure()
+        elif any(
+            job.writes and not isinstance(one, Exception) for job, one in zip(jobs, outcomes, strict=True)
+        ):
+            self.is_failing = False
+            self.stored_s = time.time()
 
 
 class Writer:
     """Runs work on the store, in order, in groups."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, health: WriteHealth) -> None:
         self._store = store
+        self._health = health
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="turnlog-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[Store], Any], after: Callable[[Any], Any]) -> asyncio.Future[Any]:
+    def submit(
+        self, work: Callable[[Store], Any], after: Callable[[Any], Any], writes: bool = True
+    ) -> asyncio.Future[Any]:
         """Queue work. When it is durable, `after` is called on the loop and the future gets its result."""
         if self._closed:
             raise Unavailable("the log is closed")
         done: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put(Job(work, after, done))
+        self._jobs.put(Job(work, after, done, writes))
         return done
 
     async def close(self) -> None:
@@ -56,23 +85,26 @@ class Writer:
                 group.append(self._jobs.get())
             open_for_work = group[-1] is not None
             jobs = [job for job in group if job is not None]
-            self._loop.call_soon_threadsafe(settle, jobs, commit(self._store, jobs))
+            self._loop.call_soon_threadsafe(settle, jobs, commit(self._store, jobs), self._health)
 
 
 class Direct:
     """The same for a store that never makes anyone wait: work is done where it is submitted, no thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, health: WriteHealth) -> None:
         self._store = store
+        self._health = health
         self._loop = asyncio.get_running_loop()
         self._closed = False
 
-    def submit(self, work: Callable[[Store], Any], after: Callable[[Any], Any]) -> asyncio.Future[Any]:
+    def submit(
+        self, work: Callable[[Store], Any], after: Callable[[Any], Any], writes: bool = True
+    ) -> asyncio.Future[Any]:
         """Do the work now; its result comes with the loop's next round, as from a thread."""
         if self._closed:
             raise Unavailable("the log is closed")
-        job = Job(work, after, self._loop.create_future())
-        self._loop.call_soon(settle, [job], commit(self._store, [job]))
+        job = Job(work, after, self._loop.create_future(), writes)
+        self._loop.call_soon(settle, [job], commit(self._store, [job]), self._health)
         return job.done
 
     async def close(self) -> None:
@@ -118,8 +150,9 @@ def attempt(work: Callable[[Store], Any], store: Store) -> Any:
         return error
 
 
-def settle(jobs: list[Job], outcomes: list[Any]) -> None:
+def settle(jobs: list[Job], outcomes: list[Any], health: WriteHealth) -> None:
     """Hand the outcomes on; whoever asked may not be waiting any more, but what is done is done."""
+    health.note(jobs, outcomes)
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Exception):
             if not job.done.cancelled():

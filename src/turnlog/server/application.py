@@ -118,8 +118,10 @@ class Server:
         finally:
             self._sessions = None
             self.stream.stop()
-            await sessions.close()
-            await log.close()
+            try:
+                await sessions.close()
+            finally:  # a log that cannot be written any more is closed too
+                await log.close()
 
     def set_tokens(self, tokens: Mapping[str, Principal]) -> None:
         """Accept these tokens from now on, and end the streams of those whose token is not among them."""
@@ -135,7 +137,10 @@ class Server:
         """What Prometheus reads; it counts every session, so it is for operators."""
         if not known_of(request.scope).principal.is_operator:
             raise Forbidden("only operators may read the metrics")
-        return Response(self.metrics.text(self.stream.lags()), media_type="text/plain; version=0.0.4")
+        return Response(
+            self.metrics.text(self.stream.lags(), self.sessions().log.health),
+            media_type="text/plain; version=0.0.4",
+        )
 
     def operations(self) -> list[Operation]:
         """Every route but the page's."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from turnlog.events import AgentEnd, AgentStart, Envelope, Payload, ToolCall, ToolResult, Unknown
 from turnlog.events.envelope import milliseconds
+from turnlog.log.writer import WriteHealth
 
 BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
 OPEN = 10_000  # beginnings that are remembered; older ones are not timed
@@ -82,9 +83,10 @@ class Metrics:
         self.deliveries += 1
         self.delivered_bytes += size_bytes
 
-    def text(self, lags: Iterable[int] = ()) -> str:
+    def text(self, lags: Iterable[int] = (), health: WriteHealth | None = None) -> str:
         """The page that Prometheus reads; `lags` are how far the projections are behind, in events."""
-        return "\n".join([*self._lines(max(lags, default=0)), ""])
+        lines = [*self._lines(max(lags, default=0)), *(health_lines(health) if health else ())]
+        return "\n".join([*lines, ""])
 
     def _lines(self, lag: int) -> Iterator[str]:
         yield "# TYPE turnlog_events_total counter"
@@ -100,3 +102,12 @@ class Metrics:
             yield f"{name} {value}"
         yield from self.turns.lines("turnlog_turn_seconds")
         yield from self.tools.lines("turnlog_tool_seconds")
+
+
+def health_lines(health: WriteHealth) -> Iterator[str]:
+    """Whether writes fail, and when the last one was stored; a process that has stored none has no time."""
+    yield "# TYPE turnlog_write_failing gauge"
+    yield f"turnlog_write_failing {int(health.is_failing)}"
+    if health.stored_s is not None:
+        yield "# TYPE turnlog_last_write_timestamp_seconds gauge"
+        yield f"turnlog_last_write_timestamp_seconds {health.stored_s:.3f}"

@@ -19,7 +19,7 @@ import turnlog
 from turnlog.agents.tools import PICTURES
 from turnlog.app import App, Posted, Seat, Sessions
 from turnlog.app.derived import Panels
-from turnlog.errors import BadInput, quote
+from turnlog.errors import BadInput, Unavailable, quote
 from turnlog.events import UiMessage
 from turnlog.events.base import Name, Record
 from turnlog.events.catalog import Misfit
@@ -321,6 +321,8 @@ class Routes:
         return answer(AppsAnswer([app_info(app, tries_for(app, seats)) for app in sessions.apps.values()]))
 
     async def health(self, _: Request) -> Response:
+        if self.sessions().log.health.is_failing:
+            raise Unavailable("the log cannot be written: the last write failed")
         return answer(Health("ok", turnlog.__version__))
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.log.delegates import THREAD_DIES, Counting, held, scenario, soon
+from tests.unit.log.delegates import THREAD_DIES, Counting, held, scenario, soon, until
 from turnlog.errors import Conflict, NotFound, StoreError
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
 from turnlog.log.store import Head
-from turnlog.log.writer import Writer
+from turnlog.log.writer import WriteHealth, Writer
 from turnlog.testing.samples import note, notes
 
 
@@ -78,7 +78,7 @@ async def test_an_idle_writer_commits_at_once() -> None:
 
 @scenario
 async def test_outcomes_come_in_order_after_the_commit_and_to_the_right_one() -> None:
-    writer, order = Writer(MemoryStore()), list[object]()
+    writer, order = Writer(MemoryStore(), WriteHealth()), list[object]()
     jobs = [writer.submit(lambda _, n=n: n, order.append) for n in range(50)]  # type: ignore[misc]
     await asyncio.gather(*jobs)
     assert order == list(range(50))
@@ -90,7 +90,7 @@ async def test_a_refusal_reaches_who_asked_and_nobody_else() -> None:
     def refuse(_: Store) -> None:
         raise NotFound("no")
 
-    writer = Writer(MemoryStore())
+    writer = Writer(MemoryStore(), WriteHealth())
     jobs = [writer.submit(work, str) for work in (lambda _: 1, refuse, lambda _: 2)]
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert outcomes[0::2] == ["1", "2"]
@@ -103,7 +103,7 @@ async def test_nobody_has_to_wait_for_an_outcome_good_or_bad() -> None:
     def refuse(_: Store) -> None:
         raise Conflict("no", 0)
 
-    writer, done = Writer(MemoryStore()), list[object]()
+    writer, done = Writer(MemoryStore(), WriteHealth()), list[object]()
     for work in (lambda _: 1, refuse):
         writer.submit(work, done.append).cancel()
     assert await writer.submit(lambda _: 2, str) == "2"
@@ -218,4 +218,66 @@ async def test_a_commit_with_a_bug_fails_and_the_next_one_works() -> None:
         await soon(log.work(lambda store: store.put_head(Head("sess_1", epoch="e", app="t"))))
     store.fault = None
     await soon(log.create("t"))
+    await log.close()
+
+
+# whether it works
+
+
+@scenario
+async def test_health_after_a_write_says_when_it_was_stored() -> None:
+    log = Log(Failing())
+    assert (log.health.is_failing, log.health.stored_s) == (False, None)
+    await log.create("t")
+    assert not log.health.is_failing
+    assert log.health.stored_s is not None
+    await log.close()
+
+
+@scenario
+async def test_health_after_a_write_that_failed_is_failing_until_one_is_stored() -> None:
+    store = Failing()
+    log = Log(store)
+    session = await log.create("t")
+    stored_s = log.health.stored_s
+    store.fault = StoreError("no room")
+    with pytest.raises(StoreError):
+        await log.append(session, notes("a"))
+    assert log.health.is_failing
+    assert log.health.stored_s == stored_s
+    store.fault = None
+    await log.append(session, notes("a"))
+    assert not log.health.is_failing
+    await log.close()
+
+
+@scenario
+async def test_health_while_writes_fail_is_not_mended_by_a_look_or_a_refusal() -> None:
+    store = Failing()
+    log = Log(store)
+    session = await log.create("t")
+    store.fault = StoreError("no room")
+    with pytest.raises(StoreError):
+        await log.append(session, notes("a"))
+    store.fault = None
+    await log.known(session, ["evt_1"])
+    with pytest.raises(NotFound):
+        await log.append("sess_none", notes("a"))
+    assert log.health.is_failing
+    await log.close()
+
+
+@scenario
+async def test_health_comes_back_without_a_request_when_writes_work_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("turnlog.log.log.PROBE_S", 0.001)
+    store = Failing()
+    log = Log(store)
+    session = await log.create("t")
+    store.fault = StoreError("no room")
+    with pytest.raises(StoreError):
+        await log.append(session, notes("a"))
+    store.fault = None
+    await until(lambda: not log.health.is_failing)
     await log.close()

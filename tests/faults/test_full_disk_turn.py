@@ -1,0 +1,74 @@
+"""A turn that meets a full disk, a real one: it ends when there is room, and the next one begins."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_disk import disk, fill
+from tests.security.apps import endless, plain
+from tests.security.desk import Desk, run
+from tests.security.desk import desk as served
+from tests.unit.log.delegates import until
+
+__all__ = ["disk"]
+
+PAUSES_S = (0.001,)  # of a writer that gives up soon
+
+
+async def health(at: Desk) -> int:
+    return (await at.get(None, "/healthz")).status
+
+
+async def until_it_is_healthy(at: Desk) -> None:
+    while await health(at) != 200:
+        pass
+
+
+async def metrics(at: Desk) -> dict[str, str]:
+    lines = (await at.get("root", "/metrics")).body.decode().split("\n")
+    return dict(line.split() for line in lines if line.startswith(("turnlog_write", "turnlog_last")))
+
+
+def test_turn_that_meets_a_full_disk_ends_when_there_is_room_and_the_next_message_has_its_turn(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr("turnlog.agents.pen.PAUSES_S", PAUSES_S)
+        async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
+            session = await at.session("ada", "endless")
+            begun = await at.send("ada", session, "go")
+            ballast = fill(disk)
+            await until(lambda: "a session's work failed" in caplog.text)
+            ballast.unlink()
+            [end] = await at.told("ada", session, "agent.end")
+            assert (end["trace_id"], end["payload"]["stop_reason"]) == (begun["turn"], "error")
+            following = await at.send("ada", session, "next")
+            starts = await at.told("ada", session, "agent.start", 2)
+            assert starts[-1]["trace_id"] == following["turn"]
+
+    run(scenario())
+
+
+def test_server_on_a_full_disk_is_not_healthy_until_there_is_room(disk: Path) -> None:
+    async def scenario() -> None:
+        async with served(plain, f"sqlite:///{disk}/log.db") as at:
+            session = await at.session("ada")
+            before = await metrics(at)
+            assert (await health(at), before["turnlog_write_failing"]) == (200, "0")
+            ballast = fill(disk)
+            statuses = set()
+            while 507 not in statuses:  # what fits into the blocks that SQLite has already is still taken
+                answer = await at.post("ada", "/api/send", {"session": session, "message": "x" * 9000})
+                statuses.add(answer.status)
+            failing = await at.get(None, "/healthz")
+            assert failing.status == 503
+            assert json.loads(failing.body)["error"] == "the log cannot be written: the last write failed"
+            assert (await metrics(at))["turnlog_write_failing"] == "1"
+            ballast.unlink()
+            await until_it_is_healthy(at)
+            after = await metrics(at)
+            name = "turnlog_last_write_timestamp_seconds"
+            assert float(after[name]) > float(before[name])
+
+    run(scenario())
