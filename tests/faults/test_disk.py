@@ -4,7 +4,7 @@ and when there is room again appending works again, in the same process and by i
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,15 @@ SESSION = "sess_1"
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 3 MB."""
-    folder = tmp_path / "disk"
+    with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
+
+
+@contextmanager
+def mounted_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
+    """A file system of a size; the test is skipped where none can be mounted."""
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

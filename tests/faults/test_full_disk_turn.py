@@ -1,19 +1,25 @@
 """A turn that meets a full disk, a real one: it ends when there is room, and the next one begins."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.test_disk import disk, fill
+from tests.faults.test_disk import fill, mounted_disk
 from tests.security.apps import endless, plain
 from tests.security.desk import Desk, run
 from tests.security.desk import desk as served
 from tests.unit.log.delegates import until
 
-__all__ = ["disk"]
-
 PAUSES_S = (0.001,)  # of a writer that gives up soon
+DISK_BYTES = 64 << 20  # more than the write-ahead log takes while a turn goes on
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
+        yield folder
 
 
 async def health(at: Desk) -> int:
@@ -38,6 +44,7 @@ def test_turn_that_meets_a_full_disk_ends_when_there_is_room_and_the_next_messag
         async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
             session = await at.session("ada", "endless")
             begun = await at.send("ada", session, "go")
+            await at.told("ada", session, "agent.start")
             ballast = fill(disk)
             await until(lambda: "a session's work failed" in caplog.text)
             ballast.unlink()

@@ -97,6 +97,7 @@ class Sessions:
         self._hung = HungTools()
         self.derived = Derived(log, self.apps)
         self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
+        self._recovery: asyncio.Task[None] | None = None
         # Each lock lives while a request holds it or waits for it: the maps do not grow with the sessions.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -107,9 +108,25 @@ class Sessions:
             head = await self.log.info(session_id)
             if head.app in self.apps:
                 await self._driver(head)
+        self.log.health.on_recovery = self._begin_recovery
+
+    def _begin_recovery(self) -> None:
+        """End the turns whose end could not be written, now that the log takes writes again."""
+        if self._recovery is None or self._recovery.done():
+            self._recovery = asyncio.create_task(self._recover_left(), context=Context())
+
+    async def _recover_left(self) -> None:
+        left = [session_id for session_id, opened in self._drivers.items() if is_left(opened)]
+        with suppress(TurnlogError):  # the next recovery, or the next touch, tries again
+            for session_id in left:
+                await self._driver(await self.log.info(session_id))
 
     async def close(self) -> None:
         """Stop every driver; what waits stays open."""
+        self.log.health.on_recovery = lambda: None
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.gather(self._recovery, return_exceptions=True)
         opened = await asyncio.gather(*self._drivers.values(), return_exceptions=True)
         closing = [driver.close() for driver in opened if not isinstance(driver, BaseException)]
         for fault in await asyncio.gather(*closing, return_exceptions=True):  # at once: a stop is short

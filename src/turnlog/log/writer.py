@@ -27,13 +27,14 @@ class Job(NamedTuple):
 class WriteHealth:
     """Whether the last write was stored, and when the last one was that was (seconds since 1970).
 
-    `on_failure` is called when a write fails after one that was stored.
+    `on_failure` is called when writes begin to fail, `on_recovery` when one is stored again.
     """
 
     def __init__(self, on_failure: Callable[[], None] = lambda: None) -> None:
         self.is_failing = False
         self.stored_s: float | None = None
         self._on_failure = on_failure
+        self.on_recovery: Callable[[], None] = lambda: None
 
     def note(self, jobs: list[Job], outcomes: list[Any]) -> None:
         """Take the outcomes of a group into account. What was refused, or only read, says nothing."""
@@ -44,8 +45,10 @@ class WriteHealth:
         elif any(
             job.writes and not isinstance(one, Exception) for job, one in zip(jobs, outcomes, strict=True)
         ):
-            self.is_failing = False
+            was_failing, self.is_failing = self.is_failing, False
             self.stored_s = time.time()
+            if was_failing:
+                self.on_recovery()
 
 
 class Writer:
