@@ -295,12 +295,12 @@ class TestConsequences:
 
 
 class TestTeam:
-    def test_names_are_not_unique_and_nobody_takes_the_middle(self, desk: Desk) -> None:
+    def test_names_are_their_own_and_nobody_takes_the_middle(self, desk: Desk) -> None:
         desk.say("I want a team of eight")
         desk.summon()
         grid = desk.grid()
         assert sorted(grid) == list(range(9))
-        assert (grid[0][0], grid[5][0], grid[4][0]) == ("Lyra", "Lyra", "Julian")
+        assert (grid[0][0], grid[5][0], grid[4][0]) == ("Lyra", "Vesper", "Julian")
         ids = {one["id"] for one in desk.documents("agent-identity")}
         assert ids == {f"agent-identity:{seat}" for seat in (0, 1, 2, 3, 5, 6, 7, 8)}
         [team] = desk.state(include="roster")["roster"]

@@ -120,6 +120,7 @@ def test_stop_reaches_a_running_model_and_the_queue_goes_on(tmp_path: Path) -> N
             "block_id": aborted["payload"]["block_id"],
             "status": "aborted",
             "text": said,
+            "reason": "stopped",
         }
         assert open_things(reader.events) == NOTHING
         assert asyncio.run(reader.read(kind("agent.start"))), "the next message has its turn"

@@ -112,7 +112,7 @@ def test_every_route_grants_and_refuses_as_the_table_says(who: str) -> None:
             await crowd.come(session, "guest")
 
             wrong = []
-            for ask in asks:
+            for ask in sorted(asks, key=lambda ask: ask.route == "POST /api/sign-out"):  # it ends the cookie
                 answer = await crowd.ask(who, ask)
                 if not matches(answer, expected(who, ask)):
                     wrong.append((ask.route, answer.status, expected(who, ask), answer.body[:80]))

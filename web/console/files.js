@@ -24,8 +24,10 @@ export class Files {
     return [...this.#byKey.values()].reverse();
   }
 
-  #call({ file_path, content }) {
-    if (typeof file_path === "string" && typeof content === "string") this.#texts.set(file_path, content);
+  /** Two texts among the arguments of a call, of which the second is the content: a tool that writes a file. */
+  #call(args) {
+    const texts = Object.values(args).filter((value) => typeof value === "string");
+    if (texts.length === 2) this.#texts.set(...texts);
   }
 
   #write(event, { filename, path, size_bytes }) {

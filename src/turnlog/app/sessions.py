@@ -466,10 +466,15 @@ class Sessions:
             return driver.tree.last, seat.seen(driver.pen.ledger.state)
 
     async def misfits(self, seat: Seat) -> list[Misfit]:
-        """Return which stored events no longer fit the application's classes; only owners may know."""
-        async with self._settled(seat) as driver:
-            assert isinstance(driver.pen.ledger, Ledger)
-            return list(driver.pen.ledger.misfits.values()) if seat.is_owner else []
+        """Return which stored events no longer fit the application's classes; only owners may know.
+
+        A session that is not open here is not opened for this: that would write into its log.
+        """
+        if not seat.is_owner or seat.session_id not in self._drivers:
+            return []
+        driver = await self._driver(seat.head)
+        assert isinstance(driver.pen.ledger, Ledger)
+        return list(driver.pen.ledger.misfits.values())
 
     async def panels(self, seat: Seat, at: int | None = None) -> Panels:
         """Everything that is shown of a session, as of a seq or now; the state as this member sees it."""
