@@ -406,8 +406,7 @@ def test_the_office_writes_a_page_and_deletes_it_if_somebody_agrees(
     there = visit(context, demo, "Julian's office")
     there.say("Write about comets", "I wrote memory/notes/comets.html.")
     [page] = folder.glob("turnlog-demo-*/office/memory/notes/comets.html")
-    files = there.panel("Documents").locator("[data-kind=knowledge]")
-    expect(files).to_contain_text("notes/comets.html")
+    files = there.panel("Documents").locator("tl-files")
     files.get_by_role("button", name="comets.html").click()
     expect(files).to_contain_text("Notes about comets")
     for decision, said in (

@@ -15,7 +15,7 @@
     ".prose :is(tl-text, tl-sign-in, form, input, select, textarea, details)";
   const LOADING = "srcset poster background formaction ping srcdoc is http-equiv xlink:href manifest longdesc".split(" ");
   const HEAD = /^META META TITLE LINK:icon LINK:stylesheet(?: LINK:modulepreload)* SCRIPT$/;
-  const OWN = /^(?:data:,|console\.css|chunk-\w+\.js)$/;
+  const OWN = /^(?:favicon\.svg|console\.css|chunk-\w+\.js)$/;
   const IMAGE = /^(?:api\/blobs\/[\w/-]+|data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*)$/;
   const MORE = /^\s*Show (?:earlier|all|more)/;
   const COPY = /^\s*Copy/;
