@@ -182,10 +182,11 @@
     }
   }
 
-  /** Some documents of each kind, whole. */
+  /** Some documents of each kind, and every file, whole. */
   async function documents(finds) {
-    const all = [...panel().querySelectorAll("button.document")];
-    for (const button of all.filter((_, at) => at % EACH === 0)) {
+    const files = [...panel().querySelectorAll("tl-files button.document")];
+    const all = [...panel().querySelectorAll("details button.document")];
+    for (const button of [...files, ...all.filter((_, at) => at % EACH === 0)]) {
       button.click();
       await one("tl-documents").updateComplete;
       finds.look(panel());
