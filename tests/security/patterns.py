@@ -22,7 +22,7 @@ SAMPLES = {
     sre.CATEGORY_WORD: "a",
     sre.CATEGORY_NOT_SPACE: "x",
 }
-MAX_CHARACTERS = 9
+MAX_CHARACTERS = 6
 KNOWN = ('cookie:b"', "key-", '"\\"', " - at `")  # what once took a square of time
 
 
