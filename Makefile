@@ -33,7 +33,7 @@ test: .venv/dev.stamp
 	@$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -j2 check covered  # types are found on one core
 	@$(MAKE) --no-print-directory web-test
-	$(BIN)/python -m pytest $(BESIDE) tests/fuzz tests/faults tests/security tests/e2e tests/property tests/scale
+	$(BIN)/python -m pytest $(BESIDE) tests/e2e tests/security tests/faults tests/property tests/fuzz tests/scale
 
 web-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.web
