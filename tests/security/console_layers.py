@@ -59,8 +59,8 @@ EDITS = {
         ),
         Edit(
             "node_modules/lit-html/lit-html.js",
-            "l.createTextNode(t)",
-            'raw(t||" ")',
+            "this._$AH!==A&&a(this._$AH)?this._$AA.nextSibling.data=t:this.T(l.createTextNode(t))",
+            'this.T(raw(t||" "))',
         ),
         Edit(
             "node_modules/lit-html/lit-html.js", "const t=", 'import{raw}from"../../console/raw.js";const t='
