@@ -26,6 +26,8 @@ export interface Payloads {
   "process.auth": ProcessAuth;
   "session.error": SessionError;
   "session.member": SessionMember;
+  "session.invite": SessionInvite;
+  "session.invite_end": SessionInviteEnd;
   "session.title": SessionTitle;
   "ui.message": UiMessage;
   "ui.action": UiAction;
@@ -102,6 +104,26 @@ export interface SessionMember {
   roles?: string[];
   /** What people call the member; without it the name stays as it was. */
   name?: string;
+  /** The invite that made the membership; it is used up with this event. */
+  invite_id?: string;
+}
+
+/** A member made a link for one person, or invited a principal; the actor is the member who invites. The invite is open until a `session.member` or a `session.invite_end` names it. */
+export interface SessionInvite {
+  invite_id: string;
+  roles: string[];
+  /** Milliseconds since 1970. */
+  expires_ms: number;
+  /** Who is invited; without it the invite is a link, for who redeems it. */
+  principal?: string;
+  /** The actor had the right to invite by a server role alone. */
+  as_operator?: boolean;
+}
+
+/** An invite ended without a new member; the actor is who revoked or declined it. Invites of a member who loses the right to invite are revoked with the event that takes the right. */
+export interface SessionInviteEnd {
+  invite_id: string;
+  reason: "declined" | "expired" | "revoked";
 }
 
 /** The session has another title; until then the first message is its title. */

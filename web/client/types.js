@@ -5,6 +5,8 @@ export const TYPES = new Set([
   "process.auth",
   "session.error",
   "session.member",
+  "session.invite",
+  "session.invite_end",
   "session.title",
   "ui.message",
   "ui.action",

@@ -386,5 +386,7 @@ const STEPS = new Map([
   ["session.error", of.error],
   ["session.title", of.rename],
   ["session.member", nothing],
+  ["session.invite", nothing],
+  ["session.invite_end", nothing],
   ["assistant.block", nothing],
 ]);

@@ -93,6 +93,8 @@ const SUMMARIES = {
   "process.auth": ({ method, needs_setup }) => words(method, needs_setup && "needs setup"),
   "session.error": ({ code, message }) => `${code}: ${start(message)}`,
   "session.member": ({ principal, roles = [] }) => `${principal}: ${roles.join(", ") || "no role"}`,
+  "session.invite": ({ principal, roles }) => `${principal ?? "link"}: ${roles.join(", ")}`,
+  "session.invite_end": ({ invite_id, reason }) => words(invite_id, reason),
   "session.title": ({ title }) => start(title),
   "ui.message": ({ text, target }) => words(target && `to ${target}`, start(text)),
   "ui.action": ({ action: { kind, ...rest } }) => words(kind, compact(rest)),

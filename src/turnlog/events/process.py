@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.base import SYSTEM, Count, Name, Origins, Payload, Role
+from turnlog.events.base import SYSTEM, Count, Key, Name, Origins, Payload, Role
 
 Process = Literal["server", "model"]
 
@@ -75,6 +75,48 @@ class SessionMember(Payload, frozen=True, kw_only=True):
     name: Annotated[
         Name | None, Meta(description="What people call the member; without it the name stays as it was.")
     ] = None
+    invite_id: Annotated[
+        Key | None, Meta(description="The invite that made the membership; it is used up with this event.")
+    ] = None
+
+
+class SessionInvite(Payload, frozen=True, kw_only=True):
+    """A member made a link for one person, or invited a principal; the actor is the member who invites.
+
+    The invite is open until a `session.member` or a `session.invite_end` names it.
+    """
+
+    TYPE: ClassVar = "session.invite"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {
+        "invite_id": "inv_4d7b0f2c9a31e658d0b4a7f1",
+        "roles": ["customer"],
+        "expires_ms": 1767960000000,
+    }
+
+    invite_id: Key
+    roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
+    expires_ms: Annotated[Count, Meta(description="Milliseconds since 1970.")]
+    principal: Annotated[
+        Name | None, Meta(description="Who is invited; without it the invite is a link, for who redeems it.")
+    ] = None
+    as_operator: Annotated[
+        bool, Meta(description="The actor had the right to invite by a server role alone.")
+    ] = False
+
+
+class SessionInviteEnd(Payload, frozen=True, kw_only=True):
+    """An invite ended without a new member; the actor is who revoked or declined it.
+
+    Invites of a member who loses the right to invite are revoked with the event that takes the right.
+    """
+
+    TYPE: ClassVar = "session.invite_end"
+    ORIGINS: ClassVar[Origins] = SYSTEM
+    EXAMPLE: ClassVar = {"invite_id": "inv_4d7b0f2c9a31e658d0b4a7f1", "reason": "revoked"}
+
+    invite_id: Key
+    reason: Literal["revoked", "declined", "expired"]
 
 
 class SessionTitle(Payload, frozen=True, kw_only=True):

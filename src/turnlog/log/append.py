@@ -9,16 +9,41 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound
-from turnlog.events import Event, Payload, SessionMember, SessionTitle, UiMessage, Unknown, decode, frame
+from turnlog.events import (
+    Event,
+    Payload,
+    SessionInvite,
+    SessionInviteEnd,
+    SessionMember,
+    SessionTitle,
+    UiMessage,
+    Unknown,
+    decode,
+    frame,
+)
 from turnlog.log.integrity import link, make_row
-from turnlog.log.store import Damage, Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
+from turnlog.log.store import (
+    Damage,
+    Head,
+    NewRow,
+    OpenInvite,
+    Row,
+    SpanMark,
+    Store,
+    line_of,
+    pack,
+    span_mark,
+    span_of,
+)
 
 
 class Expected(NamedTuple):
-    """Where an append expects a session to stand: its last seq, or how many durable events it has."""
+    """Where an append expects a session to stand: its last seq, how many durable events it has, or the seq
+    of the last change of its members and invites."""
 
     last: int | None = None
     rank: int | None = None
+    members_seq: int | None = None
 
 
 def new_session(store: Store, head: Head) -> None:
@@ -88,7 +113,8 @@ def write(
         last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0), updated_ms=updated_ms
     )
     for event in fresh:
-        moved = told(moved, event.payload) if type(event.payload) in SAYINGS else moved
+        if type(event.payload) in SAYINGS:
+            moved = told(moved, event.payload, event.scope.actor, known[event.id])
     if rows:
         store.put(moved, rows, marks)
     elif moved.fence > head.fence:  # whoever takes over may find everything written already
@@ -96,18 +122,36 @@ def write(
     return [known[event.id] for event in events], [new.row for new in rows], head.epoch
 
 
-def told(head: Head, payload: Payload | Unknown) -> Head:
+def told(head: Head, payload: Payload | Unknown, actor: str | None, seq: int) -> Head:
     """A head after an event that says something of the session as a whole."""
-    says = SAYINGS.get(type(payload))
-    return head.moved(**says(head, payload)) if says else head
+    says = SAYINGS.get(type(payload))  # type: ignore[arg-type]
+    if says is None:
+        return head
+    moved = head.moved(**says(head, payload, actor))
+    return moved.moved(members_seq=seq) if type(payload) in MEMBERSHIP else moved
 
 
-def _members(head: Head, payload: SessionMember) -> dict[str, object]:
+def _members(head: Head, payload: SessionMember, actor: str | None) -> dict[str, object]:
     others = {name: roles for name, roles in head.members.items() if name != payload.principal}
-    return {"members": {**others, payload.principal: payload.roles} if payload.roles else others}
+    return {
+        "members": {**others, payload.principal: payload.roles} if payload.roles else others,
+        "creator": head.creator or payload.principal,
+        "invites": _without(head, payload.invite_id),
+    }
 
 
-def _first_words(head: Head, payload: UiMessage) -> dict[str, object]:
+def _invite(head: Head, payload: SessionInvite, actor: str | None) -> dict[str, object]:
+    invite = OpenInvite(
+        payload.roles, actor or "", payload.expires_ms, payload.principal, payload.as_operator
+    )
+    return {"invites": {**head.invites, payload.invite_id: invite}}
+
+
+def _without(head: Head, invite_id: str | None) -> dict[str, OpenInvite]:
+    return {name: invite for name, invite in head.invites.items() if name != invite_id}
+
+
+def _first_words(head: Head, payload: UiMessage, actor: str | None) -> dict[str, object]:
     """The first message is the title until there is one, unless it is only for some."""
     return (
         {} if head.title or payload.channel else {"title": " ".join(payload.text[:400].split())[:TITLE_CHARS]}
@@ -115,9 +159,12 @@ def _first_words(head: Head, payload: UiMessage) -> dict[str, object]:
 
 
 TITLE_CHARS = 80
-SAYINGS: dict[type, Callable[[Head, Any], dict[str, object]]] = {
+MEMBERSHIP = (SessionMember, SessionInvite, SessionInviteEnd)
+SAYINGS: dict[type[Payload], Callable[[Head, Any, str | None], dict[str, object]]] = {
     SessionMember: _members,
-    SessionTitle: lambda _, payload: {"title": payload.title},
+    SessionInvite: _invite,
+    SessionInviteEnd: lambda head, payload, _: {"invites": _without(head, payload.invite_id)},
+    SessionTitle: lambda head, payload, _: {"title": payload.title},
     UiMessage: _first_words,
 }
 
@@ -159,6 +206,8 @@ def check_append(head: Head, expected: Expected, fence: int | None) -> None:
         raise Conflict(f"expected the last seq to be {expected.last}", head.last)
     if expected.rank not in (None, head.rank):
         raise Conflict(f"expected {expected.rank} durable events, got {head.rank}", head.last)
+    if expected.members_seq not in (None, head.members_seq):
+        raise Conflict(f"expected seq {expected.members_seq} to be the last change of members", head.last)
 
 
 def row_of(event: Event, session_id: str, seq: int, rank: int, ts_ms: int) -> Row:

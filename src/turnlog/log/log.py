@@ -136,11 +136,17 @@ class Log:
         *,
         expected_last: int | None = None,
         expected_rank: int | None = None,
+        expected_members_seq: int | None = None,
         fence: int | None = None,
     ) -> list[int]:
         """Append events, all or none; returns their seqs when they are durable."""
         return await self.submit(
-            session_id, events, expected_last=expected_last, expected_rank=expected_rank, fence=fence
+            session_id,
+            events,
+            expected_last=expected_last,
+            expected_rank=expected_rank,
+            expected_members_seq=expected_members_seq,
+            fence=fence,
         )
 
     def submit(
@@ -150,13 +156,16 @@ class Log:
         *,
         expected_last: int | None = None,
         expected_rank: int | None = None,
+        expected_members_seq: int | None = None,
         fence: int | None = None,
     ) -> asyncio.Future[list[int]]:
         """Queue an append of the events as they are now; the future resolves when it is durable.
 
         `expected_rank` is how many durable events there are to be before it: live ones may come in between.
+        `expected_members_seq` is the last change of members and invites that the caller knows of.
         """
-        ts_ms, expected, batch = self._clock(), Expected(expected_last, expected_rank), tuple(events)
+        expected = Expected(expected_last, expected_rank, expected_members_seq)
+        ts_ms, batch = self._clock(), tuple(events)
         return self._submit(
             lambda store: write(store, session_id, batch, expected, fence, ts_ms),
             lambda written: self._publish(session_id, *written),

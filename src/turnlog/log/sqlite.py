@@ -340,8 +340,10 @@ class SqliteStore:
             slot = self.mark.get(number)
             end = max(last, slot.last if slot else -1)
             head = Head(damage.session_id, "", str(head.app), last=end, pruned=end, rank=rank)
-            for payload in sayings(self._writer, number, damage.session_id):
-                head = told(head, payload)
+            for payload, actor, said_at in sayings(self._writer, number, damage.session_id):
+                head = told(head, payload, actor, said_at)
+            # The event that ended an invite may be among what is lost: none comes back.
+            head = head.moved(invites={})
         self._heads[damage.session_id] = number, head
         end = max(head.last, damage.last, last)
         self.put_head(head.moved(epoch=new_epoch(), last=end, rank=max(head.rank, rank)))

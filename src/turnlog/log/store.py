@@ -170,10 +170,21 @@ class NewRow(NamedTuple):
     span: str | None
 
 
+class OpenInvite(Struct, frozen=True, omit_defaults=True):
+    """An invite that was not used, declined, revoked or found expired yet (`session.invite`)."""
+
+    roles: tuple[str, ...]
+    by: str
+    expires_ms: int
+    principal: str | None = None
+    as_operator: bool = False
+
+
 class Head(Struct, frozen=True):
     """Where a session stands, and what its events say of it as a whole (`append.SAYINGS`): its title, its
-    members with their roles, when something last happened. Live rows up to `pruned` may be gone; `revision`
-    counts the changes."""
+    members with their roles, its creator, its open invites by their id, when something last happened. Live
+    rows up to `pruned` may be gone; `revision` counts the changes; `members_seq` is the last event that
+    changed members or invites."""
 
     session_id: str
     epoch: str
@@ -189,7 +200,16 @@ class Head(Struct, frozen=True):
     updated_ms: int = 0
     title: str = ""
     members: dict[str, tuple[str, ...]] = {}
+    creator: str = ""
+    invites: dict[str, OpenInvite] = {}
+    members_seq: int = -1
     closed: bool = False
+
+    @property
+    def principals(self) -> frozenset[str]:
+        """The members, and those whom an open invite is addressed to."""
+        invited = [invite.principal for invite in self.invites.values() if invite.principal is not None]
+        return frozenset([*self.members, *invited])
 
     def moved(self, **changes: object) -> "Head":
         """The same session after a change."""

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from hashlib import sha256
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import DecodeError, json
 
 from turnlog.errors import Damaged
 from turnlog.events import CATALOG, Payload, Unknown, decode
+from turnlog.log.append import SAYINGS
 from turnlog.log.integrity import Walk, make_row, rank_of, values_checksum
-from turnlog.log.store import Damage, Head, Page, Ready, Stored, framed
+from turnlog.log.store import Damage, Head, OpenInvite, Page, Ready, Stored, framed
+
+T = TypeVar("T")
 
 MIGRATIONS = [
     """
@@ -21,8 +24,8 @@ MIGRATIONS = [
         id integer primary key, name text not null unique, epoch text not null, app text not null,
         created integer not null, first integer not null, last integer not null, rank integer not null,
         chain blob not null, fence integer not null, pruned integer not null, revision integer not null,
-        updated integer not null, title text not null, members text not null, closed integer not null,
-        crc integer not null);
+        updated integer not null, title text not null, members text not null, creator text not null,
+        invites text not null, members_seq integer not null, closed integer not null, crc integer not null);
     create table event (
         session integer not null, seq integer not null, id text not null, ts integer not null, span text,
         chain blob, crc integer not null, meta blob not null, frame blob not null,
@@ -50,7 +53,7 @@ MIGRATIONS = [
     """,
 ]
 HEAD = """name, epoch, app, created, first, last, rank, chain, fence, pruned, revision,
-    updated, title, members, closed"""
+    updated, title, members, creator, invites, members_seq, closed"""
 HEAD_UPDATE = "update session set {}, crc = ? where id = ?".format(
     ", ".join(f"{column.strip()} = ?" for column in HEAD.split(","))
 )
@@ -61,7 +64,7 @@ SKIPPED = """span is not null and exists (select 1 from span
     and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
 COLUMNS = "seq, meta, frame, crc"
 PAGE_ROWS = 256
-SAYINGS = (b"|session.member", b"|session.title", b"|ui.message")
+SAYING_SUFFIXES = tuple(f"|{payload.TYPE}".encode() for payload in SAYINGS)  # of what stands beside a row
 FIRST_ROWS = 16  # read to learn how large rows are here
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BAD_INDEX = "the index of blocks and calls is damaged"
@@ -94,19 +97,30 @@ def head_values(head: Head) -> tuple[Any, ...]:
         head.updated_ms,
         head.title,
         json.encode(head.members).decode(),
+        head.creator,
+        json.encode(head.invites).decode(),
+        head.members_seq,
         int(head.closed),
     )
 
 
 def make_head(row: tuple[Any, ...]) -> Head:
     """A head from (number, its columns, checksum)."""
-    return Head(*row[1:-3], members=members_of(row[-3]), closed=bool(row[-2]))  # type: ignore[misc]
+    *plain, members, creator, invites, members_seq, closed = row[1:-1]
+    return Head(
+        *plain,  # type: ignore[misc]
+        members=decoded(members, dict[str, tuple[str, ...]]),
+        creator=creator,
+        invites=decoded(invites, dict[str, OpenInvite]),
+        members_seq=members_seq,
+        closed=bool(closed),
+    )
 
 
-def members_of(column: Any) -> dict[str, tuple[str, ...]]:
-    """The members of a head; a column that is damaged has none, and its checksum does not match."""
+def decoded(column: Any, kind: type[dict[str, T]]) -> dict[str, T]:
+    """A map in a column of a head; one that is damaged is empty, and its checksum does not match."""
     try:
-        return json.decode(column, type=dict[str, tuple[str, ...]])
+        return json.decode(column, type=kind)
     except (DecodeError, TypeError, UnicodeError):
         return {}
 
@@ -198,18 +212,22 @@ def rank_at(connection: sqlite3.Connection, number: int, session_id: str, seq: i
     return rank if whole and rank is not None and make_row(session_id, *row[:3]).checksum == row[3] else -1
 
 
-def sayings(connection: sqlite3.Connection, number: int, session_id: str) -> Iterator[Payload | Unknown]:
-    """What the events of a session say of it as a whole, as far as they are what was written."""
+def sayings(
+    connection: sqlite3.Connection, number: int, session_id: str
+) -> Iterator[tuple[Payload | Unknown, str | None, int]]:
+    """Return what the events of a session say of it as a whole, with actor and seq, as far as they are what
+    was written."""
     query = f"select {COLUMNS} from event where session = ? order by seq"
     with suppress(sqlite3.DatabaseError), closing(connection.execute(query, (number,))) as cursor:
         for seq, meta, frame, crc in cursor:
             types = (isinstance(seq, int), isinstance(meta, bytes), isinstance(frame, bytes))
             if (
                 all(types)
-                and meta.endswith(SAYINGS)
+                and meta.endswith(SAYING_SUFFIXES)
                 and make_row(session_id, seq, meta, frame).checksum == crc
             ):
-                yield CATALOG.payload(decode(frame[len(b"data: ") : -len(b"\n\n")]))
+                envelope = decode(frame[len(b"data: ") : -len(b"\n\n")])
+                yield CATALOG.payload(envelope), envelope.actor, seq
 
 
 def stored_rows(

@@ -204,6 +204,6 @@ def restored(head: Head, item: EventLine) -> tuple[NewRow, SpanMark | None, Head
     ts_ms = milliseconds(envelope.ts)
     updated_ms = max(head.updated_ms, ts_ms)
     moved = head.moved(last=envelope.seq, rank=rank, chain=chain, pruned=pruned, updated_ms=updated_ms)
-    moved = told(moved, payload)
+    moved = told(moved, payload, envelope.actor, envelope.seq)
     mark = span_mark(payload, envelope.agent_id, envelope.trace_id, envelope.seq)
     return NewRow(row, envelope.id, ts_ms, None if span else chain, span), mark, moved

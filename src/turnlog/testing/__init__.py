@@ -89,6 +89,8 @@ CONTRACTS = numbered(
         replay.first_end_counts,
         beside.snapshots_are_dropped,
         beside.blob_names,
+        sessions.invites_in_the_head,
+        sessions.expected_members,
     ],
 )
 

@@ -1,7 +1,7 @@
 """What a store promises that outlives its process: made again, it has everything."""
 
 from turnlog.errors import Closed, Conflict, Fenced
-from turnlog.events import SessionMember, SessionTitle
+from turnlog.events import SessionInvite, SessionMember, SessionTitle
 from turnlog.log import Blob, Document
 from turnlog.testing.bench import Make, bench, refused
 from turnlog.testing.samples import agent, began, delta, event, note, notes, over, started
@@ -70,10 +70,11 @@ async def spans_last(make: Make) -> None:
 
 
 async def what_events_said_lasts(make: Make) -> None:
-    """Title, members and last activity are there again."""
+    """Title, members, invites and last activity are there again."""
     async with bench(make) as b:
         await b.add(event(SessionMember(principal="ada", roles=("owner",)), "m"), note("a"))
         await b.add(event(SessionTitle(title="A trip"), "t"))
+        await b.add(event(SessionInvite(invite_id="inv_1", roles=("guest",), expires_ms=1), "i"))
         before = await b.log.info(b.session)
     async with bench(make) as b:
         assert await b.log.info(b.session) == before

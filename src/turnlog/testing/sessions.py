@@ -3,7 +3,15 @@
 import asyncio
 
 from turnlog.errors import CallerError, Closed, Conflict, NotFound
-from turnlog.events import Event, SessionMember, SessionTitle, UiMessage, decode
+from turnlog.events import (
+    Event,
+    SessionInvite,
+    SessionInviteEnd,
+    SessionMember,
+    SessionTitle,
+    UiMessage,
+    decode,
+)
 from turnlog.ids import new_id
 from turnlog.log import line_of
 from turnlog.testing.bench import Make, bench, refused
@@ -120,3 +128,39 @@ async def what_events_say(make: Make) -> None:
         assert (head.title, head.members) == ("A trip", {"ada": ("guest", "owner")})
         assert head.updated_ms == b.now_ms + 100
         assert [found.title for found in await b.log.sessions()] == ["A trip"]
+
+
+async def invites_in_the_head(make: Make) -> None:
+    """The head knows the creator and the open invites; one that was used or has ended is open no more."""
+    async with bench(make) as b:
+        await b.add(member("ada", "owner"), *[invite(name, None) for name in ("used", "ended", "open")])
+        await b.add(invite("asked", "bob"))
+        head = await b.log.info(b.session)
+        assert (head.creator, head.members_seq, list(head.invites)) == (
+            "ada",
+            4,
+            ["used", "ended", "open", "asked"],
+        )
+        assert head.invites["asked"].principal == "bob"
+        assert head.principals == {"ada", "bob"}
+        redeemed = SessionMember(principal="eve", roles=("guest",), invite_id="used")
+        ended = SessionInviteEnd(invite_id="ended", reason="revoked")
+        await b.add(event(redeemed, "m"), event(ended, "e"))
+        head = await b.log.info(b.session)
+        assert (head.creator, head.members_seq, list(head.invites)) == ("ada", 6, ["open", "asked"])
+
+
+async def expected_members(make: Make) -> None:
+    """An append that knows of the last change of members is refused after another; messages do not count."""
+    async with bench(make) as b:
+        await b.add(member("ada", "owner"))
+        await b.add(note("a"))
+        assert await b.add(member("bob", "guest"), expected_members_seq=0) == [2]
+        assert (await refused(Conflict, b.add(member("bob"), expected_members_seq=0))).last == 2
+        assert await b.add(member("bob"), expected_members_seq=2) == [3]
+
+
+def invite(name: str, principal: str | None) -> Event:
+    """A link, or an invitation of a principal."""
+    made = SessionInvite(invite_id=name, roles=("guest",), expires_ms=1, principal=principal)
+    return event(made, f"invite-{name}")

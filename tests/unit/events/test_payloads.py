@@ -112,6 +112,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("assistant.message", {"citations": [{"type": "char_location"}]}, "$.citations[0]"),
     ("assistant.thinking", {"block_id": "é"}, "$.block_id"),
     ("session.member", {"roles": ["Owner"]}, "$.roles[0]"),
+    ("session.invite", {"invite_id": "inv_1", "roles": [], "expires_ms": 1}, "$.roles"),
+    ("session.invite_end", {"invite_id": "inv_1", "reason": "lost"}, "$.reason"),
     ("session.title", {"title": ""}, "$.title"),
     ("assistant.view", {"view": {"kind": "a2ui.v2", "view_id": "v", "tree": {}}}, "$.view.kind"),
     ("assistant.block", {"data": []}, "$.data"),

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.log.damaging import OTHER, SESSION, edit, fill, opened
 from tests.unit.log.delegates import scenario
 from turnlog.errors import Damaged, StoreError
-from turnlog.events import SessionMember, SessionTitle
+from turnlog.events import SessionInvite, SessionMember, SessionTitle
 from turnlog.log import Document, SqliteStore
 from turnlog.testing.samples import event, note, notes
 
@@ -183,3 +183,17 @@ def test_a_lost_record_keeps_the_members_that_its_events_name(path: Path, column
             assert (head.title, head.members) == ("A trip", {"ada": ("owner",)})
 
     run()
+
+
+@scenario
+async def test_lost_record_with_an_open_invite_leaves_it_ended(path: Path) -> None:
+    async with opened(path) as log:
+        invite = SessionInvite(invite_id="inv_1", roles=("guest",), expires_ms=1)
+        await log.create("t", SESSION)
+        await log.append(SESSION, [event(SessionMember(principal="ada", roles=("owner",)), "ada")])
+        await log.append(SESSION, [event(invite, "invite")])
+        edit(path, "update session set invites = 'x'")
+        with suppress(Damaged):
+            await log.info(SESSION)
+        head = await log.info(SESSION)
+        assert (head.creator, head.invites, head.members_seq) == ("ada", {}, 1)
