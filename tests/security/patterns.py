@@ -1,12 +1,9 @@
-"""Every regular expression of the package, how it is used, and texts that make a bad one take for ever."""
+"""Every regular expression of the package, and how it is used."""
 
 import ast
 import importlib
-import itertools
 import pkgutil
 import re
-import re._constants as sre  # type: ignore[import-not-found]
-import re._parser as sre_parser  # type: ignore[import-not-found]
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -16,14 +13,6 @@ import turnlog
 
 ANCHORED = ("match", "fullmatch")
 SCANNING = ("search", "sub", "subn", "split", "findall", "finditer")
-SAMPLES = {
-    sre.CATEGORY_SPACE: " ",
-    sre.CATEGORY_DIGIT: "0",
-    sre.CATEGORY_WORD: "a",
-    sre.CATEGORY_NOT_SPACE: "x",
-}
-MAX_CHARACTERS = 6
-KNOWN = ('cookie:b"', "key-", '"\\"', " - at `")  # what once took a square of time
 
 
 class Use(NamedTuple):
@@ -31,14 +20,6 @@ class Use(NamedTuple):
 
     pattern: re.Pattern[Any]
     is_scanning: bool
-
-    def run(self, text: str) -> None:
-        data: Any = text.encode(errors="replace") if isinstance(self.pattern.pattern, bytes) else text
-        if self.is_scanning:
-            for _ in self.pattern.finditer(data):
-                pass
-        else:
-            self.pattern.match(data)
 
 
 def modules() -> Iterator[ModuleType]:
@@ -59,6 +40,8 @@ def find_patterns(value: object) -> Iterator[tuple[re.Pattern[Any], str | None]]
     elif isinstance(value, tuple | list):
         for one in value:
             yield from find_patterns(one)
+    elif not isinstance(value, type) and type(value).__module__.startswith("turnlog."):
+        yield from find_patterns(list(getattr(value, "__dict__", {}).values()))
 
 
 def methods_used(tree: ast.Module) -> dict[str, set[str]]:
@@ -99,58 +82,3 @@ def find_uses() -> dict[str, Use]:
         for number, use in enumerate(inline_uses(tree)):
             uses[f"{module.__name__} inline {number}"] = use
     return uses
-
-
-def literals(tokens: Any) -> Iterator[str]:
-    """Yield a character for every place of a pattern, and runs of literal characters."""
-    run = ""
-    for operator, value in tokens:
-        if operator is sre.LITERAL:
-            run += chr(value)
-            yield chr(value)
-            continue
-        if len(run) > 1:
-            yield run
-        run = ""
-        yield from inner_literals(operator, value)
-    if len(run) > 1:
-        yield run
-
-
-def inner_literals(operator: Any, value: Any) -> Iterator[str]:
-    if operator is sre.IN:
-        yield from (sample(kind, what) for kind, what in value)
-    elif operator is sre.NOT_LITERAL:
-        yield "x"
-    else:
-        for part in value if isinstance(value, list | tuple) else ():
-            if isinstance(part, sre_parser.SubPattern):
-                yield from literals(part)
-            elif isinstance(part, list):
-                for branch in part:
-                    yield from literals(branch)
-
-
-def sample(kind: Any, value: Any) -> str:
-    """Return a character of a class."""
-    if kind is sre.RANGE:
-        return chr(value[0])
-    return chr(value) if kind is sre.LITERAL else SAMPLES.get(value, "x")
-
-
-def pumped(use: Use, size: int) -> Iterator[str]:
-    """Yield texts of about `size` characters that repeat what a pattern looks for, and end otherwise."""
-    source = use.pattern.pattern
-    text = source.decode("latin-1") if isinstance(source, bytes) else source
-    found = list(
-        dict.fromkeys([*literals(sre_parser.parse(text, use.pattern.flags & ~re.UNICODE)), "x", " "])
-    )
-    characters = [one for one in found if len(one) == 1][:MAX_CHARACTERS]
-    runs = [one for one in found if len(one) > 1]
-    pairs = ["".join(pair) for pair in itertools.product(characters, repeat=2)]
-    mixed = [run + character for run in runs for character in characters]
-    for unit in dict.fromkeys([*characters, *pairs, *runs, *mixed, *KNOWN]):
-        yield unit * (size // len(unit)) + "\x01"
-    for run in runs:
-        for character in characters:
-            yield run + character * size + "\x01"
