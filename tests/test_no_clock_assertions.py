@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock_scan import python_findings, script_findings
+from tests.support.coverage_pause import without_coverage
 
 ROOT = Path(__file__).parent.parent
 OWN = {Path(__file__), ROOT / "tests/support/clock_scan.py"}  # their samples are what they look for
@@ -20,6 +21,7 @@ def scanned() -> dict[Path, list[str]]:
     return python | scripts
 
 
+@without_coverage()
 def test_tests_outside_soak_compare_no_times_and_explain_each_sleep() -> None:
     found = [f"{path.relative_to(ROOT)}:{line}" for path, lines in scanned().items() for line in lines]
     assert not found, "\n".join(found)

@@ -24,15 +24,11 @@ TOUR_FILE = turnlog_examples.tour.__file__
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty folder to be in, and a search path that is put back."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv(TOKEN, raising=False)
-    yield
-    with warnings.catch_warnings():  # listen leaves its socket open when a port is out of range
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture
@@ -185,6 +181,8 @@ def test_a_refused_port_leaves_no_socket_open(busy: int) -> None:
         warnings.simplefilter("always", ResourceWarning)
         with pytest.raises(OSError, match="in use"):
             listen("127.0.0.1", busy)
+        with pytest.raises(OverflowError):
+            listen("127.0.0.1", 1 << 16)
         gc.collect()
     assert left == []
 

@@ -262,14 +262,14 @@ def listen(host: str, port: int, stall_s: float = STALL_S) -> socket.socket:
     """A listening socket; port 0 takes a free one. Its connections end after `stall_s` without progress."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound_peers(listener, stall_s)
     try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_peers(listener, stall_s)
         listener.bind((host, port))
-    except OSError:
+        listener.listen(2048)
+    except (OSError, OverflowError):  # a port out of range is an OverflowError
         listener.close()
         raise
-    listener.listen(2048)
     return listener
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import scenario
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.state.history import Message
@@ -23,6 +24,7 @@ def call_often(messages: list[Message]) -> Iterator[Any]:
     return iter([ToolUse("look_up", {"number": number}) for number in range(CALLS)])
 
 
+@without_coverage()
 @scenario
 async def test_run_with_a_consumer_that_waits_for_the_end_of_the_turn_gives_every_event() -> None:
     agent = Agent("Guide", "", Scripted(call_often), tools=[look_up])

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from turnlog.agents.context import Context
 from turnlog.agents.executor import Executor
 from turnlog.agents.tool_results import TooLarge, check_size, plain
@@ -62,6 +63,7 @@ LARGE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", LARGE)
+@without_coverage()
 def test_result_that_is_too_large_is_refused_without_a_copy_of_it(kind: str) -> None:
     value = LARGE[kind]()
     answer_of("warm up")

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.app.test_derived import APP, NAME, filled, said, spoiled
 from tests.unit.log.delegates import Counting, scenario
 from turnlog.app.derived import EVERY, PANELS, Derived
@@ -26,6 +27,7 @@ async def test_panels_after_the_ring_has_passed_a_snapshot_are_made_from_the_cut
     await log.close()
 
 
+@without_coverage()
 @scenario
 async def test_ring_that_lets_go_of_events_removes_their_snapshots() -> None:
     log = Log(MemoryStore(ring_events=1500))

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import scenario, soon
 from turnlog.errors import NotFound, StoreError
 from turnlog.events import CORE, AgentEnd, Catalog, Event, Origin, Payload, Scope, UiAction, Vocabulary
@@ -332,6 +333,7 @@ async def test_pages_are_as_long_as_ever_after_letting_go() -> None:
 
 
 @pytest.mark.parametrize("number", [420, 1000])
+@without_coverage()
 def test_queued_messages_that_are_all_answered_leave_the_newest_2000_durable_events(number: int) -> None:
     @scenario
     async def run() -> None:

@@ -15,6 +15,7 @@ from tests.cli_process import (
     shown,
     types,
 )
+from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws
 from turnlog.agents.calls import args_hash
 from turnlog.events import (
@@ -261,6 +262,7 @@ def test_the_number_of_agents_is_bounded() -> None:
     assert_lawful(said + beyond + parser.flush())
 
 
+@without_coverage()
 def test_the_number_of_open_calls_is_bounded() -> None:
     parser = CliParser(counting())
     said = fed(parser, init(), assistant(*(use(f"toolu_{n}") for n in range(CALLS + 2))))

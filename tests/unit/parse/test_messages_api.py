@@ -13,6 +13,7 @@ import pytest
 from anthropic._models import construct_type
 from anthropic.types import RawMessageStreamEvent
 
+from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CORE, BlockDelta, Catalog, Fault, ParseReject, Payload, ToolResult, Vocabulary
 from turnlog.parse.blocks import LIMIT_CHARS, LIMIT_WHOLE_BYTES
@@ -120,6 +121,7 @@ def check_as_dicts(vector: dict[str, Any]) -> None:
     assert known(parsing) == vector["reply"]
 
 
+@without_coverage()
 def check_as_objects_of_the_sdk(vector: dict[str, Any]) -> None:
     if vector.get("dicts_only"):
         return
@@ -139,6 +141,7 @@ def bare(value: Any) -> Any:
     return [bare(item) for item in value] if isinstance(value, list) else value
 
 
+@without_coverage()
 def check_as_objects_of_no_sdk(vector: dict[str, Any]) -> None:
     check(vector, [bare(event) for event in vector["events"]])
 
@@ -149,12 +152,14 @@ def untraced(payloads: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [item for item in payloads if item.get("reason") not in refusals]
 
 
+@without_coverage()
 def check_letter_by_letter(vector: dict[str, Any]) -> None:
     parsing, said = run(letter for event in vector["events"] for letter in letters(event))
     assert merged(untraced(map(shown, said))) == merged(untraced(vector["expected"]))
     assert known(parsing) == vector["reply"]
 
 
+@without_coverage()
 def check_bytes_cut_at_every_position(vector: dict[str, Any]) -> None:
     frames = [encode(json.dumps(event).encode(), event="x") for event in vector["events"]]
     stream = b"".join(frames)
@@ -165,6 +170,7 @@ def check_bytes_cut_at_every_position(vector: dict[str, Any]) -> None:
         assert [*decoder.feed(stream[:at]), *decoder.feed(stream[at:])] == whole
 
 
+@without_coverage()
 def check_every_event_can_be_stored(vector: dict[str, Any]) -> None:
     for payload in run(vector["events"])[1]:
         kind = CATALOG.kind(CATALOG.name(type(payload)))
@@ -172,6 +178,7 @@ def check_every_event_can_be_stored(vector: dict[str, Any]) -> None:
         assert CATALOG.event(payload, id="evt_1", origin=origin).payload == payload  # type: ignore[arg-type]
 
 
+@without_coverage()
 def check_every_block_begins_once_and_ends_once(vector: dict[str, Any]) -> None:
     for at in range(len(vector["events"]) + 1):
         said = [shown(payload) for payload in run(vector["events"][:at])[1]]
@@ -181,6 +188,7 @@ def check_every_block_begins_once_and_ends_once(vector: dict[str, Any]) -> None:
         assert len(set(begun)) == len(begun)
 
 
+@without_coverage()
 def check_every_batch_holds_an_end_with_its_twin(vector: dict[str, Any]) -> None:
     parsing = parser()
     for event in [*vector["events"], None]:

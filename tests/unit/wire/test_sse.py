@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import BadInput, CallerError, PeerError
 from turnlog.wire.sse import LIMIT_BYTES, Decoder, Message, encode
@@ -159,6 +160,7 @@ def test_a_refusal_is_final() -> None:
         decoder.flush()
 
 
+@without_coverage()
 def test_the_largest_message_in_small_pieces() -> None:
     text = b"x" * (LIMIT_BYTES - 6)  # copied anew for each piece, this would be 4 TB of copying
     frame, piece = encode(text), 32
