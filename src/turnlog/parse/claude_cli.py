@@ -49,7 +49,7 @@ from turnlog.parse.cli_turns import Asked, Turns
 from turnlog.parse.deeds import Deeds
 from turnlog.parse.messages_api import sentence
 from turnlog.parse.reply import Tags, tags_of
-from turnlog.parse.values import Data, as_key, as_name, field, name_of, refused, valid
+from turnlog.parse.values import Data, as_key, as_name, field, name_of, plain, refused, valid
 
 LINES = 1024  # whose blocks can still be named: a turn has a few hundred
 SUB_AGENT = "Agent"  # the name of one that has none
@@ -215,7 +215,7 @@ class CliParser:
         event = line.get("event")
         agent, said = self._owner(line)
         if agent is None or not isinstance(event, dict):
-            return said + self._keep(line)
+            return said + self._keep(plain(line))  # a delta may hold half a pair of surrogates
         if event.get("type") == "message_start":
             return said + self._crew.begin_message(agent, event)[1]
         if agent.message is None:

@@ -1,8 +1,9 @@
 """The lines between a Claude CLI process and its host: bytes of stdout in, objects out; lines for stdin back.
 
-A line is one JSON object. What is none leaves a `ParseReject`, never an exception; lone surrogates and bytes
-that are no UTF-8 are mended. Limits: a line of 15 MiB, 32 levels; a longer line is refused and skipped to its
-end without being kept. Any cutting of the bytes gives the same lines.
+A line is one JSON object. What is none leaves a `ParseReject`, never an exception. Bytes that are no UTF-8
+and lone surrogates are mended, except in the delta of a block, which joins a pair that two lines share.
+Limits: a line of 15 MiB, 32 levels; a longer line is refused and skipped to its end without being kept. Any
+cutting of the bytes gives the same lines.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from turnlog.errors import BadInput
 from turnlog.events import ParseReject, Payload, Vocabulary
 from turnlog.events.base import NAME_BYTES, Name, Origins
 from turnlog.events.gate import LIMIT_DEPTH, nests
-from turnlog.parse.values import Data, name_of, plain
+from turnlog.parse.values import Data, field, name_of, plain
 
 LINE_BYTES = 15 << 20  # an image comes as base64, and twice; its event fits into an SSE message of 16 MiB
 _CONTINUED = bytes(range(0x80, 0xC0))  # bytes that begin no character
@@ -122,9 +123,14 @@ def mended_line(line: bytes) -> Any:
     import json  # such lines only: `import turnlog` does not pay for it
 
     try:
-        return plain(json.loads(line.decode(errors="replace")))
+        raw = json.loads(line.decode(errors="replace"))
+        value = plain(raw)
     except (ValueError, RecursionError, BadInput):
         return None
+    event = field(value, "event")
+    if field(value, "type") == "stream_event" and field(event, "type") == "content_block_delta":
+        event.update(delta=raw["event"].get("delta"))  # the next line may bring the other half of a pair
+    return value
 
 
 def encode(line: Data) -> bytes:

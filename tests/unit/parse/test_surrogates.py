@@ -4,9 +4,19 @@ from typing import Any
 
 import pytest
 
+from tests.cli_process import bytes_of, counting
 from tests.support.tables import for_each_row
-from turnlog.events import AssistantBlock, AssistantMessage, AssistantThinking, BlockEnd, ToolCall
-from turnlog.parse import MessagesParser, Reply
+from turnlog.events import (
+    AssistantBlock,
+    AssistantMessage,
+    AssistantThinking,
+    BlockEnd,
+    ParseReject,
+    ToolCall,
+)
+from turnlog.parse import CliParser, MessagesParser, Reply
+from turnlog.parse.cli_agents import AGENTS
+from turnlog.parse.cli_lines import Line
 from turnlog.parse.values import SurrogateJoiner
 
 PIECES = [
@@ -72,3 +82,21 @@ def test_aborted_block_that_ends_in_half_a_pair_shows_it_mended(begin: Any) -> N
     reply = Reply(lambda prefix: f"{prefix}1")
     batch = [*begin(reply), *reply.abort()]
     assert [payload.text for payload in batch if isinstance(payload, BlockEnd)] == ["ab\ufffd"]
+
+
+def half_delta(parent: str | None = None) -> dict[str, Any]:
+    delta = {"type": "text_delta", "text": "\ud83d"}
+    event = {"type": "content_block_delta", "index": 0, "delta": delta}
+    return {"type": "stream_event", "event": event, "parent_tool_use_id": parent}
+
+
+def test_delta_with_half_a_pair_and_without_a_message_is_refused() -> None:
+    said = CliParser(counting()).feed(bytes_of([half_delta()]))
+    assert [item.payload.reason for item in said if isinstance(item.payload, ParseReject)] == ["no_message"]
+
+
+def test_delta_with_half_a_pair_of_one_agent_too_many_is_stored_mended() -> None:
+    parser = CliParser(counting())
+    said = parser.feed(bytes_of(half_delta(f"call_{number}") for number in range(AGENTS)))
+    (line,) = [item.payload for item in said if isinstance(item.payload, Line)]
+    assert line.data["event"]["delta"]["text"] == "\ufffd"
