@@ -9,8 +9,9 @@
  * only one who does, and cleans it.
  */
 
-import { Lexer, Parser, Renderer, Tokenizer, getDefaults } from "marked";
+import { Parser, Renderer, getDefaults } from "marked";
 
+import { BoundedLexer, BoundedTokenizer } from "./bounds.js";
 import { cut, lengthOf, settled } from "./cuts.js";
 import { imageOf, linkOf, placeOf } from "./links.js";
 
@@ -20,7 +21,7 @@ const LOWEST = 6;
 const PAIRS = /^<(kbd|sub|sup|mark)>([^<>\n]*)<\/\1>/i;
 const BREAK = /^<br ?\/?>/i;
 
-class NoMarkup extends Tokenizer {
+class NoMarkup extends BoundedTokenizer {
   html() {}
 
   tag(source) {
@@ -148,7 +149,8 @@ export class Blocks {
       return this.#read(open);
     }
     if (head) written[0] = html + written[0].slice(lead.length);
-    this.html.splice(this.#sure, Infinity, ...written.filter(Boolean));
+    this.html.length = this.#sure;
+    for (const one of written) if (one) this.html.push(one); // a call with so many arguments would overflow
     if (!open) return;
     const sure = settled(tokens, source);
     if (sure) {
@@ -182,12 +184,12 @@ export function htmlOf(text) {
 
 /** The tokens of a text; while it is open no reference is resolved. */
 function lexed(source, open) {
-  const lexer = new Lexer({ ...getDefaults(), tokenizer: new NoMarkup() });
+  const lexer = new BoundedLexer({ ...getDefaults(), tokenizer: new NoMarkup() });
   lexer.options.gfm = false; // its rules are taken; what is left are boxes, for which it searches all of the text
   const tokens = lexer.blockTokens(source, lexer.tokens);
   const defines = Object.keys(tokens.links).length > 0;
   if (open) tokens.links = Object.create(null);
-  for (const { src, tokens: into } of lexer.inlineQueue) lexer.inlineTokens(src, into);
+  lexer.readPieces();
   return { tokens, defines };
 }
 
