@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_disk import fill, mounted_disk
 from tests.security.apps import endless, plain
 from tests.security.desk import Desk, run
 from tests.security.desk import desk as served
+from tests.support.disks import fill, mounted_disk
 from tests.unit.log.delegates import until
 
 PAUSES_S = (0.001,)  # of a writer that gives up soon

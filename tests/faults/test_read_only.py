@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sample import turn
+from tests.support.disks import mounted_disk
 from tests.unit.cli.harness import Place, error
 from turnlog.log import Log, SqliteStore
 
@@ -19,19 +20,8 @@ READ = ("tail", "verify", "export", "sessions")
 @pytest.fixture
 def medium(tmp_path: Path) -> Iterator[Path]:
     """A file system that `protect` makes read-only."""
-    folder = tmp_path / "medium"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("a small file system is needed, and there is no mount")
-    if mounted.returncode != 0:
-        pytest.skip(f"a small file system is needed, and mounting is not possible: {mounted.stderr.strip()}")
-    try:
+    with mounted_disk(tmp_path / "medium", 8 << 20) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def protect(medium: Path) -> None:

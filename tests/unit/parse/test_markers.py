@@ -1,14 +1,13 @@
 """Markers: every vector whole, cut at every position, by letters; what goes out at once; bounds; deeds."""
 
 import json
-import sys
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult, Vocabulary
 from turnlog.parse.deeds import HEAD_CHARS, Deeds, artifact_meta
@@ -139,46 +138,6 @@ STARTS = {
     "deep": '[JOB_HELP] {"a": ',
     "a broken line": "[JOB_HELP] {",
 }
-FILES = ("/parse/tags.py", "/parse/marker_span.py", "/parse/json_walk.py")
-
-
-class Rescanning(MarkerParser):
-    """The obvious way: everything again with each chunk."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
-
-    def feed(self, chunk: str) -> Parsed:
-        self.text += chunk
-        return MarkerParser().feed(self.text)
-
-
-def work(parser: MarkerParser, text: str, chunk: int) -> int:
-    """The characters that the functions of the parser hand to each other, or walk over."""
-    count = 0
-    starts: list[int | None] = []
-
-    def watch(frame: FrameType, event: str, result: object) -> None:
-        nonlocal count
-        if event not in ("call", "return") or not frame.f_code.co_filename.endswith(FILES):
-            return
-        values = frame.f_locals
-        if event == "call":
-            starts.append(values.get("at"))
-            count += len(values["text"]) if "text" in values and "at" not in values else 1
-        elif (start := starts.pop()) is not None and isinstance(result, int):
-            count += max(result - start, 0)
-
-    chunks = [text[at : at + chunk] for at in range(0, len(text), chunk)]
-    sys.setprofile(watch)
-    try:
-        for piece in chunks:
-            parser.feed(piece)
-        parser.flush()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def hostile(name: str, size: int) -> str:
@@ -188,12 +147,14 @@ def hostile(name: str, size: int) -> str:
 @pytest.mark.parametrize("name", HOSTILE)
 @for_each_row("chunk", [1, 7, 500])
 def test_twice_the_text_is_twice_the_work(name: str, chunk: int) -> None:
-    once, twice = (work(MarkerParser(), hostile(name, size), chunk) for size in (4000, 8000))
+    once, twice = (count_characters(MarkerParser(), hostile(name, size), chunk) for size in (4000, 8000))
     assert twice <= 2.2 * once
 
 
 def test_the_count_sees_what_is_not_linear() -> None:
-    once, twice = (work(Rescanning(), hostile("brackets", size), 7) for size in (4000, 8000))
+    once, twice = (
+        count_characters(rescanning(MarkerParser), hostile("brackets", size), 7) for size in (4000, 8000)
+    )
     assert twice > 3.5 * once
 
 

@@ -2,16 +2,15 @@
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from tests.support.held_back import TAG, find_misfit
+from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import ParseReject, Payload, Vocabulary
 from turnlog.events.base import ANYONE, UI, Origins
@@ -204,52 +203,15 @@ def hostile(name: str, size: int) -> str:
     return (STARTS.get(name, "") + HOSTILE[name] * size)[:size]
 
 
-class Rescanning(AgentStreamParser):
-    """The obvious way: everything again with each chunk."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
-
-    def feed(self, chunk: str) -> Parsed:
-        self.text += chunk
-        return AgentStreamParser().feed(self.text)
-
-
-def work(streaming: AgentStreamParser, text: str, chunk: int) -> int:
-    """The characters that the functions of the parser hand to each other, or walk over."""
-    count = 0
-    starts: list[int | None] = []
-
-    def watch(frame: FrameType, event: str, result: object) -> None:
-        nonlocal count
-        if event not in ("call", "return") or not frame.f_code.co_filename.endswith("/parse/tags.py"):
-            return
-        values = frame.f_locals
-        if event == "call":
-            starts.append(values.get("at"))
-            count += len(values["text"]) if "text" in values and "at" not in values else 1
-        elif (start := starts.pop()) is not None and isinstance(result, int):
-            count += max(result - start, 0)
-
-    chunks = [text[at : at + chunk] for at in range(0, len(text), chunk)]
-    sys.setprofile(watch)
-    try:
-        for piece in chunks:
-            streaming.feed(piece)
-        streaming.flush()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 @for_each_row("chunk", [1, 7, 500])
 def test_twice_the_text_is_twice_the_work(name: str, chunk: int) -> None:
-    once, twice = (work(AgentStreamParser(), hostile(name, size), chunk) for size in (4000, 8000))
+    once, twice = (count_characters(AgentStreamParser(), hostile(name, size), chunk) for size in (4000, 8000))
     assert twice <= 2.2 * once
 
 
 def test_the_count_sees_what_is_not_linear() -> None:
-    once, twice = (work(Rescanning(), hostile("many <", size), 7) for size in (4000, 8000))
+    once, twice = (
+        count_characters(rescanning(AgentStreamParser), hostile("many <", size), 7) for size in (4000, 8000)
+    )
     assert twice > 3.5 * once
