@@ -116,7 +116,7 @@ def test_what_is_thrown_away_and_made_again_changes_no_byte_of_any_answer(tmp_pa
         throw_away(tmp_path)
         with running(APP, tmp_path) as server:
             seen.append(answers(server, session, other))
-            assert table(tmp_path, "select count(*) from snapshot where name = 'panels'") != [(0,)]
+            assert table(tmp_path, "select count(*) from snapshot where name = 'state'") != [(0,)]
             server.kill()
     first = seen[0]
     assert json.loads(first[f"/api/state?session={session}&at=1200&{INCLUDE}"])["state"]["notes"] > 1000
@@ -133,6 +133,7 @@ def test_a_byte_that_is_kept_is_shown(tmp_path: Path) -> None:
         talk(server, session, "Hello")
         [before] = json.loads(raw(server, "/api/documents?type=message"))["documents"][:1]
         server.stop()
+    rebuild_one(tmp_path)
     found = table(tmp_path, "select count(*) from document where type = 'message'")
     assert found != [(0,)]
     table(tmp_path, "delete from document where type = 'message'")

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.work import is_linear
 from tests.unit.app.test_derived import APP, NAME, Rows, filled
 from tests.unit.log.delegates import scenario
-from turnlog.app.derived import EVERY, PANELS, Derived
+from turnlog.app.derived import EVERY, Derived
 from turnlog.log import Log, MemoryStore
 
 Derive = Callable[[Log], Any]
@@ -54,7 +54,7 @@ async def test_snapshots_together_take_no_more_than_the_events() -> None:
     log = await filled(Log(MemoryStore(ring_events=1 << 20)), SNAPSHOTS * EVERY)
     await Derived(log).panels(APP, NAME)
     sizes, at = [], SNAPSHOTS * EVERY
-    while found := await log.snapshot(NAME, PANELS, at):
+    while found := await log.snapshot(NAME, "transcript", at):
         sizes.append(len(found[1]))
         at = found[0] - 1
     events = 0

@@ -109,17 +109,25 @@ export declare class Client {
   /** The path of a link that makes one guest a member with these roles: once, within 7 days. */
   link(session: string, roles: string[], options?: { key?: string }): Promise<string>;
   createSession(options?: { app?: string; title?: string; key?: string }): Promise<string>;
-  listSessions(): Promise<SessionInfo[]>;
+  /** A page of the caller's sessions, the last active first, or the one that is named; `next` is the page after it. */
+  listSessions(options?: {
+    session?: string;
+    limit?: number;
+    after?: string;
+  }): Promise<{ sessions: SessionInfo[]; next?: string }>;
   /** The state now, or as of a seq. */
   state<State = Json>(
     session: string,
     options?: { at?: number | string; include?: Array<"transcript" | "meters" | "open" | "roster"> },
   ): Promise<StateAnswer<State>>;
+  /** The documents of a session, or of a page of the caller's sessions; `next` is the page after it. */
   documents(options?: {
     session?: string;
     type?: string;
     category?: string;
-  }): Promise<Array<Document & { session_id: string }>>;
+    limit?: number;
+    after?: string;
+  }): Promise<{ documents: Array<Document & { session_id: string }>; next?: string }>;
   /** The log as lines of JSON; the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
   /** Who is asking; `roles` are those of every session. A guest makes no sessions: it has the one it was invited to. */

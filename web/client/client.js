@@ -75,8 +75,9 @@ export class Client {
     return (await this.#post("api/sessions", { app, title }, { "idempotency-key": key })).session_id;
   }
 
-  async listSessions() {
-    return (await this.#get("api/sessions")).sessions;
+  /** A page of the caller's sessions, the last active first: {sessions, next}; or the one that is named. */
+  listSessions({ session, limit, after } = {}) {
+    return this.#get("api/sessions", { session, limit, after });
   }
 
   /** The state now, or as of a seq; `include` some of transcript, meters, open, roster. */
@@ -84,9 +85,9 @@ export class Client {
     return this.#get("api/state", { session, at, include: include.join(",") });
   }
 
-  /** Documents of a session, or of all of the caller's. */
-  async documents({ session, type, category } = {}) {
-    return (await this.#get("api/documents", { session, type, category })).documents;
+  /** The documents of a session, or of a page of the caller's sessions: {documents, next}. */
+  documents({ session, type, category, limit, after } = {}) {
+    return this.#get("api/documents", { session, type, category, limit, after });
   }
 
   /** The log of a session as lines of JSON, the first of which describes it. */

@@ -47,6 +47,7 @@ export class Console extends Element {
     me: { state: true },
     apps: { state: true },
     sessions: { state: true },
+    more: { state: true },
     session: { state: true },
     problems: { state: true },
     screen: { state: true },
@@ -59,12 +60,13 @@ export class Console extends Element {
   #stand = "";
   #starting = false;
   #listing = null;
+  #shown = 1; // at least so many sessions are listed, in whole pages
   #seq = null; // the event that was asked for last
 
   constructor() {
     super();
     Object.assign(this, { me: null, apps: [], sessions: [], session: undefined, problems: [], screen: "chat" });
-    Object.assign(this, { away: null, signedOut: false });
+    Object.assign(this, { more: false, away: null, signedOut: false });
   }
 
   connectedCallback() {
@@ -83,7 +85,7 @@ export class Console extends Element {
 
   async #begin() {
     try {
-      const asked = [this.#client.me(), this.#client.apps(), this.#client.listSessions()];
+      const asked = [this.#client.me(), this.#client.apps(), this.#pages()];
       [this.me, this.apps, this.sessions] = await Promise.all(asked);
       this.signedOut = false;
       this.session?.close(); // it may be somebody else now
@@ -98,10 +100,31 @@ export class Console extends Element {
 
   async #list() {
     try {
-      this.sessions = await this.#client.listSessions();
+      this.sessions = await this.#pages();
     } catch (error) {
       if (!(error instanceof Unreachable)) this.#tell(error); // the bar says that already
     }
+  }
+
+  /** The sessions of the pages that are shown, and the session that is open, which may be on a later one. */
+  async #pages() {
+    const found = [];
+    let next;
+    do {
+      const page = await this.#client.listSessions({ after: next });
+      found.push(...page.sessions);
+      next = page.next;
+    } while (next !== undefined && found.length < this.#shown);
+    this.more = next !== undefined;
+    const { session } = here();
+    if (!this.more || session === null || found.some(({ session_id }) => session_id === session)) return found;
+    const { sessions } = await this.#client.listSessions({ session }).catch(() => ({ sessions: [] }));
+    return [...found, ...sessions];
+  }
+
+  #showMore() {
+    this.#shown = this.sessions.length + 1;
+    this.#refresh();
   }
 
   /** One list at a time: a late answer must not take the place of a newer one. */
@@ -273,6 +296,7 @@ export class Console extends Element {
       <div class="columns" data-screen=${this.screen} ?data-offline=${this.session?.connection === "reconnecting"}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           .mayCreate=${this.me.may_create_sessions} .me=${this.#name} @sign-out=${this.#signOut}
+          .more=${this.more} @more=${() => this.#showMore()}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
         <main>${this.session ? this.#opened() : this.session === null ? this.#home() : nothing}</main>
       </div>

@@ -119,8 +119,8 @@ export class DocumentList extends SessionElement {
   }
 
   async #title() {
-    const known = await this.session.client.listSessions();
-    return known.find(({ session_id }) => session_id === this.session.id)?.title || "Session";
+    const { sessions } = await this.session.client.listSessions({ session: this.session.id });
+    return sessions[0]?.title || "Session";
   }
 
   #lines() {

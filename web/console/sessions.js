@@ -21,6 +21,7 @@ export class Sessions extends Element {
     current: { attribute: false },
     mayCreate: { attribute: false },
     me: { attribute: false },
+    more: { attribute: false },
   };
   #timer = null;
 
@@ -42,6 +43,11 @@ export class Sessions extends Element {
     const listed = this.apps.map((app) => [app, this.sessions.filter((session) => session.app === app.name)]);
     return html`<nav class="sessions" aria-label="Sessions">
       ${listed.filter(([, mine]) => this.mayCreate || mine.length > 0).map(([app, mine]) => this.#app(app, mine))}
+      ${
+        this.more
+          ? html`<p><button class="plain" @click=${() => this.dispatchEvent(new CustomEvent("more"))}>Show more sessions</button></p>`
+          : nothing
+      }
       <p class="account"><span class="me">${this.me}</span>
         <button class="plain" @click=${() => this.dispatchEvent(new CustomEvent("sign-out"))}>Sign out</button></p>
     </nav>`;

@@ -193,8 +193,13 @@ test("questions stand in the address", async (t) => {
   const { client, requests } = await serving(t, says(200, {}));
   await client.state("sess_1", { at: 0, include: ["open", "meters"] });
   await client.documents({ session: "sess_1", type: "message" });
+  await client.listSessions({ limit: 20, after: "7-sess_1" });
   assert.deepEqual(
     requests.map(({ url }) => url),
-    ["/below/api/state?session=sess_1&at=0&include=open%2Cmeters", "/below/api/documents?session=sess_1&type=message"],
+    [
+      "/below/api/state?session=sess_1&at=0&include=open%2Cmeters",
+      "/below/api/documents?session=sess_1&type=message",
+      "/below/api/sessions?limit=20&after=7-sess_1",
+    ],
   );
 });

@@ -45,7 +45,7 @@ class Page {
     const { session, tree } = this;
     const said = await client.state(session, { at: tree.last, include: ["transcript", "meters", "open"] });
     const { transcript, meters, open } = said;
-    const documents = await client.documents({ session });
+    const { documents } = await client.documents({ session });
     const mine = {
       transcript: this.transcript.bubbles,
       meters: this.meters.report(),
@@ -77,7 +77,7 @@ const STORIES = {
     const answers = [await client.answer(session, call, true), await client.answer(session, call, true)];
     const late = await nameOf(client.answer(session, call, false));
     await page.until("agent.end", isRoot);
-    const [{ title, state }] = await client.listSessions();
+    const [{ title, state }] = (await client.listSessions()).sessions;
     const ended = await page.compared();
     page.feed.close();
     const apps = await client.apps();

@@ -138,13 +138,17 @@ export async function asking(client: Client, request: ApprovalRequest) {
   expectType<string>()(await client.link("sess_1", ["customer"]));
   expectType<string>()(await client.createSession({ app: "tour", title: "A trip" }));
 
-  const [info] = await client.listSessions();
+  const {
+    sessions: [info],
+    next,
+  } = await client.listSessions({ limit: 20, after: "1-sess_1" });
+  expectType<string | undefined>()(next);
   expectType<"idle" | "running" | "waiting" | "closed" | undefined>()(info?.state);
   const told = await client.state<{ count: number }>("sess_1", { at: 7, include: ["open", "roster"] });
   expectType<number>()(told.state.count);
   expectType<Pending | undefined>()(told.open);
   expectType<Json>()((await client.state("sess_1")).state);
-  const [document] = await client.documents({ session: "sess_1", type: "message", category: "transcript" });
+  const [document] = (await client.documents({ session: "sess_1", type: "message", category: "transcript" })).documents;
   expectType<string | undefined>()(document?.session_id);
   expectType<string>()(await client.log("sess_1", { after: 3 }));
   expectType<string[]>()((await client.me()).roles);

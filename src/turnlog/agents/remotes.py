@@ -1,10 +1,10 @@
 """Remote executors for every session of an application, those that are made later too.
 
-The server is asked for its sessions every second, and each open one of the application gets a
-`RemoteExecutor`. One that fails is begun anew as long as its session is listed. Which sessions that are, the
-server says: those in which the token's principal is a member, or all if it has its role everywhere. An
-application that the server does not serve is a `PeerError`; a session in which the principal has no role that
-answers calls is reported once and left alone.
+The server is asked every second for the sessions that were active last, now and then for all of them, and
+each open one of the application gets a `RemoteExecutor`. One that fails is begun anew as long as its session
+is listed. Which sessions that are, the server says: those in which the token's principal is a member, or all
+if it has its role everywhere. An application that the server does not serve is a `PeerError`; a session in
+which the principal has no role that answers calls is reported once and left alone.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import TypeVar
+from urllib.parse import quote_plus
 
 import msgspec
 
@@ -28,7 +29,9 @@ log = logging.getLogger("turnlog.agents")
 
 ANSWERING = frozenset({EXECUTOR, OPERATOR, OWNER})  # roles whose results the server takes
 LOOK_S = 1.0  # nobody comes to the first call of a session sooner
-LIST_BYTES = 16 << 20  # some 60,000 sessions; a server gives nobody as many streams
+PAGE_SESSIONS = 500
+FULL_LOOKS = 30  # so often every page is read: an executor that failed in a quiet session begins anew
+LIST_BYTES = 4 << 20  # a page has some 100 KiB
 
 
 class Session(msgspec.Struct):
@@ -44,6 +47,7 @@ class Sessions(msgspec.Struct):
     """What the server says."""
 
     sessions: list[Session]
+    next: str | None = None
 
 
 class Me(msgspec.Struct):
@@ -74,6 +78,7 @@ class RemoteExecutors:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._server_roles: tuple[str, ...] | None = None
         self._without_role: set[str] = set()
+        self._looks = 0
 
     async def run(self) -> None:
         """Answer calls until it is cancelled, or the server says that it will not be asked."""
@@ -105,7 +110,17 @@ class RemoteExecutors:
         self._server_roles = me.roles
 
     async def _look(self) -> None:
-        for session in (await self._list("/api/sessions", Sessions)).sessions:
+        """Begin what is new. A new session, and one in which something happens, is on the first page."""
+        is_full, path = self._looks % FULL_LOOKS == 0, f"/api/sessions?limit={PAGE_SESSIONS}"
+        page = await self._list(path, Sessions)
+        self._begin_listed(page)
+        while is_full and page.next is not None:
+            page = await self._list(f"{path}&after={quote_plus(page.next)}", Sessions)
+            self._begin_listed(page)
+        self._looks += 1
+
+    def _begin_listed(self, page: Sessions) -> None:
+        for session in page.sessions:
             mine = session.app == self._app and session.state != "closed"
             if mine and session.session_id not in self._running and self._may_answer(session):
                 self._begin(session.session_id)

@@ -32,12 +32,10 @@ class Ledger:
         self._tried = guarded(app.reducers)  # what is only tried is reported when it happens
         self.state = app.start()
         self._channel: str | None = None  # of the last event that changed the state
-        self.activity: dict[str | None, str] = {}  # by channel: the time of its last event
         self.misfits: dict[str, Misfit] = {}  # stored events that the classes of today do not take, by type
 
     def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
         """Take one event into account."""
-        self.activity[envelope.channel] = envelope.ts
         if isinstance(payload, Unknown) and payload.problem is not None:
             self._count_misfit(envelope, payload.problem)
         before, self.state = self.state, fold(self._reducers, [(envelope, payload)], self.state)

@@ -21,7 +21,7 @@ from turnlog.agents.drivers import SessionDriver, driver_of
 from turnlog.agents.executor import Describe, HungTools, mask
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
-from turnlog.app.derived import Derived, Panels
+from turnlog.app.derived import PARTS, STATE, Derived, Panels
 from turnlog.app.ledger import Ledger
 from turnlog.app.members import Principal, Seat, seat_of
 from turnlog.app.posting import Posted, Poster
@@ -53,9 +53,11 @@ from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import timestamp
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Document, Head, Log
+from turnlog.log import Document, Head, Log, Place
 from turnlog.state.documents import seen_in
 from turnlog.state.tree import Tree, within
+
+PAGE_SESSIONS = 100  # in one page of a list, if the caller names no number
 
 Observe = Callable[[Envelope, Payload | Unknown], None]
 Revoke = Callable[[str, SessionMember], None]
@@ -167,38 +169,45 @@ class Sessions:
         return seat
 
     async def seat_beside(self, principal: Principal, agent_id: str) -> Seat:
-        """The seat of a principal in the session in which an agent speaks, or spoke, that it sees.
-
-        An open agent is in a session that has a driver here: `recover` opens every unfinished one.
-        """
-        for seat in await self.seats_of(principal):
-            tree = await self.tree(seat) if seat.session_id in self._drivers else Tree()
-            row = await self.log.ended(seat.session_id, agent_id)
-            scope = tree.open[agent_id].scope if agent_id in tree.open else None
-            if (found := scope or row) and seat.may_see(found.channel):
+        """The seat of a principal in the session in which an agent speaks, or spoke, that it sees."""
+        for session_id, start in await self.log.agent_starts(agent_id):
+            head = await self.log.info(session_id)
+            seat = seat_of(principal, head, self.apps[head.app]) if head.app in self.apps else None
+            if seat is not None and seat.may_see(start.channel):
                 return seat
         raise NotFound(f"no session of {agent_id[:80]}")
 
-    async def seats_of(self, principal: Principal) -> list[Seat]:
-        """The seats of a principal, the one where something happened last first; opens no driver."""
-        heads = [head for head in await self.log.sessions() if head.app in self.apps]
+    async def seats_of(
+        self, principal: Principal, after: Place | None = None, limit: int = PAGE_SESSIONS
+    ) -> tuple[list[Seat], Place | None]:
+        """A page of the seats of a principal, the last active first, and where the next page begins.
+
+        Reads the heads of this page alone, and opens no driver. A principal with a server role has a seat in
+        every session. Sessions of applications that are not served are left out, so a page may be short.
+        """
+        owner = None if principal.server_roles else principal.name
+        found = await self.log.listing(owner, after, limit)
+        heads = [head for _, head in found if head.app in self.apps]
         seats = [seat for head in heads if (seat := seat_of(principal, head, self.apps[head.app]))]
-        return sorted(seats, key=lambda seat: seat.head.updated_ms, reverse=True)
+        return seats, found[-1][0] if len(found) == limit else None
 
-    async def seats(self, principal: Principal) -> list[Listed]:
-        """The sessions in which a principal has a seat, as it sees them, the last active first."""
-        listed = [await self._listed(seat) for seat in await self.seats_of(principal)]
-        return sorted(listed, key=lambda one: one.last_activity, reverse=True)
+    async def seats(
+        self, principal: Principal, after: Place | None = None, limit: int = PAGE_SESSIONS
+    ) -> tuple[list[Listed], Place | None]:
+        """A page of the sessions of a principal, as it sees them, and where the next page begins."""
+        seats, place = await self.seats_of(principal, after, limit)
+        listed = [await self.listed(seat) for seat in seats]
+        return sorted(listed, key=lambda one: one.last_activity, reverse=True), place
 
-    async def _listed(self, seat: Seat) -> Listed:
+    async def listed(self, seat: Seat) -> Listed:
         """A session as its member sees it: nothing in it changes with what happens in another channel."""
         head, driver = seat.head, None
         if head.session_id in self._drivers:
             driver = await self._driver(head)
         state = self._state_of(seat, driver)
         if seat.sees is None:
-            return Listed(seat, state, timestamp(head.updated_ms or head.created_ms), head.last)
-        return Listed(seat, state, last_seen(seat, driver), None)
+            return Listed(seat, state, timestamp(head.active_ms(None)), head.last)
+        return Listed(seat, state, timestamp(head.active_ms(seat.principal.name)), None)
 
     def _state_of(self, seat: Seat, driver: SessionDriver | None) -> str:
         """Whether a session is closed, runs, waits or rests, by what its member sees of it.
@@ -476,28 +485,16 @@ class Sessions:
         assert isinstance(driver.pen.ledger, Ledger)
         return list(driver.pen.ledger.misfits.values())
 
-    async def panels(self, seat: Seat, at: int | None = None) -> Panels:
-        """Everything that is shown of a session, as of a seq or now; the state as this member sees it."""
-        panels = await self.derived.panels(seat.app, seat.session_id, at)
-        panels.state = seat.seen(panels.state)
+    async def panels(self, seat: Seat, at: int | None = None, names: Iterable[str] = PARTS) -> Panels:
+        """Parts of what is shown of a session, as of a seq or now; the state as this member sees it."""
+        panels = await self.derived.panels(seat.app, seat.session_id, at, {STATE, *names})
+        panels.parts[STATE].value = seat.seen(panels.state)
         return panels
 
     async def documents(self, seat: Seat, type: str | None, category: str | None) -> list[Document]:
         """The documents of a session that this member may see."""
         found = await self.derived.documents(seat.session_id, type=type, category=category)
         return [one for one in found if seat.sees is None or seen_in(seat.sees, one.body)]
-
-
-def last_seen(seat: Seat, driver: SessionDriver | None) -> str:
-    """Return when something happened that a member sees.
-
-    Without a driver that is not known and costs the whole log to find out: it is when the session was made.
-    """
-    times = [timestamp(seat.head.created_ms)]
-    if driver is not None:
-        assert isinstance(driver.pen.ledger, Ledger)
-        times += [time for channel, time in driver.pen.ledger.activity.items() if seat.may_see(channel)]
-    return max(times)
 
 
 async def make_session(

@@ -13,7 +13,7 @@ from turnlog.errors import CallerError, quote
 from turnlog.log.log import Log
 from turnlog.log.memory import MemoryStore
 from turnlog.log.sqlite import SqliteStore
-from turnlog.log.store import Blob, Damage, Document, Head, Page, Row, Store, line_of
+from turnlog.log.store import Blob, Damage, Document, Head, Page, Place, Row, Store, line_of
 
 __all__ = [
     "Blob",
@@ -23,6 +23,7 @@ __all__ = [
     "Log",
     "MemoryStore",
     "Page",
+    "Place",
     "Row",
     "SqliteStore",
     "Store",

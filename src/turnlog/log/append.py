@@ -5,7 +5,7 @@ event again gives its old seq, another event under an old id is a `Conflict`. Wh
 the way is recorded as lost, and its id is free again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from turnlog.errors import Closed, Conflict, Damaged, Fenced, NotFound
@@ -110,7 +110,12 @@ def write(
             marks.append(mark)
     updated_ms = max(head.updated_ms, ts_ms) if rows else head.updated_ms
     moved = head.moved(
-        last=last, rank=rank, chain=chain, fence=max(head.fence, fence or 0), updated_ms=updated_ms
+        last=last,
+        rank=rank,
+        chain=chain,
+        fence=max(head.fence, fence or 0),
+        updated_ms=updated_ms,
+        activity=activity_after(head, {event.scope.channel for event in fresh}, ts_ms),
     )
     for event in fresh:
         if type(event.payload) in SAYINGS:
@@ -120,6 +125,15 @@ def write(
     elif moved.fence > head.fence:  # whoever takes over may find everything written already
         store.put_head(moved)
     return [known[event.id] for event in events], [new.row for new in rows], head.epoch
+
+
+def activity_after(head: Head, channels: Collection[str | None], ts_ms: int) -> dict[str, int]:
+    """Return when something last happened in each channel, after events in some of them."""
+    if not head.activity and not any(channels):
+        return head.activity
+    before = head.activity or {"": head.updated_ms or head.created_ms}
+    times = {channel or "": ts_ms for channel in channels}
+    return before | {name: max(time, before.get(name, 0)) for name, time in times.items()}
 
 
 def told(head: Head, payload: Payload | Unknown, actor: str | None, seq: int) -> Head:

@@ -6,20 +6,21 @@ of the log; verifying reads all of it.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 
 from turnlog.errors import InvalidEvent, StoreError
 from turnlog.events import CATALOG, decode
 from turnlog.log.integrity import Walk, broken_links, values_checksum
 from turnlog.log.mark import Mark, Slot
-from turnlog.log.store import Damage, Head, Row, line_of, span_of
+from turnlog.log.store import LISTING_STEP_MS, Damage, Head, Row, line_of, span_of
 from turnlog.log.tables import (
     BAD_INDEX,
     BAD_RECORD,
     COLUMNS,
-    MIGRATIONS,
     PAGE_ROWS,
+    SCHEMA,
+    active_in_lists,
     all_heads,
     is_damage,
     is_whole,
@@ -31,6 +32,7 @@ from turnlog.log.tables import (
 )
 
 TAILS = 200  # sessions whose last event is checked at opening: bounded, however many there are
+BAD_LISTING = "the lists of sessions are damaged; `turnlog rebuild` makes them anew"
 BAD_DERIVED = "a document, snapshot or blob is not what was written"
 
 
@@ -40,8 +42,7 @@ def definitions(connection: sqlite3.Connection) -> None:
     if version == 0:
         raise StoreError("there is no log in this file yet")
     plain = sqlite3.connect(":memory:")
-    for script in MIGRATIONS[:version]:
-        plain.executescript(script)
+    plain.executescript(SCHEMA)
     query = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite_%' order by name"
     wanted = plain.execute(query).fetchall()
     plain.close()
@@ -77,7 +78,8 @@ def session(reader: sqlite3.Connection, number: int, head: Head, marked: Slot | 
     yield from shorter_than_marked(head, marked)
     if not fault:
         yield from chained(reader, number, head) if not lost else ()
-        yield from indexed(reader, number, head)
+        yield from indexed(reader, number, head, lost)
+    yield from listed(reader, head)
 
 
 def chained(reader: sqlite3.Connection, number: int, head: Head) -> Iterator[Damage]:
@@ -88,8 +90,8 @@ def chained(reader: sqlite3.Connection, number: int, head: Head) -> Iterator[Dam
         yield Damage(head.session_id, seq, seq, "the hash chain is broken")
 
 
-def indexed(reader: sqlite3.Connection, number: int, head: Head) -> Iterator[Damage]:
-    """Which live event belongs to which span, and where spans begin and end."""
+def indexed(reader: sqlite3.Connection, number: int, head: Head, lost: Sequence[Damage]) -> Iterator[Damage]:
+    """Which live event belongs to which span, where spans begin and end, and of which type events are."""
     query = f"select {COLUMNS}, span from event where session = ? and span is not null"
     for *row, span in reader.execute(query, (number,)):
         with suppress(InvalidEvent, TypeError):  # lost, and told above
@@ -99,6 +101,25 @@ def indexed(reader: sqlite3.Connection, number: int, head: Head) -> Iterator[Dam
     for *values, crc in reader.execute(query, (number,)):
         if values_checksum(*values) != crc:
             yield Damage(head.session_id, -1, -1, BAD_INDEX)
+    query = "select seq, type, meta from event where session = ?"
+    for seq, name, meta in reader.execute(query, (number,)):
+        if not is_lost(seq, lost) and not meta.endswith(f"|{name}".encode()):
+            yield Damage(head.session_id, seq, seq, BAD_INDEX)
+
+
+def is_lost(seq: int, lost: Sequence[Damage]) -> bool:
+    """Whether a seq is in a part that is known to be lost."""
+    return any(one.first <= seq <= one.last for one in lost)
+
+
+def listed(reader: sqlite3.Connection, head: Head) -> Iterator[Damage]:
+    """Whose lists a session is in, and where."""
+    query = "select list, active from listing where session = ?"
+    found, wanted = dict(reader.execute(query, (head.session_id,))), active_in_lists(head)
+    places = [(found.get(name), active_ms) for name, active_ms in wanted.items()]
+    near = [isinstance(at, int) and at <= active_ms < at + LISTING_STEP_MS for at, active_ms in places]
+    if found.keys() != wanted.keys() or not all(near):
+        yield Damage(head.session_id, -1, -1, BAD_LISTING)
 
 
 def derived(reader: sqlite3.Connection) -> Iterator[Damage]:

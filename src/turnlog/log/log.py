@@ -45,6 +45,7 @@ from turnlog.log.store import (
     Document,
     Head,
     Page,
+    Place,
     Ready,
     Row,
     Sight,
@@ -111,6 +112,20 @@ class Log:
         for name in await self.broken() if self._writer else []:
             await self.info(name)  # repairs it
         return await self._read(self._store.sessions)
+
+    async def listing(
+        self, principal: str | None, after: Place | None = None, limit: int = 100
+    ) -> list[tuple[Place, Head]]:
+        """At most so many sessions of a principal after a place, the last active first; None: of all."""
+        damages = 0
+        while True:
+            try:
+                return await self._read(self._store.listing, principal, after, limit)
+            except Damaged as damage:
+                if damages > limit:
+                    raise
+                damages += 1
+                await self._quarantine(damage)
 
     async def broken(self) -> list[str]:
         """The sessions whose own record is damaged; `info` of one tells, and repairs it if it can."""
@@ -372,6 +387,14 @@ class Log:
                 rows = await self.read(session_id, seq - 1, max_bytes=1)
                 return rows[0] if rows and rows[0].seq == seq else None
         return None
+
+    async def agent_starts(self, agent_id: str) -> list[tuple[str, Row]]:
+        """The sessions in which an agent began, each with the event that began it."""
+        found = []
+        for session_id, seq in await self._read(self._store.agent_starts, AGENT + agent_id):
+            rows = await self.read(session_id, seq - 1, max_bytes=1)
+            found += [(session_id, row) for row in rows if row.seq == seq]
+        return found
 
     async def unfinished(self) -> list[str]:
         """The sessions in which an agent is open."""

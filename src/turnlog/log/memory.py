@@ -11,17 +11,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import accumulate
 from math import inf
+from operator import itemgetter
 
 from turnlog.events import CATALOG, decode
 from turnlog.log.store import (
+    MAX_SAME_AGENTS,
     Blob,
     Damage,
     Document,
     Head,
     NewRow,
     Page,
+    Place,
     Ready,
     Row,
     Sight,
@@ -243,6 +247,7 @@ class MemoryStore:
         self.last_sight: Sight = unseen
         self._lock = threading.RLock()
         self._rings: dict[str, Ring] = {}
+        self._listed: dict[str, set[str]] = {}  # the sessions of each principal
         self._blobs: dict[str, Blob] = {}
         self._documents: dict[tuple[str, str], Document] = {}
         self._snapshots: dict[tuple[str, str], dict[int, bytes]] = {}
@@ -261,7 +266,23 @@ class MemoryStore:
         return self.info(session_id)
 
     def put_head(self, head: Head) -> None:
-        self._rings.setdefault(head.session_id, Ring(head)).head = head
+        ring = self._rings.get(head.session_id)
+        before = ring.head.principals if ring else frozenset()
+        if ring is None:
+            self._rings[head.session_id] = Ring(head)
+        else:
+            ring.head = head
+        if head.principals != before:
+            self._list(head, before)
+
+    def _list(self, head: Head, before: frozenset[str]) -> None:
+        """Change whose lists have a session."""
+        for principal in before - head.principals:
+            self._listed[principal].discard(head.session_id)
+            if not self._listed[principal]:
+                del self._listed[principal]
+        for principal in head.principals - before:
+            self._listed.setdefault(principal, set()).add(head.session_id)
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         ring = self._rings[session_id]
@@ -275,7 +296,7 @@ class MemoryStore:
             ring.add(new)
             if marked and new.row.seq in marked:
                 ring.mark(marked[new.row.seq])
-        ring.head = head
+        self.put_head(head)
         full = ring.durable > self._ring_events or ring.size_bytes > self._ring_bytes
         if full and (gone := ring.let_go(self._ring_events, self._ring_bytes)):
             self.last_sight(self, ring.head, gone)
@@ -319,6 +340,14 @@ class MemoryStore:
         with self._lock:
             return [ring.head for ring in self._rings.values()]
 
+    def listing(self, principal: str | None, after: Place | None, limit: int) -> list[tuple[Place, Head]]:
+        with self._lock:
+            names = self._rings if principal is None else self._listed.get(principal, ())
+            heads = [self._rings[name].head for name in names]
+        places = [(Place(head.active_ms(principal), head.session_id), head) for head in heads]
+        behind = [one for one in places if after is None or one[0] < after]
+        return nlargest(limit, behind, key=itemgetter(0))
+
     def broken(self) -> list[str]:
         return []
 
@@ -352,6 +381,11 @@ class MemoryStore:
             ring = self._rings.get(session_id)
             spans = ring.spans.values() if ring else ()
             return extent([(span.first, span.last) for span in spans if span.agent and span.trace == trace])
+
+    def agent_starts(self, key: str) -> list[tuple[str, int]]:
+        with self._lock:
+            spans = [(name, ring.spans[key]) for name, ring in self._rings.items() if key in ring.spans]
+        return [(name, span.first) for name, span in spans if span.agent][-MAX_SAME_AGENTS:]
 
     def span_end(self, session_id: str, key: str) -> int | None:
         ring = self._rings.get(session_id)

@@ -22,12 +22,14 @@ from turnlog.log.files import WriterLock, reading_mode
 from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import GROW_SLOTS, Mark, Slot
 from turnlog.log.store import (
+    MAX_SAME_AGENTS,
     Blob,
     Damage,
     Document,
     Head,
     NewRow,
     Page,
+    Place,
     Ready,
     Row,
     Sight,
@@ -42,8 +44,10 @@ from turnlog.log.tables import (
     HEAD_UPDATE,
     INSERT_EVENT,
     INSERT_SPAN,
-    MIGRATIONS,
     NUMBER,
+    SCHEMA,
+    SCHEMA_VERSION,
+    active_in_lists,
     all_heads,
     head_values,
     intact,
@@ -53,6 +57,7 @@ from turnlog.log.tables import (
     is_whole_blob,
     known_losses,
     leaves_out,
+    listed_heads,
     numbered_head,
     page,
     rank_at,
@@ -92,6 +97,7 @@ class SqliteStore:
         self._local = threading.local()
         self._heads: dict[str, tuple[int, Head]] = {}
         self._newest: dict[str, str] = {}
+        self._listed: dict[str, Head] = {}  # as they are in `listing`
         self._moved: set[str] = set()
         self._pending: list[tuple[object, ...]] = []
         try:
@@ -104,12 +110,11 @@ class SqliteStore:
     def _open(self) -> None:
         self._writer = self._connect()
         version = self._writer.execute("pragma user_version").fetchone()[0]
-        if version > len(MIGRATIONS):
-            raise StoreError(f"{self._path.name} was written by a newer Turnlog (schema {version})")
-        for number in range(version, len(MIGRATIONS) if self._writable else version):
-            self._writer.executescript(
-                f"begin; {MIGRATIONS[number]} pragma user_version = {number + 1}; commit;"
-            )
+        if version not in (0, SCHEMA_VERSION):
+            other = "a newer" if version > SCHEMA_VERSION else "an older"
+            raise StoreError(f"{self._path.name} was written by {other} Turnlog (schema {version})")
+        if version == 0 and self._writable:
+            self._writer.executescript(f"begin; {SCHEMA} pragma user_version = {SCHEMA_VERSION}; commit;")
         check.definitions(self._writer)
         path = self._path.with_name(self._path.name + ".mark")
         self.mark = Mark(path, writable=self._writable, sessions=self._sessions() if self._writable else 0)
@@ -197,6 +202,7 @@ class SqliteStore:
         """Let go of what is known of the sessions: it can be read again."""
         self._heads.clear()
         self._newest.clear()
+        self._listed.clear()
 
     def _flush(self) -> None:
         """Insert what was put, in one go."""
@@ -231,6 +237,22 @@ class SqliteStore:
         self._heads[name] = number, head
         values = head_values(head)
         self._writer.execute(HEAD_UPDATE, (*values, values_checksum(*values), number))
+        self._list(head)
+
+    def _list(self, head: Head) -> None:
+        """Write where a session is in lists, unless it is still near there."""
+        session_id, listed = head.session_id, self._listed.get(head.session_id)
+        if listed is not None and head.is_listed_as(listed):
+            return
+        lists = active_in_lists(head)
+        before = dict(
+            self._writer.execute("select list, active from listing where session = ?", (session_id,))
+        )
+        gone = [(session_id, name) for name in before.keys() - lists.keys()]
+        self._writer.executemany("delete from listing where session = ? and list = ?", gone)
+        moved = [(session_id, name, at) for name, at in lists.items() if before.get(name) != at]
+        self._writer.executemany("insert or replace into listing values (?, ?, ?)", moved)
+        self._listed[session_id] = head
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         newest = self._newest_id(session_id)
@@ -261,7 +283,7 @@ class SqliteStore:
         self.put_head(head)
         number = self._heads[head.session_id][0]
         self._pending += [
-            (number, row.seq, event_id, ts, span, chain, row.checksum, row.meta, row.frame)
+            (number, row.seq, event_id, ts, span, row.type, chain, row.checksum, row.meta, row.frame)
             for row, event_id, ts, chain, span in rows
         ]
         newest = max([new.id for new in rows], default="")
@@ -302,6 +324,16 @@ class SqliteStore:
         where, values = ("", ()) if session_id is None else (" where session = ?", (session_id,))
         for table in ("document", "snapshot"):
             self._writer.execute(f"delete from {table}{where}", values)
+        if session_id is None:
+            self._list_again()
+
+    def _list_again(self) -> None:
+        """Make the lists of sessions anew from their records."""
+        self._writer.execute("delete from listing")
+        self._listed.clear()
+        for _, head, crc in list(all_heads(self._writer)):
+            if is_whole(head, crc):
+                self._list(head)
 
     def prune(self, session_id: str, before_ms: int) -> int:
         head = self.head(session_id)
@@ -359,6 +391,10 @@ class SqliteStore:
         with reported():
             return [head for _, head, crc in all_heads(self._reader()) if is_whole(head, crc)]
 
+    def listing(self, principal: str | None, after: Place | None, limit: int) -> list[tuple[Place, Head]]:
+        with reported():
+            return listed_heads(self._reader(), principal, after, limit)
+
     def broken(self) -> list[str]:
         with reported():
             names = [head.session_id for _, head, crc in all_heads(self._reader()) if not is_whole(head, crc)]
@@ -408,6 +444,14 @@ class SqliteStore:
         if any(values_checksum(*span[:6]) != span[6] for span in spans):
             return 0, None  # the index is damaged: the whole session, and nothing is known of its end
         return extent([(span[3], span[4]) for span in spans if span[5]])
+
+    def agent_starts(self, key: str) -> list[tuple[str, int]]:
+        query = """select name, session, key, trace, span.first, span.last, agent, span.crc
+            from span join session on session.id = span.session
+            where key = ? and agent order by session desc limit ?"""
+        with reported():
+            spans = self._reader().execute(query, (key, MAX_SAME_AGENTS)).fetchall()
+        return [(span[0], span[4]) for span in spans if values_checksum(*span[1:7]) == span[7]]
 
     def span_end(self, session_id: str, key: str) -> int | None:
         query = f"""select session, key, trace, first, last, agent, crc from span

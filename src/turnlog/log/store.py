@@ -29,6 +29,10 @@ from turnlog.events import (
     Unknown,
     decode,
 )
+from turnlog.events.roles import OWNER
+
+MAX_SAME_AGENTS = 8  # sessions that hold an agent of one id: more than one only where logs were imported
+LISTING_STEP_MS = 1_000  # a session moves in lists once in a second at most, however much happens in it
 
 
 class Row(NamedTuple):
@@ -184,7 +188,9 @@ class Head(Struct, frozen=True):
     """Where a session stands, and what its events say of it as a whole (`append.SAYINGS`): its title, its
     members with their roles, its creator, its open invites by their id, when something last happened. Live
     rows up to `pruned` may be gone; `revision` counts the changes; `members_seq` is the last event that
-    changed members or invites."""
+    changed members or invites. `activity` has the time of the last event of each channel, and under "" of
+    those in none; it is empty until an event is in a channel, because `updated_ms` says the same until then.
+    """
 
     session_id: str
     epoch: str
@@ -204,6 +210,22 @@ class Head(Struct, frozen=True):
     invites: dict[str, OpenInvite] = {}
     members_seq: int = -1
     closed: bool = False
+    activity: dict[str, int] = {}
+
+    def active_ms(self, principal: str | None) -> int:
+        """Return when something last happened that a principal may see; None stands for who sees all of it.
+
+        A member sees the channels that are called as its roles are, and an owner every one.
+        """
+        roles = self.members.get(principal, ()) if principal is not None else (OWNER,)
+        if OWNER in roles or not self.activity:
+            return self.updated_ms or self.created_ms
+        return max(self.activity.get(channel, 0) for channel in ("", *roles))
+
+    def is_listed_as(self, before: "Head") -> bool:
+        """Whether lists that were written for the session as it was are near enough."""
+        same = self.members_seq == before.members_seq and self.members == before.members
+        return same and 0 <= self.updated_ms - before.updated_ms < LISTING_STEP_MS
 
     @property
     def principals(self) -> frozenset[str]:
@@ -214,6 +236,13 @@ class Head(Struct, frozen=True):
     def moved(self, **changes: object) -> "Head":
         """The same session after a change."""
         return structs.replace(self, **changes)
+
+
+class Place(NamedTuple):
+    """Where a session is in a list: the list is in the order of these, the largest first."""
+
+    active_ms: int
+    session_id: str
 
 
 class SpanMark(NamedTuple):
@@ -338,6 +367,14 @@ class StoreReader(Protocol):
         """All sessions whose record is whole, the oldest first."""
         ...
 
+    def listing(self, principal: str | None, after: Place | None, limit: int) -> list[tuple[Place, Head]]:
+        """Return at most so many sessions of a principal after a place, the last active first.
+
+        None lists the sessions of all. The order is exact to `LISTING_STEP_MS`. Reads no other head; raises
+        `Damaged` for a record that is not what was written.
+        """
+        ...
+
     def broken(self) -> list[str]:
         """The sessions whose record is not what was written; asking for one tells."""
         ...
@@ -363,6 +400,10 @@ class StoreReader(Protocol):
 
     def turn(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
         """Where the agents of a turn begin and end (None while one is open); None if it has none."""
+        ...
+
+    def agent_starts(self, key: str) -> list[tuple[str, int]]:
+        """The sessions in which an agent of a key begins, and where; at most `MAX_SAME_AGENTS`."""
         ...
 
     def span_end(self, session_id: str, key: str) -> int | None:

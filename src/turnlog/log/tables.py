@@ -14,29 +14,39 @@ from turnlog.errors import Damaged
 from turnlog.events import CATALOG, Payload, Unknown, decode
 from turnlog.log.append import SAYINGS
 from turnlog.log.integrity import Walk, make_row, rank_of, values_checksum
-from turnlog.log.store import Damage, Head, OpenInvite, Page, Ready, Stored, framed
+from turnlog.log.store import Damage, Head, OpenInvite, Page, Place, Ready, Stored, framed
 
 T = TypeVar("T")
 
-MIGRATIONS = [
-    """
+SCHEMA_VERSION = 2
+# `listing` has a row for each list that a session is in (`list_name`): it repeats what the records of the
+# sessions say, in the order of lists. The type of an event is beside it for filters; the one that is checked,
+# and given out, is in `meta`.
+SCHEMA = """
     create table session (
         id integer primary key, name text not null unique, epoch text not null, app text not null,
         created integer not null, first integer not null, last integer not null, rank integer not null,
         chain blob not null, fence integer not null, pruned integer not null, revision integer not null,
         updated integer not null, title text not null, members text not null, creator text not null,
-        invites text not null, members_seq integer not null, closed integer not null, crc integer not null);
+        invites text not null, members_seq integer not null, closed integer not null,
+        activity text not null, crc integer not null);
+    create table listing (
+        session text not null, list text not null, active integer not null,
+        primary key (session, list)) without rowid;
+    create index listing_active on listing (list, active, session);
     create table event (
         session integer not null, seq integer not null, id text not null, ts integer not null, span text,
-        chain blob, crc integer not null, meta blob not null, frame blob not null,
+        type text not null, chain blob, crc integer not null, meta blob not null, frame blob not null,
         primary key (session, seq)) without rowid;
     create unique index event_id on event (session, id);
+    create index event_type on event (session, type, seq);
     create table span (
         session integer not null, key text not null, trace text, first integer not null, last integer,
         agent integer not null, crc integer not null, primary key (session, key)) without rowid;
     create index span_open on span (agent, session) where last is null;
     create index span_trace on span (session, trace, first);
     create index span_first on span (session, first);
+    create index span_agent on span (key) where agent;
     create table damage (
         session text not null, first integer not null, last integer not null, problem text not null);
     create index damage_session on damage (session);
@@ -50,14 +60,14 @@ MIGRATIONS = [
     create table snapshot (
         session text not null, name text not null, seq integer not null, body blob not null,
         crc integer not null, primary key (session, name, seq)) without rowid;
-    """,
-]
+    """
 HEAD = """name, epoch, app, created, first, last, rank, chain, fence, pruned, revision,
-    updated, title, members, creator, invites, members_seq, closed"""
+    updated, title, members, creator, invites, members_seq, closed, activity"""
 HEAD_UPDATE = "update session set {}, crc = ? where id = ?".format(
     ", ".join(f"{column.strip()} = ?" for column in HEAD.split(","))
 )
-HEADS = f"select id, {HEAD}, crc from session"
+HEAD_COLUMNS = f"id, {HEAD}, crc"
+HEADS = f"select {HEAD_COLUMNS} from session"
 NUMBER = "(select id from session where name = ?)"
 SKIPPED = """span is not null and exists (select 1 from span
     where span.session = event.session and span.key = event.span and span.first > ? and span.last is not null
@@ -69,8 +79,8 @@ FIRST_ROWS = 16  # read to learn how large rows are here
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BAD_INDEX = "the index of blocks and calls is damaged"
 BAD_RECORD = "the session's own record is not what was written"
-INSERT_EVENT = """insert into event (session, seq, id, ts, span, chain, crc, meta, frame)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_EVENT = """insert into event (session, seq, id, ts, span, type, chain, crc, meta, frame)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_SPAN = """insert or replace into span (session, key, trace, first, last, agent, crc)
     values (?, ?, ?, ?, ?, ?, ?)"""
 
@@ -101,12 +111,13 @@ def head_values(head: Head) -> tuple[Any, ...]:
         json.encode(head.invites).decode(),
         head.members_seq,
         int(head.closed),
+        json.encode(head.activity).decode(),
     )
 
 
 def make_head(row: tuple[Any, ...]) -> Head:
     """A head from (number, its columns, checksum)."""
-    *plain, members, creator, invites, members_seq, closed = row[1:-1]
+    *plain, members, creator, invites, members_seq, closed, activity = row[1:-1]
     return Head(
         *plain,  # type: ignore[misc]
         members=decoded(members, dict[str, tuple[str, ...]]),
@@ -114,6 +125,7 @@ def make_head(row: tuple[Any, ...]) -> Head:
         invites=decoded(invites, dict[str, OpenInvite]),
         members_seq=members_seq,
         closed=bool(closed),
+        activity=decoded(activity, dict[str, int]),
     )
 
 
@@ -135,6 +147,33 @@ def all_heads(connection: sqlite3.Connection) -> Iterator[tuple[int, Head, int]]
         rows = [row for number in numbers(connection) for row in salvaged(connection, number)]
     for row in rows:
         yield row[0], make_head(row), row[-1]
+
+
+def list_name(principal: str | None) -> str:
+    """Return the name of the list of a principal's sessions; None: of all sessions."""
+    return "all" if principal is None else f"of {principal}"
+
+
+def active_in_lists(head: Head) -> dict[str, int]:
+    """Return the lists that a session belongs into, and since when nothing has happened in it for each."""
+    return {list_name(one): head.active_ms(one) for one in (None, *head.principals)}
+
+
+def listed_heads(
+    connection: sqlite3.Connection, principal: str | None, after: Place | None, limit: int
+) -> list[tuple[Place, Head]]:
+    """Return a page of sessions, the last active first; a record that does not match is `Damaged`."""
+    values: list[Any] = [list_name(principal), *(after or ()), limit]
+    behind = "and (active, listing.session) < (?, ?)" if after else ""
+    query = f"""select active, listing.session, {HEAD_COLUMNS} from listing
+        left join session on session.name = listing.session
+        where list = ? {behind} order by active desc, listing.session desc limit ?"""
+    found = []
+    for active_ms, session_id, *row in connection.execute(query, values):
+        if row[0] is None:
+            continue  # a row of the list that is damaged: `verify` finds it
+        found.append((Place(active_ms, session_id), checked_head(make_head(tuple(row)), row[-1])))
+    return found
 
 
 def numbers(connection: sqlite3.Connection) -> list[int]:

@@ -18,7 +18,7 @@ from turnlog.events.base import SessionId
 from turnlog.events.envelope import milliseconds
 from turnlog.events.gate import short
 from turnlog.ids import new_epoch, now_ms
-from turnlog.log.append import told
+from turnlog.log.append import activity_after, told
 from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.integrity import link, make_row
@@ -203,7 +203,10 @@ def restored(head: Head, item: EventLine) -> tuple[NewRow, SpanMark | None, Head
     pruned = envelope.seq - 1 if envelope.seq > head.last + 1 else head.pruned
     ts_ms = milliseconds(envelope.ts)
     updated_ms = max(head.updated_ms, ts_ms)
-    moved = head.moved(last=envelope.seq, rank=rank, chain=chain, pruned=pruned, updated_ms=updated_ms)
+    activity = activity_after(head, {envelope.channel}, ts_ms)
+    moved = head.moved(
+        last=envelope.seq, rank=rank, chain=chain, pruned=pruned, updated_ms=updated_ms, activity=activity
+    )
     moved = told(moved, payload, envelope.actor, envelope.seq)
     mark = span_mark(payload, envelope.agent_id, envelope.trace_id, envelope.seq)
     return NewRow(row, envelope.id, ts_ms, None if span else chain, span), mark, moved

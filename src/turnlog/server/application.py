@@ -21,7 +21,7 @@ from starlette.routing import Route
 import turnlog
 from turnlog.agents.executor import Describe, mask
 from turnlog.app import App, Principal, Sessions
-from turnlog.app.sessions import by_name
+from turnlog.app.sessions import PAGE_SESSIONS, by_name
 from turnlog.errors import CallerError, Forbidden, TurnlogError
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import Log, Store, open_log
@@ -39,7 +39,7 @@ from turnlog.server.metrics import Metrics
 from turnlog.server.operations import Operation, get, openapi, post
 from turnlog.server.page import page_routes
 from turnlog.server.refusal import NotStarted, refuse, refuse_route
-from turnlog.server.routes import Routes
+from turnlog.server.routes import MAX_PAGE_DOCUMENTED, MAX_PAGE_SESSIONS, PAGE_DOCUMENTED, Routes
 from turnlog.server.signin import SignIn
 from turnlog.server.stream import EventStream
 from turnlog.wire.telling import CONVERTED, Kind, Make, plainly
@@ -53,15 +53,22 @@ FOLLOWING = {
     "depth": "only events of this depth and less",
     "turn": "only this turn, as a response that ends",
 }
+LISTING = {
+    "session": "only this session",
+    "limit": f"how many sessions: {PAGE_SESSIONS} without it, {MAX_PAGE_SESSIONS} at most",
+    "after": "the cursor: `next` of the page before",
+}
 STATE = {
     "session": "the session",
     "at": "as of this seq; now without it",
     "include": "some of transcript, meters, open, roster, with commas between them",
 }
 DOCUMENTS = {
-    "session": "only of this session",
+    "session": "only of this session; of a page of the caller's sessions without it",
     "type": "only of this type",
     "category": "only of this category",
+    "limit": f"of how many sessions: {PAGE_DOCUMENTED} without it, {MAX_PAGE_DOCUMENTED} at most",
+    "after": "the cursor: `next` of the page before",
 }
 LOG = {"session": "the session", "after": "the cursor"}
 BLOB = "/api/blobs/{session}/{digest}"
@@ -163,7 +170,13 @@ class Server:
                 says.NewSession,
                 {201: says.MadeSession},
             ),
-            get("/api/sessions", do.list_sessions, "The caller's sessions.", says.SessionsAnswer),
+            get(
+                "/api/sessions",
+                do.list_sessions,
+                "A page of the caller's sessions, the last active first.",
+                says.SessionsAnswer,
+                query=LISTING,
+            ),
             get("/api/state", do.state, "An application's state.", says.StateAnswer, query=STATE),
             get("/api/documents", do.documents, "What events made.", says.DocumentsAnswer, query=DOCUMENTS),
             get("/api/log", do.log, "A log as lines of JSON.", query=LOG, media_type="application/jsonl"),

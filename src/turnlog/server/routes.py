@@ -7,7 +7,7 @@ somebody else are the same 404.
 import time
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,13 +19,14 @@ import turnlog
 from turnlog.agents.tools import PICTURES
 from turnlog.app import App, Posted, Seat, Sessions
 from turnlog.app.derived import Panels
+from turnlog.app.sessions import PAGE_SESSIONS
 from turnlog.errors import BadInput, Unavailable, quote
-from turnlog.events import UiMessage
+from turnlog.events import UiMessage, is_session_id
 from turnlog.events.base import Name, Record
 from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import timestamp
 from turnlog.ids import new_id
-from turnlog.log import Head
+from turnlog.log import Head, Place
 from turnlog.log.choice import Choice
 from turnlog.log.transfer import export_session
 from turnlog.server.auth import is_guest
@@ -41,6 +42,8 @@ from turnlog.state.tree import Tree
 from turnlog.wire import cursor
 
 KEY_CHARS = 256
+MAX_PAGE_SESSIONS = 500  # some 100 KiB
+PAGE_DOCUMENTED, MAX_PAGE_DOCUMENTED = 20, 100  # sessions in one page of documents: each has many
 MAX_EVENTS = 1_000  # in one body: all of them are checked and appended at once
 BLOB_HEADERS = {
     "content-disposition": "attachment",
@@ -130,10 +133,12 @@ class SessionInfo(msgspec.Struct):
     last: int | UnsetType = UNSET
 
 
-class SessionsAnswer(msgspec.Struct):
-    """The sessions of the caller, the one where something happened last first."""
+class SessionsAnswer(msgspec.Struct, omit_defaults=True):
+    """A page of the sessions of the caller, the one where something happened last first; `next` is the cursor
+    of the next page, if there may be one."""
 
     sessions: list[SessionInfo]
+    next: str | None = None
 
 
 class StateAnswer(msgspec.Struct, omit_defaults=True):
@@ -158,10 +163,12 @@ class DocumentInfo(msgspec.Struct):
     body: msgspec.Raw
 
 
-class DocumentsAnswer(msgspec.Struct):
-    """The documents that match, by session and id."""
+class DocumentsAnswer(msgspec.Struct, omit_defaults=True):
+    """The documents that match: of a page of sessions, the last active first, each in the order of their ids.
+    `next` is the cursor of the next page, if there may be one."""
 
     documents: list[DocumentInfo]
+    next: str | None = None
 
 
 class Me(msgspec.Struct, omit_defaults=True):
@@ -225,8 +232,15 @@ class Routes:
         return answer(MadeSession(seat.session_id), 201)
 
     async def list_sessions(self, request: Request) -> Response:
-        listed = await self.sessions().seats(known_of(request.scope).principal)
-        return answer(SessionsAnswer([described(*one) for one in listed]))
+        """A page of the caller's sessions."""
+        query, sessions = request.query_params, self.sessions()
+        if "session" in query:
+            seat = await self.seat(request, query["session"])
+            return answer(SessionsAnswer([described(*await sessions.listed(seat))]))
+        page = wanted_number(query, "limit", PAGE_SESSIONS, MAX_PAGE_SESSIONS)
+        principal = known_of(request.scope).principal
+        listed, place = await sessions.seats(principal, wanted_place(query), page)
+        return answer(SessionsAnswer([described(*one) for one in listed], place_text(place)))
 
     async def send(self, request: Request) -> Response:
         sent = await body(request, SendBody)
@@ -268,25 +282,27 @@ class Routes:
         if at is None and not wanted:
             seq, state = await self.sessions().state(seat)
             return answer(StateAnswer(seq, state, misfits=await self.sessions().misfits(seat)))
-        panels = await self.sessions().panels(seat, at)
-        told = {name: PANELS[name](panels, seat) for name in wanted}
+        panels = await self.sessions().panels(seat, at, [PANELS[name].part for name in wanted])
+        told = {name: PANELS[name].show(panels, seat) for name in wanted}
         misfits = await self.sessions().misfits(seat)
         return answer(StateAnswer(panels.seq, panels.state, misfits=misfits, **told))
 
     async def documents(self, request: Request) -> Response:
-        """The documents of one session, or of all of the caller's."""
+        """The documents of one session, or of a page of the caller's sessions."""
         query, sessions = request.query_params, self.sessions()
+        place: Place | None = None
         if "session" in query:
             seats = [await self.seat(request, query["session"])]
         else:
-            seats = await sessions.seats_of(known_of(request.scope).principal)
-            seats.sort(key=lambda seat: seat.session_id)
+            page = wanted_number(query, "limit", PAGE_DOCUMENTED, MAX_PAGE_DOCUMENTED)
+            principal = known_of(request.scope).principal
+            seats, place = await sessions.seats_of(principal, wanted_place(query), page)
         found = [
             DocumentInfo(one.session_id, one.id, one.type, one.category, msgspec.Raw(one.body))
             for seat in seats
             for one in await sessions.documents(seat, query.get("type"), query.get("category"))
         ]
-        return answer(DocumentsAnswer(found))
+        return answer(DocumentsAnswer(found, place_text(place)))
 
     async def blob(self, request: Request) -> Response:
         """Binary content, as an attachment: whatever it is, it is not a page of this server."""
@@ -309,7 +325,7 @@ class Routes:
     async def me(self, request: Request) -> Response:
         principal, sessions = known_of(request.scope).principal, self.sessions()
         guest = is_guest(principal)
-        seats = await sessions.seats_of(principal) if guest else []
+        seats = (await sessions.seats_of(principal))[0] if guest else []
         session = seats[0].session_id if seats else None
         return answer(
             Me(principal.name, sorted(principal.server_roles), list(sessions.apps), not guest, session)
@@ -317,7 +333,7 @@ class Routes:
 
     async def list_apps(self, request: Request) -> Response:
         principal, sessions = known_of(request.scope).principal, self.sessions()
-        seats = await sessions.seats_of(principal) if is_guest(principal) else None
+        seats = (await sessions.seats_of(principal))[0] if is_guest(principal) else None
         return answer(AppsAnswer([app_info(app, tries_for(app, seats)) for app in sessions.apps.values()]))
 
     async def health(self, _: Request) -> Response:
@@ -326,11 +342,18 @@ class Routes:
         return answer(Health("ok", turnlog.__version__))
 
 
-PANELS: dict[str, Callable[[Panels, Seat], Any]] = {
-    "transcript": lambda panels, seat: seen_bubbles(panels.transcript, seat),
-    "meters": lambda panels, seat: seen_meters(panels.meters, seat).report(),
-    "open": lambda panels, seat: pending(seen_tree(panels.tree, seat)),
-    "roster": lambda panels, seat: report(seen_teams(panels.roster, seat)),
+class Panel(NamedTuple):
+    """Something that is shown of a session: the part that it is made of, and what a member sees of it."""
+
+    part: str
+    show: Callable[[Panels, Seat], Any]
+
+
+PANELS = {
+    "transcript": Panel("transcript", lambda panels, seat: seen_bubbles(panels.transcript, seat)),
+    "meters": Panel("meters", lambda panels, seat: seen_meters(panels.meters, seat).report()),
+    "open": Panel("tree", lambda panels, seat: pending(seen_tree(panels.tree, seat))),
+    "roster": Panel("roster", lambda panels, seat: report(seen_teams(panels.roster, seat))),
 }
 
 
@@ -368,6 +391,32 @@ def wanted_seq(query: QueryParams, head: Head) -> int | None:
     """As of which seq a request wants to see; one that is not there any more is gone."""
     at = query.get("at")
     return continued(cursor.parse(at, "at"), head) if at else None
+
+
+def wanted_place(query: QueryParams) -> Place | None:
+    """After which place of a list a page begins; None for the first one."""
+    text = query.get("after")
+    if not text:
+        return None
+    time, _, session_id = text.partition("-")
+    if not (time.isascii() and time.isdigit() and len(time) <= 16 and is_session_id(session_id)):
+        raise BadInput(f"expected the `next` of a page before, got {quote(text)}", "after")
+    return Place(int(time), session_id)
+
+
+def place_text(place: Place | None) -> str | None:
+    """A place of a list as the cursor of a page."""
+    return None if place is None else f"{place.active_ms}-{place.session_id}"
+
+
+def wanted_number(query: QueryParams, name: str, default: int, most: int) -> int:
+    """A number from 1 that a request asks for."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= most):
+        raise BadInput(f"expected a number from 1 to {most}, got {quote(text)}", name)
+    return int(text)
 
 
 def answer(value: msgspec.Struct, status: int = 200) -> Response:

@@ -5,6 +5,7 @@ import asyncio
 from turnlog.errors import CallerError, Closed, Conflict, NotFound
 from turnlog.events import (
     Event,
+    Scope,
     SessionInvite,
     SessionInviteEnd,
     SessionMember,
@@ -13,8 +14,8 @@ from turnlog.events import (
     decode,
 )
 from turnlog.ids import new_id
-from turnlog.log import line_of
-from turnlog.testing.bench import Make, bench, refused
+from turnlog.log import Place, line_of
+from turnlog.testing.bench import Bench, Make, bench, refused
 from turnlog.testing.samples import began, delta, event, note, notes, over
 
 
@@ -164,3 +165,51 @@ def invite(name: str, principal: str | None) -> Event:
     """A link, or an invitation of a principal."""
     made = SessionInvite(invite_id=name, roles=("guest",), expires_ms=1, principal=principal)
     return event(made, f"invite-{name}")
+
+
+async def listed_by_member(make: Make) -> None:
+    """Each member lists its sessions in pages, the last active first; a removed one lists them no more."""
+    async with bench(make) as b:
+        made = []
+        for number in range(5):
+            b.now_ms += 10_000
+            made.append(await b.log.create("contract"))
+            guest = member("bob" if number % 2 else "eve", "guest")
+            await b.add(member("ada", "owner"), guest, session=made[-1])
+        b.now_ms += 10_000
+        await b.add(note("late"), session=made[1])
+        order = [made[1], made[4], made[3], made[2], made[0]]
+        assert await listed(b, "ada") == await listed(b, "ada", limit=2) == order
+        assert await listed(b, "bob", limit=1) == [made[1], made[3]]
+        assert await listed(b, None, limit=4) == [*order, b.session]
+        assert await listed(b, "zoe") == await listed(b, "") == []
+        b.now_ms += 10_000
+        await b.add(member("bob"), session=made[3])
+        assert (await listed(b, "bob"), (await listed(b, "ada"))[0]) == ([made[1]], made[3])
+
+
+async def listed_by_what_a_member_sees(make: Make) -> None:
+    """What happens in a channel moves a session in the lists of its members and of owners only."""
+    async with bench(make) as b:
+        other = await b.log.create("contract")
+        for session in (b.session, other):
+            b.now_ms += 10_000
+            members = [member("ada", "owner"), member("bob", "buyer"), member("cyd", "seller")]
+            await b.add(*members, session=session)
+        b.now_ms += 10_000
+        await b.add(event(UiMessage(text="psst"), "secret", Scope(channel="seller")))
+        assert await listed(b, "ada") == await listed(b, "cyd") == await listed(b, None) == [b.session, other]
+        assert await listed(b, "bob") == [other, b.session]
+        b.now_ms += 10_000
+        await b.add(note("all"))
+        assert await listed(b, "bob") == [b.session, other]
+
+
+async def listed(b: Bench, principal: str | None, limit: int = 100) -> list[str]:
+    """All sessions of a principal, in pages."""
+    found: list[str] = []
+    after: Place | None = None
+    while page := await b.log.listing(principal, after, limit):
+        found += [head.session_id for _, head in page]
+        after = page[-1][0]
+    return found

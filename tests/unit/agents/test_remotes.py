@@ -46,6 +46,7 @@ class Server:
     apps: tuple[str, ...] = ("weights", "other")
     roles: tuple[str, ...] = ("executor",)
     asked: list[str] = field(default_factory=list)
+    pages: list[str] = field(default_factory=list)
     posts: list[Any] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     slept: list[float] = field(default_factory=list)
@@ -67,8 +68,9 @@ class Server:
         target = head.split()[1]
         if target == "/api/me":
             writer.write(answer(msgspec.json.encode({"roles": self.roles, "apps": self.apps})))
-        elif target == "/api/sessions":
+        elif target.startswith("/api/sessions?limit=500"):
             assert "authorization: Bearer key" in head
+            self.pages.append(target.partition("&after=")[2])
             what = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
             writer.write(answer(what))
         elif head.startswith("POST"):
@@ -145,6 +147,20 @@ def test_every_open_session_of_the_application_is_served_also_one_that_comes_lat
         assert results(server) == {"sess_1 for None", "sess_4 for None"}
         assert sorted(server.asked) == ["sess_1", "sess_4"], "each is followed once"
         assert set(server.slept) == {LOOK_S}
+
+    asyncio.run(work())
+
+
+def test_sessions_of_later_pages_are_served_and_read_once_in_a_while() -> None:
+    async def work() -> None:
+        pages = [{"sessions": [], "next": "7-sess_2"}, {"sessions": [], "next": "6-sess_1"}]
+        first, second = [msgspec.json.encode(page) for page in pages]
+        server = Server(
+            [first, second, listed(("sess_1", "weights", "idle")), first], {"sess_1": called("sess_1")}
+        )
+        async with server.serving([look]):
+            await server.until(lambda: len(server.posts) == 1 and len(server.pages) > 5)
+        assert server.pages[:6] == ["", "7-sess_2", "6-sess_1", "", "", ""]
 
     asyncio.run(work())
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.log.delegates import Counting, Gated, scenario
 from turnlog.app import derived, state_at
-from turnlog.app.derived import DOCUMENTS, EVERY, PANELS, Derived, Panels
+from turnlog.app.derived import DOCUMENTS, EVERY, PARTS, STATE, Derived, Panels
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import (
     CATALOG,
@@ -100,10 +100,10 @@ class TestTheTail:
         assert store.taken() == 8 * EVERY
         page = derived.TAIL_BYTES // 150  # more rows than one read has
         for at in (8 * EVERY - 1, 8 * EVERY - 7, 4 * EVERY + 10, 3 * EVERY - 1, 10, -1):
-            snapshot = await log.snapshot(NAME, PANELS, at)
+            snapshots = [await log.snapshot(NAME, name, at) for name in PARTS]
             panels = await Derived(log).panels(APP, NAME, at)
             assert (panels.seq, panels.state.get("said", 0)) == (at, at + 1)
-            tail = at - (snapshot[0] if snapshot else -1)
+            tail = at - min(snapshot[0] if snapshot else -1 for snapshot in snapshots)
             assert store.taken() <= tail + (page if tail else 0)
         await log.close()
 
@@ -111,7 +111,8 @@ class TestTheTail:
     async def test_a_snapshot_of_other_code_does_not_hide_what_stands_before_it(self) -> None:
         store = Rows(MemoryStore(ring_events=1 << 20))
         log = await filled(Log(store.store), EVERY + 100)
-        await log.put_snapshot(NAME, PANELS, EVERY + 50, b"{}")
+        for name in PARTS:
+            await log.put_snapshot(NAME, name, EVERY + 50, b"{}")
         for reads in (EVERY + 100, 100):
             assert (await Derived(log).panels(APP, NAME)).state["said"] == EVERY + 100
             assert store.taken() == reads
@@ -125,8 +126,32 @@ class TestTheTail:
         await log.append(NAME, [said(number) for number in range(1000, 1003)])
         assert len(await Derived(log).documents(NAME)) == 1003
         assert store.taken() == 3
-        assert len(await Derived(log).documents(NAME)) == 1003
-        assert store.taken() == 0
+        await log.close()
+
+    @scenario
+    async def test_documents_of_few_new_events_are_not_written(self) -> None:
+        store = Rows(MemoryStore())
+        log = await filled(Log(store.store), EVERY - 1)
+        for _ in range(2):
+            assert len(await Derived(log).documents(NAME)) == EVERY - 1
+        assert store.calls["put_document"] == 0
+        await log.append(NAME, [said(EVERY)])
+        await Derived(log).documents(NAME)
+        assert store.calls["put_document"] == EVERY
+        await log.close()
+
+    @scenario
+    async def test_documents_that_changed_after_they_were_written_are_as_of_now(self) -> None:
+        log = await filled(Log(MemoryStore()), 2)
+        join = RosterJoin(name="Lyra", seat=1, soul="s")
+        await log.append(NAME, [CATALOG.event(join, id="evt_join", origin="model")])
+        await Derived(log).write_documents(NAME)
+        status = CATALOG.event(RosterStatus(agents=()), id="evt_status", origin="model")
+        await log.append(NAME, [status, said(3)])
+        [lyra] = await Derived(log).documents(NAME, type="agent-identity")
+        assert msgspec.json.decode(lyra.body)["status"] == "sleeping"
+        ids = [one.id for one in await Derived(log).documents(NAME)]
+        assert ids == ["agent-identity:1", "message:evt_0", "message:evt_1", "message:evt_3"]
         await log.close()
 
 
@@ -136,7 +161,7 @@ class TestWhatIsTrusted:
         """The control of those below: what stands in a snapshot is what is shown."""
         log = await filled(Log(MemoryStore()), EVERY)
         await Derived(log).panels(APP, NAME)
-        await spoiled(log, lambda kept: kept | {"state": {"said": "forged"}})
+        await spoiled(log, lambda kept: kept | {"value": {"said": "forged"}})
         assert (await Derived(log).panels(APP, NAME)).state == {"said": "forged"}
         await log.close()
 
@@ -147,20 +172,17 @@ class TestWhatIsTrusted:
             lambda kept: kept | {"epoch": "other"},
             lambda kept: kept | {"pruned": 7},
             lambda kept: {"code": kept["code"]},
-            lambda kept: kept | {"parts": [*kept["parts"][:2], {"open": 3, "queue": {}}, kept["parts"][3]]},
-            lambda kept: kept | {"parts": kept["parts"][:3]},
-            lambda kept: kept | {"state": [1]},
-            lambda kept: kept | {"parts": [kept["parts"][0], [], *kept["parts"][2:]]},
+            lambda kept: kept | {"value": [1]},
         ],
     )
     def test_what_was_kept_by_others_is_made_again(self, change: Any) -> None:
         async def run() -> None:
             log = await filled(Log(MemoryStore()), EVERY + 5)
             expected = (await Derived(log).panels(APP, NAME)).state
-            found = await log.snapshot(NAME, PANELS, EVERY)
-            await spoiled(log, lambda kept: change(kept | {"state": {"said": "forged"}}))
+            found = await log.snapshot(NAME, STATE, EVERY)
+            await spoiled(log, lambda kept: change(kept | {"value": {"said": "forged"}}))
             assert (await Derived(log).panels(APP, NAME)).state == expected
-            assert await log.snapshot(NAME, PANELS, EVERY) == found
+            assert await log.snapshot(NAME, STATE, EVERY) == found
             await log.close()
 
         asyncio.run(run())
@@ -172,7 +194,7 @@ class TestWhatIsTrusted:
             app = Counter(reducers={UiMessage: lambda state, _, __: {**state, "value": value}})
             for _ in range(2):
                 assert (await Derived(log).panels(app, NAME)).state == {"value": value}
-            assert await log.snapshot(NAME, PANELS, EVERY) is None
+            assert await log.snapshot(NAME, STATE, EVERY) is None
             await log.close()
 
         asyncio.run(run())
@@ -181,12 +203,15 @@ class TestWhatIsTrusted:
     async def test_the_documents_of_other_code_go_and_are_made_again(self) -> None:
         log = await filled(Log(MemoryStore()), 3)
         expected = await Derived(log).documents(NAME)
+        await Derived(log).write_documents(NAME)
         for change in ({"code": "other"}, {"epoch": "other"}, {"fold": 3}):
             [(_, body)] = [await log.snapshot(NAME, DOCUMENTS, 0) or (0, b"")]
             await log.put_snapshot(
                 NAME, DOCUMENTS, 0, msgspec.json.encode(msgspec.json.decode(body) | change)
             )
             await log.put_document(expected[0]._replace(id="message:gone"))
+            assert await Derived(log).documents(NAME) == expected
+            await Derived(log).write_documents(NAME)
             assert await Derived(log).documents(NAME) == expected
         await log.close()
 
@@ -196,16 +221,16 @@ class TestWhatIsTrusted:
         log = await filled(await open_log(url), EVERY)
         reading = await open_log(url, writable=False)
         assert (await Derived(reading).panels(APP, NAME)).state["said"] == EVERY
-        assert await log.snapshot(NAME, PANELS, EVERY) is None
+        assert await log.snapshot(NAME, STATE, EVERY) is None
         await reading.close()
         await log.close()
 
 
 async def spoiled(log: Log, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    found = await log.snapshot(NAME, PANELS, EVERY)
+    found = await log.snapshot(NAME, STATE, EVERY)
     assert found is not None
     seq, body = found
-    await log.put_snapshot(NAME, PANELS, seq, msgspec.json.encode(change(msgspec.json.decode(body))))
+    await log.put_snapshot(NAME, STATE, seq, msgspec.json.encode(change(msgspec.json.decode(body))))
 
 
 class TestWhatIsGone:

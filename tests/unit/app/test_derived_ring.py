@@ -8,7 +8,7 @@ import msgspec
 from tests.support.coverage_pause import without_coverage
 from tests.unit.app.test_derived import APP, NAME, filled, said, spoiled
 from tests.unit.log.delegates import Counting, scenario
-from turnlog.app.derived import EVERY, PANELS, Derived
+from turnlog.app.derived import EVERY, PARTS, STATE, Derived
 from turnlog.log import Log, MemoryStore, SqliteStore
 
 
@@ -18,11 +18,11 @@ async def test_panels_after_the_ring_has_passed_a_snapshot_are_made_from_the_cut
     derived = Derived(log, {"counter": APP})
     await filled(log, 1400)
     await derived.panels(APP, NAME)
-    found = await log.snapshot(NAME, PANELS, EVERY)
+    found = await log.snapshot(NAME, STATE, EVERY)
     assert found is not None
     for first in range(1400, 4000, 100):
         await log.append(NAME, [said(number) for number in range(first, first + 100)])
-    await log.put_snapshot(NAME, PANELS, *found)  # as a question does that was asked before, and is slow
+    await log.put_snapshot(NAME, STATE, *found)  # as a question does that was asked before, and is slow
     assert (await derived.panels(APP, NAME)).state["said"] == 4000
     await log.close()
 
@@ -37,7 +37,7 @@ async def test_ring_that_lets_go_of_events_removes_their_snapshots() -> None:
         await log.append(NAME, [said(number) for number in range(first, first + 100)])
         await derived.panels(APP, NAME)
     head = await log.info(NAME)
-    assert await log.snapshot(NAME, PANELS, head.first - 1) is None
+    assert await log.snapshot(NAME, STATE, head.first - 1) is None
     await log.close()
 
 
@@ -45,13 +45,13 @@ async def test_ring_that_lets_go_of_events_removes_their_snapshots() -> None:
 async def test_snapshot_of_other_code_is_removed_by_who_meets_it() -> None:
     log = await filled(Log(MemoryStore()), EVERY + 5)
     await Derived(log).panels(APP, NAME)
-    found = await log.snapshot(NAME, PANELS, EVERY)
+    found = await log.snapshot(NAME, STATE, EVERY)
     assert found is not None
     stale = msgspec.json.encode(msgspec.json.decode(found[1]) | {"code": "x"})
-    await log.put_snapshot(NAME, PANELS, 500, stale)
+    await log.put_snapshot(NAME, STATE, 500, stale)
     await spoiled(log, lambda kept: kept | {"code": "other"})
     await Derived(log).panels(APP, NAME, 600)
-    assert await log.snapshot(NAME, PANELS, 600) is None
+    assert await log.snapshot(NAME, STATE, 600) is None
     await log.close()
 
 
@@ -61,11 +61,11 @@ async def test_stale_snapshots_are_read_once(tmp_path: Any) -> None:
     log = await filled(Log(store.store), EVERY)
     await Derived(log).panels(APP, NAME)
     for seq in range(20):
-        await log.put_snapshot(NAME, PANELS, seq, b"{}")
+        await log.put_snapshot(NAME, STATE, seq, b"{}")
     await Derived(log).panels(APP, NAME, 50)
     before = store.calls["snapshot"]
     await Derived(log).panels(APP, NAME, 50)
-    assert store.calls["snapshot"] == before + 1
+    assert store.calls["snapshot"] == before + len(PARTS)
     await log.close()
 
 

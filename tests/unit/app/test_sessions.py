@@ -19,11 +19,11 @@ from turnlog.parse.reply import Reply
 
 
 async def seats_of(at: Desk, principal: Principal) -> list[str]:
-    return [one.seat.session_id for one in await at.sessions.seats(principal)]
+    return [one.seat.session_id for one in (await at.sessions.seats(principal))[0]]
 
 
 async def states_of(at: Desk, principal: Principal) -> dict[str, str]:
-    return {one.seat.session_id: one.state for one in await at.sessions.seats(principal)}
+    return {one.seat.session_id: one.state for one in (await at.sessions.seats(principal))[0]}
 
 
 class TestSeats:
@@ -470,7 +470,7 @@ def test_all_sessions_stop_at_once() -> None:
             assert await both_ended(at) == ["agent.end", "process.end"] * 2
 
     async def both_ended(at: Desk) -> list[str]:
-        seats = [one.seat for one in await at.sessions.seats(ADA)]
+        seats = [one.seat for one in (await at.sessions.seats(ADA))[0]]
         return [one.type for seat in seats for one in await at.told(seat, "agent.end", "process.end")]
 
     play(run)

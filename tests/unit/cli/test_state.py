@@ -122,7 +122,7 @@ class TestRebuild:
     def test_documents_are_made_again_byte_for_byte(self, filled: Place) -> None:
         async def ask(log: Log) -> None:
             for name in ("sess_1", "sess_2"):
-                await Derived(log).documents(name)
+                await Derived(log).write_documents(name)
 
         filled.work(ask)
         before = derived(filled.path)

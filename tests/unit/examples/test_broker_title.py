@@ -44,7 +44,7 @@ def titles(given: str | None) -> list[str]:
         seen = []
 
         async def look() -> None:
-            [listed] = await sessions.seats(LOCAL)
+            [listed], _ = await sessions.seats(LOCAL)
             seen.append(described(*listed).title)
 
         async def post(**facts: Any) -> None:

@@ -17,7 +17,7 @@ from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.log import Document, Log, SqliteStore, Store
 from turnlog.log.mark import GROW_SLOTS
 from turnlog.log.store import Head
-from turnlog.log.tables import MIGRATIONS
+from turnlog.log.tables import SCHEMA_VERSION
 from turnlog.testing.bench import following
 from turnlog.testing.samples import note, notes
 
@@ -99,10 +99,10 @@ except StoreError as error:
 @pytest.mark.parametrize("writable", [True, False])
 def test_a_file_of_a_newer_version_is_refused_and_left_alone(path: Path, writable: bool) -> None:
     SqliteStore(path).close()
-    edit(path, f"pragma user_version = {len(MIGRATIONS) + 1}")
+    edit(path, f"pragma user_version = {SCHEMA_VERSION + 1}")
     with pytest.raises(StoreError, match=r"log.db was written by a newer Turnlog \(schema \d+\)"):
         SqliteStore(path, writable=writable)
-    edit(path, f"pragma user_version = {len(MIGRATIONS)}")
+    edit(path, f"pragma user_version = {SCHEMA_VERSION}")
     SqliteStore(path).close()
 
 
