@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
-BESIDE := -n 4 --dist loadfile --no-loadscope-reorder
+# Workers take files in the order of the folders, so that the long ones begin first and short ones fill the end.
+FILES := --dist loadfile --no-loadscope-reorder
 WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
 BUILD := pyproject.toml $(wildcard requirements/*.lock) hatch_build.py $(WEB)
 
@@ -22,7 +23,7 @@ LOCKED := $(PIP) install -q --require-hashes -r
 EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
 NODE := $(BIN)/python -c "import hatch_build, sys; sys.exit(not hatch_build.has_node())" || $(LOCKED) requirements/node.lock
 
-.PHONY: demo test web-test check covered console bench soak fuzz audit sbom lock docs screens format clean
+.PHONY: demo test web-test check covered processes console bench soak fuzz audit sbom lock docs screens format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/demo.stamp
@@ -31,19 +32,25 @@ demo: .venv/demo.stamp
 
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.tools
-	@$(MAKE) --no-print-directory -j2 check covered  # types are found on one core
-	@$(MAKE) --no-print-directory web-test
-	$(BIN)/python -m pytest $(BESIDE) tests/e2e tests/security tests/faults tests/property tests/fuzz tests/scale
+	@echo "Four parts run beside each other; each prints its output when it ends (meanwhile: .venv/*.log)."
+	@$(MAKE) --no-print-directory -j4 -k check.part web-test.part covered.part processes.part
+
+%.part:
+	@$(MAKE) --no-print-directory $* > .venv/$*.log 2>&1; status=$$?; cat .venv/$*.log; exit $$status
 
 web-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.web
 
 covered: .venv/dev.stamp
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m coverage run -m pytest $(BESIDE) $(COVERING)
+	$(BIN)/python -m coverage run -m pytest -n 2 $(FILES) $(COVERING)
 	@$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report --fail-under=95
 	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"
+
+# With servers, browsers and other processes, whose tests wait more than they work.
+processes: .venv/dev.stamp
+	$(BIN)/python -m pytest -n 5 $(FILES) tests/e2e tests/security tests/faults tests/property tests/fuzz tests/scale
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check
