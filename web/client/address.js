@@ -17,5 +17,8 @@ export function addressOf(root, path, parameters = {}) {
   return url.href;
 }
 
-/** What says who is asking, if it is not the page's cookie. */
-export const headersOf = (token) => (token ? { authorization: `Bearer ${token}` } : {});
+/** What says who is asking, if it is not the page's cookie, and whom the server may answer: nobody else (412). */
+export const headersOf = ({ token, principal }) => ({
+  ...(token && { authorization: `Bearer ${token}` }),
+  ...(principal && { "turnlog-principal": encodeURIComponent(principal) }),
+});

@@ -18,9 +18,9 @@ export class Client {
   #headers;
   #retryMs;
 
-  constructor({ url, token, retryMs = 500 } = {}) {
+  constructor({ url, token, principal, retryMs = 500 } = {}) {
     this.#root = rootOf(url);
-    this.#headers = headersOf(token);
+    this.#headers = headersOf({ token, principal });
     this.#retryMs = retryMs;
   }
 

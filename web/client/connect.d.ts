@@ -44,6 +44,8 @@ interface Common {
   after?: string | null;
   /** For `Authorization`; without one the page's cookie says who is asking. */
   token?: string;
+  /** The server streams to this principal only; `eventsource` cannot say so. */
+  principal?: string;
   /** Only these types, or first words of types. */
   types?: string[];
   /** Only events of this depth and less. */

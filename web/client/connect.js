@@ -64,8 +64,8 @@ export function connect(options) {
 
 /** How a stream of some sessions is made: (session -> place, hooks) => Connection. */
 function connecting(options, dialect, timing) {
-  const { token, types, depth, turn, transport = "fetch" } = options;
-  const open = TRANSPORTS[transport](new Headers(headersOf(token)));
+  const { types, depth, turn, transport = "fetch" } = options;
+  const open = TRANSPORTS[transport](new Headers(headersOf(options)));
   const root = rootOf(options.url);
   const filters = { dialect, types: types?.join(","), depth, turn, ...options.parameters };
   const urlOf = (cursors) =>

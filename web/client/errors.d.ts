@@ -21,6 +21,8 @@ export declare class Forbidden extends Refused {}
 export declare class NotFound extends Refused {}
 export declare class Conflict extends Refused {}
 export declare class Gone extends Refused {}
+/** The cookie is another person's than the one whom `principal` names. */
+export declare class OtherPrincipal extends Refused {}
 export declare class TooMany extends Refused {}
 
 /** The error of a status. */

@@ -10,6 +10,7 @@
  *         ├── NotFound     404: not there, or not yours
  *         ├── Conflict     409: it comes too late, or is taken
  *         ├── Gone         410: a cursor that cannot be continued
+ *         ├── OtherPrincipal  412: the cookie is another person's now
  *         └── TooMany      429: `retryAfterMs` says when to come back
  */
 
@@ -36,6 +37,7 @@ export class Forbidden extends Refused {}
 export class NotFound extends Refused {}
 export class Conflict extends Refused {}
 export class Gone extends Refused {}
+export class OtherPrincipal extends Refused {}
 export class TooMany extends Refused {}
 
 const KINDS = new Map([
@@ -45,6 +47,7 @@ const KINDS = new Map([
   [404, NotFound],
   [409, Conflict],
   [410, Gone],
+  [412, OtherPrincipal],
   [429, TooMany],
 ]);
 

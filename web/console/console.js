@@ -1,12 +1,15 @@
 /**
  * `<tl-console>`: the whole page. It knows who is signed in, which applications there are and which session is
  * open; the address says where the person is (`place.js`). Everything else is in the elements it holds.
+ *
+ * All requests name the person who opened the page, so that the server refuses them (412) when another tab has signed in
+ * as another. Then the page shows nothing of the session any more and says who is signed in.
  */
 
 import { html, nothing } from "lit";
 
 import { Client } from "../client/client.js";
-import { NotSignedIn, Unreachable } from "../client/errors.js";
+import { NotSignedIn, OtherPrincipal, Unreachable } from "../client/errors.js";
 import { Names } from "../client/names.js";
 import "./chat.js";
 import { Element } from "./element.js";
@@ -53,8 +56,10 @@ export class Console extends Element {
     screen: { state: true },
     away: { state: true },
     signedOut: { state: true },
+    successor: { state: true },
   };
-  #client = new Client();
+  #client = null;
+  #channel = new BroadcastChannel("turnlog signed in"); // a hint to ask the server, which knows
   #stop = null;
   #opening = Promise.resolve();
   #stand = "";
@@ -66,7 +71,7 @@ export class Console extends Element {
   constructor() {
     super();
     Object.assign(this, { me: null, apps: [], sessions: [], session: undefined, problems: [], screen: "chat" });
-    Object.assign(this, { more: false, away: null, signedOut: false });
+    Object.assign(this, { more: false, away: null, signedOut: false, successor: null });
   }
 
   connectedCallback() {
@@ -79,17 +84,19 @@ export class Console extends Element {
     this.addEventListener("problem", ({ detail }) => this.#tell(detail));
     this.addEventListener("changed", () => this.#refresh());
     document.addEventListener("visibilitychange", () => document.hidden || this.me === null || this.#refresh());
+    this.#channel.onmessage = ({ data }) => this.me === null || data === this.me.name || this.#refresh();
     this.addEventListener("try", ({ detail }) => this.#write(detail));
     this.#begin();
   }
 
   async #begin() {
     try {
+      this.#client = new Client(); // whoever is signed in
       const asked = [this.#client.me(), this.#client.apps(), this.#pages()];
       [this.me, this.apps, this.sessions] = await Promise.all(asked);
+      this.#client = new Client({ principal: this.me.name });
+      this.#channel.postMessage(this.me.name);
       this.signedOut = false;
-      this.session?.close(); // it may be somebody else now
-      this.session = undefined;
     } catch (error) {
       if (error instanceof NotSignedIn) this.signedOut = true;
       else this.away = problemOf(error);
@@ -183,7 +190,7 @@ export class Console extends Element {
   #heed() {
     this.requestUpdate();
     const { isOpen, record, refusal } = this.session;
-    if (refusal instanceof NotSignedIn) this.#tell(refusal);
+    if (refusal instanceof NotSignedIn || refusal instanceof OtherPrincipal) return this.#tell(refusal);
     const { waiting, flow, title } = record.conversation;
     const stand = `${isOpen} ${waiting.size} ${flow.entries.length > 0} ${title}`;
     if (stand === this.#stand) return;
@@ -215,10 +222,27 @@ export class Console extends Element {
 
   /** Say what went wrong; whoever is not signed in any more can do something about it. */
   #tell(error) {
-    if (error instanceof NotSignedIn) return void (this.signedOut = true);
+    if (error instanceof NotSignedIn) return this.#leave({ signedOut: true });
+    if (error instanceof OtherPrincipal) return void this.#giveWay();
     const problem = problemOf(error);
     this.problems = [...this.problems, problem];
     setTimeout(() => problem.isRead || this.#forget(problem), SHOWN_MS);
+  }
+
+  /** Show and follow nothing any more: who reads now may be another person. */
+  #leave(why) {
+    this.#stop?.();
+    this.session?.close();
+    Object.assign(this, { session: undefined, sessions: [], problems: [], ...why });
+  }
+
+  async #giveWay() {
+    this.#leave({ successor: "another person" });
+    try {
+      this.successor = (await new Client().me()).name;
+    } catch (error) {
+      if (error instanceof NotSignedIn) Object.assign(this, { signedOut: true, successor: null });
+    }
   }
 
   #forget(problem) {
@@ -280,8 +304,8 @@ export class Console extends Element {
   async #signOut() {
     try {
       await this.#client.signOut();
-      this.session?.close();
-      Object.assign(this, { session: undefined, sessions: [], signedOut: true });
+      this.#leave({ signedOut: true });
+      this.#channel.postMessage(null);
     } catch (error) {
       this.#tell(error);
     }
@@ -289,6 +313,7 @@ export class Console extends Element {
 
   render() {
     if (this.signedOut) return this.#signIn();
+    if (this.successor) return this.#succeeded();
     if (this.away) return this.#lost();
     if (this.me === null) return html`<main class="blank"><p role="status">Connecting to the server</p></main>`;
     return html`
@@ -312,6 +337,14 @@ export class Console extends Element {
   #home() {
     import("./home.js");
     return html`<tl-home .apps=${this.apps} .mayCreate=${this.me.may_create_sessions} @start=${({ detail }) => this.#start(detail)}></tl-home>`;
+  }
+
+  #succeeded() {
+    return html`<main class="blank">
+      <h1>Turnlog</h1>
+      <p role="alert">You are signed in as ${this.successor} now.</p>
+      <button @click=${() => location.reload()}>Reload</button>
+    </main>`;
   }
 
   #lost() {

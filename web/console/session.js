@@ -33,6 +33,7 @@ export class Session {
     this.#feed = connect({
       session: id,
       share: me.name,
+      principal: me.name,
       onEvent: (event) => {
         this.#lasts = this.record.apply(event) || this.#lasts;
         this.hasHistory ||= event.seq >= last;

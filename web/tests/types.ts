@@ -12,6 +12,7 @@ import {
   Names,
   NotFound,
   NotSignedIn,
+  OtherPrincipal,
   Refused,
   Roster,
   TooMany,
@@ -242,7 +243,7 @@ export function viewing(event: Event) {
 export function failing(error: unknown) {
   if (error instanceof Refused) expectType<number>()(error.status);
   if (error instanceof Refused) expectType<Fault | null>()(error.fault);
-  const kinds = [Invalid, NotSignedIn, Forbidden, NotFound, Conflict, Gone, TooMany];
+  const kinds = [Invalid, NotSignedIn, Forbidden, NotFound, Conflict, Gone, OtherPrincipal, TooMany];
   for (const Kind of kinds) expectType<number>()(new Kind("no", 400).retryAfterMs);
   const unreachable = new Unreachable("away");
   if (unreachable instanceof TurnlogError) expectType<Unreachable>()(unreachable);

@@ -1,6 +1,6 @@
 """Before every route but the public ones: who is asking, and whether they ask too often or for too much.
 
-The routes find the principal in the scope. Refusals are 401, 429 and, while the server has too many
+The routes find the principal in the scope. Refusals are 401, 412, 429 and, while the server has too many
 connections, 503, as JSON. A body counts as it is announced, before it is read; one that does not say how long
 it is counts as the longest that is allowed.
 """
@@ -8,6 +8,7 @@ it is counts as the longest that is allowed.
 import math
 import time
 from collections.abc import Collection
+from urllib.parse import unquote
 
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
@@ -24,6 +25,7 @@ from turnlog.server.pages import problem_page, wants_page
 
 KNOWN = "turnlog.known"
 PRINCIPAL = "turnlog.principal"
+EXPECTED = b"turnlog-principal"  # whom a page was opened by: another tab may have signed in since
 HEALTH = "/healthz"
 FULL_RETRY_S = 5
 SIGN_IN = "sign in first"
@@ -53,6 +55,8 @@ class Entry:
             headers = {"www-authenticate": "Bearer"}
             how = HOW if isinstance(self._auth, Auth) else ""
             return JSONResponse({"error": SIGN_IN + how}, 401, headers)
+        if not is_expected(scope, known.principal):
+            return JSONResponse({"error": f"you are signed in as {known.principal.name} now"}, 412)
         wait_s = self._budgets.request(known.principal, announced_bytes(scope), time.monotonic())
         if not wait_s:
             return None
@@ -67,6 +71,12 @@ def refuse_in_reserve(scope: Scope, known: Known | None) -> Response | None:
         return None
     limit.note_refusal(time.monotonic())
     return JSONResponse({"error": FULL}, 503, {"retry-after": str(FULL_RETRY_S), "connection": "close"})
+
+
+def is_expected(scope: Scope, principal: Principal) -> bool:
+    """Whether the caller is whom the request names, if it names one; the name is percent-encoded."""
+    name = dict(scope["headers"]).get(EXPECTED)
+    return name is None or unquote(name.decode("latin-1")) == principal.name
 
 
 def announced_bytes(scope: Scope) -> int:

@@ -49,6 +49,7 @@ REFUSALS = {
     404: "there is no such thing for you",
     409: "it has another answer already, or has moved on",
     410: "the cursor cannot be continued",
+    412: "the caller is not the principal that `Turnlog-Principal` names",
     413: "too large",
     415: "not JSON",
     421: "a host this server does not answer for",

@@ -1,0 +1,99 @@
+"""A page of the console whose browser is signed in as another person since: real Chromium, two tabs."""
+
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
+
+from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say
+from tests.e2e.harness import Server, running
+
+SECRET = "for the owner alone"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("tests.e2e.console_apps:book", tmp_path_factory.mktemp("persons")) as server:
+        yield server
+
+
+@pytest.fixture
+def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
+    with context_of(chrome) as context:
+        assert context.request.post(f"{server.url}/api/sign-in", headers=server.headers, data={}).ok
+        yield context
+
+
+@pytest.fixture
+def session(server: Server) -> str:
+    return server.session()
+
+
+def become_guest(context: BrowserContext, server: Server, session: str) -> None:
+    """Sign the browser in as a guest of a session, as another tab does."""
+    _, answer = server.post("/api/links", {"session": session, "roles": ["guest"]})
+    code = answer["path"].partition("code=")[2]
+    form = {"code": code, "name": "Sarah"}
+    assert context.request.post(f"{server.url}/sign-in", form=form, headers={"origin": server.url}).ok
+
+
+def messages(server: Server, session: str) -> list[str]:
+    request = urllib.request.Request(f"{server.url}/api/log?session={session}", headers=server.headers)
+    with urllib.request.urlopen(request) as response:
+        return [line for line in response.read().decode().split("\n") if '"ui.message"' in line]
+
+
+def expect_notice(page: Page) -> None:
+    expect(page.get_by_role("alert")).to_contain_text("You are signed in as guest_", timeout=LIMIT_MS)
+    expect(chat(page)).to_have_count(0)
+
+
+def test_console_after_another_tab_signed_in_sends_nothing_and_says_who_is_signed_in(
+    context: BrowserContext, server: Server, session: str
+) -> None:
+    page = opened(context, f"{server.url}/?session={session}")
+    become_guest(context, server, session)
+    say(page, SECRET)
+    expect_notice(page)
+    assert messages(server, session) == []
+
+
+def test_control_requests_that_name_nobody_are_sent_as_the_other_person(
+    context: BrowserContext, server: Server, session: str
+) -> None:
+    page = context.new_page()
+    page.route("**/api/**", pass_without_name)
+    page.goto(f"{server.url}/?session={session}")
+    live(page)
+    become_guest(context, server, session)
+    say(page, SECRET)
+    expect(chat(page).get_by_text(SECRET)).to_be_visible()
+    [message] = messages(server, session)
+    assert '"actor":"guest_' in message
+
+
+def pass_without_name(route: Route, request: Request) -> None:
+    headers = {name: value for name, value in request.headers.items() if name != "turnlog-principal"}
+    route.continue_(headers=headers)
+
+
+def test_console_notices_a_tab_of_another_person_and_goes_on_as_that_person_after_reload(
+    context: BrowserContext, server: Server, session: str
+) -> None:
+    page = opened(context, f"{server.url}/?session={session}")
+    become_guest(context, server, session)
+    opened(context, f"{server.url}/?session={session}")
+    expect_notice(page)
+    page.get_by_role("button", name="Reload").click()
+    live(page)
+    expect(page.locator(".account")).to_contain_text("Sarah")
+
+
+def test_console_after_another_tab_signed_out_asks_to_sign_in(
+    context: BrowserContext, server: Server, session: str
+) -> None:
+    page = opened(context, f"{server.url}/?session={session}")
+    other = opened(context, f"{server.url}/?session={session}")
+    other.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible(timeout=LIMIT_MS)
