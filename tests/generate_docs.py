@@ -39,6 +39,7 @@ FORMS: list[tuple[Any, str, str]] = [
     (base.SessionId, "session id", "`sess_...`"),
     (base.TraceId, "trace id", "`tr_...`"),
     (base.AgentId, "agent id", "`agt_...`"),
+    (base.InviteId, "invite id", "`inv_...`"),
     (base.Timestamp, "time", "UTC with milliseconds, like `2026-01-08T12:34:56.789Z`"),
     (base.Count, "count", "a whole number from 0"),
     (base.Amount, "amount", "a number from 0"),

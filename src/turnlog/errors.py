@@ -7,6 +7,7 @@
     │   ├── Forbidden        who asks is known and may not do this
     │   ├── NotFound         a session, agent or call that is not there
     │   ├── Conflict         the log moved on, or the id is taken by another event
+    │   ├── LimitReached     there are as many of something as there may be
     │   ├── Fenced           a newer writer has taken over
     │   ├── Closed           the session takes no more events
     │   └── RuleFault        rules of an application that cannot be followed; carries which
@@ -72,6 +73,10 @@ class Conflict(CallerError):
     def __init__(self, problem: str, last: int) -> None:
         super().__init__(f"{problem}; the last seq is {last}")
         self.last = last
+
+
+class LimitReached(CallerError):
+    """There are as many of something as there may be; one has to go before another comes."""
 
 
 class Fenced(CallerError):

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Literal
 
-Prefix = Literal["evt_", "sess_", "tr_", "agt_", "blk_", "call_"]
+Prefix = Literal["evt_", "sess_", "tr_", "agt_", "blk_", "call_", "inv_"]
 
 
 def now_ms() -> int:

@@ -172,7 +172,7 @@ def test_the_page_works_in_a_browser_below_the_prefix(ada: Mounted, chromium: st
 def test_below_two_prefixes_with_turnlogs_own_sign_in(tmp_path: Path) -> None:
     with hosting("starlette", "/a/b", tmp_path) as host:
         assert asked(host, "/hello")[2] == b"hello"
-        code = Auth(b"k" * 32).join_code("sess_none", ["guest"], time.time())
+        code = Auth(b"k" * 32).join_code("sess_none", "inv_1")
         assert asked(host, f"/a/b/sign-in?code={code}")[0] == 403
         assert host.get("/api/me")[0] == 401
         owner = Auth(b"k" * 32)

@@ -205,7 +205,9 @@ def test_a_message_without_a_session_goes_to_ones_own(server: Server) -> None:
 def test_members_come_and_go_and_their_streams_with_them(ada: Person, bob: Person) -> None:
     session = ada.session()
     assert bob.get(f"/api/state?session={session}")[0] == 404
-    assert ada.post("/api/members", {"session": session, "principal": "bob", "roles": ["guest"]})[0] == 202
+    status, invited = ada.post("/api/members", {"session": session, "principal": "bob", "roles": ["guest"]})
+    assert (status, bob.get(f"/api/state?session={session}")[0]) == (202, 404)
+    assert bob.post("/api/invites/accept", {"session": session, "invite": invited["invite"]})[0] == 202
     reader = Reader(bob, session)
 
     async def watch() -> bool:

@@ -221,7 +221,9 @@ def test_who_may_not_read_any_more_is_told_and_the_others_go_on(
         signed_in(context, server, server.url + link)
         pages = [reading(context, server.url, lost, timing=QUICK)]
         guest = pages[0].evaluate("reader.client.me()")["name"]
-        server.post("/api/members", {"session": kept, "principal": guest, "roles": ["owner"]})
+        member = {"session": kept, "principal": guest, "roles": ["owner"]}
+        invite = server.post("/api/members", member)[1]["invite"]
+        pages[0].evaluate("named => reader.client.acceptInvite(...named)", [kept, invite])
         pages += [reading(context, server.url, kept, timing=QUICK) for _ in range(2)]
         for page in pages:
             expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Scope
 from tests.support.invitations import FORM
 from tests.support.limits import HANG_S
 from turnlog.app import LOCAL, App, Principal
+from turnlog.log import Store
 from turnlog.server import create_app
 from turnlog.server.auth import Auth, Known, Verify, nobody, token_hash
 from turnlog.server.entry import KNOWN, PRINCIPAL, Entry
@@ -201,11 +202,19 @@ class Desk:
         return str(answer.value["session_id"])
 
     async def enrol(self, by: str, session: str, name: str, *roles: str) -> None:
-        """Give somebody roles."""
-        answer = await self.post(
-            by, "/api/members", {"session": session, "principal": name, "roles": list(roles)}
-        )
+        """Give a person roles; one who is no member accepts the invitation."""
+        invite = await self.invite(by, session, name, *roles)
+        if invite is not None:
+            accepted = await self.post(name, "/api/invites/accept", {"session": session, "invite": invite})
+            assert accepted.status == 202, accepted.body
+
+    async def invite(self, by: str, session: str, name: str, *roles: str) -> str | None:
+        """Give a person roles; return the invitation of one who is no member."""
+        body = {"session": session, "principal": name, "roles": list(roles)}
+        answer = await self.post(by, "/api/members", body)
         assert answer.status == 202, answer.body
+        invite: str | None = answer.value.get("invite")
+        return invite
 
     async def send(self, who: str, session: str, message: str, **more: str) -> Any:
         """Say something; where it is."""
@@ -229,7 +238,7 @@ class Desk:
 @asynccontextmanager
 async def desk(
     apps: App | Iterable[App],
-    log_url: str = "memory:",
+    log_url: str | Store = "memory:",
     *,
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits = MANY,

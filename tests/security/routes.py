@@ -21,6 +21,7 @@ BARE = (  # routes that take nothing
     "GET /healthz",
     "GET /openapi.json",
 )
+PERSONAL = ("GET /sign-in", "POST /sign-in", "POST /api/invites/accept", "POST /api/invites/decline")
 MISSING = "sess_00000000-0000-7000-8000-000000000000"
 
 
@@ -40,6 +41,15 @@ class Ask(NamedTuple):
         return self.body is not None and not isinstance(self.body, bytes)
 
 
+class Invited(NamedTuple):
+    """A link that is not of the caller's own, and invitations of the caller to accept and to decline."""
+
+    who: str
+    link: str
+    accept: dict[str, str]
+    decline: dict[str, str]
+
+
 class Known(NamedTuple):
     """What somebody has that others may want."""
 
@@ -48,6 +58,22 @@ class Known(NamedTuple):
     call: str
     blob: str
     link: str
+    invite: str
+    other: Invited
+
+
+async def invited(at: Desk, who: str) -> Invited:
+    """A link and two invitations by another person, who has a session of their own."""
+    by = "a:b"  # no test asks as this one
+    accept, decline = await at.session(by, "plain"), await at.session(by, "plain")
+    link = await at.post(by, "/api/links", {"session": await at.session(by, "plain"), "roles": ["guest"]})
+    pairs = []
+    for session in (accept, decline):
+        body = {"session": session, "principal": who, "roles": ["guest"]}
+        pairs.append(
+            {"session": session, "invite": (await at.post(by, "/api/members", body)).value["invite"]}
+        )
+    return Invited(who, link.value["path"], *pairs)
 
 
 async def own(at: Desk, who: str) -> Known:
@@ -61,13 +87,19 @@ async def own(at: Desk, who: str) -> Known:
     link = await at.post(who, "/api/links", {"session": session, "roles": ["guest"]})
     call = waiting["payload"]["calls"][0]["call_id"]
     return Known(
-        session, turn, call, result["payload"]["images"][0]["src"].rpartition("/")[2], link.value["path"]
+        session,
+        turn,
+        call,
+        result["payload"]["images"][0]["src"].rpartition("/")[2],
+        link.value["path"],
+        link.value["invite"],
+        await invited(at, who),
     )
 
 
 def asks(known: Known) -> Mapping[str, Ask]:
     """A request for each route, by the name of the route; `known` is where the caller wants to be."""
-    session, _turn, call, blob, link = known
+    session, _turn, call, blob, _link, invite, other = known
     note = {"type": "case.note", "payload": {"text": "milk"}}
     answer = {"tool_use_id": call, "content": True}
     member = {"session": session, "principal": "dan", "roles": ["guest"]}
@@ -77,7 +109,8 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "GET /api/log": f"/api/log?session={session}",
         "GET /api/blobs/{session}/{digest}": f"/api/blobs/{session}/{blob}",
         "GET /api/documents": f"/api/documents?session={session}",
-        "GET /sign-in": link,
+        "GET /api/invites": f"/api/invites?session={session}",
+        "GET /sign-in": other.link,
         "POST /api/chat/{role}": "/api/chat/owner",
     }
     bodies: dict[str, Any] = {
@@ -88,9 +121,12 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "POST /api/sessions": {"app": "plain"},
         "POST /api/members": member,
         "POST /api/links": {"session": session, "roles": ["guest"]},
+        "POST /api/invites/revoke": {"session": session, "invite": invite},
+        "POST /api/invites/accept": other.accept,
+        "POST /api/invites/decline": other.decline,
         "POST /agent/tool_results": {"agent_uuid": session, "tool_results": [answer]},
         "POST /agent/run": {"agent_uuid": session, "user_prompt": "hi"},
-        "POST /sign-in": redemption(link)[1],
+        "POST /sign-in": redemption(other.link, signed_in_as=other.who)[1],
     }
     public = {"GET /sign-in", "POST /sign-in", "GET /healthz", *(f"GET {path}" for path in PAGE)}
     made = {}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.security.apps import counter, plain
 from tests.security.desk import Answer, Desk, bearer, desk, run
-from tests.security.routes import Ask, every_route
+from tests.security.routes import PERSONAL, Ask, every_route
 from tests.support.invitations import FORM, redemption
 from turnlog.app import App, Principal, Seat, sessions
 from turnlog.log import Head, Log
@@ -22,7 +22,7 @@ GRANTED = 200
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")
 FILTERS = ("", "&types=ui,assistant", "&depth=0", "&depth=1&types=tool", "&after=0", "&turn={turn}")
 WRITES = ("POST /api/send", "POST /api/chat/{role}", "POST /api/stop", "POST /agent/run")
-MANAGES = ("POST /api/members", "POST /api/links")
+MANAGES = ("POST /api/members", "POST /api/links", "GET /api/invites", "POST /api/invites/revoke")
 PEOPLE = ("owner", "operator", "executor", "member", "guest", "stranger", "removed", "expired")
 
 
@@ -69,10 +69,14 @@ class Crowd:
 
 def expected(who: str, ask: Ask) -> int:
     """Return the status that a route must answer; GRANTED stands for every success."""
+    if ask.route == "POST /sign-in":  # the page was shown to ada
+        return GRANTED if who == "owner" else 409
     if ask.public:
         return GRANTED
     if who == "expired":
         return 401
+    if ask.route in PERSONAL:  # an invitation of ada's
+        return GRANTED if who == "owner" else 404
     if ask.route == "GET /metrics":
         return GRANTED if who == "operator" else 403
     if ask.route == "POST /api/sessions":

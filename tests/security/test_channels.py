@@ -278,7 +278,8 @@ def test_who_makes_a_session_cannot_give_roles_beyond_its_own() -> None:
 
 def test_control_a_server_that_asks_only_for_a_seat_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Seat, "may_change", lambda *_: True)
+        monkeypatch.setattr(Seat, "_may_give", lambda *_: True)
+        monkeypatch.setattr(Seat, "is_protected", lambda *_: False)
         async with desk(MAKER) as at:
             assert await climb(at) == [202, 202, 202, 201]
 

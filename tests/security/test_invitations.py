@@ -1,5 +1,6 @@
 """Links for guests: programs that fetch them, texts in their page, names that guests choose (row 26)."""
 
+import time
 from http.cookies import SimpleCookie
 
 import pytest
@@ -9,6 +10,7 @@ from starlette.responses import Response
 from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run, without
 from tests.support.invitations import redemption
+from turnlog.app import Principal
 from turnlog.server import pages, signin
 from turnlog.server.auth import JoinCode
 from turnlog.server.guard import Guard
@@ -51,7 +53,9 @@ def test_control_a_server_that_redeems_what_is_fetched_has_its_links_used_up(
     async def at_once(self: signin.SignIn, request: Request) -> Response:
         given = self._own().read(request.query_params["code"], 0)
         assert isinstance(given, JoinCode)
-        return Response(status_code=303 if await self._join(given, "bot") else 403)
+        return await self._join(request, given, Principal("guest_1"), time.time()) or Response(
+            status_code=303
+        )
 
     async def scenario() -> None:
         monkeypatch.setattr(signin.SignIn, "by_code", at_once)

@@ -9,7 +9,7 @@ from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.security.routes import MISSING, Ask, Known, asks, every_route, own
 from tests.support.invitations import redemption
-from turnlog.app import App, Principal, Seat, sessions
+from turnlog.app import App, Principal, Seat, membership, sessions
 from turnlog.events.roles import OWNER
 from turnlog.log import Blob, Head, Log
 from turnlog.server import routes
@@ -45,7 +45,7 @@ def test_a_foreign_session_is_not_there_on_any_route() -> None:
             before = await at.log("ada", hers.session)
             missing = hers._replace(session=MISSING)
             pairs = list(zip(named(hers), named(missing), strict=True))
-            assert len({ask.route for ask, _ in pairs}) == 14
+            assert len({ask.route for ask, _ in pairs}) == 16
             for foreign, nowhere in pairs:
                 told = shown(await probe(at, "bob", foreign), hers.session)
                 assert told == shown(await probe(at, "bob", nowhere), MISSING), foreign
@@ -66,6 +66,7 @@ def test_control_if_everybody_had_a_seat_every_route_would_answer(monkeypatch: p
     async def scenario() -> None:
         async with desk(plain) as at:
             monkeypatch.setattr(sessions, "seat_of", seat_for_all)
+            monkeypatch.setattr(membership, "seat_of", seat_for_all)
             granted = [ask for ask in await every_route(at, "ada") if ask.names]
             for ask in granted:
                 assert (await at.ask("bob", ask.method, ask.path, ask.body)).status < 400, ask

@@ -212,12 +212,18 @@ def test_control_a_stream_that_looks_only_before_it_begins_tells(monkeypatch: py
     run(scenario())
 
 
+async def eve_accepts(at: Desk, session: str, header: dict[str, str]) -> None:
+    """Eve, who has a token of a provider, becomes a member of ada's session."""
+    body = {"session": session, "invite": await at.invite("ada", session, "eve", "guest")}
+    assert (await at.ask(None, "POST", "/api/invites/accept", body, header)).status == 202
+
+
 def test_a_stream_ends_with_the_token_it_was_opened_with() -> None:
     async def scenario() -> None:
         async with desk(plain, verify=expiring(2)) as at:
             session = await at.session("ada")
-            await at.enrol("ada", session, "eve", "guest")
             header = {"authorization": "Bearer short-eve"}
+            await eve_accepts(at, session, header)
             call = at.call(None, "GET", f"/api/events?session={session}", None, header)
             await call.word("session.member")
             await call.end()
@@ -231,8 +237,8 @@ def test_control_a_stream_whose_token_holds_stays_open() -> None:
     async def scenario() -> None:
         async with desk(plain, verify=expiring(3600)) as at:
             session = await at.session("ada")
-            await at.enrol("ada", session, "eve", "guest")
             header = {"authorization": "Bearer short-eve"}
+            await eve_accepts(at, session, header)
             call = at.call(None, "GET", f"/api/events?session={session}", None, header)
             await call.word("session.member")
             note = {"type": "case.note", "payload": {"text": "milk"}}

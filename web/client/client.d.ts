@@ -74,6 +74,18 @@ export interface StateAnswer<State = Json> {
   roster?: Team[];
 }
 
+/** An open invite; without a `principal` it is a link. */
+export interface InviteInfo {
+  session_id: string;
+  invite: string;
+  app: string;
+  title: string;
+  roles: string[];
+  by: string;
+  expires: string;
+  principal?: string;
+}
+
 /** What a call is known by: an item of `tool.await`, of `tool.call`, or of what is open. */
 export interface CallName {
   call_id: string;
@@ -107,8 +119,16 @@ export declare class Client {
   submitView(session: string, viewId: string, action: Action, options?: { shown?: string }): Promise<number>;
   /** Give the input that a call asked for. */
   submitInput(session: string, call: { call_id: string }, values: { [name: string]: Json }): Promise<number>;
-  /** The path of a link that makes one guest a member with these roles: once, within 7 days. */
+  /** The path of a link that makes one person a member with these roles: once, within 7 days. */
   link(session: string, roles: string[], options?: { key?: string }): Promise<string>;
+  /** The open invitations of the caller, or with a session its open links and invitations. */
+  listInvites(options?: { session?: string }): Promise<InviteInfo[]>;
+  /** Become a member by an invitation of the caller's own. */
+  acceptInvite(session: string, invite: string): Promise<{ eventId: number }>;
+  /** Decline an invitation of the caller's own. */
+  declineInvite(session: string, invite: string): Promise<{ eventId: number }>;
+  /** End a link or an invitation that was not used. */
+  revokeInvite(session: string, invite: string): Promise<{ eventId: number }>;
   createSession(options?: { app?: string; title?: string; key?: string }): Promise<string>;
   /** A page of the caller's sessions, the last active first, or the one that is named; `next` is the page after it. */
   listSessions(options?: {

@@ -66,9 +66,29 @@ export class Client {
     return this.#one(session, "ui.action", { action: { kind: "input.submit", values }, call_id });
   }
 
-  /** The path of a link that makes one guest a member with these roles: once, within 7 days. */
+  /** The path of a link that makes one person a member with these roles: once, within 7 days. */
   async link(session, roles, { key = newId() } = {}) {
     return (await this.#post("api/links", { session, roles }, { "idempotency-key": key })).path;
+  }
+
+  /** The open invitations of the caller, or with a session its open links and invitations. */
+  async listInvites({ session } = {}) {
+    return (await this.#get("api/invites", { session })).invites;
+  }
+
+  /** Become a member by an invitation of the caller's own. */
+  acceptInvite(session, invite) {
+    return this.#post("api/invites/accept", { session, invite });
+  }
+
+  /** Decline an invitation of the caller's own. */
+  declineInvite(session, invite) {
+    return this.#post("api/invites/decline", { session, invite });
+  }
+
+  /** End a link or an invitation that was not used. */
+  revokeInvite(session, invite) {
+    return this.#post("api/invites/revoke", { session, invite });
   }
 
   async createSession({ app, title, key = newId() } = {}) {

@@ -13,9 +13,9 @@ script        what the guides say; `answers` is what they understand, `instructi
 
 Whoever makes a session is its installer. The installer's page gets the customer's link from `POST /api/links`
 with `{"session": ..., "roles": ["customer"]}`, once `generate_customer_link` stands in the answer of a chat;
-whoever follows the link is the customer, once. Each talks in a channel of their own and to a guide of their
-own. The customer sees the whole case; the installer sees the project and how far it is, and nothing that the
-customer told about themselves.
+who redeems the link is the customer, the only one. Each talks in a channel of their own and to a guide of
+their own. The customer sees the whole case; the installer sees the project and how far it is, and nothing
+that the customer told about themselves.
 """
 
 from collections.abc import Mapping
@@ -117,6 +117,7 @@ ROLES = Roles(
     emits=EMITS,
     sees={"installer": for_installer, "customer": for_customer},
     links={"installer": ("customer",)},
+    unique=frozenset({"customer"}),
 )
 
 

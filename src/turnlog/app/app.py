@@ -25,6 +25,7 @@ class Roles(NamedTuple):
     answers in the role's channel may emit, and `sees` what a role sees of the state. Where one of them is
     empty it limits no role; else a role that is not in it gets nothing.
     `links` says for guests of which roles a role may make links, beside the roles it has itself.
+    A role in `unique` is held by at most one person in a session.
     """
 
     creator: tuple[str, ...] = ("owner",)
@@ -32,6 +33,7 @@ class Roles(NamedTuple):
     emits: Mapping[str, Collection[type[Payload]]] = {}
     sees: Mapping[str, Callable[[Any], Any]] = {}
     links: Mapping[str, Collection[str]] = {}
+    unique: frozenset[str] = frozenset()
 
 
 class App:
@@ -173,3 +175,6 @@ def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[s
     named = {*channels, *roles.creator, *roles.posts, *roles.sees, *roles.links}
     if strangers := [role for role in roles.emits if role not in named]:
         raise CallerError(f"app {name}: emits: expected roles of the application, got {strangers[0]}")
+    known_roles = {OWNER, *named, *(role for links in roles.links.values() for role in links)}
+    if unknown := sorted(roles.unique - known_roles):
+        raise CallerError(f"app {name}: unique: expected roles of the application, got {unknown[0]}")

@@ -132,22 +132,32 @@ class Seat:
     def may_invite(self, roles: Collection[str]) -> bool:
         """Whether it may make a link for guests with these roles."""
         allowed = {role for own in self.roles for role in self.app.roles.links.get(own, ())}
-        return set(roles) <= allowed or self.may_change(roles, "")
+        return set(roles) <= allowed or self._may_give(roles)
 
     def may_change(self, roles: Iterable[str], principal: str) -> bool:
         """Whether it may give these roles to a principal, or take from it those that it has.
 
         Owners may do both. Who has the role of the session's maker may give and take the roles it has itself.
         """
-        touched = {*roles, *self.head.members.get(principal, ())} - SERVER_ROLES
+        if self.is_protected(principal):
+            return False
+        return self._may_give([*roles, *self.head.members.get(principal, ())])
+
+    def is_protected(self, principal: str) -> bool:
+        """Whether a principal made the session: none but an operator removes it or changes its roles."""
+        is_creator = principal == self.head.creator and principal in self.head.members
+        return is_creator and not self.principal.is_operator
+
+    def _may_give(self, roles: Iterable[str]) -> bool:
         if self.is_owner:
             return True
-        return not self.roles.isdisjoint(self.app.roles.creator) and touched <= self.roles
+        return not self.roles.isdisjoint(self.app.roles.creator) and set(roles) - SERVER_ROLES <= self.roles
 
     @property
     def invites(self) -> list[str]:
-        """The roles that it may make links for."""
-        return [role for role in self.app.role_names if self.may_invite([role])]
+        """The roles that it may make links for; not one for one person that a member has."""
+        held = {role for own in self.head.members.values() for role in own} & self.app.roles.unique
+        return [role for role in self.app.role_names if role not in held and self.may_invite([role])]
 
 
 def seat_of(principal: Principal, head: Head, app: App) -> Seat | None:

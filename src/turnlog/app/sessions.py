@@ -24,6 +24,7 @@ from turnlog.app.app import App
 from turnlog.app.derived import PARTS, STATE, Derived, Panels
 from turnlog.app.ledger import Ledger
 from turnlog.app.members import Principal, Seat, seat_of
+from turnlog.app.membership import Membership, Revoke
 from turnlog.app.posting import Posted, Poster
 from turnlog.app.sending import (
     Chat,
@@ -60,8 +61,6 @@ from turnlog.state.tree import Tree, within
 PAGE_SESSIONS = 100  # in one page of a list, if the caller names no number
 
 Observe = Callable[[Envelope, Payload | Unknown], None]
-Revoke = Callable[[str, SessionMember], None]
-"""Ends what a change of members took the right to, in a session, as soon as the change is durable."""
 
 
 def keep_streams(session_id: str, change: SessionMember) -> None:
@@ -94,10 +93,10 @@ class Sessions:
         self.apps = by_name(apps)
         self._pid = pid
         self._observe = observe
-        self._revoke = revoke
         self._describe = describe
         self._hung = HungTools()
         self.derived = Derived(log, self.apps)
+        self.membership = Membership(log, self.apps, revoke, self._driver)
         self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
         self._recovery: asyncio.Task[None] | None = None
         # Each lock lives while a request holds it or waits for it: the maps do not grow with the sessions.
@@ -222,26 +221,6 @@ class Sessions:
         if not tree.open and not tree.queue:
             return "waiting" if driver.views.has_question(seat.may_see) else "idle"
         return "waiting" if tree.open and tree.all_wait else "running"
-
-    async def enrol(
-        self,
-        head: Head,
-        principal: str,
-        roles: Sequence[str],
-        *,
-        by: str,
-        event_id: str | None = None,
-        name: str | None = None,
-    ) -> int:
-        """Give somebody roles in a session, or with none take them all; `name` is what people call them."""
-        if head.app not in self.apps:
-            raise NotFound(f"no session {head.session_id}")
-        change = SessionMember(principal=principal, roles=tuple(roles), name=name)
-        await self._driver(head)  # who follows the session hears of it
-        event = made(self.apps[head.app], Item(change, Scope(actor=by), "system"), event_id)
-        seq = (await self.log.append(head.session_id, [event]))[0]
-        self._revoke(head.session_id, change)  # from here, not from a driver: one that is busy looks later
-        return seq
 
     async def default(self, principal: Principal, app: str | None = None) -> Seat:
         """The session a principal has in an application without naming one.

@@ -39,6 +39,7 @@ EventId = Annotated[str, Meta(pattern=r"^evt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 Role = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]  # of a member; a channel is a role's
 TraceId = Annotated[str, Meta(pattern=r"^tr_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+InviteId = Annotated[str, Meta(pattern=r"^inv_[A-Za-z0-9_-]{1,48}$(?!\n)")]
 AgentId = Annotated[str, Meta(pattern=r"^agt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 LARGEST_COUNT = 2**53 - 1  # what every JSON reader can hold exactly
 Count = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.base import SYSTEM, Count, Key, Name, Origins, Payload, Role
+from turnlog.events.base import SYSTEM, Count, InviteId, Name, Origins, Payload, Role
 
 Process = Literal["server", "model"]
 
@@ -76,7 +76,8 @@ class SessionMember(Payload, frozen=True, kw_only=True):
         Name | None, Meta(description="What people call the member; without it the name stays as it was.")
     ] = None
     invite_id: Annotated[
-        Key | None, Meta(description="The invite that made the membership; it is used up with this event.")
+        InviteId | None,
+        Meta(description="The invite that was used up by joining."),
     ] = None
 
 
@@ -94,7 +95,7 @@ class SessionInvite(Payload, frozen=True, kw_only=True):
         "expires_ms": 1767960000000,
     }
 
-    invite_id: Key
+    invite_id: InviteId
     roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
     expires_ms: Annotated[Count, Meta(description="Milliseconds since 1970.")]
     principal: Annotated[
@@ -115,7 +116,7 @@ class SessionInviteEnd(Payload, frozen=True, kw_only=True):
     ORIGINS: ClassVar[Origins] = SYSTEM
     EXAMPLE: ClassVar = {"invite_id": "inv_4d7b0f2c9a31e658d0b4a7f1", "reason": "revoked"}
 
-    invite_id: Key
+    invite_id: InviteId
     reason: Literal["revoked", "declined", "expired"]
 
 

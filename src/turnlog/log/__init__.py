@@ -13,7 +13,7 @@ from turnlog.errors import CallerError, quote
 from turnlog.log.log import Log
 from turnlog.log.memory import MemoryStore
 from turnlog.log.sqlite import SqliteStore
-from turnlog.log.store import Blob, Damage, Document, Head, Page, Place, Row, Store, line_of
+from turnlog.log.store import Blob, Damage, Document, Head, OpenInvite, Page, Place, Row, Store, line_of
 
 __all__ = [
     "Blob",
@@ -22,6 +22,7 @@ __all__ = [
     "Head",
     "Log",
     "MemoryStore",
+    "OpenInvite",
     "Page",
     "Place",
     "Row",

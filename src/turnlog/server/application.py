@@ -25,7 +25,7 @@ from turnlog.app.sessions import PAGE_SESSIONS, by_name
 from turnlog.errors import CallerError, Forbidden, TurnlogError
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import Log, Store, open_log
-from turnlog.server import agent, chat, routes, signin
+from turnlog.server import agent, chat, invites, routes, signin
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.auth import Auth, Authenticator, Known
 from turnlog.server.body import FORM
@@ -33,6 +33,7 @@ from turnlog.server.chat import ChatRoutes
 from turnlog.server.entry import Entry, known_of
 from turnlog.server.front import Check, Front
 from turnlog.server.guard import LOOPBACK, Guard
+from turnlog.server.invites import InviteRoutes
 from turnlog.server.journal import Journal
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
@@ -76,9 +77,11 @@ POSTING = "Post events: answers, actions, the application's own."
 CHATTING = "Direct events and a message, answered when the turn is over."
 RUNNING = "A prompt, and its turn as a response."
 GOING_ON = "Results, and how the turn goes on."
-ROLES = "Change somebody's roles in a session."
-LINKING = "Make a link that makes one guest a member."
-REDEEMING = "Redeem the link of a guest: become a member, with a name."
+ROLES = "Change the roles of a member, or invite a person who is none."
+LINKING = "Make a link that makes one person a member."
+REDEEMING = "Redeem a link: become a member, as a guest with a name."
+LISTING = "The caller's open invitations, or those of a session."
+INVITES = {"session": "the invites of this session"}
 
 
 class Server:
@@ -101,6 +104,7 @@ class Server:
         self.routes = Routes(self.sessions, self.budgets)
         self.agent = AgentRoutes(self.stream, self.routes)
         self.signin = SignIn(auth, self.sessions, self.stream.readers.end_signed_out)
+        self.invites = InviteRoutes(self.sessions)
         self.chat = ChatRoutes(self.routes)
 
     def sessions(self) -> Sessions:
@@ -195,8 +199,19 @@ class Server:
             post("/sign-in", do.redeem, REDEEMING, signin.JoinForm, {303: None}, public=True, body_type=FORM),
             post("/api/sign-in", do.by_token, "Exchange a bearer token for a cookie.", None, {204: None}),
             post("/api/sign-out", do.sign_out, "Revoke the cookie, and end its streams.", None, {204: None}),
-            post("/api/members", do.change_member, ROLES, signin.MemberBody, {202: routes.StopAnswer}),
             post("/api/links", do.link, LINKING, signin.LinkBody, {201: signin.LinkAnswer}),
+            *self._invites(),
+        ]
+
+    def _invites(self) -> list[Operation]:
+        """The routes of members and invitations."""
+        do, named, told = self.invites, invites.InviteBody, {202: invites.InviteAnswer}
+        return [
+            post("/api/members", do.change_member, ROLES, invites.MemberBody, {202: invites.MemberAnswer}),
+            get("/api/invites", do.list_invites, LISTING, invites.InvitesAnswer, query=INVITES),
+            post("/api/invites/accept", do.accept, "Become a member by an invitation.", named, told),
+            post("/api/invites/decline", do.decline, "Decline an invitation.", named, told),
+            post("/api/invites/revoke", do.revoke, "End a link or an invitation.", named, told),
         ]
 
     def _agents(self) -> list[Operation]:

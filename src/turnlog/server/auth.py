@@ -2,9 +2,9 @@
 
 A token is known by its hash only. Cookies and codes are values signed with the server's key, which say
 themselves until when they hold; the key lives beside the log, so that a page stays signed in when the server
-starts again. A sign-in code holds for one start of the server, once. A code to join a session names a guest
-of its own, so the log knows whether it was used. A cookie that came from a token ends with it. A cookie that
-was signed out is refused for as long as it would have held (`revocation`).
+starts again. A sign-in code holds for one start of the server, once. A code to join a session names an
+invite: the log says whether it is open. A cookie that came from a token ends with it. A cookie that was
+signed out is refused for as long as it would have held (`revocation`).
 """
 
 import hmac
@@ -23,7 +23,6 @@ from turnlog.server.revocation import RevokedCookies
 
 COOKIE_S = 30 * 24 * 3600
 CODE_S = 15 * 60
-JOIN_S = 7 * 24 * 3600
 SEAL_BYTES = 24
 GUEST = "guest_"
 CODES = 1024  # so many used sign-in codes are remembered until they expire
@@ -75,13 +74,11 @@ class SignInCode(msgspec.Struct, frozen=True, tag="sign-in"):
 
 
 class JoinCode(msgspec.Struct, frozen=True, tag="join"):
-    """A guest becomes a member of a session; `by` is who invites it."""
+    """One person becomes a member by an invite; the log says for which roles, until when, and whether it is
+    open."""
 
-    until: int
     session: str
-    guest: str
-    roles: tuple[str, ...]
-    by: str = ""
+    invite: str
 
 
 Signed = Cookie | SignInCode | JoinCode
@@ -197,14 +194,14 @@ class Auth:
         number = secrets.token_urlsafe(16)
         return self.sign(SignInCode(int(now_s + CODE_S), self.start, number, session_id))
 
-    def join_code(
-        self, session_id: str, roles: Iterable[str], now_s: float, by: str = "", key: str | None = None
-    ) -> str:
-        """A code that makes one guest a member of a session; all codes under a key are for the same guest."""
-        roles = tuple(roles)
-        named = "\0".join(["guest", session_id, *roles, by, key or ""]).encode(errors="surrogateescape")
-        guest = GUEST + (self._seal(named).hex()[:16] if key else secrets.token_hex(8))
-        return self.sign(JoinCode(int(now_s + JOIN_S), session_id, guest, roles, by))
+    def invite_id(self, session_id: str, roles: Iterable[str], by: str, key: str | None) -> str:
+        """Return the id of a new invite; under a key it is the same one again."""
+        named = "\0".join(["invite", session_id, *roles, by, key or ""]).encode(errors="surrogateescape")
+        return "inv_" + (self._seal(named).hex()[:32] if key else secrets.token_hex(16))
+
+    def join_code(self, session_id: str, invite_id: str) -> str:
+        """Return the code of a link that uses an invite."""
+        return self.sign(JoinCode(session_id, invite_id))
 
     def exchange(self, code: str, now_s: float) -> SignInCode | JoinCode | None:
         """What a code says that is good. One to sign in is good once; the log sees to that for who joins."""
@@ -237,6 +234,8 @@ class Auth:
             value = _decoder.decode(plain)
         except (ValueError, msgspec.DecodeError):
             return None
+        if isinstance(value, JoinCode):
+            return value
         return value if value.until > now_s else None
 
     def _seal(self, data: bytes) -> bytes:

@@ -52,12 +52,17 @@ HEADERS = {
 
 
 class Invitation(NamedTuple):
-    """What a guest is asked before it comes in; `by` is who made the link, "" for who started the server."""
+    """What a person is asked before it comes in. `by` is who made the link, "" for who started the server.
+
+    `signed_in_as` is who the browser is signed in as, "" for nobody; a guest of another session leaves it.
+    """
 
     code: str
     by: str
     title: str
     roles: Sequence[str]
+    signed_in_as: str = ""
+    is_guest: bool = False
 
 
 def wants_page(scope: Scope) -> bool:
@@ -65,8 +70,11 @@ def wants_page(scope: Scope) -> bool:
     return "text/html" in HTTPConnection(scope).headers.get("accept", "")
 
 
-def invitation_page(scope: Scope, invitation: Invitation, problem: str = "") -> Response:
-    """Who invites whom to what as which role, and a form that redeems the link."""
+def invitation_page(scope: Scope, invitation: Invitation, problem: str = "", status: int = 200) -> Response:
+    """Who invites whom to what as which role, and a form that redeems the link.
+
+    The form says as whom the page was shown: who has signed in since is asked again.
+    """
     host = f"{escape(invitation.by)} invites you" if invitation.by else "You are invited"
     roles = " and ".join(f"<strong>{escape(role)}</strong>" for role in invitation.roles)
     wrong = f"<p class=wrong role=alert>{escape(problem)}</p>" if problem else ""
@@ -74,19 +82,72 @@ def invitation_page(scope: Scope, invitation: Invitation, problem: str = "") -> 
         f"<h1>{host}</h1><p>to <strong>{escape(invitation.title)}</strong> as {roles}.</p>"
         f'<form method=post action="{escape(root_of(scope))}/sign-in">'
         f'<input type=hidden name=code value="{escape(invitation.code)}">'
-        f"<label>Your name<input name=name required maxlength={NAME_CHARS} autocomplete=name autofocus>"
-        "</label>"
+        f'<input type=hidden name=signed_in_as value="{escape(invitation.signed_in_as)}">'
+        f"{as_oneself(invitation) if is_person(invitation) else as_guest(invitation, wrong)}"
+    )
+    return page(scope, "You are invited", body, status)
+
+
+def is_person(invitation: Invitation) -> bool:
+    """Whether who is asked is signed in, and not as a guest."""
+    return bool(invitation.signed_in_as) and not invitation.is_guest
+
+
+def as_oneself(invitation: Invitation) -> str:
+    """The rest of the form for who is signed in: there is nothing to fill in."""
+    name = escape(invitation.signed_in_as)
+    return (
+        f"<p>You are signed in as <strong>{name}</strong>.</p><button>Join as {name}</button></form>"
+        "<p class=soft>The link works once.</p>"
+    )
+
+
+def as_guest(invitation: Invitation, wrong: str) -> str:
+    """The rest of the form for a guest; `wrong` is HTML."""
+    leaves = (
+        "<p>This browser is signed in as a guest of another session. Coming in signs it out there.</p>"
+        if invitation.is_guest
+        else ""
+    )
+    return (
+        f"{leaves}<label>Your name"
+        f"<input name=name required maxlength={NAME_CHARS} autocomplete=name autofocus></label>"
         f"{wrong}<button>Come in</button></form>"
         "<p class=soft>Others in the session see this name. The link works once.</p>"
     )
-    return page(scope, "You are invited", body, 400 if problem else 200)
+
+
+def own_link_page(scope: Scope) -> Response:
+    """A link in the browser of the person who made it."""
+    body = (
+        "<h1>You made this link</h1>"
+        "<p>Send it to the person you invite. To see what that person sees, open it "
+        f"in a private window.</p><p>Go {console_link(scope)}.</p>"
+    )
+    return page(scope, "You made this link", body, 403)
+
+
+def member_page(scope: Scope, session_id: str) -> Response:
+    """A link to a session in which who opens it is a member already."""
+    body = (
+        "<h1>You are a member already</h1><p>The link is still good for the person it was made for.</p>"
+        f'<p>Go <a href="{escape(root_of(scope))}/?session={escape(session_id)}">to the session</a>.</p>'
+    )
+    return page(scope, "You are a member already", body, 403)
+
+
+def taken_page(scope: Scope, problem: str) -> Response:
+    """A link for a role that another person has by now."""
+    body = f"<h1>This link cannot be used</h1><p>{escape(problem.capitalize())}.</p>"
+    return page(scope, "This link cannot be used", body, 409)
 
 
 def used_page(scope: Scope) -> Response:
     """A link that was redeemed, is too old, or leads to a session that is closed or gone."""
     body = (
         "<h1>This link cannot be used</h1>"
-        "<p>This link was used before, or it is too old. Ask for a new one; on the machine of the server, "
+        "<p>This link was used before or revoked, or it is too old. Ask for a new one; "
+        "on the machine of the server, "
         "<code>turnlog link</code> prints one.</p>"
         f"<p>If it has signed you in, go on {console_link(scope)}.</p>"
     )

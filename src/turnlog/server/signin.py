@@ -1,8 +1,9 @@
 """Signing in and inviting: the routes that hand out and take cookies and codes (protocol section 8.1)."""
 
-import asyncio
+import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 from unicodedata import category
 
@@ -11,17 +12,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from turnlog.app import LOCAL, Principal, Sessions
-from turnlog.errors import BadInput, Closed, Conflict, Forbidden, NotFound, quote
-from turnlog.events.base import NAME_BYTES, Name, Record, Role
+from turnlog.app.membership import OwnInvite, check_redeemer
+from turnlog.errors import BadInput, Closed, Forbidden, LimitReached, NotFound, quote
+from turnlog.events.base import NAME_BYTES, Role
 from turnlog.events.roles import SERVER_ROLES
-from turnlog.log import Head
-from turnlog.server.auth import Auth, Authenticator, JoinCode, Known
+from turnlog.ids import now_ms
+from turnlog.server.auth import GUEST, Auth, Authenticator, JoinCode, Known, is_guest
 from turnlog.server.body import body, form
-from turnlog.server.entry import known_of
-from turnlog.server.pages import NAME_CHARS, Invitation, invitation_page, used_page
+from turnlog.server.entry import KNOWN, known_of
+from turnlog.server.pages import (
+    NAME_CHARS,
+    Invitation,
+    invitation_page,
+    member_page,
+    own_link_page,
+    taken_page,
+    used_page,
+)
 from turnlog.server.routes import checked_key
 
-FIRST = "evt_00-"  # such an id is below all that rise with time, whose place is found at once
 NO_STORE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
 # What changes how other text is read, or shows nothing.
 SPOOFING = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -29,31 +38,25 @@ JOINERS = "\u200c\u200d"  # of these, what names in some scripts are written wit
 
 
 class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A link that makes one guest a member with these roles."""
+    """A link that makes one person a member with these roles."""
 
     session: str
     roles: Annotated[tuple[Role, ...], msgspec.Meta(min_length=1)]
 
 
-class MemberBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Somebody's roles in a session; none: a member no more."""
-
-    session: str
-    principal: Name
-    roles: tuple[Role, ...]
-
-
 class JoinForm(msgspec.Struct):
-    """What the page of an invitation sends."""
+    """What the page of an invitation sends: `name` from who is not signed in, `signed_in_as` from who is."""
 
     code: str
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS)]
+    name: Annotated[str, msgspec.Meta(max_length=NAME_CHARS)] = ""
+    signed_in_as: str = ""
 
 
 class LinkAnswer(msgspec.Struct):
-    """Where the guest goes, on this server."""
+    """Where the person who is invited goes, on this server, and the invite to revoke."""
 
     path: str
+    invite: str
 
 
 class SignIn:
@@ -66,7 +69,6 @@ class SignIn:
         self._auth = auth
         self._end_streams = end_streams
         self._sessions = sessions
-        self._joining = asyncio.Lock()
 
     def _own(self) -> Auth:
         """The server's own sign-in; an application with its own users has other ways."""
@@ -85,58 +87,82 @@ class SignIn:
         code = request.query_params.get("code", "")
         given = auth.exchange(code, now_s)
         if isinstance(given, JoinCode):
-            head = await self._open_to(given)
-            return (
-                invitation_page(request.scope, invitation(code, given, head))
-                if head
-                else used_page(request.scope)
-            )
+            return await self._show_invitation(request, code, given, now_s)
         if given is None:
             return used_page(request.scope)
         return self._let_in(request, Known(LOCAL), given.session, now_s)
 
     async def redeem(self, request: Request) -> Response:
-        """Make a guest a member, with the name that it gives, and sign it in."""
+        """Make a member by a link: who is signed in as themselves, others as guests with a name."""
         auth, now_s, fields = self._own(), time.time(), await form(request)
         code, name = fields.get("code", ""), fields.get("name", "").strip()
-        given = auth.read(code, now_s)
-        head = await self._open_to(given) if isinstance(given, JoinCode) else None
-        if not isinstance(given, JoinCode) or head is None:
+        given, known = auth.read(code, now_s), person_of(request)
+        if not isinstance(given, JoinCode):
             return used_page(request.scope)
+        show = partial(self._show_invitation, request, code, given, now_s)
+        if fields.get("signed_in_as", "") != (known.principal.name if known else ""):
+            # The page was shown to another person: a browser leaves the cookie out when a link of another
+            # site brings it here, and sends it with the form.
+            return await show(status=409)
+        if known and not is_guest(known.principal):
+            refusal = await self._join(request, given, known.principal, now_s)
+            return refusal or RedirectResponse(page_of(request, given.session), 303, NO_STORE)
         if problem := name_problem(name):
-            return invitation_page(request.scope, invitation(code, given, head), problem)
-        known = await self._join(given, name)
-        return self._let_in(request, known, given.session, now_s) if known else used_page(request.scope)
+            return await show(problem, 400)
+        guest = Principal(GUEST + secrets.token_hex(8))
+        if refusal := await self._join(request, given, guest, now_s, name):
+            return refusal
+        await self._leave(request, now_s)
+        return self._let_in(request, Known(guest), given.session, now_s)
+
+    async def _join(
+        self, request: Request, join: JoinCode, principal: Principal, now_s: float, name: str | None = None
+    ) -> Response | None:
+        """Make a principal a member by a link; return the page that says why not."""
+        membership, scope = self._sessions().membership, request.scope
+        try:
+            await membership.redeem(principal.name, join.session, join.invite, int(now_s * 1000), name=name)
+        except OwnInvite:
+            return own_link_page(scope)
+        except Forbidden:
+            return member_page(scope, join.session)
+        except LimitReached as error:
+            return taken_page(scope, str(error))
+        except (NotFound, Closed):
+            return used_page(scope)
+        return None
+
+    async def _show_invitation(
+        self, request: Request, code: str, join: JoinCode, now_s: float, problem: str = "", status: int = 200
+    ) -> Response:
+        """Return the page of an invite for who opens it."""
+        sessions, known, scope = self._sessions(), person_of(request), request.scope
+        name = known.principal.name if known else ""
+        try:
+            head, invite = await sessions.membership.usable(join.session, join.invite, int(now_s * 1000))
+            check_redeemer(head, invite, name)
+        except OwnInvite:
+            return own_link_page(scope)
+        except Forbidden:
+            return member_page(scope, join.session)
+        except NotFound:
+            return used_page(scope)
+        by = "" if invite.by == LOCAL.name else invite.by
+        guest = known is not None and is_guest(known.principal)
+        invited = Invitation(code, by, head.title or head.app, invite.roles, name, guest)
+        return invitation_page(scope, invited, problem, status)
+
+    async def _leave(self, request: Request, now_s: float) -> None:
+        """Sign a guest of another session out: the browser has one cookie."""
+        auth = self._own()
+        if cookie := request.cookies.get(auth.cookie_name, ""):
+            await auth.revoke(cookie, now_s)
+            self._end_streams()
 
     def _let_in(self, request: Request, known: Known, session: str, now_s: float) -> Response:
         """A cookie, and the way to the page."""
-        query = f"?session={session}" if session else ""
-        target = f"{request.scope.get('root_path', '')}/{query}"
-        return self._with_cookie(RedirectResponse(target, 303, NO_STORE), request, known, now_s)
-
-    async def _open_to(self, code: JoinCode) -> Head | None:
-        """The session that a guest may still join; None if it is closed or gone, or the link was redeemed."""
-        sessions = self._sessions()
-        try:
-            head = await sessions.log.info(code.session)
-        except NotFound:
-            return None
-        redeemed = await sessions.log.known(code.session, [FIRST + code.guest])
-        return None if head.closed or redeemed or head.app not in sessions.apps else head
-
-    async def _join(self, code: JoinCode, name: str) -> Known | None:
-        """A guest takes its place, once: its event in the log says that the link was redeemed, also when the
-        guest has been sent away since. None if another request was faster."""
-        sessions, event_id = self._sessions(), FIRST + code.guest
-        async with self._joining:
-            try:
-                head = await sessions.log.info(code.session)
-                seq = await sessions.enrol(
-                    head, code.guest, code.roles, by=code.guest, event_id=event_id, name=name
-                )
-            except (NotFound, Closed, Conflict):
-                return None
-        return Known(Principal(code.guest)) if seq > head.last else None
+        answer = RedirectResponse(page_of(request, session), 303, NO_STORE)
+        return self._with_cookie(answer, request, known, now_s)
 
     async def by_token(self, request: Request) -> Response:
         """Exchange a bearer token for a cookie, so that a page can follow without it."""
@@ -156,7 +182,7 @@ class SignIn:
         return response
 
     async def link(self, request: Request) -> Response:
-        """A link for one guest; the owner of a session may make it, and who may for these roles."""
+        """Make a link for one person; the owner of a session may, and who may for these roles."""
         asked, auth = await body(request, LinkBody), self._own()
         check_session_roles(asked.roles)
         seat = await self._sessions().seat(known_of(request.scope).principal, asked.session)
@@ -165,22 +191,12 @@ class SignIn:
             raise BadInput(
                 f"expected some of the roles {', '.join(names)}, got {quote(unknown[0])}", "$.roles"
             )
-        if not seat.may_invite(asked.roles):
-            raise Forbidden("you may not make links for these roles in this session")
         by, key = seat.principal.name, checked_key(request.headers.get("idempotency-key"))
-        code = auth.join_code(seat.session_id, asked.roles, time.time(), by, key)
+        invite_id = auth.invite_id(seat.session_id, asked.roles, by, key)
+        await self._sessions().membership.make_link(seat, asked.roles, invite_id, now_ms())
+        code = auth.join_code(seat.session_id, invite_id)
         path = f"{request.scope.get('root_path', '')}/sign-in?code={code}"
-        return JSONResponse({"path": path}, 201, NO_STORE)
-
-    async def change_member(self, request: Request) -> Response:
-        """Change who is a member; the owner of a session may."""
-        asked = await body(request, MemberBody)
-        check_session_roles(asked.roles)
-        seat = await self._sessions().seat(known_of(request.scope).principal, asked.session)
-        if not seat.may_change(asked.roles, asked.principal):
-            raise Forbidden("only the owner of a session may do this")
-        seq = await self._sessions().enrol(seat.head, asked.principal, asked.roles, by=seat.principal.name)
-        return JSONResponse({"eventId": seq}, 202)
+        return JSONResponse({"path": path, "invite": invite_id}, 201, NO_STORE)
 
     def _with_cookie(self, response: Response, request: Request, known: Known, now_s: float) -> Response:
         auth = self._own()
@@ -203,10 +219,10 @@ def check_session_roles(roles: tuple[str, ...]) -> None:
         raise BadInput(f"expected roles of the session, got the server role {min(found)}", "$.roles")
 
 
-def invitation(code: str, join: JoinCode, head: Head) -> Invitation:
-    """What the page of an invitation says."""
-    by = "" if join.by == LOCAL.name else join.by
-    return Invitation(code, by, head.title or head.app, join.roles)
+def person_of(request: Request) -> Known | None:
+    """Return who is signed in, on a route that is open to all."""
+    known: Known | None = request.scope.get(KNOWN)
+    return known
 
 
 def name_problem(name: str) -> str:
@@ -218,6 +234,12 @@ def name_problem(name: str) -> str:
     if any(category(char) in SPOOFING and char not in JOINERS for char in name):
         return "Please use letters, digits, spaces and signs."
     return ""
+
+
+def page_of(request: Request, session: str) -> str:
+    """Return the path of the console, with a session."""
+    query = f"?session={session}" if session else ""
+    return f"{request.scope.get('root_path', '')}/{query}"
 
 
 def cookie_path(request: Request) -> str:

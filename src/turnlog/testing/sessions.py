@@ -134,21 +134,22 @@ async def what_events_say(make: Make) -> None:
 async def invites_in_the_head(make: Make) -> None:
     """The head knows the creator and the open invites; one that was used or has ended is open no more."""
     async with bench(make) as b:
-        await b.add(member("ada", "owner"), *[invite(name, None) for name in ("used", "ended", "open")])
-        await b.add(invite("asked", "bob"))
+        names = ("inv_used", "inv_ended", "inv_open")
+        await b.add(member("ada", "owner"), *[invite(name, None) for name in names])
+        await b.add(invite("inv_asked", "bob"))
         head = await b.log.info(b.session)
         assert (head.creator, head.members_seq, list(head.invites)) == (
             "ada",
             4,
-            ["used", "ended", "open", "asked"],
+            ["inv_used", "inv_ended", "inv_open", "inv_asked"],
         )
-        assert head.invites["asked"].principal == "bob"
+        assert head.invites["inv_asked"].principal == "bob"
         assert head.principals == {"ada", "bob"}
-        redeemed = SessionMember(principal="eve", roles=("guest",), invite_id="used")
-        ended = SessionInviteEnd(invite_id="ended", reason="revoked")
+        redeemed = SessionMember(principal="eve", roles=("guest",), invite_id="inv_used")
+        ended = SessionInviteEnd(invite_id="inv_ended", reason="revoked")
         await b.add(event(redeemed, "m"), event(ended, "e"))
         head = await b.log.info(b.session)
-        assert (head.creator, head.members_seq, list(head.invites)) == ("ada", 6, ["open", "asked"])
+        assert (head.creator, head.members_seq, list(head.invites)) == ("ada", 6, ["inv_open", "inv_asked"])
 
 
 async def expected_members(make: Make) -> None:

@@ -13,7 +13,7 @@ from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Posted, Principal, Seat, Sessions
 from turnlog.events import Envelope, Payload, UiMessage, Vocabulary
 from turnlog.events.base import ANYONE
-from turnlog.ids import new_id
+from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, MemoryStore
 from turnlog.state.history import Message
 
@@ -93,9 +93,12 @@ class Desk:
         self.log = sessions.log
 
     async def member(self, owner: Seat, principal: Principal, *roles: str) -> Seat:
-        """Somebody with roles in the owner's session."""
-        head = await self.log.info(owner.session_id)
-        await self.sessions.enrol(head, principal.name, roles, by=owner.principal.name)
+        """Return the seat of a principal with these roles in the owner's session: invited, and accepted."""
+        membership = self.sessions.membership
+        operator = await self.sessions.seat(ROOT, owner.session_id)
+        change = await membership.change(operator, principal.name, roles, now_ms())
+        if change.invite_id is not None:
+            await membership.accept(principal, owner.session_id, change.invite_id, now_ms())
         return await self.sessions.seat(principal, owner.session_id)
 
     async def say(self, seat: Seat, text: str, **more: Any) -> str:

@@ -14,6 +14,7 @@ from turnlog.agents.models import Request
 from turnlog.app import App, Principal, Roles, Sessions
 from turnlog.errors import BadInput, CallerError, Closed, NotFound
 from turnlog.events import Payload
+from turnlog.ids import now_ms
 from turnlog.log import Log, MemoryStore, open_log
 from turnlog.parse.reply import Reply
 
@@ -69,7 +70,8 @@ class TestSeats:
                 with pytest.raises(NotFound):
                     await at.member(ada, BOB)
                 assert (await at.log.info(ada.session_id)).members == {"ada": ("owner",)}
-                assert [one.actor for one in await at.told(ada, "session.member")] == ["ada"] * 4
+                members = await at.told(ada, "session.member")
+                assert [one.actor for one in members] == ["ada", "bob", "root", "root"]
 
         play(run)
 
@@ -281,7 +283,7 @@ class TestSeveralApplications:
                     with pytest.raises(NotFound):
                         await at.sessions.seat(principal, old.session_id)
                 with pytest.raises(NotFound):
-                    await at.sessions.enrol(await log.info(old.session_id), "bob", ("guest",), by="ada")
+                    await at.sessions.membership.change(old, "bob", ("guest",), now_ms())
             async with desk(make_app("old"), log=log) as at:
                 await at.sessions.recover()
                 assert await states_of(at, ADA) == {old.session_id: "waiting"}, "it waited all the time"

@@ -69,8 +69,10 @@ def test_a_guest_is_told_what_is_worth_saying_in_its_own_channel() -> None:
             return answer.json()
 
         session = ask("ada", "/api/sessions", {"app": "desk"})["session_id"]
-        for name, role in (("guest_1", "staff"), ("guest_2", "guest")):
-            ask("ada", "/api/members", {"session": session, "principal": name, "roles": [role]})
+        for token, name, role in (("one", "guest_1", "staff"), ("two", "guest_2", "guest")):
+            member = {"session": session, "principal": name, "roles": [role]}
+            invite = ask("ada", "/api/members", member)["invite"]
+            ask(token, "/api/invites/accept", {"session": session, "invite": invite})
         told = {who: ask(who, "/api/apps")["apps"][0]["tries"] for who in names}
     assert told == {"ada": ["Good day", "Good night"], "one": ["Good day", "Good night"], "two": []}
 

@@ -13,7 +13,6 @@ from turnlog.server import auth as module
 from turnlog.server.auth import (
     CODE_S,
     COOKIE_S,
-    JOIN_S,
     Auth,
     Cookie,
     JoinCode,
@@ -178,7 +177,7 @@ class TestCookies:
         auth = make_auth()
         cookie, _ = auth.cookie(Known(ADA), NOW)
         assert auth.exchange(cookie, NOW) is None
-        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", ["guest"], NOW)):
+        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", "inv_1")):
             assert who(auth, with_cookie(auth, code), NOW) is None
 
     @for_each_row("data", [b"", b"{}", b"[1]", b'{"type":"cookie"}', b'{"type":"root","until":1}', b"\xff"])
@@ -220,7 +219,7 @@ class TestCodes:
 
     def test_no_byte_of_a_code_can_be_changed(self) -> None:
         auth = make_auth()
-        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", ["guest"], NOW)):
+        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", "inv_1")):
             assert [bad for bad in changed(code) if auth.exchange(bad, NOW) is not None] == []
             assert auth.exchange(code, NOW) is not None
 
@@ -233,26 +232,21 @@ class TestCodes:
         assert auth.exchange(auth.sign_in_code(later), later) is not None
         assert auth.exchange(codes[0], later) is None
 
-    def test_a_code_to_join_names_session_roles_and_a_guest_of_its_own(self) -> None:
-        auth = make_auth()
-        first, second = (auth.exchange(auth.join_code("sess_1", ["guest"], NOW), NOW) for _ in range(2))
-        assert isinstance(first, JoinCode)
-        assert isinstance(second, JoinCode)
-        assert (first.session, first.roles, first.until) == ("sess_1", ("guest",), int(NOW + JOIN_S))
-        assert first.guest != second.guest
-        assert first.guest.startswith("guest_")
-
-    def test_it_holds_for_a_week_and_over_a_restart(self) -> None:
-        code = make_auth().join_code("sess_1", ["guest"], NOW)
-        assert make_auth().exchange(code, NOW + JOIN_S - 1) is not None
-        assert make_auth().exchange(code, NOW + JOIN_S) is None
+    def test_a_code_to_join_names_session_and_invite_and_holds_over_a_restart(self) -> None:
+        code = make_auth().join_code("sess_1", "inv_1")
+        assert make_auth().exchange(code, NOW) == JoinCode("sess_1", "inv_1")
         assert make_auth(key=b"o" * 32).exchange(code, NOW) is None
+
+    def test_invites_have_ids_of_their_own_but_for_those_under_one_key(self) -> None:
+        ids = [make_auth().invite_id("sess_1", ["guest"], "ada", key) for key in (None, None, "k", "k", "l")]
+        assert len(set(ids)) == 4
+        assert ids[2] == ids[3]
 
     def test_guests_do_not_use_up_what_is_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "CODES", 1)
         auth = make_auth()
         for _ in range(3):
-            assert auth.exchange(auth.join_code("sess_1", ["guest"], NOW), NOW) is not None
+            assert auth.exchange(auth.join_code("sess_1", "inv_1"), NOW) is not None
         assert isinstance(auth.exchange(auth.sign_in_code(NOW), NOW), SignInCode)
 
 
@@ -260,7 +254,7 @@ def test_values_may_stand_in_urls_and_cookies() -> None:
     auth = make_auth()
     texts = [
         auth.sign_in_code(NOW),
-        auth.join_code("sess_1", ["guest"], NOW),
+        auth.join_code("sess_1", "inv_1"),
         auth.cookie(Known(ADA), NOW)[0],
     ]
     for text in texts:
@@ -286,7 +280,7 @@ def test_the_three_kinds_of_values_are_told_apart() -> None:
     values: list[Cookie | SignInCode | JoinCode] = [
         Cookie(2, "ada", "id", 1),
         SignInCode(2, "start", "1"),
-        JoinCode(2, "sess_1", "guest_1", ("guest",)),
+        JoinCode("sess_1", "inv_1"),
     ]
     assert [auth.read(auth.sign(value), 1) for value in values] == values
     assert len({msgspec.json.encode(value)[:16] for value in values}) == 3

@@ -1,6 +1,5 @@
 """`Idempotency-Key` of what makes a session or a link: sent again, it happens once."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +7,6 @@ from starlette.testclient import TestClient
 
 from tests.unit.server.test_signin import HOME, Site, make_auth, plain
 from turnlog.server import create_app
-from turnlog.server.auth import JoinCode
 
 
 @pytest.fixture
@@ -23,13 +21,11 @@ def made(site: Site, who: str, key: str, **body: str) -> tuple[int, str]:
     return answer.status_code, answer.json().get("session_id", "")
 
 
-def guest_of(site: Site, session: str, key: str, *roles: str) -> str:
-    """The guest whom a link is for."""
+def invite_of(site: Site, session: str, key: str, *roles: str) -> str:
+    """Make a link; return its invite."""
     body = {"session": session, "roles": roles}
     answer = site.ask("ada", "POST", "/api/links", body, headers={"idempotency-key": key})
-    code = site.auth.read(answer.json()["path"].partition("code=")[2], time.time())
-    assert isinstance(code, JoinCode)
-    return code.guest
+    return str(answer.json()["invite"])
 
 
 def test_create_with_a_key_again_is_the_same_session(site: Site) -> None:
@@ -53,17 +49,18 @@ def test_create_with_a_key_that_is_too_long_is_refused(site: Site) -> None:
     assert made(site, "ada", "k" * 257)[0] == 400
 
 
-def test_link_with_a_key_again_is_for_the_same_guest(site: Site) -> None:
+def test_link_with_a_key_again_is_the_same_invite(site: Site) -> None:
     session = site.session("ada")
-    assert guest_of(site, session, "k", "guest") == guest_of(site, session, "k", "guest")
+    assert invite_of(site, session, "k", "guest") == invite_of(site, session, "k", "guest")
+    assert len(site.get("ada", f"/api/invites?session={session}").json()["invites"]) == 1
 
 
-def test_link_with_another_key_session_or_role_is_for_another_guest(site: Site) -> None:
+def test_link_with_another_key_session_or_role_is_another_invite(site: Site) -> None:
     session = site.session("ada")
-    guests = {
-        guest_of(site, session, "k", "guest"),
-        guest_of(site, session, "l", "guest"),
-        guest_of(site, session, "k", "owner"),
-        guest_of(site, site.session("ada"), "k", "guest"),
+    invites = {
+        invite_of(site, session, "k", "guest"),
+        invite_of(site, session, "l", "guest"),
+        invite_of(site, session, "k", "owner"),
+        invite_of(site, site.session("ada"), "k", "guest"),
     }
-    assert len(guests) == 4
+    assert len(invites) == 4
