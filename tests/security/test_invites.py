@@ -1,4 +1,4 @@
-"""Links and invitations: who may use them, for how long, and what the log says of them (row 29)."""
+"""Links and invitations: who may use them, for how long, and what the log says of them (rows 29 and 30)."""
 
 from types import SimpleNamespace
 

@@ -104,7 +104,7 @@ export interface SessionMember {
   roles?: string[];
   /** What people call the member; without it the name stays as it was. */
   name?: string;
-  /** The invite that made the membership; it is used up with this event. */
+  /** The invite that was used up by joining. */
   invite_id?: string;
 }
 

@@ -210,16 +210,15 @@ class Membership:
         return [Listed(head, name, one) for name, one in head.invites.items() if name not in gone]
 
     async def of_principal(self, principal: Principal, now_ms: int) -> list[Listed]:
-        """Return the open invitations of a principal, the newest first, as many as an answer takes."""
+        """Return the open invitations of a principal, to those sessions that were active last."""
         found = [
             Listed(head, name, head.invites[name])
-            for head in await self._log.sessions()
+            for head in await self._log.invitations(principal.name, MAX_LISTED)
             if head.app in self._apps and not head.closed
             for name in addressed_to(head, principal.name)
             if end_reason(head, self._apps[head.app], head.invites[name], now_ms) is None
         ]
-        found.sort(key=lambda one: one.invite.expires_ms, reverse=True)
-        return found[:MAX_LISTED]
+        return sorted(found, key=lambda one: one.invite.expires_ms, reverse=True)
 
     # appending
 

@@ -117,10 +117,18 @@ class Log:
         self, principal: str | None, after: Place | None = None, limit: int = 100
     ) -> list[tuple[Place, Head]]:
         """At most so many sessions of a principal after a place, the last active first; None: of all."""
+        return await self._repaired(limit, self._store.listing, principal, after, limit)
+
+    async def invitations(self, principal: str, limit: int = 100) -> list[Head]:
+        """At most so many sessions that a principal is invited to, the last active first."""
+        return await self._repaired(limit, self._store.invitations, principal, limit)
+
+    async def _repaired(self, limit: int, read: Callable[..., T], *args: object) -> T:
+        """Read heads; records that are damaged are repaired on the way, as many as were asked for."""
         damages = 0
         while True:
             try:
-                return await self._read(self._store.listing, principal, after, limit)
+                return await self._read(read, *args)
             except Damaged as damage:
                 if damages > limit:
                     raise

@@ -235,6 +235,16 @@ def asks(row: Row) -> bool:
     return decode(line_of(row)).origin == "ui"
 
 
+def relist(lists: dict[str, set[str]], session_id: str, before: set[str], after: set[str]) -> None:
+    """Change whose lists have a session."""
+    for principal in before - after:
+        lists[principal].discard(session_id)
+        if not lists[principal]:
+            del lists[principal]
+    for principal in after - before:
+        lists.setdefault(principal, set()).add(session_id)
+
+
 class MemoryStore:
     """The store behind `memory:`."""
 
@@ -248,6 +258,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._rings: dict[str, Ring] = {}
         self._listed: dict[str, set[str]] = {}  # the sessions of each principal
+        self._invited: dict[str, set[str]] = {}  # the sessions that each principal is invited to
         self._blobs: dict[str, Blob] = {}
         self._documents: dict[tuple[str, str], Document] = {}
         self._snapshots: dict[tuple[str, str], dict[int, bytes]] = {}
@@ -267,22 +278,15 @@ class MemoryStore:
 
     def put_head(self, head: Head) -> None:
         ring = self._rings.get(head.session_id)
-        before = ring.head.principals if ring else frozenset()
+        before = ring.head if ring else None
         if ring is None:
             self._rings[head.session_id] = Ring(head)
         else:
             ring.head = head
-        if head.principals != before:
-            self._list(head, before)
-
-    def _list(self, head: Head, before: frozenset[str]) -> None:
-        """Change whose lists have a session."""
-        for principal in before - head.principals:
-            self._listed[principal].discard(head.session_id)
-            if not self._listed[principal]:
-                del self._listed[principal]
-        for principal in head.principals - before:
-            self._listed.setdefault(principal, set()).add(head.session_id)
+        if before is None or head.members_seq != before.members_seq:
+            members, invited = (before.members.keys(), before.invited) if before else ((), ())
+            relist(self._listed, head.session_id, set(members), set(head.members))
+            relist(self._invited, head.session_id, set(invited), set(head.invited))
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         ring = self._rings[session_id]
@@ -342,8 +346,18 @@ class MemoryStore:
 
     def listing(self, principal: str | None, after: Place | None, limit: int) -> list[tuple[Place, Head]]:
         with self._lock:
-            names = self._rings if principal is None else self._listed.get(principal, ())
-            heads = [self._rings[name].head for name in names]
+            names = list(self._rings if principal is None else self._listed.get(principal, ()))
+        return self._ordered(names, principal, after, limit)
+
+    def invitations(self, principal: str, limit: int) -> list[Head]:
+        with self._lock:
+            names = list(self._invited.get(principal, ()))
+        return [head for _, head in self._ordered(names, principal, None, limit)]
+
+    def _ordered(
+        self, names: list[str], principal: str | None, after: Place | None, limit: int
+    ) -> list[tuple[Place, Head]]:
+        heads = [self._rings[name].head for name in names]
         places = [(Place(head.active_ms(principal), head.session_id), head) for head in heads]
         behind = [one for one in places if after is None or one[0] < after]
         return nlargest(limit, behind, key=itemgetter(0))

@@ -51,12 +51,14 @@ from turnlog.log.tables import (
     all_heads,
     head_values,
     intact,
+    invitations_name,
     is_damage,
     is_there,
     is_whole,
     is_whole_blob,
     known_losses,
     leaves_out,
+    list_name,
     listed_heads,
     numbered_head,
     page,
@@ -393,7 +395,12 @@ class SqliteStore:
 
     def listing(self, principal: str | None, after: Place | None, limit: int) -> list[tuple[Place, Head]]:
         with reported():
-            return listed_heads(self._reader(), principal, after, limit)
+            return listed_heads(self._reader(), list_name(principal), after, limit)
+
+    def invitations(self, principal: str, limit: int) -> list[Head]:
+        with reported():
+            found = listed_heads(self._reader(), invitations_name(principal), None, limit)
+            return [head for _, head in found]
 
     def broken(self) -> list[str]:
         with reported():

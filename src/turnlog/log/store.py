@@ -228,10 +228,9 @@ class Head(Struct, frozen=True):
         return same and 0 <= self.updated_ms - before.updated_ms < LISTING_STEP_MS
 
     @property
-    def principals(self) -> frozenset[str]:
-        """The members, and those whom an open invite is addressed to."""
-        invited = [invite.principal for invite in self.invites.values() if invite.principal is not None]
-        return frozenset([*self.members, *invited])
+    def invited(self) -> frozenset[str]:
+        """Those whom an open invite is addressed to."""
+        return frozenset(one.principal for one in self.invites.values() if one.principal is not None)
 
     def moved(self, **changes: object) -> "Head":
         """The same session after a change."""
@@ -372,6 +371,13 @@ class StoreReader(Protocol):
 
         None lists the sessions of all. The order is exact to `LISTING_STEP_MS`. Reads no other head; raises
         `Damaged` for a record that is not what was written.
+        """
+        ...
+
+    def invitations(self, principal: str, limit: int) -> list[Head]:
+        """Return at most so many sessions with an open invite of a principal, the last active first.
+
+        Reads no other head; raises `Damaged` as `listing` does.
         """
         ...
 

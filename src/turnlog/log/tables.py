@@ -154,16 +154,22 @@ def list_name(principal: str | None) -> str:
     return "all" if principal is None else f"of {principal}"
 
 
+def invitations_name(principal: str) -> str:
+    """Return the name of the list of sessions that a principal is invited to."""
+    return f"inviting {principal}"
+
+
 def active_in_lists(head: Head) -> dict[str, int]:
     """Return the lists that a session belongs into, and since when nothing has happened in it for each."""
-    return {list_name(one): head.active_ms(one) for one in (None, *head.principals)}
+    members = {list_name(one): head.active_ms(one) for one in (None, *head.members)}
+    return members | {invitations_name(one): head.active_ms(one) for one in head.invited}
 
 
 def listed_heads(
-    connection: sqlite3.Connection, principal: str | None, after: Place | None, limit: int
+    connection: sqlite3.Connection, name: str, after: Place | None, limit: int
 ) -> list[tuple[Place, Head]]:
-    """Return a page of sessions, the last active first; a record that does not match is `Damaged`."""
-    values: list[Any] = [list_name(principal), *(after or ()), limit]
+    """Return a page of a list, the last active first; a record that does not match is `Damaged`."""
+    values: list[Any] = [name, *(after or ()), limit]
     behind = "and (active, listing.session) < (?, ?)" if after else ""
     query = f"""select active, listing.session, {HEAD_COLUMNS} from listing
         left join session on session.name = listing.session

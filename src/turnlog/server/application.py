@@ -80,7 +80,7 @@ GOING_ON = "Results, and how the turn goes on."
 ROLES = "Change the roles of a member, or invite a person who is none."
 LINKING = "Make a link that makes one person a member."
 REDEEMING = "Redeem a link: become a member, as a guest with a name."
-LISTING = "The caller's open invitations, or those of a session."
+INVITING = "The caller's open invitations, or those of a session."
 INVITES = {"session": "the invites of this session"}
 
 
@@ -208,7 +208,7 @@ class Server:
         do, named, told = self.invites, invites.InviteBody, {202: invites.InviteAnswer}
         return [
             post("/api/members", do.change_member, ROLES, invites.MemberBody, {202: invites.MemberAnswer}),
-            get("/api/invites", do.list_invites, LISTING, invites.InvitesAnswer, query=INVITES),
+            get("/api/invites", do.list_invites, INVITING, invites.InvitesAnswer, query=INVITES),
             post("/api/invites/accept", do.accept, "Become a member by an invitation.", named, told),
             post("/api/invites/decline", do.decline, "Decline an invitation.", named, told),
             post("/api/invites/revoke", do.revoke, "End a link or an invitation.", named, told),

@@ -91,6 +91,7 @@ CONTRACTS = numbered(
         beside.blob_names,
         sessions.invites_in_the_head,
         sessions.expected_members,
+        sessions.listed_by_invitation,
         sessions.listed_by_member,
         sessions.listed_by_what_a_member_sees,
     ],

@@ -144,12 +144,30 @@ async def invites_in_the_head(make: Make) -> None:
             ["inv_used", "inv_ended", "inv_open", "inv_asked"],
         )
         assert head.invites["inv_asked"].principal == "bob"
-        assert head.principals == {"ada", "bob"}
+        assert head.invited == {"bob"}
         redeemed = SessionMember(principal="eve", roles=("guest",), invite_id="inv_used")
         ended = SessionInviteEnd(invite_id="inv_ended", reason="revoked")
         await b.add(event(redeemed, "m"), event(ended, "e"))
         head = await b.log.info(b.session)
         assert (head.creator, head.members_seq, list(head.invites)) == ("ada", 6, ["inv_open", "inv_asked"])
+
+
+async def listed_by_invitation(make: Make) -> None:
+    """A person lists the sessions that it is invited to, until the invite is used or ends."""
+    async with bench(make) as b:
+        other = await b.log.create("contract")
+        for number, session in enumerate((b.session, other)):
+            b.now_ms += 10_000
+            await b.add(member("ada", "owner"), invite(f"inv_{number}", "bob"), session=session)
+        found = await b.log.invitations("bob")
+        assert [head.session_id for head in found] == [other, b.session]
+        assert [head.session_id for head in await b.log.invitations("bob", 1)] == [other]
+        assert await listed(b, "bob") == []
+        assert await b.log.invitations("ada") == []
+        await b.add(event(SessionMember(principal="bob", roles=("guest",), invite_id="inv_0"), "m"))
+        await b.add(event(SessionInviteEnd(invite_id="inv_1", reason="declined"), "e"), session=other)
+        assert await b.log.invitations("bob") == []
+        assert await listed(b, "bob") == [b.session]
 
 
 async def expected_members(make: Make) -> None:
