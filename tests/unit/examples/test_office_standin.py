@@ -8,11 +8,8 @@ import pytest
 
 from tests.unit.examples.office_host import STREAMED, Host, hosting, of, typed, words
 from turnlog.events import (
-    AgentEnd,
     AssistantMessage,
     AssistantThinking,
-    BlockDelta,
-    ContextCompact,
     JobSuggest,
     RosterJoin,
     RosterStatus,
@@ -123,12 +120,6 @@ class TestTeam:
         assert [status.agents for status in host.payloads(RosterStatus)] == [()]
         assert host.payloads(ScreenCommand)[0].expression == "sad"
 
-    def test_somebody_who_is_spoken_to_answers_if_it_is_here(self, tmp_path: Path) -> None:
-        route = "[ROUTE TO AGENT: Lyra] How are you?"
-        said = heard(tmp_path, route, "[SUMMON AGENTS]", route).payloads(AssistantMessage)
-        assert said[0].text == "Lyra is not here."
-        assert said[-1].text == "Lyra here. You said: How are you?"
-
     @pytest.mark.parametrize(
         ("form", "missing"),
         [
@@ -143,11 +134,6 @@ class TestTeam:
     ) -> None:
         suggested = heard(tmp_path, f"[JOB HELP] {form}").payloads(JobSuggest)
         assert [set(one.suggestions) for one in suggested] == ([] if missing is None else [missing])
-
-    def test_a_day_begins_with_who_is_there(self, tmp_path: Path) -> None:
-        host = heard(tmp_path, "Good morning!")
-        assert [status.agents for status in host.payloads(RosterStatus)] == [()]
-        assert host.payloads(AssistantMessage)[0].text == "Good morning. I am Julian."
 
 
 class TestTools:
@@ -180,38 +166,10 @@ class TestTools:
         assert [result.ok for result in host.payloads(ToolResult)] == [False]
 
 
-class TestMishaps:
-    @pytest.mark.parametrize(
-        ("text", "code"), [("/crash", 1), ("/crash 7", 7), ("/crash -9", -9), ("/leave", 0)]
-    )
-    def test_it_dies_in_mid_sentence(self, tmp_path: Path, text: str, code: int) -> None:
-        with hosting(tmp_path) as host:
-            host.say(text)
-            assert host.end() == code
-        assert of([json.loads(line) for line in host.raw.split(b"\n") if line], "result") == []
-        assert host.payloads(BlockDelta)[-1].text
-        assert [end.stop_reason for end in host.payloads(AgentEnd)] == ["error"]
-
-    def test_a_conversation_is_made_shorter(self, tmp_path: Path) -> None:
-        [compact] = heard(tmp_path, "/compact").payloads(ContextCompact)
-        assert (compact.tokens_before, compact.tokens_after) == (900, 90)
-
-
 class TestEnding:
     def interrupt(self, host: Host) -> list[Any]:
         host.tell(type="control_request", request_id="stop", request={"subtype": "interrupt"})
         return host.until(typed("result"))
-
-    def test_a_turn_that_hangs_can_be_interrupted_and_another_works(self, tmp_path: Path) -> None:
-        with hosting(tmp_path) as host:
-            host.say("/wait")
-            host.until(typed("assistant"))
-            lines = self.interrupt(host)
-            assert of(lines, "control_response")[0]["response"]["subtype"] == "success"
-            assert (lines[-1]["is_error"], lines[-1]["terminal_reason"]) == (True, "aborted_streaming")
-            assert words(host.turn("Hello"))
-            assert host.end() == 0
-        assert [end.stop_reason for end in host.payloads(AgentEnd)] == ["cancelled", "end_turn"]
 
     def test_a_text_is_interrupted_in_mid_sentence(self, tmp_path: Path) -> None:
         with hosting(tmp_path, *STREAMED, "--pace-s", "0.02") as host:
@@ -243,20 +201,6 @@ class TestEnding:
             host.tell(type="control_request", request_id="stop", request={"subtype": "interrupt"})
             host.until(typed("control_response"))
             assert words(host.turn("Hello"))
-
-
-class TestResume:
-    def test_another_process_knows_the_team_and_counts_on(self, tmp_path: Path) -> None:
-        with hosting(tmp_path) as host:
-            session = host.turn("[SUMMON AGENTS]")[-1]["session_id"]
-            host.process.kill()
-        with hosting(tmp_path, *STREAMED, "--resume", session) as other:
-            lines = other.turn("Good morning!")
-            assert lines[-1]["session_id"] == session
-            assert "I am back." in words(lines)
-            assert other.end() == 0
-        [status] = other.payloads(RosterStatus)
-        assert [one.name for one in status.agents] == ["Lyra", "Orin", "Wren"]
 
     def test_ids_of_a_turn_that_died_do_not_come_again(self, tmp_path: Path) -> None:
         calls = []

@@ -110,12 +110,6 @@ def test_agents_of_one_name_are_numbered() -> None:
     assert lines[-2] == "8 agents, 17 steps"
 
 
-def test_a_topic_that_nobody_knows_ends_with_the_planner() -> None:
-    said = run("pipeline", "ghosts").stdout
-    assert said.endswith("Planner  Nobody found anything about ghosts, so there is nothing to write.\n")
-    assert "Writer" not in said
-
-
 @for_each_row("arguments", [[], ["--all"]])
 def test_a_reader_who_leaves_ends_it_without_a_word(arguments: list[str]) -> None:
     process = subprocess.Popen(

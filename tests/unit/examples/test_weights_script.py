@@ -165,22 +165,6 @@ def saved_row(number: int, **changed: Any) -> dict[str, Any]:
     return {"id": f"wt_{number}", **ROW, **changed}
 
 
-def test_a_list_leads_to_a_table() -> None:
-    rows = [saved_row(1)]
-    assert said("list", (LIST, {}, {"rows": rows})) == (
-        "These are your entries:",
-        [("weight_table", {"rows": rows})],
-    )
-    assert said("list", (LIST, {}, {"rows": []}))[0] == "There are no entries yet."
-
-
-def test_after_a_deletion_the_table_is_shown_whatever_the_answer_was() -> None:
-    one = acted("table.delete_row", table_id="weight_entries", row_id="wt_2")
-    assert said(one, (DELETE, {}, {"deleted": 1})) == ("Deleted: 1.", [(LIST, {})])
-    denied = Broken(code="DENIED", message="a person said no")
-    assert said(one, (DELETE, {}, denied)) == ("Nothing is deleted: a person said no.", [(LIST, {})])
-
-
 def test_the_history_says_what_changed_when_and_by_whom() -> None:
     before, after = saved_row(1), saved_row(1, weight_lbs=186, notes="tired")
     changes = [
