@@ -247,6 +247,13 @@ def test_place_and_answer_decide_what_happens(server: Server, place: str, decisi
     assert ("error" in types) == (place.casefold() not in FIELDS)
 
 
+def test_serve_debug_with_a_tool_that_fails_says_what_it_raised(tmp_path: Path) -> None:
+    with running(f"{APPS}fast_assistant", tmp_path, options=["--debug"]) as server:
+        events = watch(server, server.session(), CALM, kind("tool.await"))
+    [failed] = [result for result in bodies(events, "tool.result") if result["tool"] == "register"]
+    assert failed["error"]["message"].startswith("register failed: KeyError")
+
+
 @pytest.mark.parametrize("place", ["Bristol", "Wick"])
 def test_too_much_wind_ends_the_briefing_without_a_question(server: Server, place: str) -> None:
     session = server.session()

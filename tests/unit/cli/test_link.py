@@ -82,7 +82,7 @@ def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A server of the tour, on the log `turnlog.db` of its folder, in a terminal."""
     folder = tmp_path_factory.mktemp("server")
-    with terminal(folder, "serve", "turnlog_examples.tour:app", "--port", "0") as made:
+    with terminal(folder, "serve", "turnlog_examples.tour:app", "--port", "0", "--journal", "info") as made:
         made.wait_for(lambda shown: "Press Enter" in shown)
         yield made
 
@@ -142,6 +142,12 @@ def test_enter_in_the_terminal_prints_a_new_link_that_signs_in(server: Terminal)
     )
     assert len(set(links)) == len(links)
     assert status_of(links[-1]) == 200
+
+
+def test_serve_at_a_terminal_prints_its_journal_as_readable_lines(server: Terminal, served: Place) -> None:
+    status_of(served.run("link").stdout.rstrip("\n"))
+    shown = server.wait_for(lambda shown: "/sign-in status=" in shown)
+    assert re.search(r"^\d\d:\d\d:\d\d info .* method=GET route=/sign-in status=", shown, re.MULTILINE)
 
 
 def test_note_of_where_a_server_is_can_be_read_by_its_owner_alone(served: Place) -> None:
