@@ -321,7 +321,7 @@ export class Console extends Element {
       <div class="columns" data-screen=${this.screen} ?data-offline=${this.session?.connection === "reconnecting"}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           .mayCreate=${this.me.may_create_sessions} .me=${this.#name} @sign-out=${this.#signOut}
-          .more=${this.more} @more=${() => this.#showMore()}
+          .client=${this.#client} .more=${this.more} @more=${() => this.#showMore()}
           @start=${({ detail }) => this.#start(detail)}></tl-sessions>
         <main>${this.session ? this.#opened() : this.session === null ? this.#home() : nothing}</main>
       </div>
@@ -336,7 +336,7 @@ export class Console extends Element {
 
   #home() {
     import("./home.js");
-    return html`<tl-home .apps=${this.apps} .mayCreate=${this.me.may_create_sessions} @start=${({ detail }) => this.#start(detail)}></tl-home>`;
+    return html`<tl-home .apps=${this.apps} .client=${this.#client} .mayCreate=${this.me.may_create_sessions} @start=${({ detail }) => this.#start(detail)}></tl-home>`;
   }
 
   #succeeded() {

@@ -1,19 +1,22 @@
-/** `<tl-home>`: what there is to start, when no session is open; a guest is told where to look. */
+/** `<tl-home>`: invitations and what there is to start, when no session is open; a guest is told where to look. */
 
 import { html } from "lit";
 
 import { Element } from "./element.js";
 import "./focus.js";
+import "./invitations.js";
 
 export class Home extends Element {
-  static properties = { apps: { attribute: false }, mayCreate: { attribute: false } };
+  static properties = { apps: { attribute: false }, mayCreate: { attribute: false }, client: { attribute: false } };
 
   render() {
     if (!this.mayCreate) {
-      return html`<p class="blank">Guests take part in the session that they were invited to. Open the link of your
-        invitation.</p>`;
+      return html`<div class="home"><tl-invitations .client=${this.client}></tl-invitations>
+        <p class="blank">Guests take part in the session that they were invited to. Open the link of your
+        invitation.</p></div>`;
     }
     return html`<div class="home">
+      <tl-invitations .client=${this.client}></tl-invitations>
       <h2>What would you like to see?</h2>
       <div class="cards">${this.apps.map((app) => this.#card(app))}</div>
     </div>`;

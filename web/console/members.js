@@ -1,6 +1,7 @@
 /**
- * `<tl-members>`: the dialog behind *Share*: who is in the session, and a form that makes a link for one guest.
- * `invites` are the roles that this person may make links for, as the server says. Nothing of it outlives its session.
+ * `<tl-members>`: the dialog behind *Share*: who is in the session, which links and invitations are open, and a form
+ * that makes a link for one guest. `invites` are the roles that this person may make links for, as the server says.
+ * Nothing of it outlives its session.
  */
 
 import { html, nothing } from "lit";
@@ -8,9 +9,10 @@ import { keyed } from "lit/directives/keyed.js";
 
 import { Names } from "../client/names.js";
 import { SessionElement } from "./element.js";
+import { whenOf, zoneOf } from "./times.js";
 import "./panels.css";
 
-const EMPTY = Object.freeze({ link: "", refusal: "", copied: false });
+const EMPTY = Object.freeze({ link: "", refusal: "", copied: false, open: [] });
 
 export class Members extends SessionElement {
   static properties = {
@@ -18,7 +20,9 @@ export class Members extends SessionElement {
     link: { state: true },
     refusal: { state: true },
     copied: { state: true },
+    open: { state: true },
   };
+  #members = ""; // who they were when the open invites were asked for
 
   constructor() {
     super();
@@ -27,9 +31,26 @@ export class Members extends SessionElement {
 
   willUpdate(changed) {
     super.willUpdate(changed);
-    if (!changed.has("session")) return;
-    Object.assign(this, EMPTY);
-    this.#dialog?.close();
+    if (changed.has("session")) {
+      Object.assign(this, EMPTY);
+      this.#dialog?.close();
+    } else if (this.#dialog?.open && this.#members !== this.#signature()) {
+      this.#ask(); // who came may have come by one of the links
+    }
+  }
+
+  #signature() {
+    return [...this.session.record.tree.members].join();
+  }
+
+  async #ask() {
+    const { session } = this;
+    this.#members = this.#signature();
+    if (this.invites.length === 0) return;
+    await this.attempt(async () => {
+      const open = await session.client.listInvites({ session: session.id });
+      if (session === this.session) this.open = open;
+    });
   }
 
   get #dialog() {
@@ -39,6 +60,7 @@ export class Members extends SessionElement {
   async show() {
     await this.updateComplete;
     this.#dialog.showModal();
+    await this.#ask();
   }
 
   render() {
@@ -54,8 +76,28 @@ export class Members extends SessionElement {
         ${principal === me.name ? html`<span class="soft">you</span>` : nothing}
         ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`,
       )}</ul>
+      ${this.open.length ? this.#invited(names) : nothing}
       ${this.invites.length ? keyed(id, this.#form()) : nothing}
     </dialog>`;
+  }
+
+  #invited(names) {
+    return html`<h3>Open links and invitations</h3>
+      <ul class="rows" aria-label="Open links and invitations">${this.open.map(
+        ({ invite, principal, roles, by, expires }) => html`<li class="row">
+        <span class="grow">${principal ? html`<strong>${names.of(principal)}</strong>` : "A link"}
+          ${roles.map((role) => html`<span class="chip">${role}</span> `)}
+          <span class="soft" title=${zoneOf(expires)}>by ${names.of(by)}, until ${whenOf(expires)}</span></span>
+        <button @click=${() => this.#revoke(invite)}>Revoke<span class="unseen"> ${roles.join(", ")} by ${by}</span></button>
+      </li>`,
+      )}</ul>`;
+  }
+
+  async #revoke(invite) {
+    const { session } = this;
+    Object.assign(this, { link: "", copied: false }); // it may be the link of this invite
+    await this.attempt(() => session.client.revokeInvite(session.id, invite));
+    if (session === this.session) await this.#ask();
   }
 
   #form() {
@@ -73,20 +115,22 @@ export class Members extends SessionElement {
     return html`<p class="row"><input class="grow mono" readonly aria-label="The link" .value=${this.link}
         @focus=${(event) => event.target.select()}>
       <button @click=${this.#copy}>${this.copied ? "Copied" : "Copy"}</button></p>
-      <p class="soft" role="status">It works once, within 7 days. The guest who redeems it is a member from then on.</p>`;
+      <p class="soft" role="status">It works once, within 7 days, until you revoke it. The person who redeems it is a
+        member from then on.</p>`;
   }
 
   async #make(event) {
     event.preventDefault();
     const { session } = this;
     const role = new FormData(event.target).get("role");
-    Object.assign(this, EMPTY);
+    Object.assign(this, { link: "", refusal: "", copied: false });
     try {
       const path = await session.client.link(session.id, [role]);
       if (session === this.session) this.link = new URL(path, location.href).href;
     } catch (error) {
       if (session === this.session) this.refusal = error.message;
     }
+    if (session === this.session) await this.#ask();
   }
 
   async #copy() {

@@ -6,6 +6,7 @@
 import { html, nothing } from "lit";
 
 import { Element } from "./element.js";
+import "./invitations.js";
 import { go, here, onPlainClick } from "./place.js";
 import { whenOf, zoneOf } from "./times.js";
 
@@ -21,6 +22,7 @@ export class Sessions extends Element {
     current: { attribute: false },
     mayCreate: { attribute: false },
     me: { attribute: false },
+    client: { attribute: false },
     more: { attribute: false },
   };
   #timer = null;
@@ -42,6 +44,7 @@ export class Sessions extends Element {
   render() {
     const listed = this.apps.map((app) => [app, this.sessions.filter((session) => session.app === app.name)]);
     return html`<nav class="sessions" aria-label="Sessions">
+      ${this.current ? html`<tl-invitations .client=${this.client}></tl-invitations>` : nothing}
       ${listed.filter(([, mine]) => this.mayCreate || mine.length > 0).map(([app, mine]) => this.#app(app, mine))}
       ${
         this.more

@@ -150,6 +150,22 @@ test("a link is asked for with its session and roles", async (t) => {
   assert.deepEqual([method, url, body], ["POST", "/below/api/links", { session: "sess_1", roles: ["customer"] }]);
 });
 
+test("invites are listed, answered and revoked by session and invite", async (t) => {
+  const named = { session: "sess_1", invite: "inv_1" };
+  const done = says(202, { eventId: 7 });
+  const { client, requests } = await serving(t, says(200, { invites: [named] }), done, done, done);
+  assert.deepEqual(await client.listInvites({ session: "sess_1" }), [named]);
+  for (const method of ["acceptInvite", "declineInvite", "revokeInvite"]) {
+    assert.deepEqual(await client[method]("sess_1", "inv_1"), { eventId: 7 });
+  }
+  const [listed, ...posted] = requests.map(({ method, url, body }) => [method, url, body]);
+  assert.deepEqual(listed.slice(0, 2), ["GET", "/below/api/invites?session=sess_1"]);
+  assert.deepEqual(
+    posted,
+    ["accept", "decline", "revoke"].map((verb) => ["POST", `/below/api/invites/${verb}`, named]),
+  );
+});
+
 for (const [name, ask, answer] of [
   ["a session", (client) => client.createSession({ title: "A" }), { session_id: "sess_1" }],
   ["a link", (client) => client.link("sess_1", ["customer"]), { path: "/sign-in?code=abc" }],

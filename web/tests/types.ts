@@ -137,6 +137,10 @@ export async function asking(client: Client, request: ApprovalRequest) {
   expectType<number>()(await client.submitView("sess_1", "v", click, { shown: "evt_1" }));
   expectType<number>()(await client.submitInput("sess_1", { call_id: "c" }, { weight: 3 }));
   expectType<string>()(await client.link("sess_1", ["customer"]));
+  expectType<string | undefined>()((await client.listInvites({ session: "sess_1" }))[0]?.principal);
+  expectType<number>()((await client.acceptInvite("sess_1", "inv_1")).eventId);
+  expectType<number>()((await client.declineInvite("sess_1", "inv_1")).eventId);
+  expectType<number>()((await client.revokeInvite("sess_1", "inv_1")).eventId);
   expectType<string>()(await client.createSession({ app: "tour", title: "A trip" }));
 
   const {
