@@ -137,7 +137,7 @@ def test_a_token_in_a_url_is_not_taken() -> None:
 
 def test_control_a_server_that_looks_into_urls_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def careless(auth: Auth, connection: HTTPConnection, now_s: float) -> Known | None:
-        return auth._bearer(connection.query_params.get("token", ""), now_s)
+        return await auth._bearer(connection.query_params.get("token", ""), now_s)
 
     async def scenario() -> None:
         monkeypatch.setattr(Auth, "who", careless)

@@ -90,9 +90,9 @@ def serve(  # noqa: PLR0913  the options of the command
     The server listens on this machine only. Where others can reach it (--host), it has to know who may come
     in: by --tokens, --jwt or TURNLOG_TOKEN.
 
-    The file of --jwt (TOML or JSON) has key_file, algorithms, audience and issuer. Optional are name (what
-    the names of its principals begin with), roles_claim and roles, a map from the provider's roles to
-    operator, executor or source.
+    The file of --jwt (TOML or JSON) has key_file or jwks_url, algorithms, audience and issuer. Optional are
+    name (what the names of its principals begin with), roles_claim and roles, a map from the provider's roles
+    to operator, executor or source.
     """
     if host not in LOOPBACK and not (tokens or jwt or os.environ.get(TOKEN)):
         problem = f"others can reach this address: say who may come in, with --tokens, --jwt or {TOKEN}"

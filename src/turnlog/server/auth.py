@@ -10,7 +10,7 @@ signed out is refused for as long as it would have held (`revocation`).
 import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -96,7 +96,8 @@ class Authenticator(Protocol):
         ...
 
 
-Verify = Callable[[str, float], Known | None]
+Verify = Callable[[str, float], "Known | Awaitable[Known | None] | None"]
+"""Tells who shows a token, now or when its key has been fetched; None for a token that does not hold."""
 
 
 def nobody(token: str, now_s: float) -> Known | None:
@@ -129,13 +130,15 @@ class Auth:
         """By the bearer token, or else by the cookie."""
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
         if scheme:
-            return self._bearer(token.strip(), now_s) if scheme.lower() == "bearer" else None
+            return await self._bearer(token.strip(), now_s) if scheme.lower() == "bearer" else None
         return self._cookie(connection.cookies.get(self.cookie_name, ""), now_s)
 
-    def _bearer(self, token: str, now_s: float) -> Known | None:
+    async def _bearer(self, token: str, now_s: float) -> Known | None:
         digest = token_hash(token)
-        principal = self._tokens.get(digest)
-        return Known(principal, token=digest) if principal else self._verify(token, now_s)
+        if principal := self._tokens.get(digest):
+            return Known(principal, token=digest)
+        known = self._verify(token, now_s)
+        return known if known is None or isinstance(known, Known) else await known
 
     def _cookie(self, text: str, now_s: float) -> Known | None:
         match self.read(text, now_s):

@@ -5,8 +5,8 @@ issuer are the server's; a token only names one of the algorithms, and all of th
 (RFC 8725). A token says who (`sub`), for whom (`aud`), by whom (`iss`) and until when (`exp`); without one of
 these it is refused. The principal is called `<name>:<sub>`, after the name that the server gave the provider:
 principals of different sources never share a name. The server's own map says which of the provider's roles
-are server roles; every other role of the provider is ignored. Keys are not fetched: when a provider changes
-its key, change the file and restart.
+are server roles; every other role of the provider is ignored. The key is in a file, or the keys are fetched
+from the provider (`jwks`); a token never says where its key is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from turnlog.events.base import Name, Record, Role
 from turnlog.events.gate import convert
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.server.auth import Known
+from turnlog.server.jwks import RemoteKeys
 from turnlog.server.keys import fits, named_roles
 
 if TYPE_CHECKING:
@@ -62,27 +63,26 @@ class Claims(Record, frozen=True, kw_only=True):
 
 
 class JwtFile(msgspec.Struct, forbid_unknown_fields=True):
-    """What `turnlog serve --jwt` reads. The key file is looked for beside it."""
+    """What `turnlog serve --jwt` reads: one of `key_file`, which is looked for beside it, and `jwks_url`."""
 
-    key_file: str
     algorithms: tuple[str, ...]
     audience: str
     issuer: str
+    key_file: str | None = None
+    jwks_url: str | None = None
     name: str = "jwt"
     roles_claim: str = "roles"
     roles: dict[str, str] = {}
 
 
-class JwtTokens:
-    """Tells who shows a token. `key` is a public key in PEM, or the secret of HS algorithms.
+class TokenReader:
+    """Reads tokens of one provider, given the key. `name` begins the names of its principals.
 
-    `name` begins the names of the provider's principals. `roles` maps roles of the provider, in the claim
-    `roles_claim`, to server roles.
+    `roles` maps roles of the provider, in the claim `roles_claim`, to server roles.
     """
 
     def __init__(
         self,
-        key: bytes,
         algorithms: Sequence[str],
         audience: str,
         issuer: str,
@@ -98,7 +98,7 @@ class JwtTokens:
         if not audience or not issuer:
             raise CallerError("expected an audience and an issuer that tokens must name")
         self._jwt = jwt
-        self._key = checked_key(key, kind_of(algorithms))
+        self.kind = kind_of(algorithms)
         self._algorithms = tuple(algorithms)
         self._audience = audience
         self._issuer = issuer
@@ -106,14 +106,14 @@ class JwtTokens:
         self._roles_claim = roles_claim
         self._roles = checked_map(roles)
 
-    def __call__(self, token: str, now_s: float) -> Known | None:
-        """Who shows this token; None if it does not hold."""
+    def read(self, token: str, key: Any, now_s: float) -> Known | None:
+        """Return who shows this token; None if it does not hold."""
         if len(token) > TOKEN_CHARS:
             return None
         try:
             given = self._jwt.decode(
                 token,
-                self._key,
+                key,
                 algorithms=self._algorithms,
                 options=OPTIONS,
                 audience=self._audience,
@@ -129,27 +129,68 @@ class JwtTokens:
         roles = frozenset(self._roles[role] for role in theirs if role in self._roles)
         return Known(Principal(name, roles), claims.exp)
 
+    def key_id(self, token: str) -> tuple[bool, str | None]:
+        """Return whether this looks like a token of the algorithms, and the id of the key that it names."""
+        if len(token) > TOKEN_CHARS:
+            return False, None
+        try:
+            header = self._jwt.get_unverified_header(token)
+        except self._jwt.PyJWTError:
+            return False, None
+        return header.get("alg") in self._algorithms, header.get("kid")
 
-def jwt_tokens_in(file: Path) -> JwtTokens:
+
+class JwtTokens:
+    """Tells who shows a token. `key` is a public key in PEM, or the secret of HS algorithms; for the rest see
+    `TokenReader`."""
+
+    def __init__(
+        self, key: bytes, algorithms: Sequence[str], audience: str, issuer: str, **more: Any
+    ) -> None:
+        self._reader = TokenReader(algorithms, audience, issuer, **more)
+        self._key = checked_key(key, self._reader.kind)
+
+    def __call__(self, token: str, now_s: float) -> Known | None:
+        """Return who shows this token; None if it does not hold."""
+        return self._reader.read(token, self._key, now_s)
+
+
+class JwksTokens:
+    """Tells who shows a token, by the keys that its provider has at an address; for the rest see
+    `TokenReader`. What is no token of the algorithms has no key looked for."""
+
+    def __init__(self, url: str, algorithms: Sequence[str], audience: str, issuer: str, **more: Any) -> None:
+        self._reader = TokenReader(algorithms, audience, issuer, **more)
+        kind = self._reader.kind
+        if kind == "secret":
+            raise CallerError("expected algorithms with public keys, such as RS256, for jwks_url")
+        self._keys = RemoteKeys(url, lambda key: checked_public_key(key, kind))
+
+    async def __call__(self, token: str, now_s: float) -> Known | None:
+        """Return who shows this token; None if it does not hold."""
+        is_token, kid = self._reader.key_id(token)
+        key = await self._keys.find(kid) if is_token else None
+        return None if key is None else self._reader.read(token, key, now_s)
+
+
+def jwt_tokens_in(file: Path) -> JwtTokens | JwksTokens:
     """The tokens that a file, TOML or JSON, says to accept."""
     decode = msgspec.json.decode if file.suffix == ".json" else msgspec.toml.decode
     try:
         said = decode(file.read_bytes(), type=JwtFile)
-        key = (file.parent / said.key_file).read_bytes()
+        key = (file.parent / said.key_file).read_bytes() if said.key_file else b""
     except OSError as error:
         raise CallerError(f"cannot read {error.filename}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CallerError(f"{file} does not say which tokens to accept: {error}") from None
+    who = (said.algorithms, said.audience, said.issuer)
+    more: dict[str, Any] = {"name": said.name, "roles_claim": said.roles_claim, "roles": said.roles}
     try:
-        return JwtTokens(
-            key.rstrip(b"\r\n"),
-            said.algorithms,
-            said.audience,
-            said.issuer,
-            name=said.name,
-            roles_claim=said.roles_claim,
-            roles=said.roles,
-        )
+        if bool(said.key_file) == bool(said.jwks_url):
+            raise CallerError("expected one of key_file and jwks_url")
+        if said.jwks_url:
+            return JwksTokens(said.jwks_url, *who, **more)
+        return JwtTokens(key.rstrip(b"\r\n"), *who, **more)
     except CallerError as error:
         raise CallerError(f"{file}: {error}") from None
 
@@ -188,14 +229,20 @@ def checked_key(key: bytes, kind: str) -> Any:
             raise CallerError(f"expected a secret of at least {SECRET_BYTES} bytes, and no key in PEM")
         return key
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    wanted = {"RSA": rsa.RSAPublicKey, "EC": ec.EllipticCurvePublicKey, "Ed25519": ed25519.Ed25519PublicKey}
     try:
         public = load_pem_public_key(key)
     except (ValueError, UnsupportedAlgorithm):
         raise CallerError(f"expected a public {kind} key in PEM") from None
+    return checked_public_key(public, kind)
+
+
+def checked_public_key(public: Any, kind: str) -> Any:
+    """A public key that is of this kind, and strong enough."""
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+    wanted = {"RSA": rsa.RSAPublicKey, "EC": ec.EllipticCurvePublicKey, "Ed25519": ed25519.Ed25519PublicKey}
     if not isinstance(public, wanted[kind]):
         raise CallerError(f"expected a public {kind} key, got another kind of key")
     if isinstance(public, rsa.RSAPublicKey) and public.key_size < RSA_BITS:

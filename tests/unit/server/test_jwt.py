@@ -330,7 +330,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("", "missing required field `key_file`"),
+            ("", "missing required field `algorithms`"),
             ("key_file", "does not say which tokens to accept"),
             (TOML + "secret = 1\n", "unknown field `secret`"),
             (TOML.replace('["HS256"]', '"HS256"'), "Expected `array`"),
