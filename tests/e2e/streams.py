@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from tests.e2e.harness import Dechunker, Reader, Server
 from tests.support.limits import HANG_S
 from turnlog.cli.convert import Converter
+from turnlog.server.routes import MAX_EVENTS
 from turnlog.wire.dialect import BlocksOptions
 from turnlog.wire.sse import Decoder, Message
 from turnlog.wire.telling import Wanted
@@ -232,7 +233,7 @@ def add_notes(server: Server, session: str, count: int, size: int) -> int:
     """Post notes; the seq of the last one."""
     seqs = list[int]()
     note = {"type": "duo.note", "payload": {"text": "x" * size}}
-    step = max(1, 400_000 // size)
+    step = min(MAX_EVENTS, max(1, 400_000 // size))
     for start in range(0, count, step):
         events = [note] * min(step, count - start)
         status, answer = server.post("/api/events", {"session": session, "events": events})

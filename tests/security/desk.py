@@ -33,7 +33,11 @@ ROOT = Principal("root", frozenset({"operator"}))
 WORKER = Principal("worker", frozenset({"executor"}))
 NAMES = ("ada", "bob", "cyd", "a", "a:b")
 STREAM = "text/event-stream"
-MANY = Limits(burst=100_000, burst_bytes=1 << 30)  # an attack is many requests at once
+# An attack is many requests at once; those that are about a limit set their own.
+MANY = Limits(
+    burst=100_000, burst_bytes=1 << 30, guest_burst=100_000, guest_burst_bytes=1 << 30,
+    burst_busy_s=1e6, guest_burst_busy_s=1e6, at_once=10_000, guest_at_once=10_000,
+)  # fmt: skip
 
 Change = Callable[[Starlette], None]
 

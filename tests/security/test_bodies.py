@@ -18,6 +18,7 @@ from tests.security.desk import Desk, desk, run
 from tests.security.routes import Ask, every_route
 from tests.support.limits import HANG_S
 from turnlog.events import gate
+from turnlog.server.body import SMALL_BYTES
 
 LIMIT = gate.LIMIT_BYTES
 GROWTH_KB = 10_000
@@ -72,7 +73,9 @@ def test_every_route_refuses_every_bomb() -> None:
             for ask in await posts(at):
                 for name, (data, status) in bombs(ask.body).items():
                     answer = await at.post("root", ask.path, data)
-                    assert answer.status == status, (ask.route, name, answer.body[:200])
+                    # A route whose bodies are small does not look into a large one.
+                    expected = {status, 413} if len(data) > SMALL_BYTES else {status}
+                    assert answer.status in expected, (ask.route, name, answer.body[:200])
                     assert len(answer.body) < 500, (ask.route, name)
                 for name, pack in PACKED.items():
                     packed = pack(json.dumps(ask.body).encode())

@@ -25,7 +25,10 @@ from turnlog.server import connections, serve
 from turnlog.cli import main
 main()
 """
-UNBOUNDED = "import sys; sys.modules['turnlog.server.serve'].bounds_for = lambda files: (10_000, 10_000)"
+UNBOUNDED = (
+    "import sys; sys.modules['turnlog.server.serve'].bounds_for = "
+    "lambda files: connections.Bounds(10_000, 10_000)"
+)
 
 
 @contextmanager
@@ -101,6 +104,28 @@ def test_control_without_a_total_limit_nobody_gets_in(tmp_path: Path) -> None:
     with few_files(tmp_path, UNBOUNDED) as server, crowd(server) as answers:
         assert answers[-1] == b"", "reset by the system"
         assert status(server, "/healthz", "") == b""
+
+
+NO_LIMIT_OF_SILENCE = "connections.ConnectionLimit.add_silent = lambda *_: None"
+
+
+@contextmanager
+def silent(server: Server) -> Iterator[None]:
+    """Connections of a peer that says nothing, as many as the server may open files."""
+    with ExitStack() as stack:
+        for _ in range(FILES):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S))
+        yield
+
+
+def test_silent_connections_do_not_keep_members_out(tmp_path: Path) -> None:
+    with few_files(tmp_path) as server, silent(server):
+        assert status(server, "/api/me", token("ada")) == b"200"
+
+
+def test_control_without_a_limit_silent_connections_keep_members_out(tmp_path: Path) -> None:
+    with few_files(tmp_path, NO_LIMIT_OF_SILENCE) as server, silent(server):
+        assert status(server, "/api/me", token("ada")) == b"503"
 
 
 def body(size: int) -> dict[str, object]:

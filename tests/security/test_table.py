@@ -11,7 +11,6 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
-ROWS = range(1, 31)
 
 
 class Row(NamedTuple):
@@ -47,8 +46,8 @@ def missing(row: Row) -> list[str]:
     return named + ["a test"] * (not row.tests) + ["a control"] * (not row.controls)
 
 
-def test_every_threat_to_a_server_has_a_row() -> None:
-    assert [row.number for row in TABLE] == list(ROWS)
+def test_rows_are_numbered_without_a_gap() -> None:
+    assert [row.number for row in TABLE] == list(range(1, len(TABLE) + 1))
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"row {row.number}")

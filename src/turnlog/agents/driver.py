@@ -81,6 +81,7 @@ from turnlog.state.views import Views
 log = logging.getLogger("turnlog.agents")
 
 STOPPED = "Stopped by the user."
+SEEN_AT_ONCE = 64  # events that are taken into account before other tasks run
 
 
 def unobserved(envelope: Envelope, payload: Payload | Unknown) -> None:
@@ -183,7 +184,9 @@ class Driver:
 
     async def _see(self, page: Page, ending: Collection[Trace] = ()) -> None:
         """Take a page into account and do what follows from it, but for turns that are being ended."""
-        for row, envelope in zip(page, page.envelopes(), strict=True):
+        for number, (row, envelope) in enumerate(zip(page, page.envelopes(), strict=True), 1):
+            if number % SEEN_AT_ONCE == 0:
+                await asyncio.sleep(0)  # a page may have thousands, and other sessions go on meanwhile
             if row.seq > self.tree.last:
                 payload = self._apply(row, envelope)
                 self._observe(envelope, payload)

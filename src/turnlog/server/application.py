@@ -28,7 +28,7 @@ from turnlog.log import Log, Store, open_log
 from turnlog.server import agent, chat, invites, routes, signin
 from turnlog.server.agent import AgentRoutes
 from turnlog.server.auth import Auth, Authenticator, Known
-from turnlog.server.body import FORM
+from turnlog.server.body import FORM, make_decoder
 from turnlog.server.chat import ChatRoutes
 from turnlog.server.entry import Entry, known_of
 from turnlog.server.front import Check, Front
@@ -105,7 +105,7 @@ class Server:
         self.agent = AgentRoutes(self.stream, self.routes)
         self.signin = SignIn(auth, self.sessions, self.stream.readers.end_signed_out)
         self.invites = InviteRoutes(self.sessions)
-        self.chat = ChatRoutes(self.routes)
+        self.chat = ChatRoutes(self.routes, self.stream.readers)
 
     def sessions(self) -> Sessions:
         """The sessions, once the server has started."""
@@ -117,16 +117,18 @@ class Server:
         return self._sessions
 
     @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self, application: Starlette) -> AsyncIterator[None]:
         """The log is open and the sessions run."""
         log = await open_log(self._log) if isinstance(self._log, str) else Log(self._log)
         revoke = self.stream.readers.change
         sessions = Sessions(log, self._apps, os.getpid(), self._observe, revoke, self._describe)
         await sessions.recover()
         self._sessions = sessions
+        application.state.decoder = make_decoder()
         try:
             yield
         finally:
+            application.state.decoder.shutdown(wait=False)
             self._sessions = None
             self.stream.stop()
             try:

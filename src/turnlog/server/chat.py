@@ -17,6 +17,8 @@ from turnlog.errors import BadInput, InvalidEvent, NotFound, quote
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
+from turnlog.server.entry import known_of
+from turnlog.server.readers import Readers
 from turnlog.server.routes import Routes, answer, keyed_id, seen_bubbles
 from turnlog.state.transcript import Bubble
 
@@ -60,8 +62,9 @@ class ChatAnswer(msgspec.Struct, rename="camel"):
 class ChatRoutes:
     """The route, on the routes of a server."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, readers: Readers) -> None:
         self._routes = routes
+        self._readers = readers
 
     async def chat(self, request: Request) -> Response:
         """One exchange of a role."""
@@ -80,7 +83,8 @@ class ChatRoutes:
             raise BadInput("expected a userMessage or directEvents")
         sessions = self._routes.sessions()
         try:
-            sent = await sessions.chat(seat, Chat(channel, direct, message, key))
+            with self._readers.counted(known_of(request.scope)):  # it lasts as long as its turn
+                sent = await sessions.chat(seat, Chat(channel, direct, message, key))
         except InvalidEvent as wrong:
             raise InvalidEvent(wrong.problem, path_in_chat(wrong.path)) from None
         request.scope["turnlog.turn"] = sent.turn

@@ -3,9 +3,14 @@
 Up to `max_connections` everyone is served. The next ones, up to `max_with_reserve`, are a reserve for
 operators and `/healthz`, so that the server can be looked at while it is full; all others get 503 there.
 Beyond the reserve the server answers 503 and closes. The journal has a line about it at most once a minute.
+
+A connection on which no request is being answered belongs to a peer that may say nothing for as long as it
+likes. There are at most `max_silent` of them, half of all; when there is one more, the one that has been
+silent longest is closed. So peers that have not signed in cannot take the connections of the others.
 """
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 log = logging.getLogger("turnlog.server")
@@ -16,6 +21,7 @@ MAX_FILES = 65_536  # programs that the server starts inherit the limit, and som
 DEFAULT_FILES = 1024  # where the system names no limit
 MIN_OTHER_FILES = 32  # the log's files, pipes of programs and the server's own sockets
 MIN_RESERVE = 4
+MAX_SILENT = 2048  # about 20 MiB
 JOURNAL_S = 60.0
 
 
@@ -31,8 +37,22 @@ class ConnectionLimit:
 
     def __init__(self, bounds: Bounds) -> None:
         self.max_connections, self.max_with_reserve = bounds
+        self.max_silent = max(1, min(MAX_SILENT, bounds.max_connections // 2))
+        self._silent: dict[object, Callable[[], None]] = {}  # in the order in which they fell silent
         self._refused = 0
         self._next_line_s = 0.0
+
+    def add_silent(self, connection: object, close: Callable[[], None]) -> None:
+        """A connection waits for a request from now on; close the oldest one if there are too many."""
+        self._silent.pop(connection, None)
+        self._silent[connection] = close
+        if len(self._silent) > self.max_silent:
+            oldest = next(iter(self._silent))
+            self._silent.pop(oldest)()
+
+    def discard_silent(self, connection: object) -> None:
+        """A connection has sent its request, or is gone."""
+        self._silent.pop(connection, None)
 
     def note_refusal(self, now_s: float) -> None:
         """Count a refusal; the journal has the first one, and their number at most once a minute."""

@@ -1,13 +1,15 @@
-"""Before every route but the public ones: who is asking, and whether they ask too often or for too much.
+"""Before every route: who is asking, and whether they ask too often, for too much or for too much at once.
 
-The routes find the principal in the scope. Refusals are 401, 412, 429 and, while the server has too many
-connections, 503, as JSON. A body counts as it is announced, before it is read; one that does not say how long
+The routes find the principal in the scope. Public routes need no sign-in; requests of peers that have not
+signed in are counted together. Refusals are 401, 412, 429 and, while the server has too many connections or
+such peers, 503, as JSON. A body counts as it is announced, before it is read; one that does not say how long
 it is counts as the longest that is allowed.
 """
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
+from typing import Any
 from urllib.parse import unquote
 
 from starlette.requests import HTTPConnection
@@ -19,8 +21,9 @@ from turnlog.errors import Forbidden
 from turnlog.events.gate import LIMIT_BYTES
 from turnlog.server.auth import Auth, Authenticator, Known, is_guest
 from turnlog.server.connections import CROWDED, FULL, ConnectionLimit
-from turnlog.server.front import inner_path
+from turnlog.server.front import ACCOUNT, inner_path
 from turnlog.server.limits import Budgets
+from turnlog.server.metering import Metered
 from turnlog.server.pages import problem_page, wants_page
 
 KNOWN = "turnlog.known"
@@ -29,6 +32,7 @@ EXPECTED = b"turnlog-principal"  # whom a page was opened by: another tab may ha
 HEALTH = "/healthz"
 FULL_RETRY_S = 5
 SIGN_IN = "sign in first"
+AT_ONCE = "too many requests at once, wait for some of them"
 HOW = ": open the link the server printed, or send the header Authorization: Bearer <token>"
 
 
@@ -47,8 +51,10 @@ class Entry:
             scope[KNOWN], scope[PRINCIPAL] = known, known.principal
         if (answer := refuse_in_reserve(scope, known)) is not None:
             return answer
-        if inner_path(scope) in self._public:
+        if inner_path(scope) == HEALTH:
             return None
+        if inner_path(scope) in self._public:
+            return await self._begin(scope, None)
         if known is None and scope["method"] == "GET" and wants_page(scope):
             return problem_page(scope, "Sign in first", 401)
         if known is None:
@@ -59,9 +65,43 @@ class Entry:
             return JSONResponse({"error": f"you are signed in as {known.principal.name} now"}, 412)
         wait_s = self._budgets.request(known.principal, announced_bytes(scope), time.monotonic())
         if not wait_s:
+            return await self._begin(scope, known.principal)
+        return await self._too_many(known.principal, "too many requests, wait a little", wait_s)
+
+    async def _begin(self, scope: Scope, principal: Principal | None) -> Response | None:
+        """Count a request until it is answered; what to answer instead, if there are too many."""
+        if await self._budgets.begin(principal):
+            scope[ACCOUNT] = Account(self._budgets, principal)
             return None
-        headers = {"retry-after": str(math.ceil(wait_s))}
-        return JSONResponse({"error": "too many requests, wait a little"}, 429, headers)
+        if principal is None:
+            return JSONResponse({"error": FULL}, 503, {"retry-after": str(FULL_RETRY_S)})
+        return await self._too_many(principal, AT_ONCE)
+
+    async def _too_many(self, principal: Principal, problem: str, wait_s: float = 1.0) -> Response:
+        """Return the refusal of a principal that is over a limit, at once or a little later."""
+        await self._budgets.delay_refusal(principal, time.monotonic())
+        return JSONResponse({"error": problem}, 429, {"retry-after": str(math.ceil(wait_s))})
+
+
+class Account:
+    """A request that is being answered, and who pays for it; None pays nothing."""
+
+    __slots__ = ("_budgets", "_principal")
+
+    def __init__(self, budgets: Budgets, principal: Principal | None) -> None:
+        self._budgets = budgets
+        self._principal = principal
+
+    async def answer(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await what answers the request."""
+        try:
+            await Metered(work, self._spend)
+        finally:
+            self._budgets.end(self._principal)
+
+    def _spend(self, busy_s: float) -> None:
+        if self._principal is not None:
+            self._budgets.spend(self._principal, busy_s, time.monotonic())
 
 
 def refuse_in_reserve(scope: Scope, known: Known | None) -> Response | None:

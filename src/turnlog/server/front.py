@@ -22,6 +22,8 @@ HEADERS = [
     (b"cache-control", b"no-store"),  # an answer belongs to who asked, unless its route says otherwise
 ]
 
+ACCOUNT = "turnlog.account"  # where a check says who pays for a request
+
 Check = Callable[[Scope], Awaitable[Response | None]]
 """Lets a request pass, or says what is answered instead."""
 
@@ -45,8 +47,16 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = await self._refusal(scope) or await self._answer(scope, receive) or self._app
-        await answer(scope, receive, Saying(send, self._headers))
+        told = Saying(send, self._headers)
+        if refused := await self._refusal(scope):
+            await refused(scope, receive, told)
+            return
+        work = self._respond(scope, receive, told)
+        await (scope[ACCOUNT].answer(work) if ACCOUNT in scope else work)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._answer(scope, receive) or self._app
+        await answer(scope, receive, send)
 
     async def _refusal(self, scope: Scope) -> Response | None:
         for check in self._checks:

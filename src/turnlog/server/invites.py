@@ -11,7 +11,7 @@ from turnlog.app.membership import Listed
 from turnlog.events.base import Name, Record, Role
 from turnlog.events.envelope import timestamp
 from turnlog.ids import now_ms
-from turnlog.server.body import body
+from turnlog.server.body import SMALL_BYTES, body
 from turnlog.server.entry import known_of
 from turnlog.server.routes import answer
 from turnlog.server.signin import check_session_roles
@@ -72,7 +72,7 @@ class InviteRoutes:
 
     async def change_member(self, request: Request) -> Response:
         """Change the roles of a member at once; invite a person who is none."""
-        asked = await body(request, MemberBody)
+        asked = await body(request, MemberBody, SMALL_BYTES)
         check_session_roles(asked.roles)
         sessions = self._sessions()
         seat = await sessions.seat(known_of(request.scope).principal, asked.session)
@@ -104,18 +104,18 @@ class InviteRoutes:
 
     async def accept(self, request: Request) -> Response:
         """Become a member by an invitation of one's own."""
-        asked, principal = await body(request, InviteBody), known_of(request.scope).principal
+        asked, principal = await body(request, InviteBody, SMALL_BYTES), known_of(request.scope).principal
         seq = await self._sessions().membership.accept(principal, asked.session, asked.invite, now_ms())
         return answer(InviteAnswer(seq), 202)
 
     async def decline(self, request: Request) -> Response:
         """Decline an invitation of one's own."""
-        asked, principal = await body(request, InviteBody), known_of(request.scope).principal
+        asked, principal = await body(request, InviteBody, SMALL_BYTES), known_of(request.scope).principal
         seq = await self._sessions().membership.decline(principal, asked.session, asked.invite)
         return answer(InviteAnswer(seq), 202)
 
     async def revoke(self, request: Request) -> Response:
         """End an invite of a session."""
-        asked, sessions = await body(request, InviteBody), self._sessions()
+        asked, sessions = await body(request, InviteBody, SMALL_BYTES), self._sessions()
         seat = await sessions.seat(known_of(request.scope).principal, asked.session)
         return answer(InviteAnswer(await sessions.membership.revoke(seat, asked.invite)), 202)

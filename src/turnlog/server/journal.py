@@ -209,7 +209,12 @@ def places(error: BaseException | None) -> Iterator[str]:
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether a record tells more than the line of the request that failed with the same error."""
+    """Whether a record tells more than the line of the request that failed with the same error.
+
+    That a peer sends what is no HTTP is no news: any peer could fill the journal with it.
+    """
+    if record.name == "uvicorn.error" and record.msg == "Invalid HTTP request received.":
+        return False
     exchange = CURRENT.get()
     told = exchange.error if exchange else None
     return not (told and record.exc_info and record.exc_info[1] is told)

@@ -1,11 +1,18 @@
-"""How much one principal may ask for: requests, bytes of bodies, sessions and open streams.
+"""How much one principal may take: requests, bytes of bodies, time of the event loop, sessions and streams.
 
-Rates are token buckets: `..._per_s` or `..._per_hour` fill them, and their burst is what they hold. The
-limits keep one principal from taking everything; pages and executors stay far below them. A principal with a
-server role is an operator or a program: it has more streams and requests, and an operator makes as many
+Rates are token buckets: `..._per_s`, `..._per_hour` or `..._share` fill them, and their burst is what they
+hold. The limits keep one principal from taking everything; pages and executors stay far below them. A guest
+has a person's pace, and a twentieth of the event loop. A principal with a server role is an operator or a
+program: it has more streams and requests, the event loop without a limit, and an operator makes as many
 sessions as it likes.
+
+What a request has cost is known afterwards (`metering`). So time may be overdrawn once; the next request is
+refused until the bucket is filled again.
 """
 
+import asyncio
+import math
+from collections import deque
 from typing import NamedTuple
 
 from turnlog.app import Principal
@@ -14,6 +21,7 @@ from turnlog.server.auth import is_guest
 
 PRINCIPALS = 10_000  # so many budgets are kept; a principal that was forgotten begins with a full one
 MIB = 1024 * 1024
+ANONYMOUS = ""  # no principal has this name
 
 
 class TooMuch(TurnlogError):
@@ -32,49 +40,101 @@ class TooManySessions(TooMuch):
     """A principal has made as many sessions as it may, for now."""
 
 
+class Rate(NamedTuple):
+    """A token bucket: what fills it, and what it holds."""
+
+    per_s: float
+    burst: float
+
+
+UNLIMITED = Rate(math.inf, math.inf)
+REFUSALS = Rate(1.0, 20.0)  # how many refusals are answered at once
+REFUSAL_S = 1.0  # how long the next ones take: who does not wait when it is told to, waits for the answer
+MAX_WAITING = 64  # requests of one principal that wait for others of its own
+MAX_DELAYED = 64  # so many answers of one principal are kept back
+
+
+class Allowance(NamedTuple):
+    """What one principal may take. `at_once` are requests that are being answered, without streams."""
+
+    requests: Rate
+    body_bytes: Rate
+    busy_s: Rate
+    at_once: int
+    streams: int
+
+
 class Limits(NamedTuple):
-    """What holds for each principal. A stream ends after `life_s`, and its reader comes back."""
+    """What holds for each principal. A stream ends after `life_s`, and its reader comes back.
+
+    `busy_share` is the part of the event loop's time that the requests of one principal may take.
+    `anonymous_at_once` holds for all peers together that have not signed in.
+    """
 
     requests_per_s: float = 200.0
     burst: int = 100
     program_burst: int = 1000
+    guest_requests_per_s: float = 10.0
+    guest_burst: int = 60
     body_bytes_per_s: float = 4.0 * MIB
     burst_bytes: int = 16 * MIB
+    guest_body_bytes_per_s: float = MIB / 8
+    guest_burst_bytes: int = 2 * MIB
+    busy_share: float = 0.25
+    burst_busy_s: float = 5.0
+    guest_busy_share: float = 0.05
+    guest_burst_busy_s: float = 0.5
+    at_once: int = 16
+    guest_at_once: int = 4
+    program_at_once: int = 1024
+    anonymous_at_once: int = 256
     sessions_per_hour: int = 1000
     streams: int = 64
     guest_streams: int = 8
     program_streams: int = 1024
     life_s: float = 600.0
 
-    def streams_of(self, principal: Principal) -> int:
-        """Return how many streams a principal may have open."""
+    def allowance_of(self, principal: Principal) -> Allowance:
+        """Return what a principal may take."""
+        body_bytes = Rate(self.body_bytes_per_s, self.burst_bytes)
         if principal.server_roles:
-            return self.program_streams
-        return self.guest_streams if is_guest(principal) else self.streams
+            requests = Rate(self.requests_per_s, self.program_burst)
+            return Allowance(requests, body_bytes, UNLIMITED, self.program_at_once, self.program_streams)
+        if not is_guest(principal):
+            requests = Rate(self.requests_per_s, self.burst)
+            busy_s = Rate(self.busy_share, self.burst_busy_s)
+            return Allowance(requests, body_bytes, busy_s, self.at_once, self.streams)
+        return Allowance(
+            Rate(self.guest_requests_per_s, self.guest_burst),
+            Rate(self.guest_body_bytes_per_s, self.guest_burst_bytes),
+            Rate(self.guest_busy_share, self.guest_burst_busy_s),
+            self.guest_at_once,
+            self.guest_streams,
+        )
 
 
 class TokenBuckets:
-    """What each principal has left of one thing. Time comes in, and gives back `per_s`."""
+    """What each principal has left of one thing. Time comes in, and fills them."""
 
-    def __init__(self, per_s: float) -> None:
-        self._per_s = per_s
+    def __init__(self) -> None:
         self._left: dict[str, tuple[float, float]] = {}
 
-    def wait_s(self, name: str, amount: float, burst: float, now_s: float) -> float:
+    def wait_s(self, name: str, amount: float, rate: Rate, now_s: float) -> float:
         """Return in how many seconds there is so much; 0 if there is now."""
-        missing = amount - self._now(name, burst, now_s)
-        return max(0.0, missing / self._per_s)
+        missing = amount - self._now(name, rate, now_s)
+        return max(0.0, missing / rate.per_s)
 
-    def take(self, name: str, amount: float, burst: float, now_s: float) -> None:
-        left = self._now(name, burst, now_s) - amount
+    def take(self, name: str, amount: float, rate: Rate, now_s: float) -> None:
+        """Take so much, also if it is not there."""
+        left = self._now(name, rate, now_s) - amount
         self._left.pop(name, None)  # the dict is in the order of use
         self._left[name] = (left, now_s)
         if len(self._left) > PRINCIPALS:
             del self._left[next(iter(self._left))]
 
-    def _now(self, name: str, burst: float, now_s: float) -> float:
-        left, at = self._left.get(name, (burst, now_s))
-        return min(burst, left + max(0.0, now_s - at) * self._per_s)
+    def _now(self, name: str, rate: Rate, now_s: float) -> float:
+        left, at = self._left.get(name, (rate.burst, now_s))
+        return min(rate.burst, left + max(0.0, now_s - at) * rate.per_s)
 
 
 class Budgets:
@@ -82,48 +142,121 @@ class Budgets:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._requests = TokenBuckets(limits.requests_per_s)
-        self._bytes = TokenBuckets(limits.body_bytes_per_s)
-        self._sessions = TokenBuckets(limits.sessions_per_hour / 3600)
+        self._requests = TokenBuckets()
+        self._bytes = TokenBuckets()
+        self._busy = TokenBuckets()
+        self._sessions = TokenBuckets()
         self._streams: dict[str, int] = {}
+        self._open: dict[str, int] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._refusals = TokenBuckets()
+        self._delayed: dict[str, int] = {}
 
     def request(self, principal: Principal, body_bytes: int, now_s: float) -> float:
         """Take one request with its body; return 0, or in how many seconds there is room for it."""
-        name, limits = principal.name, self._limits
-        burst = limits.program_burst if principal.server_roles else limits.burst
-        size = min(body_bytes, limits.burst_bytes)  # a larger one would wait for ever
+        name, allowed = principal.name, self._limits.allowance_of(principal)
+        size = min(body_bytes, allowed.body_bytes.burst)  # a larger one would wait for ever
         wait_s = max(
-            self._requests.wait_s(name, 1, burst, now_s),
-            self._bytes.wait_s(name, size, limits.burst_bytes, now_s),
+            self._requests.wait_s(name, 1, allowed.requests, now_s),
+            self._bytes.wait_s(name, size, allowed.body_bytes, now_s),
+            self._busy.wait_s(name, 0, allowed.busy_s, now_s),
         )
         # A refused request counts as the last one of its principal, which is then forgotten last.
-        self._requests.take(name, 0 if wait_s else 1, burst, now_s)
-        self._bytes.take(name, 0 if wait_s else size, limits.burst_bytes, now_s)
+        self._requests.take(name, 0 if wait_s else 1, allowed.requests, now_s)
+        self._bytes.take(name, 0 if wait_s else size, allowed.body_bytes, now_s)
         return wait_s
+
+    def spend(self, principal: Principal, busy_s: float, now_s: float) -> None:
+        """Take the time that a request has kept the event loop busy."""
+        self._busy.take(principal.name, busy_s, self._limits.allowance_of(principal).busy_s, now_s)
+
+    async def begin(self, principal: Principal | None) -> bool:
+        """Begin to answer a request when there is room for it; False if too many wait for room.
+
+        None is who has not signed in: these do not wait.
+        """
+        name = principal.name if principal else ANONYMOUS
+        most = self._limits.allowance_of(principal).at_once if principal else self._limits.anonymous_at_once
+        waiting = self._waiting.setdefault(name, deque())
+        try:
+            while self._running(name) >= most:
+                if principal is None or len(waiting) >= MAX_WAITING:
+                    return False
+                turn = asyncio.get_running_loop().create_future()
+                waiting.append(turn)
+                try:
+                    await turn
+                except asyncio.CancelledError:
+                    if not turn.cancelled():  # it was this one's turn, and is the next one's now
+                        self._admit_next(name)
+                    raise
+            self._open[name] = self._open.get(name, 0) + 1
+            return True
+        finally:
+            if not waiting:
+                self._waiting.pop(name, None)
+
+    def _running(self, name: str) -> int:
+        """How many requests are being answered; a stream is not to keep its reader from asking for more."""
+        return self._open.get(name, 0) - self._streams.get(name, 0)
+
+    def end(self, principal: Principal | None) -> None:
+        """End what `begin` began."""
+        name = principal.name if principal else ANONYMOUS
+        give_back(self._open, name)
+        self._admit_next(name)
+
+    def _admit_next(self, name: str) -> None:
+        """Let the request go on that has waited longest; one whose peer has left is passed over."""
+        waiting = self._waiting.get(name, ())
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    async def delay_refusal(self, principal: Principal, now_s: float) -> None:
+        """Take one refusal; wait before it is answered, if the principal has had many."""
+        name = principal.name
+        wait_s = self._refusals.wait_s(name, 1, REFUSALS, now_s)
+        self._refusals.take(name, 0 if wait_s else 1, REFUSALS, now_s)
+        if not wait_s or self._delayed.get(name, 0) >= MAX_DELAYED:
+            return
+        self._delayed[name] = self._delayed.get(name, 0) + 1
+        try:
+            await asyncio.sleep(REFUSAL_S)
+        finally:
+            give_back(self._delayed, name)
 
     def create_session(self, principal: Principal, now_s: float) -> None:
         """Take one new session; raise `TooManySessions` if there is none left."""
         if principal.is_operator:
             return
         burst = self._limits.sessions_per_hour
-        if wait_s := self._sessions.wait_s(principal.name, 1, burst, now_s):
+        rate = Rate(burst / 3600, burst)
+        if wait_s := self._sessions.wait_s(principal.name, 1, rate, now_s):
             raise TooManySessions(f"too many new sessions, at most {burst} in an hour", wait_s)
-        self._sessions.take(principal.name, 1, burst, now_s)
+        self._sessions.take(principal.name, 1, rate, now_s)
 
     def has_stream(self, principal: Principal) -> bool:
         """Whether there is a stream left."""
-        return self._streams.get(principal.name, 0) < self._limits.streams_of(principal)
+        return self._streams.get(principal.name, 0) < self._limits.allowance_of(principal).streams
 
     def open_stream(self, principal: Principal) -> bool:
         """Take one stream, if there is one left."""
         if not self.has_stream(principal):
             return False
         self._streams[principal.name] = self._streams.get(principal.name, 0) + 1
+        self._admit_next(principal.name)
         return True
 
     def close_stream(self, principal: Principal) -> None:
         """Give it back."""
-        name = principal.name
-        self._streams[name] -= 1
-        if not self._streams[name]:
-            del self._streams[name]
+        give_back(self._streams, principal.name)
+
+
+def give_back(counts: dict[str, int], name: str) -> None:
+    """Count one less; a name with none is forgotten."""
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

@@ -11,8 +11,8 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -121,6 +121,16 @@ class Readers:
         """Refuse who has no stream left, before anything is done that only a stream would tell of."""
         if not self.budgets.has_stream(known.principal):
             raise too_many()
+
+    @contextmanager
+    def counted(self, known: Known) -> Iterator[None]:
+        """Count an answer that lasts as one of its reader's streams; refuse who has no stream left."""
+        if not self.budgets.open_stream(known.principal):
+            raise too_many()
+        try:
+            yield
+        finally:
+            self.budgets.close_stream(known.principal)
 
     def stop(self) -> None:
         """End every stream; readers come back with their cursor."""

@@ -30,7 +30,7 @@ from turnlog.log import Head, Place
 from turnlog.log.choice import Choice
 from turnlog.log.transfer import export_session
 from turnlog.server.auth import is_guest
-from turnlog.server.body import body, checked_text
+from turnlog.server.body import SMALL_BYTES, body, checked_text
 from turnlog.server.entry import known_of, maker_of
 from turnlog.server.limits import Budgets
 from turnlog.server.wanted import Gone, continued
@@ -44,7 +44,7 @@ from turnlog.wire import cursor
 KEY_CHARS = 256
 MAX_PAGE_SESSIONS = 500  # some 100 KiB
 PAGE_DOCUMENTED, MAX_PAGE_DOCUMENTED = 20, 100  # sessions in one page of documents: each has many
-MAX_EVENTS = 1_000  # in one body: all of them are checked and appended at once
+MAX_EVENTS = 100  # in one body: all of them are checked and appended at once, and other requests wait
 BLOB_HEADERS = {
     "content-disposition": "attachment",
     "content-security-policy": "default-src 'none'; sandbox",
@@ -223,7 +223,7 @@ class Routes:
         return await self.sessions().seat(known_of(request.scope).principal, session_id)
 
     async def create_session(self, request: Request) -> Response:
-        asked, maker = await body(request, NewSession), maker_of(request.scope)
+        asked, maker = await body(request, NewSession, SMALL_BYTES), maker_of(request.scope)
         event_id = keyed_id(f"session:{maker.name}", request.headers.get("idempotency-key"))
         session_id = "sess_" + event_id.removeprefix("evt_") if event_id else None
         self.budgets.create_session(maker, time.monotonic())
@@ -267,7 +267,7 @@ class Routes:
         return answer(EventsAnswer(await self.sessions().post(seat, posted)), 202)
 
     async def stop(self, request: Request) -> Response:
-        sent = await body(request, StopBody)
+        sent = await body(request, StopBody, SMALL_BYTES)
         seat = await self.seat(request, sent.session)
         return answer(StopAnswer(await self.sessions().stop(seat)), 202)
 

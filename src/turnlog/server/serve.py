@@ -127,6 +127,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         with self._refusing():
             self._head.complete(self.headers)
+        if self._limit is not None:
+            self._limit.discard_silent(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -143,6 +145,8 @@ class Connection(HttpToolsProtocol):
             raise
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._limit is not None:
+            self._limit.discard_silent(self)
         self._in_time()
         super().connection_lost(exc)
         if self._lost is not None:
@@ -161,11 +165,19 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._lost = None  # it is over, and nothing of it is to be kept for as long as the peer stays
         super().on_response_complete()
+        if self._is_idle() and not self.transport.is_closing():
+            self._fall_silent()
 
     def _expect_request(self) -> None:
         """Give the connection up if its peer does not send a whole request in time."""
         patience_s = RESERVE_S if self._in_reserve else REQUEST_S
         self._late = self.loop.call_later(patience_s, self.transport.abort)
+        self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        """No request of this connection is being answered; a reader's connection is no silent one."""
+        if self._limit is not None and self._is_idle():
+            self._limit.add_silent(self, self.transport.abort)
 
     def _in_time(self) -> None:
         if self._late is not None:

@@ -18,7 +18,7 @@ from turnlog.events.base import NAME_BYTES, Role
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.ids import now_ms
 from turnlog.server.auth import GUEST, Auth, Authenticator, JoinCode, Known, is_guest
-from turnlog.server.body import body, form
+from turnlog.server.body import SMALL_BYTES, body, form
 from turnlog.server.entry import KNOWN, known_of
 from turnlog.server.pages import (
     NAME_CHARS,
@@ -183,7 +183,7 @@ class SignIn:
 
     async def link(self, request: Request) -> Response:
         """Make a link for one person; the owner of a session may, and who may for these roles."""
-        asked, auth = await body(request, LinkBody), self._own()
+        asked, auth = await body(request, LinkBody, SMALL_BYTES), self._own()
         check_session_roles(asked.roles)
         seat = await self._sessions().seat(known_of(request.scope).principal, asked.session)
         names = seat.app.role_names

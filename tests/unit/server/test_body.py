@@ -1,6 +1,7 @@
 """Bodies of requests: what they are is said in a header, in any case; they may come in any pieces."""
 
 import asyncio
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from starlette.types import Message
 
 from turnlog.errors import BadInput
 from turnlog.events import gate
-from turnlog.server.body import OversizedBody, UnsupportedBody, body
+from turnlog.server.body import OversizedBody, UnsupportedBody, body, make_decoder
 
 
 class Said(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,7 +25,9 @@ def read(pieces: list[bytes], **headers: str) -> Said:
     async def receive() -> Message:
         return left.pop(0)
 
-    return asyncio.run(body(Request({"type": "http", "method": "POST", "headers": said}, receive), Said))
+    served = SimpleNamespace(state=SimpleNamespace(decoder=make_decoder()))
+    scope = {"type": "http", "method": "POST", "headers": said, "app": served}
+    return asyncio.run(body(Request(scope, receive), Said))
 
 
 @pytest.mark.parametrize(
@@ -51,3 +54,12 @@ def test_a_body_has_a_limit(more: int, error: type[BadInput]) -> None:
     with pytest.raises(BadInput) as caught:
         read([b" " * gate.LIMIT_BYTES, b" " * more], content_type="application/json")
     assert type(caught.value) is error
+
+
+def test_body_of_a_peer_that_leaves_is_bad_input() -> None:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
+    with pytest.raises(BadInput, match="the peer left"):
+        asyncio.run(body(Request(scope, receive), Said))

@@ -66,3 +66,13 @@ def test_raise_file_limit_without_limits_of_the_system_is_the_default(
 ) -> None:
     monkeypatch.setitem(sys.modules, "resource", None)
     assert raise_file_limit() == 1024
+
+
+def test_silent_connections_beyond_half_of_all_close_the_longest_silent_one() -> None:
+    limit, closed = ConnectionLimit(Bounds(6, 9)), list[int]()
+    for number in (0, 1, 2, 0, 3, 4):
+        limit.add_silent(number, lambda number=number: closed.append(number))  # type: ignore[misc]
+    assert closed == [1, 2]
+    limit.discard_silent(0)
+    limit.add_silent(5, lambda: closed.append(5))
+    assert closed == [1, 2]

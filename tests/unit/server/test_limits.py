@@ -1,5 +1,7 @@
 """What one principal may ask for, with a given clock; others have their own."""
 
+import asyncio
+
 import pytest
 
 from turnlog.app import Principal
@@ -105,11 +107,11 @@ def test_body_larger_than_the_burst_takes_the_whole_burst() -> None:
 
 
 def test_streams_and_requests_of_guests_people_and_programs_differ() -> None:
-    limits = Limits(streams=3, guest_streams=1, program_streams=5, burst=2, program_burst=4)
+    limits = Limits(streams=3, guest_streams=1, program_streams=5, burst=2, guest_burst=1, program_burst=4)
     budgets = Budgets(limits)
     everyone = (ADA, GUEST, ROOT, WORKER)
     assert [sum(budgets.open_stream(who) for _ in range(9)) for who in everyone] == [3, 1, 5, 5]
-    assert [spent(budgets, 0.0, who) for who in everyone] == [2, 2, 4, 4]
+    assert [spent(budgets, 0.0, who) for who in everyone] == [2, 1, 4, 4]
 
 
 def test_sessions_in_an_hour_are_counted_for_everyone_but_operators() -> None:
@@ -123,3 +125,111 @@ def test_sessions_in_an_hour_are_counted_for_everyone_but_operators() -> None:
     budgets.create_session(BOB, 0.0)
     for _ in range(9):
         budgets.create_session(ROOT, 0.0)
+
+
+def test_time_that_was_spent_is_waited_for_and_given_back() -> None:
+    budgets = Budgets(Limits(busy_share=0.5, burst_busy_s=2.0))
+    budgets.spend(ADA, 1.5, 0.0)
+    assert budgets.request(ADA, 0, 0.0) == 0
+    budgets.spend(ADA, 1.5, 0.0)
+    assert budgets.request(ADA, 0, 0.0) == 2.0
+    assert budgets.request(BOB, 0, 0.0) == 0
+    assert budgets.request(ADA, 0, 2.0) == 0
+
+
+def test_time_of_programs_has_no_limit_and_guests_have_less_than_people() -> None:
+    budgets = Budgets(Limits(busy_share=0.5, burst_busy_s=2.0, guest_busy_share=0.1, guest_burst_busy_s=1.0))
+    for who in (ADA, GUEST, ROOT, WORKER):
+        budgets.spend(who, 3.0, 0.0)
+    waits_s = [budgets.request(who, 0, 0.0) for who in (ADA, GUEST, ROOT, WORKER)]
+    assert waits_s == pytest.approx([2.0, 20.0, 0, 0])
+
+
+def test_requests_beyond_those_at_once_begin_when_one_ends_in_the_order_they_came() -> None:
+    async def scenario() -> None:
+        budgets, begun = Budgets(Limits(at_once=2)), list[int]()
+
+        async def begin(number: int) -> None:
+            assert await budgets.begin(ADA)
+            begun.append(number)
+
+        tasks = [asyncio.create_task(begin(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        assert begun == [0, 1]
+        for _ in range(2):
+            budgets.end(ADA)
+        await asyncio.gather(*tasks)
+        assert begun == [0, 1, 2, 3]
+
+    asyncio.run(scenario())
+
+
+def test_request_that_was_given_up_passes_its_turn_on() -> None:
+    async def scenario() -> None:
+        budgets = Budgets(Limits(at_once=1))
+        await budgets.begin(ADA)
+        first, second, third = (asyncio.create_task(budgets.begin(ADA)) for _ in range(3))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        budgets.end(ADA)
+        second.cancel()  # it was its turn, and it has not begun
+        assert await third
+        assert second.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_stream_makes_room_for_a_request() -> None:
+    async def scenario() -> None:
+        budgets = Budgets(Limits(at_once=1))
+        await budgets.begin(ADA)
+        waiting = asyncio.create_task(budgets.begin(ADA))
+        await asyncio.sleep(0)
+        assert budgets.open_stream(ADA)
+        assert await waiting
+
+    asyncio.run(scenario())
+
+
+def test_requests_that_wait_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(limits, "MAX_WAITING", 1)
+        budgets = Budgets(Limits(at_once=1))
+        assert await budgets.begin(ADA)
+        waiting = asyncio.create_task(budgets.begin(ADA))
+        await asyncio.sleep(0)
+        assert not await budgets.begin(ADA)
+        budgets.end(ADA)
+        assert await waiting
+
+    asyncio.run(scenario())
+
+
+def test_peers_that_have_not_signed_in_share_a_limit_and_do_not_wait() -> None:
+    async def scenario() -> None:
+        budgets = Budgets(Limits(anonymous_at_once=2))
+        assert [await budgets.begin(None) for _ in range(3)] == [True, True, False]
+        assert await budgets.begin(ADA)
+        budgets.end(None)
+        assert await budgets.begin(None)
+
+    asyncio.run(scenario())
+
+
+def test_refusals_beyond_a_few_are_answered_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(limits, "REFUSAL_S", 1e6)
+        monkeypatch.setattr(limits, "MAX_DELAYED", 1)
+        budgets = Budgets(Limits())
+        for _ in range(20):
+            await budgets.delay_refusal(ADA, 0.0)
+        delayed = asyncio.create_task(budgets.delay_refusal(ADA, 0.0))
+        await asyncio.sleep(0)
+        assert not delayed.done()
+        await budgets.delay_refusal(ADA, 0.0)  # as many are kept back as may be
+        await budgets.delay_refusal(BOB, 0.0)
+        delayed.cancel()
+        await asyncio.gather(delayed, return_exceptions=True)
+
+    asyncio.run(scenario())
