@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.app.desk import ADA, BOB, desk, make_app, play
-from tests.unit.log.delegates import Counting
+from tests.unit.log.delegates import Counting, Gated
 from turnlog.errors import NotFound
 from turnlog.log import Log, MemoryStore
 
@@ -45,11 +45,18 @@ def test_default_after_many_closed_sessions_looks_at_few_of_them() -> None:
 
 def test_default_of_one_principal_does_not_wait_for_another() -> None:
     async def run() -> None:
-        async with desk() as at:
+        store = Gated(MemoryStore())
+        log = Log(store.store)
+        async with desk(log=log) as at:
             await at.sessions.default(BOB)
-            held = at.sessions._making.setdefault("3:ada:plain", asyncio.Lock())
-            async with held:
-                assert (await at.sessions.default(BOB)).principal == BOB
+            look = store.gate("info")
+            slow = asyncio.create_task(at.sessions.default(ADA))
+            await look.reached()
+            assert (await at.sessions.default(BOB)).principal == BOB
+            assert not slow.done()
+            look.open()
+            assert (await slow).principal == ADA
+        await log.close()
 
     play(run)
 

@@ -76,7 +76,7 @@ async def test_locks_of_documents_are_gone_when_they_are_written() -> None:
     for number in range(20):
         session = await log.create("counter", f"sess_{number}")
         await log.append(session, [said(number)])
-        await derived.documents(session)
+        await derived.write_documents(session)
     gc.collect()
     assert len(derived._locks) == 0
     await log.close()
