@@ -205,7 +205,14 @@ export class Console extends Element {
       this.#tell({ message: RESET });
       this.#refresh();
     };
-    return new Session({ id, app, client: this.#client, me: this.me, last: known?.last, onReset });
+    // The list is as old as the page when a person goes on to another session.
+    const readLast = async () => (this.session === undefined && known ? (known.last ?? null) : this.#lastOf(id));
+    return new Session({ id, app, client: this.#client, me: this.me, readLast, onReset });
+  }
+
+  async #lastOf(session) {
+    const { sessions } = await this.#client.listSessions({ session }).catch(() => ({ sessions: [] }));
+    return sessions[0]?.last ?? null;
   }
 
   async #start(app) {

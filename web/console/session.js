@@ -11,12 +11,12 @@ import { Record } from "./record.js";
 const PACE_MS = 50; // between two drawings: text flows, and there is time for everything else
 const PATIENCE_MS = 1000;
 const COMING = new Set(["connecting", "catching-up", "reset"]);
-const HAS_ALL = new Set(["live", "closed"]);
 
 export class Session {
   connection = "connecting"; // as `connect` says it; "reset" until history has come again
   refusal = null; // why the server does not let us read
   hasHistory = false; // all that the log had when it was asked for has come
+  #last; // the seq that the log had then: undefined until the server says it, null where it does not say it
   #ahead = Infinity; // milliseconds that this machine's clock is before the server's, at most
   #watchers = new Map(); // who is told -> whether of live events too
   #lasts = true; // whether something came that is there after a reload
@@ -25,8 +25,11 @@ export class Session {
   #drawn = performance.now();
   #feed;
 
-  /** `last` is a seq that the log has: with it, history has come. `onReset` is told that it is another log now. */
-  constructor({ id, app, client, me, onReset, last = Infinity }) {
+  /**
+   * `readLast` gives the last seq of the log, or null for members who do not see all of it: with that event, history has
+   * come. `onReset` is told that it is another log now.
+   */
+  constructor({ id, app, client, me, onReset, readLast }) {
     Object.assign(this, { id, app, client, me });
     this.record = new Record(app.types);
     this.answered = new Promise((resolve) => (this.#answer = resolve)); // what can wait, waits for the server
@@ -36,28 +39,45 @@ export class Session {
       principal: me.name,
       onEvent: (event) => {
         this.#lasts = this.record.apply(event) || this.#lasts;
-        this.hasHistory ||= event.seq >= last;
+        this.#noteHistory();
         if (this.connection === "live") this.#ahead = Math.min(this.#ahead, Date.now() - Date.parse(event.ts));
-        if (event.seq >= last && this.isCatchingUp) this.#said("live");
+        if (event.seq >= this.#last && this.isCatchingUp) this.#said("live");
         else this.#changed();
       },
       onReset: () => {
         this.record = new Record(app.types);
         this.hasHistory = false;
-        last = Infinity; // of the log that was
+        this.#ask(readLast);
         this.#said("reset");
         onReset();
       },
       onState: (state) => {
-        // a heartbeat of a busy server may come before the history that the list of sessions tells of
-        this.hasHistory ||= HAS_ALL.has(state) && (last === Infinity || this.record.tree.last >= last);
         this.#said(state);
+        this.#noteHistory();
       },
       onError: (error) => {
         this.refusal = error;
         this.#said("refused");
       },
     });
+    this.#ask(readLast);
+  }
+
+  async #ask(readLast) {
+    this.#last = undefined;
+    this.#last = await readLast();
+    this.#noteHistory();
+  }
+
+  /** A line is live when little comes, also while a busy server has sent nothing yet: that is no history. */
+  #noteHistory() {
+    if (this.hasHistory || this.#last === undefined) return;
+    const { last } = this.record.tree;
+    // Every log has events, the first of which makes its reader a member.
+    this.hasHistory = this.#last === null ? last >= 0 && !this.isCatchingUp : last >= this.#last;
+    if (!this.hasHistory) return;
+    this.#lasts = true;
+    this.#changed();
   }
 
   close() {
