@@ -14,7 +14,7 @@ from tests.e2e.console import context_of, opened
 from tests.e2e.harness import running
 from turnlog.events.process import SessionMember
 from turnlog.events.team import ArtifactWrite
-from turnlog.events.tool import ToolCall
+from turnlog.events.tool import ToolCall, ToolResult
 from turnlog.events.ui import UiMessage
 
 SESSION = "sess_files"
@@ -26,6 +26,7 @@ EVENTS = (
         ToolCall(call_id="c", tool="Write", args={"file_path": "/o/memory/ships.html", "content": PAGE}),
         origin="model",
     ),
+    turnlog.event(ToolResult(call_id="c", tool="Write", ok=True, result="Written"), origin="tool"),
     turnlog.event(
         ArtifactWrite(filename="ships.html", path="memory/ships.html", is_new=True, size_bytes=len(PAGE)),
         origin="tool",

@@ -1,21 +1,27 @@
 /**
  * The files of a session: a fold over `artifact.write` and `assistant.files`, the last written first. Pure.
  *
- * `content` is the text that a call of the agent wrote, where the log has that call; `address` leads to a blob of the
- * server. A file with neither was written where the log does not reach.
+ * `content` is the text that a call of the agent wrote, where the log has that call: the server writes `artifact.write`
+ * behind the result of the call. `address` leads to a blob of the server. A file with neither was written where the log
+ * does not reach.
  */
 
 import { fileOf } from "./links.js";
 
+/** The tools of which the server makes `artifact.write`, and the argument that has the text of the file. */
+const CONTENT_ARGUMENTS = new Map([["Write", "content"]]);
+
 export class Files {
   version = 0;
   #byKey = new Map();
-  #texts = new Map(); // path as a call named it -> what the call wrote there
+  #writing = new Map(); // call -> the text that it writes, until its result
+  #written = new Map(); // agent -> the text of its last result, until the file of it
 
   /** Take one event into account. */
   apply(event) {
-    const { type, payload } = event;
-    if (type === "tool.call") this.#call(payload.args ?? {});
+    const { type, payload, agent_id } = event;
+    if (type === "tool.call") this.#call(payload);
+    else if (type === "tool.result") this.#finish(payload, agent_id);
     else if (type === "artifact.write") this.#write(event, payload);
     else if (type === "assistant.files") for (const file of payload.files) this.#make(event, file);
   }
@@ -24,15 +30,20 @@ export class Files {
     return [...this.#byKey.values()].reverse();
   }
 
-  /** Two texts among the arguments of a call, of which the second is the content: a tool that writes a file. */
-  #call(args) {
-    const texts = Object.values(args).filter((value) => typeof value === "string");
-    if (texts.length === 2) this.#texts.set(...texts);
+  #call({ call_id, tool, args }) {
+    const text = args?.[CONTENT_ARGUMENTS.get(tool)];
+    if (typeof text === "string") this.#writing.set(call_id, text);
+  }
+
+  #finish({ call_id, ok }, agent) {
+    if (ok && this.#writing.has(call_id)) this.#written.set(agent, this.#writing.get(call_id));
+    this.#writing.delete(call_id);
   }
 
   #write(event, { filename, path, size_bytes }) {
-    const named = [...this.#texts].findLast(([place]) => place === path || `/${place}`.endsWith(`/${filename}`));
-    this.#put(event, path, { name: filename, size: size_bytes, content: named?.[1] ?? null, address: null });
+    const content = this.#written.get(event.agent_id) ?? null;
+    this.#written.delete(event.agent_id);
+    this.#put(event, path, { name: filename, size: size_bytes, content, address: null });
   }
 
   #make(event, { file_id, filename, storage_location }) {

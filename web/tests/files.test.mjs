@@ -6,10 +6,9 @@ import { test } from "node:test";
 import { Files, lookOf } from "../console/files.js";
 import { folded, logOf } from "./vectors.mjs";
 
-const write = (file_path, content) => ({
-  type: "tool.call",
-  payload: { call_id: file_path, tool: "Write", args: { file_path, content } },
-});
+const call = (call_id, tool, args) => ({ type: "tool.call", payload: { call_id, tool, args } });
+const result = (call_id, ok = true) => ({ type: "tool.result", payload: { call_id, ok } });
+const write = (file_path, content) => call(file_path, "Write", { file_path, content });
 const artifact = (filename, more = {}) => ({
   type: "artifact.write",
   payload: { filename, path: `memory/${filename}`, is_new: true, size_bytes: 5 },
@@ -19,17 +18,38 @@ const listed = (...events) => folded(new Files(), logOf(events)).list;
 
 test("a file has the text that a call wrote, the last one if it was written twice", () => {
   const [file] = listed(
-    write("/office/memory/notes/a.html", "<b>"),
+    write("a", "<b>"),
+    result("a"),
     artifact("notes/a.html"),
-    write("/office/memory/notes/a.html", "<i>"),
+    write("b", "<i>"),
+    result("b"),
     artifact("notes/a.html"),
   );
   assert.deepEqual([file.name, file.size, file.content], ["notes/a.html", 5, "<i>"]);
 });
 
-test("a file of which no call is in the log has no text", () => {
-  const [file] = listed(write("/office/memory/other-a.html", "x"), artifact("a.html"));
-  assert.equal(file.content, null);
+test("files of calls that run at once have the text of the call whose result they follow", () => {
+  const order = [
+    write("a", "<b>"),
+    write("b", "<i>"),
+    result("b"),
+    artifact("b.html"),
+    result("a"),
+    artifact("a.html"),
+  ];
+  const texts = listed(...order).map(({ name, content }) => [name, content]);
+  assert.deepEqual(texts, [
+    ["a.html", "<b>"],
+    ["b.html", "<i>"],
+  ]);
+});
+
+test("a file of which no call wrote the text has none", () => {
+  const moved = call("b", "move", { from: "x.html", to: "a.html" });
+  for (const before of [[], [write("a", "x")], [write("a", "x"), result("a", false)], [moved, result("b")]]) {
+    const [file] = listed(...before, artifact("a.html"));
+    assert.equal(file.content, null);
+  }
 });
 
 test("a file of a provider leads to its blob, and to nothing else", () => {
