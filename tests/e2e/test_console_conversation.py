@@ -141,20 +141,45 @@ def test_mark_of_an_event_stands_beside_the_words_also_inside_a_call(page: Page)
         assert abs(y - rect(entry)[1]) < 40
 
 
-def test_picture_takes_the_same_room_before_and_after_it_is_loaded(page: Page) -> None:
+def hold_pictures(page: Page) -> list[Route]:
     held = list[Route]()
     page.route("**/api/blobs/**", lambda route: held.append(route))
-    say(page, "picture")
-    image = chat(page).locator("section.call img")
-    expect(image).to_be_attached(timeout=LIMIT_MS)
-    shown(page, "Done.")
-    before = rect(image)[3]
+    return held
+
+
+def release(page: Page, held: list[Route]) -> None:
     while not held:
         page.evaluate("() => new Promise(requestAnimationFrame)")
-    held[0].continue_()
-    expect(image).to_have_js_property("complete", value=True)
-    assert image.evaluate("(image) => image.naturalHeight") > 0
-    assert rect(image)[3] == before > 0
+    for route in held:
+        route.continue_()
+    expect(chat(page).locator("img.loaded")).to_have_count(len(held), timeout=LIMIT_MS)
+
+
+def test_picture_has_room_before_it_is_loaded_and_its_own_size_afterwards(page: Page) -> None:
+    held = hold_pictures(page)
+    say(page, "picture")
+    image = chat(page).locator("section.call img")
+    expect(image).to_have_css("height", "240px", timeout=LIMIT_MS)
+    release(page, held)
+    natural = image.evaluate("(image) => image.naturalHeight")
+    assert 0 < natural < 240
+    assert rect(image)[3] == natural
+
+
+def test_picture_that_comes_above_what_is_read_moves_nothing(page: Page) -> None:
+    held = hold_pictures(page)
+    say(page, "picture")
+    shown(page, "Done.")
+    say(page, "\n\n".join(f"Paragraph {number}" for number in range(60)))
+    at_rest(page)
+    chat(page).hover()
+    page.mouse.wheel(0, -300)
+    expect(page.get_by_role("button", name="Latest")).to_be_visible(timeout=LIMIT_MS)
+    line = chat(page).locator(".prose").get_by_text("Paragraph 45", exact=True)
+    before = rect(line)[1]
+    release(page, held)
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    assert abs(rect(line)[1] - before) < 2
 
 
 def test_table_header_keeps_its_star_and_a_deleted_date_stays_a_date(page: Page) -> None:
@@ -167,16 +192,41 @@ def test_table_header_keeps_its_star_and_a_deleted_date_stays_a_date(page: Page)
     expect(page.locator("tr.gone s").first).to_have_text("2026-11-16 12:00 -05:00")
 
 
-def test_choice_of_whom_a_message_is_for_survives_a_reload(chrome: Browser, tmp_path: Path) -> None:
-    with running("tests.e2e.console_apps:app", tmp_path) as server, context_of(chrome) as context:
-        page = opened(context, server.link)
-        to = page.locator("tl-composer").get_by_label("To")
-        to.select_option("Scout")
-        page.reload()
-        live(page)
-        expect(to).to_have_value("Scout")
-        page.get_by_role("button", name="New session of desk").click()
-        expect(to).to_have_value("")
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of an application with several agents."""
+    with running("tests.e2e.console_apps:app", tmp_path_factory.mktemp("team")) as server:
+        yield server
+
+
+@pytest.fixture
+def team_page(chrome: Browser, team: Server) -> Iterator[Page]:
+    with context_of(chrome) as context:
+        assert context.request.post(f"{team.url}/api/sign-in", headers=team.headers, data={}).ok
+        yield opened(context, f"{team.url}/?session={team.session()}")
+
+
+def test_choice_of_whom_a_message_is_for_survives_a_reload(team_page: Page) -> None:
+    to = team_page.locator("tl-composer").get_by_label("To")
+    to.select_option("Scout")
+    team_page.reload()
+    live(team_page)
+    expect(to).to_have_value("Scout")
+    team_page.get_by_role("button", name="New session of desk").click()
+    expect(to).to_have_value("")
+
+
+def test_mark_of_an_event_of_an_agent_inside_a_call_stands_beside_the_words(team_page: Page) -> None:
+    say(team_page, "team Oslo")
+    expect(team_page.locator("tl-ask")).to_be_visible(timeout=LIMIT_MS)
+    nested = chat(team_page).locator("tl-flow tl-flow tl-flow .entry")
+    expect(nested.first).to_be_visible()
+    content = rect(team_page.locator(".content > tl-flow"))
+    for entry in nested.all():
+        entry.hover()
+        mark = entry.locator(":scope > .seq")
+        expect(mark).to_have_css("opacity", "1")
+        assert rect(mark)[0] >= content[0] + content[2], "left of it are words and borders"
 
 
 def test_words_of_another_member_stand_at_the_left_with_a_name(page: Page) -> None:

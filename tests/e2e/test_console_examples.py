@@ -164,6 +164,17 @@ def introduced(context: BrowserContext, demo: Demo) -> Visit:
     return there
 
 
+def test_choice_of_a_channel_survives_a_reload_and_is_of_its_session(
+    context: BrowserContext, demo: Demo
+) -> None:
+    there = visit(context, demo, "Credit broker")
+    there.choice("In").select_option("customer")
+    there.page.reload()
+    expect(there.choice("In")).to_have_value("customer")
+    there.say("Hello", "Do you understand how we work?")
+    expect(visit(context, demo, "Credit broker").choice("In")).to_have_value("installer")
+
+
 def test_the_broker_leads_an_installer_and_a_customer_to_an_offer(
     context: BrowserContext, demo: Demo
 ) -> None:

@@ -3,7 +3,7 @@
 (() => {
   /** A page's markup can take the place of what a document has: this asks the prototype. */
   const one = (selector) => Document.prototype.querySelector.call(document, selector);
-  const OWN_CLASSES = new Set(["block", "plain", "prose", "scroll", "task", ""]);
+  const OWN_CLASSES = new Set(["block", "loaded", "plain", "prose", "scroll", "task", ""]);
   const PROSE = new Set(
     ("A BLOCKQUOTE BR CODE DEL EM FIGCAPTION FIGURE H3 H4 H5 H6 HR IMG LI OL P PRE STRONG TABLE TBODY TD TH THEAD " +
       "TR UL DIV BUTTON INS KBD MARK SUB SUP").split(" "),

@@ -25,6 +25,7 @@ export class Chat extends SessionElement {
   #top = 0; // where it was scrolled to
   #grown = new ResizeObserver(() => this.#stick());
   #wanted = ({ detail }) => this.#showEvent(detail);
+  #sized = ({ target }) => target.matches("img") && this.#resize(target);
   #revealing = false;
 
   constructor() {
@@ -35,6 +36,7 @@ export class Chat extends SessionElement {
   connectedCallback() {
     super.connectedCallback();
     addEventListener("show-in-chat", this.#wanted);
+    for (const type of ["load", "error"]) this.addEventListener(type, this.#sized, { capture: true });
   }
 
   disconnectedCallback() {
@@ -69,6 +71,15 @@ export class Chat extends SessionElement {
     if (this.attached) scroller.scrollTop = scroller.scrollHeight;
     else this.unseen = this.#left > NEAR_PX;
     this.#top = scroller.scrollTop;
+  }
+
+  /** Give a picture its own size; what is read stays where it is, also where a browser has no scroll anchoring. */
+  #resize(picture) {
+    const scroller = this.#scroller;
+    const isAbove = picture.getBoundingClientRect().bottom < scroller.getBoundingClientRect().top;
+    const { scrollTop, scrollHeight } = scroller;
+    picture.classList.add("loaded");
+    if (isAbove && !this.attached) scroller.scrollTop = scrollTop + scroller.scrollHeight - scrollHeight;
   }
 
   /** Pixels below what is seen. */

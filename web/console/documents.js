@@ -135,7 +135,8 @@ export class DocumentList extends SessionElement {
     return this.attempt(async () => {
       const title = await this.#title();
       const { record, me } = this.session;
-      save(fileName(title, "md"), markdown(record.conversation, title, me.name), "text/markdown");
+      const people = { me: me.name, nameOf: (principal) => record.nameOf(principal) };
+      save(fileName(title, "md"), markdown(record.conversation, title, people), "text/markdown");
     });
   }
 }

@@ -86,10 +86,12 @@ const note = (text) => `_${plain(text)}_`;
 const value = (name, given) => given != null && titled(`${name}:`, json(given));
 const fault = ({ code, message }) => `${bold(code)} ${plain(message)}`;
 
-function message({ payload, actor, channel }, me) {
-  const who = payload.speaker ?? actor ?? me;
+function message({ payload, actor, channel }, people) {
+  const { me, nameOf } = people;
+  const isMine = (payload.speaker ?? actor ?? me) === me;
+  const who = isMine ? "You" : (payload.speaker ?? nameOf(actor));
   const to = [payload.target && `to ${plain(payload.target)}`, channel && `in ${plain(channel)}`];
-  return titled([bold(who === me ? "You" : who), ...to].filter(Boolean).join(" "), spoken(payload.text));
+  return titled([bold(who), ...to].filter(Boolean).join(" "), spoken(payload.text));
 }
 
 function text({ speaker, agent_name, text, aborted, cut, citations }) {
@@ -105,16 +107,18 @@ function thinking({ text, redacted }) {
   return redacted ? note("Thinking, which the provider does not show") : titled(note("Thinking"), quoted(spoken(text)));
 }
 
-function call(entry, me) {
+const by = (words, actor, people) => (actor ? words + people.nameOf(actor) : "");
+
+function call(entry, people) {
   const { tool, state, args, incomplete, input, decision, answer, child, flow, result } = entry;
-  const said = decision && `${DECISIONS[decision.decision]}${decision.actor ? ` by ${decision.actor}` : ""}`;
-  const inside = (child || flow.entries.length > 0) && quoted(titled(child && bold(child), entries(flow, me)));
+  const said = decision && `${DECISIONS[decision.decision]}${by(" by ", decision.actor, people)}`;
+  const inside = (child || flow.entries.length > 0) && quoted(titled(child && bold(child), entries(flow, people)));
   return titled(
     `${bold(titleOf(tool))} (${plain(tool)}) ${STATES[state][0]}`,
     value("Arguments", args),
     value("Arguments, incomplete", incomplete),
     value("Given", input),
-    answer && note(answer.actor ? `${answerOf(entry)}, ${answer.actor}` : answerOf(entry)),
+    answer && note(answerOf(entry) + by(", ", answer.actor, people)),
     said && note(decision.notes ? `${said}: ${decision.notes}` : said),
     inside,
     value("Result", result?.result),
@@ -128,32 +132,35 @@ const KINDS = {
   text,
   thinking,
   call,
-  agent: ({ payload, flow }, me) => titled(bold(payload.name), quoted(entries(flow, me))),
-  view: ({ view, over, actions }) =>
+  agent: ({ payload, flow }, people) => titled(bold(payload.name), quoted(entries(flow, people))),
+  view: ({ view, over, actions }, people) =>
     titled(
       `${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(),
       json(view.tree),
       ...actions.map(({ actor, action }) =>
-        titled(note(actionOf(actor, action, view.tree)), value("Given", action.values)),
+        titled(note(actionOf(people.nameOf(actor), action, view.tree)), value("Given", action.values)),
       ),
     ),
   handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
   files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
   error: ({ payload }) => fault(payload),
-  end: (entry) => note(endOf(entry)),
-  action: ({ actor, payload }) => note(actionOf(actor, payload.action)),
-  command: ({ actor, payload }) => note(commandOf(actor, payload.command)),
+  end: (entry, people) => note(endOf({ ...entry, by: people.nameOf(entry.by) })),
+  action: ({ actor, payload }, people) => note(actionOf(people.nameOf(actor), payload.action)),
+  command: ({ actor, payload }, people) => note(commandOf(people.nameOf(actor), payload.command)),
   restart: () => note("The server was restarted"),
 };
 
 const event = ({ type, payload }) => titled(bold(type), json(payload));
 
-const entries = (flow, me) => flow.entries.map((entry) => (KINDS[entry.kind] ?? event)(entry, me)).join("\n\n");
+const entries = (flow, people) => flow.entries.map((entry) => (KINDS[entry.kind] ?? event)(entry, people)).join("\n\n");
 
-/** The whole conversation (`conversation.js`) under a title, for `me`; last, the messages that wait for their turn. */
-export function markdown({ flow, queue }, title, me) {
-  const queued = queue.map((entry) => titled(note("Queued"), message(entry, me)));
-  return `${titled(`# ${plain(title)}`, entries(flow, me), ...queued)}\n`;
+/**
+ * The whole conversation (`conversation.js`) under a title; last, the messages that wait for their turn. Of `people`,
+ * `me` is the principal of who exports, and `nameOf` says what a principal is called.
+ */
+export function markdown({ flow, queue }, title, people) {
+  const queued = queue.map((entry) => titled(note("Queued"), message(entry, people)));
+  return `${titled(`# ${plain(title)}`, entries(flow, people), ...queued)}\n`;
 }
 
 /** A name for a file that every system takes. */

@@ -298,6 +298,28 @@ for (const [name, text, expected] of [
   test(`what a person wrote: ${name}`, () => assert.equal(spoken(text), expected));
 }
 
+const peopleOf = (record) => ({ me: "ada", nameOf: (principal) => record.nameOf(principal) });
+
+test("a conversation as Markdown calls people by their names", () => {
+  const by = (actor, type, payload) => ({ type, trace_id: "tr_1", actor, payload });
+  const record = folded(
+    new Record(),
+    logOf([
+      { type: "session.member", payload: { principal: "guest_1", roles: ["guest"], name: "Sarah" } },
+      by("ada", "ui.message", { text: "Hello" }),
+      by("guest_1", "ui.message", { text: "Good morning" }),
+      by("bob", "ui.message", { text: "Here I am" }),
+      by("guest_1", "ui.command", { command: { kind: "stop" } }),
+    ]),
+  );
+  const text = markdown(record.conversation, "Talk", peopleOf(record));
+  assert.match(text, /\*\*You\*\*\n\nHello\n/);
+  assert.match(text, /\*\*Sarah\*\*\n\nGood morning\n/);
+  assert.match(text, /\*\*bob\*\*\n\nHere I am\n/);
+  assert.match(text, /_Sarah asked: stop/);
+  assert.doesNotMatch(text, /guest_1/);
+});
+
 test("a conversation as Markdown, nested as it was", () => {
   const record = folded(
     new Record(),
@@ -313,7 +335,7 @@ test("a conversation as Markdown, nested as it was", () => {
       agent("agt_1", "agent.end", { stop_reason: "end_turn" }),
     ]),
   );
-  const text = markdown(record.conversation, "Metals", "ada");
+  const text = markdown(record.conversation, "Metals", peopleOf(record));
   assert(text.startsWith("# Metals\n\n**You**\n\nHello\n\n"), text);
   assert(text.includes("> **Reader**\n>\n> A metal\n>\n> That is all.\n"), text);
   assert(text.endsWith("**Guide**\n\nTin is a metal.\n"), text);
@@ -339,7 +361,7 @@ test("every entry that a conversation can hold has Markdown", () => {
       one("ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v" }),
     ]),
   );
-  const text = markdown({ flow, queue: [] }, "All", "ada");
+  const text = markdown({ flow, queue: [] }, "All", peopleOf(new Record()));
   for (const part of [
     "**Nested**",
     "> > Hm",
