@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, e
 
 from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say
 from tests.e2e.harness import Server, running
+from tests.support.invitations import FORM, redemption
 
 SECRET = "for the owner alone"
 
@@ -33,9 +34,10 @@ def session(server: Server) -> str:
 def become_guest(context: BrowserContext, server: Server, session: str) -> None:
     """Sign the browser in as a guest of a session, as another tab does."""
     _, answer = server.post("/api/links", {"session": session, "roles": ["guest"]})
-    code = answer["path"].partition("code=")[2]
-    form = {"code": code, "name": "Sarah"}
-    assert context.request.post(f"{server.url}/sign-in", form=form, headers={"origin": server.url}).ok
+    address, body = redemption(server.url + answer["path"])
+    context.clear_cookies()
+    headers = {"origin": server.url, "content-type": FORM}
+    assert context.request.post(address, data=body, headers=headers).ok
 
 
 def messages(server: Server, session: str) -> list[str]:
