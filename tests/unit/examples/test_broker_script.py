@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import CATALOG, Desk
@@ -16,6 +18,7 @@ from turnlog_examples.broker.answers import Meant, Tag
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.broker.script import CUSTOMER, INSTALLER, customer, installer
 
+WORDS = json.loads((Path(__file__).parents[2] / "vectors" / "examples" / "words.json").read_text())
 GRANTED = events.CaptureConsent(consent_type="credit_search", granted=True)
 REFUSED = events.CaptureConsent(consent_type="credit_search", granted=False)
 READ = events.AcknowledgeDisclosure(id="pre_contract_summary")
@@ -181,35 +184,12 @@ def test_words_that_look_like_told_events_break_nothing(text: str) -> None:
     assert CUSTOMER.gates[0].question in talk.turn(text)
 
 
-@for_each_row(
-    ("meant", "tags"),
-    [
-        (
-            answers.project("12000, 2,000 down, panels"),
-            [("projectValue", 12000.0), ("depositAmount", 2000.0)],
-        ),
-        (answers.project("panels"), None),
-        (answers.contact("Ada, ada@example.com"), [("firstName", "Ada"), ("email", "ada@example.com")]),
-        (answers.contact("Ada"), None),
-        (answers.contact("07700 900 123"), None),
-        (answers.eligibility("no"), None),
-        (answers.eligibility("not a homeowner"), [("isHomeowner", False), ("isEmployed", True)]),
-        (answers.eligibility("Yes, but unemployed"), [("isEmployed", False), ("isOver18", True)]),
-        (answers.term("as long as possible"), None),
-        (answers.term("999 years"), None),
-        (answers.copy("perhaps"), None),
-        (answers.copy("yes please"), [("wantsEmailCopy", True)]),
-        (answers.copy("no"), [("wantsEmailCopy", False)]),
-        (answers.details("Ada"), None),
-        (answers.details("Ada, unemployed, 5000"), [("fullName", "Ada")]),
-        (answers.vulnerability("It is a hard time"), [("note", "It is a hard time")]),
-        (answers.finished("What is an APR?"), None),
-    ],
-)
-def test_what_words_mean(meant: Meant, tags: list[tuple[str, object]] | None) -> None:
-    assert (meant is None) == (tags is None)
-    if meant is not None and tags is not None:
-        assert meant[0].data.items() >= dict(tags).items()
+@for_each_row("vector", WORDS["answers"])
+def test_what_words_mean(vector: dict[str, Any]) -> None:
+    meant: Meant = getattr(answers, vector["question"])(vector["text"])
+    assert (meant is None) == (vector["data"] is None)
+    if meant is not None:
+        assert meant[0].data.items() >= vector["data"].items()
 
 
 def test_a_tag_carries_an_apostrophe() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,7 @@ from turnlog_examples.weights.team import INSTRUCTIONS
 from turnlog_examples.weights.views import Draft, form_of, make_views, table_of
 from turnlog_examples.weights.words import entries_in
 
+WORDS = json.loads((Path(__file__).parents[2] / "vectors" / "examples" / "words.json").read_text())
 ZONE = ZoneInfo("America/New_York")
 NOON = "2026-01-08T12:00:00-05:00"
 SAVE, LIST, DELETE, AUDIT = (
@@ -64,41 +66,14 @@ def draft(weight: float, day: str = "today", notes: str = "") -> dict[str, Any]:
     return {"measured_at": day, "weight_lbs": weight, "notes": notes}
 
 
-@for_each_row(
-    ("text", "entries"),
-    [
-        ("Weigh-in 187.6 today", [draft(187.6)]),
-        ("187.6 lbs on 2026-01-08, after breakfast", [draft(187.6, "2026-01-08", "after breakfast")]),
-        ("On 2026-01-08 I had 187.6.", [draft(187.6, "2026-01-08")]),
-        ("I was 187.6 this morning, after 2 coffees", [draft(187.6, notes="this morning, after 2 coffees")]),
-        ("187 lbs, 2 hours after lunch", [draft(187, notes="2 hours after lunch")]),
-        ("85 KG Yesterday", [draft(187.4, "yesterday")]),
-        ("Weigh-in -5 today", [draft(-5)]),
-        ("188 yesterday and 187.6 today", [draft(188, "yesterday"), draft(187.6)]),
-        (
-            "2026-01-06: 189; on 2026-01-07: 188, tired\n187.6",
-            [draft(189, "2026-01-06"), draft(188, "2026-01-07", "tired"), draft(187.6)],
-        ),
-        ("show my weights", []),
-        ("what happened on 2026-01-08?", []),
-    ],
-)
-def test_weigh_ins_are_found_in_words(text: str, entries: list[Any]) -> None:
-    assert entries_in(text) == entries
+@for_each_row("vector", WORDS["weigh_ins"])
+def test_weigh_ins_are_found_in_words(vector: dict[str, Any]) -> None:
+    assert entries_in(vector["text"]) == vector["entries"]
 
 
-@for_each_row(
-    ("text", "when"),
-    [
-        ("2026-01-08", NOON),
-        ("2026-07-08", "2026-07-08T12:00:00-04:00"),
-        ("2026-01-08T07:30", "2026-01-08T07:30:00-05:00"),
-        ("2026-01-08T07:30:00+09:00", "2026-01-08T07:30:00+09:00"),
-        ("some day", "some day"),
-    ],
-)
-def test_a_day_alone_is_its_noon_where_the_user_is(text: str, when: str) -> None:
-    assert moment(text, ZONE) == when
+@for_each_row("vector", WORDS["moments"])
+def test_a_day_alone_is_its_noon_where_the_user_is(vector: dict[str, str]) -> None:
+    assert moment(vector["text"], ZONE) == vector["moment"]
 
 
 @for_each_row(
