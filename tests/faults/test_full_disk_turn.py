@@ -11,6 +11,8 @@ from tests.security.desk import Desk, run
 from tests.security.desk import desk as served
 from tests.support.disks import fill, mounted_disk
 from tests.unit.log.delegates import until
+from turnlog.app import Sessions
+from turnlog.log.writer import WriteHealth
 
 PAUSES_S = (0.001,)  # of a writer that gives up soon
 DISK_BYTES = 64 << 20  # more than the write-ahead log takes while a turn goes on
@@ -77,5 +79,42 @@ def test_server_on_a_full_disk_is_not_healthy_until_there_is_room(disk: Path) ->
             after = await metrics(at)
             name = "turnlog_last_write_timestamp_seconds"
             assert float(after[name]) > float(before[name])
+
+    run(scenario())
+
+
+def test_control_a_server_that_does_not_look_after_its_turns_leaves_one_open(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr("turnlog.agents.pen.PAUSES_S", PAUSES_S)
+        monkeypatch.setattr(Sessions, "_begin_recovery", lambda _: None)
+        async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
+            session, other = await at.session("ada", "endless"), await at.session("ada", "plain")
+            await at.send("ada", session, "go")
+            await at.told("ada", session, "agent.start")
+            ballast = fill(disk)
+            await until(lambda: "a session's work failed" in caplog.text)
+            ballast.unlink()
+            await at.send("ada", other, "hello")
+            await at.told("ada", other, "agent.end")
+            assert "agent.end" not in [event["type"] for event in await at.log("ada", session)]
+
+    run(scenario())
+
+
+def test_control_a_server_that_does_not_notice_failing_writes_says_that_it_works(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(WriteHealth, "note", lambda *_: None)
+        async with served(plain, f"sqlite:///{disk}/log.db") as at:
+            session = await at.session("ada")
+            ballast = fill(disk)
+            message = {"session": session, "message": "x" * 9000}
+            while (await at.post("ada", "/api/send", message)).status != 507:
+                pass
+            assert await health(at) == 200
+            ballast.unlink()
 
     run(scenario())

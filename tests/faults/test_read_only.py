@@ -70,3 +70,13 @@ def test_log_whose_events_cannot_be_read_on_a_read_only_medium_says_what_to_do(
         "log.db-wal has events, and SQLite cannot read it in a folder that cannot be written; "
         "copy log.db and the files beside it to another folder"
     )
+
+
+def test_control_opened_as_a_log_that_may_change_it_cannot_be_read(
+    medium: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(medium / "log.db")
+    asyncio.run(write(place.path))
+    protect(medium)
+    monkeypatch.setattr("turnlog.log.sqlite.reading_mode", lambda path: "mode=ro")
+    assert place.run("verify").exit_code == 1

@@ -1,12 +1,15 @@
 """What one body may cost: the number of events in it, and where a large one is decoded."""
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.security.apps import plain
 from tests.security.desk import desk, run
+from tests.support.work import count_lines
+from turnlog.errors import BadInput
 from turnlog.events import gate
 from turnlog.server.body import INLINE_BYTES
 from turnlog.server.routes import MAX_EVENTS
@@ -31,11 +34,9 @@ def test_body_with_more_events_than_allowed_is_refused_whole() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize(("size", "is_inline"), [(100, True), (INLINE_BYTES + 1, False)])
-def test_body_above_the_limit_is_decoded_outside_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch, size: int, is_inline: bool
-) -> None:
-    threads = []
+def is_decoded_on_the_loop(monkeypatch: pytest.MonkeyPatch, size: int) -> list[bool]:
+    """Whether a message of so many characters is decoded where all requests wait for it."""
+    threads = list[threading.Thread]()
     decode = gate.decode
 
     def recording(data: bytes, kind: type[Any]) -> Any:
@@ -49,6 +50,51 @@ def test_body_above_the_limit_is_decoded_outside_the_event_loop(
             session = await at.session("ada", "plain")
             threads.clear()
             await at.post("ada", "/api/send", {"session": session, "message": "m" * size})
-            assert [thread is threading.main_thread() for thread in threads] == [is_inline]
 
     run(scenario())
+    return [thread is threading.main_thread() for thread in threads]
+
+
+@pytest.mark.parametrize(("size", "is_inline"), [(100, True), (INLINE_BYTES + 1, False)])
+def test_body_above_the_limit_is_decoded_outside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, size: int, is_inline: bool
+) -> None:
+    assert is_decoded_on_the_loop(monkeypatch, size) == [is_inline]
+
+
+def test_control_with_a_high_limit_a_large_body_is_decoded_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("turnlog.server.body.INLINE_BYTES", gate.LIMIT_BYTES)
+    assert is_decoded_on_the_loop(monkeypatch, INLINE_BYTES + 1) == [True]
+
+
+KEYS = ",".join(f'"k{number}":{number}' for number in range(4000))
+ACCEPTED = f"{{{KEYS}}}".encode()
+REFUSED = {
+    "a key twice": f'{{{KEYS},"k1":1}}'.encode(),
+    "a number out of range": f'{{{KEYS},"large":1e999}}'.encode(),
+    "a number of 400 digits": f'{{{KEYS},"large":{"9" * 400}}}'.encode(),
+    "too deep": f'{{{KEYS},"deep":{"[" * 40}{"]" * 40}}}'.encode(),
+}
+MORE_LINES = 200  # what it takes to make a message
+
+
+def lines_to_decode(data: bytes) -> int:
+    def decode() -> None:
+        with suppress(BadInput):
+            gate.decode(data, dict[str, Any])
+
+    return count_lines(decode)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refused_body_takes_no_more_steps_than_an_accepted_one(kind: str) -> None:
+    assert lines_to_decode(REFUSED[kind]) <= lines_to_decode(ACCEPTED) + MORE_LINES
+
+
+def test_control_where_the_place_in_large_bodies_is_named_a_refusal_walks_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate, "NAMED_BYTES", gate.LIMIT_BYTES)
+    assert lines_to_decode(REFUSED["a key twice"]) > lines_to_decode(ACCEPTED) + 4000

@@ -66,6 +66,18 @@ def test_sub_equal_to_a_name_of_another_source_is_another_principal(sub: str) ->
     run(scenario())
 
 
+def test_control_without_the_name_of_its_source_a_sub_is_the_member_of_that_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr("turnlog.server.jwt.source_prefix", lambda name: "")
+        async with desk(plain, verify=provider({})) as at:
+            session = await at.session("ada")
+            assert await statuses(at, session, bearer("ada")) == [200, 1, 202, 202]
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("path", ["/api/members", "/api/links"])
 @pytest.mark.parametrize("role", ["operator", "executor", "source"])
 def test_no_member_gives_a_server_role(path: str, role: str) -> None:

@@ -121,3 +121,9 @@ def test_verify_of_a_database_that_was_copied_alone_says_what_is_missing(filled:
     while_it_is_written(filled, lambda: shutil.copy(filled.path, copy.path))
     result = copy.run("verify")
     assert (result.exit_code, result.stdout) == (1, NO_MARK)
+
+
+def test_control_a_database_that_was_copied_alone_lacks_the_newest_events(filled: Place, copy: Place) -> None:
+    while_it_is_written(filled, lambda: shutil.copy(filled.path, copy.path))
+    copied, whole = (place.run("export").stdout.count("\n") for place in (copy, filled))
+    assert copied < whole

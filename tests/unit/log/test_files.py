@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnlog.errors import StoreError
-from turnlog.log import Log, SqliteStore
+from turnlog.log import Log, SqliteStore, files
 from turnlog.testing.samples import notes
 
 SESSION = "sess_1"
@@ -42,6 +42,10 @@ def work(path: Path, task: Callable[[Log], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
+async def nothing(_: Log) -> None:
+    """Leave a log as it is."""
+
+
 @pytest.mark.usefixtures("_umask")
 def test_files_of_a_new_log_are_for_their_owner_alone(path: Path) -> None:
     modes: dict[str, int] = {}
@@ -51,6 +55,15 @@ def test_files_of_a_new_log_are_for_their_owner_alone(path: Path) -> None:
 
     work(path, look)
     assert modes == dict.fromkeys(ENDINGS, 0o600)
+
+
+@pytest.mark.usefixtures("_umask")
+def test_control_files_that_are_made_as_others_are_can_be_read_by_everyone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "make_private", lambda path: path.touch())
+    work(path, nothing)
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.usefixtures("_umask")
@@ -116,6 +129,20 @@ def test_second_writer_after_the_lock_was_removed_is_the_only_one(path: Path) ->
             await log.append(SESSION, notes("c"))
         assert await second.append(SESSION, notes("d")) == [2]
         assert await second.verify() == []
+        await second.close()
+
+    work(path, write)
+
+
+def test_control_a_writer_that_does_not_look_writes_beside_another(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files.WriterLock, "check", lambda _: None)
+
+    async def write(log: Log) -> None:
+        path.with_name("log.db.lock").unlink()
+        second = Log(SqliteStore(path))
+        assert await log.append(SESSION, notes("c")) == [2]
         await second.close()
 
     work(path, write)
