@@ -130,7 +130,7 @@ def main() -> int:
     missed = 0
     for goal, value, bound in goals:
         missed += value > bound
-        print(f"{goal}: {value:.1f}, goal {bound:g}: {'met' if value <= bound else 'MISSED'}")
+        print(f"{goal}: {value:.1f}, goal at most {bound:g}, {'met' if value <= bound else 'MISSED'}")
     return missed
 
 
