@@ -35,7 +35,9 @@ def functions(name: str) -> frozenset[str]:
     """The tests of a file; a name alone is one of this folder."""
     file = ROOT / name if "/" in name else HERE / name
     tree = ast.parse(file.read_text()) if file.exists() else ast.Module([], [])
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    return frozenset(
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def missing(row: Row) -> list[str]:

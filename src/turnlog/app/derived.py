@@ -39,6 +39,13 @@ TAIL_BYTES = 64 * 1024  # one read: little is read in vain after the seq that is
 F = TypeVar("F", bound=Fold)
 
 
+Charge = Callable[[int], None]
+
+
+def charge_nothing(size_bytes: int) -> None:
+    """Where nothing has a budget."""
+
+
 class Reduced(Protocol):
     """What an application makes of its events; an `App` is one."""
 
@@ -168,9 +175,17 @@ class Derived:
     # panels
 
     async def panels(
-        self, app: Reduced, session_id: str, at: int | None = None, names: Iterable[str] = PARTS
+        self,
+        app: Reduced,
+        session_id: str,
+        at: int | None = None,
+        names: Iterable[str] = PARTS,
+        charge: Charge = charge_nothing,
     ) -> Panels:
-        """What is shown of a session as of a seq, or now: every part, or those that are named."""
+        """What is shown of a session as of a seq, or now: every part, or those that are named.
+
+        `charge` is told what was read.
+        """
         panels = None
         while panels is None:
             head = await self._log.info(session_id)
@@ -180,17 +195,21 @@ class Derived:
             found = Panels(app, names)
             for name in found.parts:
                 found.parts[name] = await self._nearest(app, head, wanted, found.parts[name])
+                charge(found.parts[name].stored_bytes)
             newest = max(part.seq for part in found.parts.values())
             if newest <= wanted:
-                panels = await self._continued(app, head, found, wanted)
+                panels = await self._continued(app, head, found, wanted, charge)
             elif at is not None:
                 raise NotFound(f"what happened before seq {newest} is not kept any more")
         return panels
 
-    async def _continued(self, app: Reduced, head: Head, panels: Panels, at: int) -> Panels | None:
+    async def _continued(
+        self, app: Reduced, head: Head, panels: Panels, at: int, charge: Charge
+    ) -> Panels | None:
         """Panels with the events up to a seq, kept now and then; None if some went before they were read."""
         while panels.seq < at:
             page = await self._log.read(head.session_id, panels.seq, max_bytes=TAIL_BYTES)
+            charge(page.size_bytes)
             if (not page or page.first > panels.seq + 1) and await self._gone(head, panels.seq + 1):
                 return None
             for row, envelope in zip(page, page.envelopes(), strict=True):
@@ -278,15 +297,24 @@ class Derived:
     # documents
 
     async def documents(
-        self, session_id: str, *, type: str | None = None, category: str | None = None
+        self,
+        session_id: str,
+        *,
+        type: str | None = None,
+        category: str | None = None,
+        charge: Charge = charge_nothing,
     ) -> list[Document]:
-        """The documents of a session as of now, by id; they are stored if many events have come since."""
+        """The documents of a session as of now, by id; they are stored if many events have come since.
+
+        `charge` is told what was read.
+        """
         while True:
             head = await self._log.info(session_id)
             found = await self._log.snapshot(session_id, DOCUMENTS, 0)
             known = self._documented(head, found)
             news = await self._changes(head, *(known or (-1, Documents())))
             stored = await self._log.documents(session_id, type=type, category=category) if known else []
+            charge(len(found[1] if found else b"") + news.read_bytes + sum(len(one.body) for one in stored))
             if await self._log.snapshot(session_id, DOCUMENTS, 0) != found:
                 continue  # another question has stored documents meanwhile, or a ring let go of events
             if news.events >= EVERY and self._log.writable:
@@ -348,6 +376,7 @@ class Changes:
         self.kept = kept
         self.seq = seq
         self.events = 0
+        self.read_bytes = 0
         self.documents: dict[str, Document] = {}
 
     def apply(self, rows: Iterable[Row]) -> None:
@@ -359,6 +388,7 @@ class Changes:
                     self.documents[document.id] = Document(self.session_id, *document)
                 self.seq = row.seq
                 self.events += 1
+                self.read_bytes += len(row.frame)
 
 
 def merged_documents(

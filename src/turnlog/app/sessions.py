@@ -21,7 +21,7 @@ from turnlog.agents.drivers import SessionDriver, driver_of
 from turnlog.agents.executor import Describe, HungTools, mask
 from turnlog.agents.loop import Item
 from turnlog.app.app import App
-from turnlog.app.derived import PARTS, STATE, Derived, Panels
+from turnlog.app.derived import PARTS, STATE, Charge, Derived, Panels, charge_nothing
 from turnlog.app.ledger import Ledger
 from turnlog.app.members import Principal, Seat, seat_of
 from turnlog.app.membership import Membership, Revoke
@@ -187,6 +187,7 @@ class Sessions:
         owner = None if principal.server_roles else principal.name
         found = await self.log.listing(owner, after, limit)
         heads = [head for _, head in found if head.app in self.apps]
+        heads.sort(key=lambda head: (head.active_ms(owner), head.session_id), reverse=True)  # to the ms
         seats = [seat for head in heads if (seat := seat_of(principal, head, self.apps[head.app]))]
         return seats, found[-1][0] if len(found) == limit else None
 
@@ -195,8 +196,7 @@ class Sessions:
     ) -> tuple[list[Listed], Place | None]:
         """A page of the sessions of a principal, as it sees them, and where the next page begins."""
         seats, place = await self.seats_of(principal, after, limit)
-        listed = [await self.listed(seat) for seat in seats]
-        return sorted(listed, key=lambda one: one.last_activity, reverse=True), place
+        return [await self.listed(seat) for seat in seats], place
 
     async def listed(self, seat: Seat) -> Listed:
         """A session as its member sees it: nothing in it changes with what happens in another channel."""
@@ -464,15 +464,23 @@ class Sessions:
         assert isinstance(driver.pen.ledger, Ledger)
         return list(driver.pen.ledger.misfits.values())
 
-    async def panels(self, seat: Seat, at: int | None = None, names: Iterable[str] = PARTS) -> Panels:
+    async def panels(
+        self,
+        seat: Seat,
+        at: int | None = None,
+        names: Iterable[str] = PARTS,
+        charge: Charge = charge_nothing,
+    ) -> Panels:
         """Parts of what is shown of a session, as of a seq or now; the state as this member sees it."""
-        panels = await self.derived.panels(seat.app, seat.session_id, at, {STATE, *names})
+        panels = await self.derived.panels(seat.app, seat.session_id, at, {STATE, *names}, charge)
         panels.parts[STATE].value = seat.seen(panels.state)
         return panels
 
-    async def documents(self, seat: Seat, type: str | None, category: str | None) -> list[Document]:
+    async def documents(
+        self, seat: Seat, type: str | None, category: str | None, charge: Charge = charge_nothing
+    ) -> list[Document]:
         """The documents of a session that this member may see."""
-        found = await self.derived.documents(seat.session_id, type=type, category=category)
+        found = await self.derived.documents(seat.session_id, type=type, category=category, charge=charge)
         return [one for one in found if seat.sees is None or seen_in(seat.sees, one.body)]
 
 

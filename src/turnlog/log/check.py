@@ -101,7 +101,7 @@ def indexed(reader: sqlite3.Connection, number: int, head: Head, lost: Sequence[
     for *values, crc in reader.execute(query, (number,)):
         if values_checksum(*values) != crc:
             yield Damage(head.session_id, -1, -1, BAD_INDEX)
-    query = "select seq, type, meta from event where session = ?"
+    query = "select seq, type, meta from event where session = ? and span is null"
     for seq, name, meta in reader.execute(query, (number,)):
         if not is_lost(seq, lost) and not meta.endswith(f"|{name}".encode()):
             yield Damage(head.session_id, seq, seq, BAD_INDEX)

@@ -35,11 +35,13 @@ from turnlog.log.append import (
     quarantine,
     write,
 )
+from turnlog.log.choice import is_a
 from turnlog.log.live import Live, Take
 from turnlog.log.store import (
     AGENT,
     BLOCK,
     CALL,
+    LIVE_TYPES,
     Blob,
     Damage,
     Document,
@@ -50,9 +52,10 @@ from turnlog.log.store import (
     Row,
     Sight,
     Store,
+    Typed,
 )
 from turnlog.log.tail import Tail
-from turnlog.log.walk import OPEN_GATE, PAGE_BYTES, Gate, Walk
+from turnlog.log.walk import OPEN_GATE, PAGE_BYTES, Asked, Gate, Walk
 from turnlog.log.writer import Direct, WriteHealth, Writer
 
 T = TypeVar("T")
@@ -240,6 +243,7 @@ class Log:
         epoch: str | None = None,
         max_bytes: int = PAGE_BYTES,
         gate: Gate = OPEN_GATE,
+        asked: Asked = Asked(),  # noqa: B008
     ) -> AsyncGenerator[Page, None]:
         """Pages of rows after a seq, history then live, no seam; an empty page after `idle_s` of silence.
 
@@ -247,13 +251,23 @@ class Log:
         follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
         what there is. Pages grow while they are taken, to about `max_bytes`. A page is read inside `gate`,
         and the gate is left when the next one is asked for: followers with the same lock hold one page.
+        `asked.spend` is told what was read from the store. With `asked.types`, history is of these types
+        alone, and `upto` of a page, which may be empty, says how far it reaches; live pages are of all types.
         """
         walk = await self._walk(session_id, after, origin, epoch)
-        walk.most_bytes = max_bytes
-        async with aclosing(self._pages(walk, self._store.read, as_it_is, idle_s, gate)) as pages:
+        walk.most_bytes, walk.spend = max_bytes, asked.spend
+        read: Read[Page] = self._store.read
+        if asked.types and not any(is_a(live, one) for live in LIVE_TYPES for one in asked.types):
+            read = partial(self._read_types, asked.types)
+        async with aclosing(self._pages(walk, read, as_it_is, idle_s, gate)) as pages:
             async for page in pages:
-                yield page or Page()
+                yield Page() if page is None else page
                 del page
+
+    def _read_types(
+        self, types: tuple[str, ...], session_id: str, after: int, origin: int | None, limit_bytes: int
+    ) -> Page:
+        return self._store.read_types(session_id, Typed(after, types, limit_bytes))
 
     async def frames(
         self,
@@ -312,7 +326,7 @@ class Log:
         try:
             while not walk.is_over():
                 async with gate:
-                    if page := await self._next(walk, read, share):
+                    if (page := await self._next(walk, read, share)) is not None:
                         yield page
                         page = None
                         continue
@@ -328,14 +342,21 @@ class Log:
             end = tail.last
             shared = tail.after(walk.after) if walk.after >= walk.history else None
             page = share(shared) if shared else None
-            page = page or await self._checked(read, walk.session_id, walk.after, walk.origin, walk.take())
+            if page is None:
+                page = await self._checked(read, walk.session_id, walk.after, walk.origin, walk.take())
+                if walk.spend is not None and page is not None:
+                    await walk.spend(page.size_bytes)
             gap = not page or page.first > walk.after + 1
             other = page and page.epoch != walk.epoch  # the store has a new epoch, and the tail not yet
             if other or (gap and await self._overtaken(walk.session_id, walk.after)):
                 walk.epoch = ""
                 return None
-            walk.after = page.last if page else end
-            if page:
+            upto = page.upto if page is not None else None
+            if upto is None:
+                upto = page.last if page else end
+                page = page or None
+            walk.after = upto
+            if page is not None:
                 return page
         return None
 

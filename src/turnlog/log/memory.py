@@ -17,6 +17,7 @@ from math import inf
 from operator import itemgetter
 
 from turnlog.events import CATALOG, decode
+from turnlog.log.choice import is_a
 from turnlog.log.store import (
     MAX_SAME_AGENTS,
     Blob,
@@ -30,6 +31,7 @@ from turnlog.log.store import (
     Row,
     Sight,
     SpanMark,
+    Typed,
     extent,
     line_of,
     oldest_open,
@@ -37,6 +39,7 @@ from turnlog.log.store import (
 )
 
 RING_EVENTS = 2000
+PAGE_ROWS = 256
 RING_BYTES = 64 << 20
 
 
@@ -89,6 +92,7 @@ class Ring:
     times: dict[int, int] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     turns: dict[str, Turn] = field(default_factory=dict)
+    types: dict[str, list[int]] = field(default_factory=dict)  # the seqs of durable rows
     begun: dict[int, list[Span | Turn]] = field(default_factory=dict)  # by the seq at which they begin
     holding: Span | Turn | None = None  # what the ring could not let go of
     enough: int = 0  # with fewer durable events nothing can go: the oldest turns are too many of them
@@ -104,6 +108,8 @@ class Ring:
         self.ids[new.id] = seq
         self.times[seq] = new.ts_ms
         self._count(new.row, new.span, 1)
+        if new.span is None:
+            self.types.setdefault(new.row.type, []).append(seq)
         if new.span is not None:
             self.inside[seq] = new.span
         elif trace is not None:
@@ -153,6 +159,13 @@ class Ring:
         gone = {key for key, span in self.spans.items() if span.first > origin and span.last is not None}
         return [row for row in rows if self.inside.get(row.seq) not in gone]
 
+    def typed(self, asked: Typed) -> list[int]:
+        """The seqs of the next durable rows of some types."""
+        names = [name for name in self.types if any(is_a(name, one) for one in asked.types)]
+        found = [self.types[name] for name in names]
+        begun = [(seqs, bisect_right(seqs, asked.after)) for seqs in found]
+        return sorted(seq for seqs, at in begun for seq in seqs[at : at + PAGE_ROWS])[:PAGE_ROWS]
+
     def row(self, seq: int) -> Row | None:
         place = bisect_right(self.seqs, seq - 1)
         return self.rows[place] if place < len(self.seqs) and self.seqs[place] == seq else None
@@ -192,6 +205,9 @@ class Ring:
                 del column[:cut]
             first = self.seqs[0] if self.seqs else self.head.last + 1
             self.head = self.head.moved(first=first)
+            self.types = {name: seqs for name, seqs in self.types.items() if seqs[-1] >= first}
+            for seqs in self.types.values():
+                del seqs[: bisect_left(seqs, first)]
         return gone
 
     def prune(self, before_ms: int) -> list[int]:
@@ -374,6 +390,18 @@ class MemoryStore:
                 rows = ring.shown(ring.rows[begin:end], origin)
                 begin = end
             return Page(rows, ring.head.epoch if ring else "")
+
+    def read_types(self, session_id: str, asked: Typed) -> Page:
+        with self._lock:
+            ring = self._rings.get(session_id)
+            if ring is None:
+                return Page()
+            seqs = ring.typed(asked)
+            found = [row for seq in seqs if (row := ring.row(seq))]
+            sizes = list(accumulate(len(row.frame) for row in found))
+            rows = found[: bisect_left(sizes, asked.limit_bytes) + 1]
+            is_whole = len(rows) == len(found) and len(seqs) < PAGE_ROWS
+            return Page(rows, ring.head.epoch, ring.head.last if is_whole else rows[-1].seq)
 
     def ready(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Ready | None:
         page = self.read(session_id, after, origin, limit_bytes)

@@ -18,6 +18,7 @@ from turnlog.errors import Damaged, StoreError
 from turnlog.ids import new_epoch
 from turnlog.log import check
 from turnlog.log.append import told
+from turnlog.log.choice import is_a
 from turnlog.log.files import WriterLock, reading_mode
 from turnlog.log.integrity import Walk, rank_of, values_checksum
 from turnlog.log.mark import GROW_SLOTS, Mark, Slot
@@ -34,6 +35,7 @@ from turnlog.log.store import (
     Row,
     Sight,
     SpanMark,
+    Typed,
     extent,
     oldest_open,
     unseen,
@@ -65,7 +67,9 @@ from turnlog.log.tables import (
     rank_at,
     ready_rows,
     sayings,
+    spans_around,
     stored_rows,
+    typed_page,
 )
 
 log = logging.getLogger("turnlog.log")
@@ -285,7 +289,18 @@ class SqliteStore:
         self.put_head(head)
         number = self._heads[head.session_id][0]
         self._pending += [
-            (number, row.seq, event_id, ts, span, row.type, chain, row.checksum, row.meta, row.frame)
+            (
+                number,
+                row.seq,
+                event_id,
+                ts,
+                span,
+                None if span else row.type,
+                chain,
+                row.checksum,
+                row.meta,
+                row.frame,
+            )
             for row, event_id, ts, chain, span in rows
         ]
         newest = max([new.id for new in rows], default="")
@@ -419,6 +434,21 @@ class SqliteStore:
             with closing(stored_rows(reader, number, after, origin)) as cursor:  # an open one keeps its view
                 return page(walk, cursor, limit_bytes)
 
+    def read_types(self, session_id: str, asked: Typed) -> Page:
+        reader = self._reader()
+        try:
+            with reported(), snapshot(reader):
+                found = numbered_head(reader, session_id)
+                if found is None:
+                    return Page()
+                return typed_page(reader, *found, known_losses(reader, session_id), asked)
+        except StoreError as error:
+            if not (isinstance(error.__cause__, sqlite3.Error) and is_damage(error.__cause__)):
+                raise
+        page = self.read(session_id, asked.after, None, asked.limit_bytes)  # the careful way, without index
+        rows = [row for row in page if not row.live and any(is_a(row.type, one) for one in asked.types)]
+        return Page(rows, page.epoch, page.last if page else None)
+
     def ready(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Ready | None:
         reader = self._reader()
         with reported(), snapshot(reader):
@@ -436,9 +466,11 @@ class SqliteStore:
             return self._reader().execute(query, (session_id, seq)).fetchone() is not None
 
     def turn_start(self, session_id: str, at: int) -> int:
-        query = f"select session, key, trace, first, last, agent, crc from span where session = {NUMBER}"
-        with reported():
-            spans = self._reader().execute(query, (session_id,)).fetchall()
+        if at < 0:
+            return 0
+        with reported(), snapshot(self._reader()):
+            found = numbered_head(self._reader(), session_id)
+            spans = spans_around(self._reader(), *found, at) if found else []
         if any(values_checksum(*span[:6]) != span[6] for span in spans):
             return 0  # the index is damaged: the whole session is a safe answer
         return oldest_open([(span[2], span[3], span[4]) for span in spans], at)

@@ -86,15 +86,28 @@ class Ready(NamedTuple):
     data: bytes
     epoch: str
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    @property
+    def upto(self) -> int | None:
+        """None: it is no page of some types."""
+        return None
+
 
 class Page(Sequence[Row]):
-    """Rows as they were read, made one by one when they are asked for, and their bytes, made once."""
+    """Rows as they were read, made one by one when they are asked for, and their bytes, made once.
 
-    __slots__ = ("_envelopes", "_ready", "epoch", "stored")
+    `upto` is the seq up to which a page of some types has been looked at; None of other pages.
+    """
 
-    def __init__(self, stored: Sequence[Stored] = (), epoch: str = "") -> None:
+    __slots__ = ("_envelopes", "_ready", "epoch", "stored", "upto")
+
+    def __init__(self, stored: Sequence[Stored] = (), epoch: str = "", upto: int | None = None) -> None:
         self.stored = stored
         self.epoch = epoch
+        self.upto = upto
         self._ready: Ready | None = None
         self._envelopes: list[Envelope] | None = None
 
@@ -109,6 +122,11 @@ class Page(Sequence[Row]):
         """The last seq, of a page that has one."""
         seq: int = self.stored[-1][0]
         return seq
+
+    @property
+    def size_bytes(self) -> int:
+        """What its frames take."""
+        return sum(len(row[2]) for row in self.stored)
 
     def ready(self) -> Ready:
         """The page as it is sent. All who send this page share the bytes."""
@@ -138,6 +156,14 @@ class Page(Sequence[Row]):
 
     def __getitem__(self, place: int | slice) -> "Row | Page":
         return Page(self.stored[place], self.epoch) if isinstance(place, slice) else _row(self.stored[place])
+
+
+class Typed(NamedTuple):
+    """A question for rows of some durable types, or first words of them, after a seq."""
+
+    after: int
+    types: tuple[str, ...]
+    limit_bytes: int
 
 
 def framed(epoch: str, seqs: Sequence[int], frames: Sequence[bytes]) -> list[bytes]:
@@ -392,6 +418,13 @@ class StoreReader(Protocol):
         """
         ...
 
+    def read_types(self, session_id: str, asked: Typed) -> Page:
+        """Durable rows of some types, about so many bytes; the page says up to which seq it has looked.
+
+        Costs what it gives: rows of other types are not read. Live rows are in no page.
+        """
+        ...
+
     def ready(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Ready | None:
         """What `read` gives, as it is sent; None if there is nothing."""
         ...
@@ -467,6 +500,9 @@ EDGES: dict[type, tuple[str, str, bool]] = {
     AgentStart: (AGENT, "", True),
     AgentEnd: (AGENT, "", False),
 }
+
+
+LIVE_TYPES = (BlockDelta.TYPE, ToolProgress.TYPE)
 
 
 def span_of(payload: Payload | Unknown) -> str | None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from hashlib import sha256
 from itertools import accumulate
@@ -13,15 +13,16 @@ from msgspec import DecodeError, json
 from turnlog.errors import Damaged
 from turnlog.events import CATALOG, Payload, Unknown, decode
 from turnlog.log.append import SAYINGS
+from turnlog.log.choice import is_a
 from turnlog.log.integrity import Walk, make_row, rank_of, values_checksum
-from turnlog.log.store import Damage, Head, OpenInvite, Page, Place, Ready, Stored, framed
+from turnlog.log.store import Damage, Head, OpenInvite, Page, Place, Ready, Stored, Typed, framed
 
 T = TypeVar("T")
 
 SCHEMA_VERSION = 2
 # `listing` has a row for each list that a session is in (`list_name`): it repeats what the records of the
-# sessions say, in the order of lists. The type of an event is beside it for filters; the one that is checked,
-# and given out, is in `meta`.
+# sessions say, in the order of lists. The type of a durable event is beside it for filters, and is null for
+# live ones, which are many; the type that is checked, and given out, is in `meta`.
 SCHEMA = """
     create table session (
         id integer primary key, name text not null unique, epoch text not null, app text not null,
@@ -36,10 +37,10 @@ SCHEMA = """
     create index listing_active on listing (list, active, session);
     create table event (
         session integer not null, seq integer not null, id text not null, ts integer not null, span text,
-        type text not null, chain blob, crc integer not null, meta blob not null, frame blob not null,
+        type text, chain blob, crc integer not null, meta blob not null, frame blob not null,
         primary key (session, seq)) without rowid;
     create unique index event_id on event (session, id);
-    create index event_type on event (session, type, seq);
+    create index event_type on event (session, type, seq) where type is not null;
     create table span (
         session integer not null, key text not null, trace text, first integer not null, last integer,
         agent integer not null, crc integer not null, primary key (session, key)) without rowid;
@@ -285,6 +286,53 @@ def stored_rows(
     query = f"""select seq, meta, case when {SKIPPED} then null else ifnull(frame, '') end, crc from event
         where session = ? and seq > ? order by seq"""
     return connection.execute(query, (origin, number, after))
+
+
+def spans_around(connection: sqlite3.Connection, number: int, head: Head, at: int) -> list[tuple[Any, ...]]:
+    """The spans that tell which turns were open at a seq; at the end of a session, those of open turns."""
+    query = "select session, key, trace, first, last, agent, crc from span where session = ?"
+    if at < head.last:
+        return connection.execute(query, (number,)).fetchall()
+    spans = connection.execute(f"{query} and agent in (0, 1) and last is null", (number,)).fetchall()
+    for trace in {span[2] for span in spans} - {None}:
+        spans += connection.execute(f"{query} and trace = ?", (number, trace))
+    return spans
+
+
+def typed_page(
+    connection: sqlite3.Connection, number: int, head: Head, lost: Sequence[Damage], asked: Typed
+) -> Page:
+    """Durable rows of some types after a seq, found by the index of types, about so many bytes.
+
+    Each is checked for itself: what is missing between them is not noticed here.
+    """
+    names = [name for name in types_in(connection, number) if any(is_a(name, one) for one in asked.types)]
+    query = "select seq from event where session = ? and type = ? and seq > ? order by seq limit ?"
+    found = [connection.execute(query, (number, name, asked.after, PAGE_ROWS)) for name in names]
+    seqs = sorted(seq for cursor in found for (seq,) in cursor)[:PAGE_ROWS]
+    upto = seqs[-1] if len(seqs) == PAGE_ROWS else head.last
+    rows, size = list[Stored](), 0
+    query = f"select {COLUMNS} from event where session = ? and seq = ?"
+    for seq in seqs:
+        stored = connection.execute(query, (number, seq)).fetchone()
+        good, fault = Walk(head, seq - 1, None, lost).take([stored])
+        if fault is not None and not rows:
+            raise fault
+        if fault is not None:
+            return Page(rows, head.epoch, seq - 1)
+        rows += good
+        size += sum(len(row[2]) for row in good)
+        if size >= asked.limit_bytes:
+            return Page(rows, head.epoch, seq)
+    return Page(rows, head.epoch, upto)
+
+
+def types_in(connection: sqlite3.Connection, number: int) -> Iterator[str]:
+    """The types of the durable events of a session: one step in the index for each."""
+    query = "select min(type) from event where session = ? and type > ?"
+    name = ""
+    while name := connection.execute(query, (number, name)).fetchone()[0] or "":
+        yield name
 
 
 def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> Page:

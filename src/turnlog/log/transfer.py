@@ -24,6 +24,7 @@ from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.integrity import link, make_row
 from turnlog.log.log import Log
 from turnlog.log.store import Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
+from turnlog.log.walk import Spend
 
 BATCH = 500
 LAST_MS = 253_402_300_799_999  # the end of the year 9999: what is later has no time stamp
@@ -71,11 +72,15 @@ class Batch(NamedTuple):
 
 
 async def export_session(
-    log: Log, session_id: str, after: int = -1, choice: Choice = EVERYTHING
+    log: Log,
+    session_id: str,
+    after: int = -1,
+    choice: Choice = EVERYTHING,
+    spend: Spend | None = None,
 ) -> AsyncIterator[bytes]:
     """The lines of a session after a seq, as far as they are chosen, without their line ends.
 
-    `NotFound` when a ring lets go of what comes next meanwhile.
+    `NotFound` when a ring lets go of what comes next meanwhile. `spend` is told what was read.
     """
     head = await log.info(session_id)
     yield msgspec.json.encode(SessionLine(head.session_id, head.app, head.closed, head.created_ms))
@@ -83,6 +88,8 @@ async def export_session(
     while rows := await log.read(session_id, after):
         if rows.first > after + 1 and (await log.info(session_id)).first > after + 1:
             raise NotFound(f"what happened after seq {after} is not kept any more")
+        if spend is not None:
+            await spend(rows.size_bytes)
         for row in rows:
             if choice.takes(row):
                 yield line_of(row)

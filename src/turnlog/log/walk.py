@@ -1,7 +1,9 @@
 """A follower's way through a session: a cursor, where it may read the tail, and how much it gets at once."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from turnlog.log.tail import Tail
 
@@ -12,6 +14,17 @@ OPEN_GATE: Gate = nullcontext()
 PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let others go
 FIRST_BYTES = 16 * 1024  # what a follower who never takes it costs
 STEADY_BYTES = 256 * 1024  # more than fits between here and a peer that takes nothing; from here pages double
+
+
+Spend = Callable[[int], Awaitable[None]]
+"""Told how many bytes were read from the store for a follower; may wait before more is read."""
+
+
+class Asked(NamedTuple):
+    """What a follower asks for beside its place: types of events, or all, and who is told what it costs."""
+
+    types: tuple[str, ...] = ()
+    spend: Spend | None = None
 
 
 @dataclass(slots=True)
@@ -28,6 +41,7 @@ class Walk:
     origin: int | None
     history: int
     most_bytes: int = PAGE_BYTES
+    spend: Spend | None = None
     size_bytes: int = FIRST_BYTES
     taken_bytes: int = 0
 

@@ -1,10 +1,11 @@
-"""How much one principal may take: requests, bytes of bodies, time of the event loop, sessions and streams.
+"""How much one principal may take: requests, bytes of bodies and of reads, time of the event loop, and more.
 
 Rates are token buckets: `..._per_s`, `..._per_hour` or `..._share` fill them, and their burst is what they
 hold. The limits keep one principal from taking everything; pages and executors stay far below them. A guest
 has a person's pace, and a twentieth of the event loop. A principal with a server role is an operator or a
 program: it has more streams and requests, the event loop without a limit, and an operator makes as many
-sessions as it likes.
+sessions, and reads as much, as it likes. All principals together have a budget of bytes read, too; while it
+is used up, those wait who have used more than half of their own.
 
 What a request has cost is known afterwards (`metering`). So time may be overdrawn once; the next request is
 refused until the bucket is filled again.
@@ -22,6 +23,7 @@ from turnlog.server.auth import is_guest
 PRINCIPALS = 10_000  # so many budgets are kept; a principal that was forgotten begins with a full one
 MIB = 1024 * 1024
 ANONYMOUS = ""  # no principal has this name
+TOTAL = ""  # the name of the budget of all principals together
 
 
 class TooMuch(TurnlogError):
@@ -64,6 +66,10 @@ class Allowance(NamedTuple):
     streams: int
 
 
+class TooMuchRead(TooMuch):
+    """A principal has read as much as it may, for now."""
+
+
 class Limits(NamedTuple):
     """What holds for each principal. A stream ends after `life_s`, and its reader comes back.
 
@@ -88,11 +94,23 @@ class Limits(NamedTuple):
     guest_at_once: int = 4
     program_at_once: int = 1024
     anonymous_at_once: int = 256
+    read_bytes_per_s: float = 4.0 * MIB
+    burst_read_bytes: int = 64 * MIB
+    total_read_bytes_per_s: float = 32.0 * MIB
+    total_burst_read_bytes: int = 256 * MIB
     sessions_per_hour: int = 1000
     streams: int = 64
     guest_streams: int = 8
     program_streams: int = 1024
     life_s: float = 600.0
+
+    @property
+    def read_bytes(self) -> Rate:
+        return Rate(self.read_bytes_per_s, self.burst_read_bytes)
+
+    @property
+    def total_read_bytes(self) -> Rate:
+        return Rate(self.total_read_bytes_per_s, self.total_burst_read_bytes)
 
     def allowance_of(self, principal: Principal) -> Allowance:
         """Return what a principal may take."""
@@ -146,6 +164,8 @@ class Budgets:
         self._bytes = TokenBuckets()
         self._busy = TokenBuckets()
         self._sessions = TokenBuckets()
+        self._reads = TokenBuckets()
+        self._total_reads = TokenBuckets()
         self._streams: dict[str, int] = {}
         self._open: dict[str, int] = {}
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
@@ -227,6 +247,32 @@ class Budgets:
             await asyncio.sleep(REFUSAL_S)
         finally:
             give_back(self._delayed, name)
+
+    def admit_read(self, principal: Principal, now_s: float) -> None:
+        """Raise `TooMuchRead` for who has read more than there was."""
+        if wait_s := self._read_wait_s(principal, 0, now_s):
+            raise TooMuchRead("too much was read, wait a little", wait_s)
+
+    def spend_read(self, principal: Principal, size_bytes: int, now_s: float) -> float:
+        """Take what was read, also more than is left; return in how many seconds to read on.
+
+        What has begun may overdraw the budget by as much again before it has to wait.
+        """
+        if principal.is_operator:
+            return 0.0
+        self._reads.take(principal.name, size_bytes, self._limits.read_bytes, now_s)
+        self._total_reads.take(TOTAL, size_bytes, self._limits.total_read_bytes, now_s)
+        return self._read_wait_s(principal, -1, now_s)
+
+    def _read_wait_s(self, principal: Principal, bursts: int, now_s: float) -> float:
+        """Return in how many seconds so many bursts are left, of the principal's and of the common budget."""
+        if principal.is_operator:
+            return 0.0
+        name, own, total = principal.name, self._limits.read_bytes, self._limits.total_read_bytes
+        own_s = self._reads.wait_s(name, bursts * own.burst, own, now_s)
+        if not self._reads.wait_s(name, own.burst / 2, own, now_s):
+            return own_s
+        return max(own_s, self._total_reads.wait_s(TOTAL, bursts * total.burst, total, now_s))
 
     def create_session(self, principal: Principal, now_s: float) -> None:
         """Take one new session; raise `TooManySessions` if there is none left."""

@@ -23,7 +23,7 @@ from turnlog.events import Catalog
 from turnlog.log import Head, Log, Page, Row
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.wakeup import Wakeup
-from turnlog.log.walk import FIRST_BYTES, OPEN_GATE, PAGE_BYTES, STEADY_BYTES, Gate
+from turnlog.log.walk import FIRST_BYTES, OPEN_GATE, PAGE_BYTES, STEADY_BYTES, Gate, Spend
 from turnlog.server.journal import places
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialect import Dialect
@@ -32,6 +32,7 @@ from turnlog.wire.telling import frames as told_frames
 log = logging.getLogger("turnlog.server")
 
 WINDOW_BYTES = 1024 * 1024  # and what the newest page has become, so that live readers stay in the window
+SPAN_BYTES = 32  # what an event costs where a reader begins in the middle: its block or call is looked at
 FRAME_BYTES = 200  # what a frame costs beside its data
 
 
@@ -51,6 +52,7 @@ class Private:
 
     dialect: Dialect
     after: int
+    spend: Spend | None = None
     done: bool = False
     size_bytes: int = FIRST_BYTES
     taken_bytes: int = 0
@@ -103,12 +105,17 @@ class Projection:
         self._reached = head.last
 
     async def frames(
-        self, at: Cursor, idle_s: float, choice: Choice = EVERYTHING, gate: Gate = OPEN_GATE
+        self,
+        at: Cursor,
+        idle_s: float,
+        choice: Choice = EVERYTHING,
+        gate: Gate = OPEN_GATE,
+        spend: Spend | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the wanted frames after a cursor, joined as they come; an empty page after a silence.
 
         Before that comes an `id:` line if something has happened that has no frame for this reader. `gate` is
-        that of `Log.follow`.
+        that of `Log.follow`; `spend` is told what is read for this reader alone.
         """
         seen: Place = (at.seq, math.inf if at.chunk is None else at.chunk)
         sent = at.seq  # where the reader's own cursor is: it does not move over frames that are not wanted
@@ -118,7 +125,7 @@ class Projection:
         with self._reader():
             while not self._failed:
                 async with gate:
-                    frames, private = await self._next(seen, private)
+                    frames, private = await self._next(seen, private, spend)
                     if private:
                         seen = max(seen, (private.after, math.inf))
                     has_passed = bool(frames)
@@ -149,11 +156,13 @@ class Projection:
                     yield b""
                     beat_s = clock() + idle_s
 
-    async def _next(self, seen: Place, private: "Private | None") -> "tuple[list[Frame], Private | None]":
+    async def _next(
+        self, seen: Place, private: "Private | None", spend: Spend | None
+    ) -> "tuple[list[Frame], Private | None]":
         """Return the next frames after a place, from the window or from the reader's own projection."""
         if seen >= self._base:
             return self._after(seen), None
-        private = private or await self._private(seen)
+        private = private or await self._private(seen, spend)
         return [frame for frame in await self.read(private) if place(frame) > seen], private
 
     @contextmanager
@@ -205,14 +214,18 @@ class Projection:
             size_bytes += len(frames[-1].data)
         return frames
 
-    async def _private(self, seen: Place) -> "Private":
+    async def _private(self, seen: Place, spend: Spend | None) -> "Private":
         whole = int(seen[0]) if seen[1] == math.inf else int(seen[0]) - 1
         start = await self._log.turn_start(self._head.session_id, whole)
-        return Private(await self._make(start), start - 1)
+        if spend is not None and 0 <= whole < self._head.last:
+            await spend(SPAN_BYTES * (whole + 1))
+        return Private(await self._make(start), start - 1, spend)
 
     async def read(self, private: "Private") -> list[Frame]:
         """The next frames of a reader's own projection."""
         rows = await self._log.read(self._head.session_id, private.after, max_bytes=private.size_bytes)
+        if private.spend is not None:
+            await private.spend(rows.size_bytes)
         private.done = not rows
         private.after = rows[-1].seq if rows else private.after
         return self._convert(private.dialect, rows)

@@ -33,6 +33,7 @@ from turnlog.server.auth import is_guest
 from turnlog.server.body import SMALL_BYTES, body, checked_text
 from turnlog.server.entry import known_of, maker_of
 from turnlog.server.limits import Budgets
+from turnlog.server.read_cost import ReadMeter
 from turnlog.server.wanted import Gone, continued
 from turnlog.state.meters import Meters
 from turnlog.state.pending import pending
@@ -42,6 +43,7 @@ from turnlog.state.tree import Tree
 from turnlog.wire import cursor
 
 KEY_CHARS = 256
+PART_BYTES = 64 * 1024  # of an export
 MAX_PAGE_SESSIONS = 500  # some 100 KiB
 PAGE_DOCUMENTED, MAX_PAGE_DOCUMENTED = 20, 100  # sessions in one page of documents: each has many
 MAX_EVENTS = 100  # in one body: all of them are checked and appended at once, and other requests wait
@@ -222,6 +224,12 @@ class Routes:
         request.scope["turnlog.session"] = session_id
         return await self.sessions().seat(known_of(request.scope).principal, session_id)
 
+    def meter(self, request: Request) -> ReadMeter:
+        """What the caller reads; raises `TooMuchRead` for who has read too much."""
+        meter = ReadMeter(self.budgets, known_of(request.scope).principal)
+        meter.admit()
+        return meter
+
     async def create_session(self, request: Request) -> Response:
         asked, maker = await body(request, NewSession, SMALL_BYTES), maker_of(request.scope)
         event_id = keyed_id(f"session:{maker.name}", request.headers.get("idempotency-key"))
@@ -282,7 +290,9 @@ class Routes:
         if at is None and not wanted:
             seq, state = await self.sessions().state(seat)
             return answer(StateAnswer(seq, state, misfits=await self.sessions().misfits(seat)))
-        panels = await self.sessions().panels(seat, at, [PANELS[name].part for name in wanted])
+        meter = self.meter(request)
+        parts = [PANELS[name].part for name in wanted]
+        panels = await self.sessions().panels(seat, at, parts, meter.charge)
         told = {name: PANELS[name].show(panels, seat) for name in wanted}
         misfits = await self.sessions().misfits(seat)
         return answer(StateAnswer(panels.seq, panels.state, misfits=misfits, **told))
@@ -291,6 +301,7 @@ class Routes:
         """The documents of one session, or of a page of the caller's sessions."""
         query, sessions = request.query_params, self.sessions()
         place: Place | None = None
+        meter = self.meter(request)
         if "session" in query:
             seats = [await self.seat(request, query["session"])]
         else:
@@ -300,7 +311,7 @@ class Routes:
         found = [
             DocumentInfo(one.session_id, one.id, one.type, one.category, msgspec.Raw(one.body))
             for seat in seats
-            for one in await sessions.documents(seat, query.get("type"), query.get("category"))
+            for one in await sessions.documents(seat, query.get("type"), query.get("category"), meter.charge)
         ]
         return answer(DocumentsAnswer(found, place_text(place)))
 
@@ -316,7 +327,8 @@ class Routes:
         """A session's log as lines of JSON, as `turnlog export` writes it: what this member may see of it."""
         seat = await self.seat(request, request.query_params.get("session", ""))
         after = continued(cursor.parse(request.query_params.get("after", "")), seat.head)
-        lines = export_session(self.sessions().log, seat.session_id, after, Choice(channels=seat.sees))
+        choice, spend = Choice(channels=seat.sees), self.meter(request).spend
+        lines = export_session(self.sessions().log, seat.session_id, after, choice, spend)
         name = f'attachment; filename="{seat.session_id}.jsonl"'
         return StreamingResponse(
             ended(lines), media_type="application/jsonl", headers={"content-disposition": name}
@@ -463,9 +475,15 @@ def app_info(app: App, tries: list[str]) -> AppInfo:
 
 
 async def ended(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Lines with their ends."""
+    """Lines with their ends, many at once: each part that is sent costs as much as some hundred lines."""
+    part, size_bytes = list[bytes](), 0
     async for line in lines:
-        yield line + b"\n"
+        part += (line, b"\n")
+        size_bytes += len(line) + 1
+        if size_bytes >= PART_BYTES:
+            yield b"".join(part)
+            part, size_bytes = [], 0
+    yield b"".join(part)
 
 
 def keyed_id(sender: str, key: str | None) -> str | None:

@@ -14,7 +14,6 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 from msgspec import json
 from starlette.requests import Request
@@ -26,13 +25,14 @@ from turnlog.events import Envelope, Payload, SessionMember, Unknown
 from turnlog.log import Head, Log, Page
 from turnlog.log.choice import EVERYTHING, Choice
 from turnlog.log.live import Take
-from turnlog.log.walk import OPEN_GATE, Gate
+from turnlog.log.walk import OPEN_GATE, Asked, Gate, Spend
 from turnlog.server.auth import Known
 from turnlog.server.entry import known_of, maker_of
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.merge import Merged
 from turnlog.server.metrics import Metrics
 from turnlog.server.projection import Projection
+from turnlog.server.read_cost import ReadMeter
 from turnlog.server.readers import HEARTBEAT, Pages, Reader, Readers
 from turnlog.server.response import ENDING, HEARTBEAT_S, Frames, Turn, beating, make_dialect
 from turnlog.server.wanted import (
@@ -66,6 +66,7 @@ class EventStream:
     ) -> None:
         self.sessions = sessions
         self.dialects = dialects
+        self._budgets = budgets
         self.readers = Readers(sessions, metrics, budgets, limits, holds)
         self._projections: dict[tuple[str, str, Wanted, frozenset[str] | None], Projection] = {}
 
@@ -85,7 +86,7 @@ class EventStream:
     async def events(self, request: Request) -> Response | Reader:
         """The route."""
         known, seats = known_of(request.scope), await self._seats(request)
-        frames = await self._frames(request, seats)
+        frames = await self._frames(request, seats, ReadMeter(self._budgets, known.principal))
         if frames is None:
             return Response(status_code=204)
         return self.readers.response(frames if isinstance(frames, Whole) else Pages(frames), known, seats)
@@ -101,20 +102,24 @@ class EventStream:
         request.scope["turnlog.session"] = seat.session_id
         return [seat]
 
-    async def _frames(self, request: Request, seats: Sequence[Seat]) -> "Frames | Whole | None":
+    async def _frames(
+        self, request: Request, seats: Sequence[Seat], meter: ReadMeter
+    ) -> "Frames | Whole | None":
         """The frames a request asks for; None when there is nothing more to come."""
         query = request.query_params
         wanted, choice = wanted_dialect(query, self.dialects), wanted_events(query)
+        if wanted.name != "turnlog" or choice != EVERYTHING:
+            meter.admit()
         text = request.headers.get("last-event-id") or query.get("after") or ""
         parsed = wanted_cursors(text, len(seats))
         cursors = [in_epoch(at, seat.head) for at, seat in zip(parsed, seats, strict=True)]
         if len(seats) == 1:
-            return await self._session_frames(seats[0], wanted, choice, cursors[0])
+            return await self._session_frames(seats[0], wanted, choice, cursors[0], meter)
         if choice.turn is not None:
             raise BadInput("expected one session with a turn", "turn")
         gate = asyncio.Lock()  # one page of all these sessions is held at a time
         found = [
-            await self._session_frames(seat, wanted, choice, at, gate)
+            await self._session_frames(seat, wanted, choice, at, meter, gate)
             for seat, at in zip(seats, cursors, strict=True)
         ]
         if not any(found):
@@ -123,7 +128,13 @@ class EventStream:
         return Merged(sources, cursors).frames(HEARTBEAT, HEARTBEAT_S)
 
     async def _session_frames(
-        self, seat: Seat, wanted: Wanted, choice: Choice, at: Cursor, gate: Gate = OPEN_GATE
+        self,
+        seat: Seat,
+        wanted: Wanted,
+        choice: Choice,
+        at: Cursor,
+        meter: ReadMeter,
+        gate: Gate = OPEN_GATE,
     ) -> "Frames | Whole | None":
         """The frames of one session after a cursor."""
         sessions, choice = self.sessions(), choice._replace(channels=seat.sees)
@@ -137,7 +148,8 @@ class EventStream:
             reason = "pruned"
         if reason is None and head.closed and at.seq == head.last and at.chunk is None:
             return None
-        frames = self._dialect_frames(seat, wanted, choice, head, Cursor() if reason else at, gate)
+        start = Cursor() if reason else at
+        frames = self._dialect_frames(seat, wanted, choice, head, start, gate, meter.spend)
         if reason is None:
             return frames
         return after_reset(reason, head, frames.frames(gate) if isinstance(frames, Whole) else frames)
@@ -172,17 +184,32 @@ class EventStream:
         return not rows or seat.may_see(rows[0].channel)
 
     def _dialect_frames(
-        self, seat: Seat, wanted: Wanted, choice: Choice, head: Head, at: Cursor, gate: Gate
+        self,
+        seat: Seat,
+        wanted: Wanted,
+        choice: Choice,
+        head: Head,
+        at: Cursor,
+        gate: Gate,
+        spend: Spend,
     ) -> "Frames | Whole":
         if wanted.name == "turnlog":
             name, epoch, log = head.session_id, head.epoch, self.sessions().log
             after = whole(at)
             if choice == EVERYTHING:
                 return Whole(log, name, after, epoch)
-            asked: dict[str, Any] = {"origin": after, "idle_s": HEARTBEAT_S, "epoch": epoch, "gate": gate}
-            pages = log.follow(name, after, **asked, max_bytes=FILTERED_BYTES)
+            pages = log.follow(
+                name,
+                after,
+                origin=after,
+                idle_s=HEARTBEAT_S,
+                epoch=epoch,
+                max_bytes=FILTERED_BYTES,
+                gate=gate,
+                asked=Asked(choice.types, spend),
+            )
             return chosen(pages, epoch, choice)
-        frames = self._projection(seat, wanted, head).frames(at, HEARTBEAT_S, choice, gate)
+        frames = self._projection(seat, wanted, head).frames(at, HEARTBEAT_S, choice, gate, spend)
         return beating(frames, wanted, head.session_id, at)
 
     def _projection(self, seat: Seat, wanted: Wanted, head: Head) -> Projection:
@@ -265,7 +292,11 @@ async def chosen(pages: AsyncGenerator[Page, None], epoch: str, choice: Choice) 
     async with aclosing(pages):
         async for page in pages:
             data, last = told_of(page, epoch, choice)
-            seen, silent = (page.last, False) if page else (seen, True)
+            silent = not page and page.upto is None
+            if page.upto is not None:
+                seen = page.upto
+            elif page:
+                seen = page.last
             del page  # a reader that does not take what is sent holds on to nothing else
             if data:
                 yield data

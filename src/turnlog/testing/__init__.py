@@ -94,6 +94,9 @@ CONTRACTS = numbered(
         sessions.listed_by_invitation,
         sessions.listed_by_member,
         sessions.listed_by_what_a_member_sees,
+        following.some_types,
+        following.types_that_come_later,
+        replay.where_an_agent_began,
     ],
 )
 

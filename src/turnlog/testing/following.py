@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from turnlog.log import Log, Page, Row
-from turnlog.log.walk import PAGE_BYTES
-from turnlog.testing.bench import Make, bench, following
-from turnlog.testing.samples import began, delta, note, notes, over
+from turnlog.log.choice import is_a
+from turnlog.log.walk import PAGE_BYTES, Asked
+from turnlog.testing.bench import Bench, Make, bench, following
+from turnlog.testing.samples import began, called, delta, note, notes, over
 
 
 async def pages(make: Make) -> None:
@@ -133,3 +134,42 @@ async def first_page(log: Log, session: str) -> Page:
     """The first page a follower gets."""
     async with following(log, session) as pages:
         return await anext(pages)
+
+
+async def some_types(make: Make) -> None:
+    """A follower of some types gets their rows, and no others, of what was before; its pages say how far."""
+    async with bench(make) as b:
+        for number in range(200):
+            await b.add(
+                called(f"c{number}"), note(f"n{number}"), began(f"b{number}"), delta(f"b{number}", number)
+            )
+        every = await b.rows()
+        for types in (("tool",), ("tool.call",), ("assistant", "block.start"), ("tool.c",), ("block",)):
+            wanted = [row for row in every if any(is_a(row.type, one) for one in types)]
+            for max_bytes in (1, 5_000, 1 << 20):
+                found, reached = await of_types(b, types, max_bytes)
+                assert (found, reached) == (wanted, every[-1].seq)
+
+
+async def of_types(b: Bench, types: tuple[str, ...], max_bytes: int) -> tuple[list[Row], int]:
+    """The rows of some types, and how far a follower of them has come."""
+    found: list[Row] = []
+    last = (await b.log.info(b.session)).last
+    async with following(b.log, b.session, max_bytes=max_bytes, asked=Asked(types)) as pages:
+        async for page in pages:
+            found += [row for row in page if any(is_a(row.type, one) for one in types)]
+            reached = page.last if page.upto is None else page.upto
+            if reached >= last:
+                return found, reached
+    raise AssertionError("a follower ended")
+
+
+async def types_that_come_later(make: Make) -> None:
+    """A follower of some types gets what is appended, as every follower does."""
+    async with bench(make) as b:
+        await b.add(*notes(*range(300)))
+        async with following(b.log, b.session, asked=Asked(("tool.call",))) as pages:
+            while (await anext(pages)).upto != 299:
+                pass
+            await b.add(note("x"), called("c"))
+            assert [row.type for row in await anext(pages)] == ["assistant.message", "tool.call"]

@@ -162,6 +162,18 @@ async def where_a_turn_is(make: Make) -> None:
         assert await b.log.turn("sess_nobody", "tr_1") is None
 
 
+async def where_an_agent_began(make: Make) -> None:
+    """An agent is found by its id, in every session in which it began, with the event that began it."""
+    async with bench(make) as b:
+        other = await b.log.create("contract")
+        await b.add(note("a"), started(agent(1)), ended(agent(1)), called("agt_3"))
+        await b.add(started(agent(1)), started(agent(2)), session=other)
+        found = {name: row.seq for name, row in await b.log.agent_starts("agt_1")}
+        assert found == {b.session: 1, other: 0}
+        assert [name for name, _ in await b.log.agent_starts("agt_2")] == [other]
+        assert await b.log.agent_starts("agt_3") == []
+
+
 async def what_closed_it(make: Make) -> None:
     """The event that closed a block, a call or an agent can be asked for; None while it is open."""
     async with bench(make) as b:
