@@ -389,7 +389,7 @@ export class Console extends Element {
       ${this.session ? html`<tl-totals .session=${this.session}></tl-totals>` : nothing}
       <span class="gap"></span>
       ${
-        this.session
+        this.session && !this.session.refusal
           ? html`<button @click=${this.#share}>Share</button>
         <tl-members .session=${this.session} .invites=${this.#info?.invites ?? []}></tl-members>`
           : nothing

@@ -40,12 +40,14 @@ export class RosterGrid extends SessionElement {
       : html`<span class="chip">not running</span>`;
     return html`<div class="row">
       <p class="grow">Process ${state}</p>
-      <button @click=${() => this.#command(summon())}>Summon</button>
-      ${
-        process
-          ? html`<button class="danger" @click=${() => this.#command(endSession())}>End session</button>`
-          : html`<button class="strong" @click=${() => this.#command(startSession(staff))}>Start session</button>`
-      }
+      <div class="row">
+        <button @click=${() => this.#command(summon())}>Summon</button>
+        ${
+          process
+            ? html`<button class="danger" @click=${() => this.#command(endSession())}>End session</button>`
+            : html`<button class="strong" @click=${() => this.#command(startSession(staff))}>Start session</button>`
+        }
+      </div>
     </div>`;
   }
 
