@@ -14,15 +14,14 @@ from tests.e2e.examples import (
     assembled,
     bodies,
     durable,
-    emptied,
     over,
     read,
     replayed,
-    standing,
     told,
     watch,
 )
 from tests.e2e.harness import Reader, Server, kind, running
+from tests.e2e.killed_at_work import kill_and_continue
 from tests.e2e.test_crash import NOTHING, answer, open_things
 from tests.test_seed_names import NAMES
 from turnlog.wire.assemble import Assembler
@@ -303,26 +302,10 @@ def test_a_reader_of_blocks_who_is_cut_off_again_and_again_has_the_same_turn(ser
 def test_an_assistant_killed_at_work_goes_on_with_the_next_question(
     tmp_path: Path, moment: tuple[str, str]
 ) -> None:
-    with running(f"{APPS}slow_assistant", tmp_path) as server:
-        session = server.session()
-        reader = Reader(server, session)
-        server.send(session, "Göreme")
-        read(reader, kind(*moment))
-        before, port = standing(server, session), server.port
-        server.kill()
-    emptied(tmp_path)
-    with running(f"{APPS}slow_assistant", tmp_path, port) as server:
-        reader.server = server
-        read(reader, kind("process.start"))
-        assert open_things(reader.events) == NOTHING
-        assert {end["stop_reason"] for end in bodies(reader.events, "agent.end")} == {"error"}
-        assert before["open"]["agents"], "it was in mid-turn"
-        assert standing(server, session, before["seq"]) == before
-        server.send(session, "Bristol")
-        events = read(reader, over)
-        assert events[-1]["payload"]["stop_reason"] == "end_turn"
-        assert open_things(reader.events) == NOTHING
-        assert durable(replayed(server, session, events[-1]["seq"])) == durable(reader.events)
+    everything, events = kill_and_continue(f"{APPS}slow_assistant", tmp_path, ("Göreme", "Bristol"), moment)
+    cut = [end["stop_reason"] for end in bodies(everything[: -len(events)], "agent.end")]
+    assert set(cut) == {"error"}
+    assert events[-1]["payload"]["stop_reason"] == "end_turn"
 
 
 def test_a_question_outlives_the_server_and_its_pictures_do_too(tmp_path: Path) -> None:

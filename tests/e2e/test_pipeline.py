@@ -11,15 +11,14 @@ from tests.e2e.examples import (
     assembled,
     bodies,
     durable,
-    emptied,
     over,
     read,
     replayed,
-    standing,
     told,
     watch,
 )
 from tests.e2e.harness import Reader, Server, kind, running
+from tests.e2e.killed_at_work import kill_and_continue
 from tests.e2e.test_crash import NOTHING, open_things
 
 
@@ -190,25 +189,8 @@ def test_a_replay_holds_what_was_seen_live(server: Server) -> None:
 def test_a_team_killed_at_work_is_closed_and_the_next_topic_works(
     tmp_path: Path, moment: tuple[str, str]
 ) -> None:
-    with running(f"{APPS}slow_pipeline", tmp_path) as server:
-        session = server.session()
-        reader = Reader(server, session)
-        server.send(session, "honey and the Moon")
-        read(reader, kind(*moment))
-        before, port = standing(server, session), server.port
-        server.kill()
-    emptied(tmp_path)
-    with running(f"{APPS}slow_pipeline", tmp_path, port) as server:
-        reader.server = server
-        read(reader, kind("process.start"))
-        assert open_things(reader.events) == NOTHING
-        cut = [end for end in bodies(reader.events, "agent.end") if end["stop_reason"] == "error"]
-        assert cut, "those who worked were ended by events"
-        assert before["open"]["agents"], "it was in mid-turn"
-        assert standing(server, session, before["seq"]) == before
-        server.send(session, "honey")
-        events = read(reader, over)
-        assert last_words(events).endswith("Of 1 claims, 1 held.")
-        assert open_things(reader.events) == NOTHING
-        again = replayed(server, session, events[-1]["seq"])
-        assert durable(again) == durable(reader.events)
+    messages = ("honey and the Moon", "honey")
+    everything, events = kill_and_continue(f"{APPS}slow_pipeline", tmp_path, messages, moment)
+    cut = [end for end in bodies(everything, "agent.end") if end["stop_reason"] == "error"]
+    assert cut, "those who worked were ended by events"
+    assert last_words(events).endswith("Of 1 claims, 1 held.")
