@@ -65,7 +65,9 @@ VALUES: dict[type[inspect.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
     inspect.Metadata: lambda shape: values(shape.type),
     inspect.UnionType: lambda shape: st.one_of([values(member) for member in shape.types]),
     inspect.StructType: lambda shape: payload(shape.cls),
-    inspect.VarTupleType: lambda shape: st.lists(values(shape.item_type), max_size=3).map(tuple),
+    inspect.VarTupleType: lambda shape: st.lists(
+        values(shape.item_type), min_size=shape.min_length or 0, max_size=3
+    ).map(tuple),
     inspect.LiteralType: lambda shape: st.sampled_from(shape.values),
     inspect.StrType: string,
     inspect.IntType: lambda shape: st.integers(

@@ -13,6 +13,7 @@ TREE = {
     errors.Forbidden: errors.CallerError,
     errors.NotFound: errors.CallerError,
     errors.Conflict: errors.CallerError,
+    errors.LimitReached: errors.CallerError,
     errors.Fenced: errors.CallerError,
     errors.Closed: errors.CallerError,
     errors.RuleFault: errors.CallerError,
