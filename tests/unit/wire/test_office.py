@@ -102,7 +102,8 @@ def test_what_has_no_counterpart() -> None:
     assert silent == {
         "agent.handoff", "agent.usage", "approval.decision", "approval.request", "assistant.block",
         "assistant.files", "assistant.view", "block.delta", "block.end", "block.retract", "block.start",
-        "parse.reject", "session.invite", "session.invite_end", "session.member", "session.title", "tool.await", "tool.progress", "ui.action",
+        "parse.reject", "session.invite", "session.invite_end", "session.member", "session.title",
+        "tool.await", "tool.progress", "ui.action",
     }  # fmt: skip
     for name in silent:
         example = vector_log([{"type": name, "payload": CATALOG.kind(name).payload.EXAMPLE}])
