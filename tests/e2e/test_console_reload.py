@@ -15,10 +15,15 @@ from tests.e2e.harness import Server, running
 MOMENTS = 6
 CALM = 10  # times that the page and the server say the same
 ORDERS = ("everything", "note milk", "team Oslo", "hand over", "form", "shred paper")
-# What is open is shown as old as it was at the last event: a reload must not be seen by its time.
-STAND_STILL = """() => {
+# What is open is shown as old as it was at the last event: a reload must not be seen by its time. And what
+# has come is drawn: a busy page rests between two drawings of a text that grows.
+STAND_STILL = """async () => {
   document.querySelector("tl-console").session.elapsed = () => 0;
-  document.querySelectorAll("*").forEach((element) => element.requestUpdate?.());
+  const elements = () => [...document.querySelectorAll("*")].filter((element) => element.requestUpdate);
+  for (const element of elements()) element.requestUpdate();
+  while (elements().some(({ isUpdatePending }) => isUpdatePending)) {
+    await Promise.all(elements().map(({ updateComplete }) => updateComplete));
+  }
 }"""
 PIECES = 90  # that all answers to the orders have, with some to spare
 
