@@ -8,7 +8,8 @@ from tests.security.apps import make, plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.support.invitations import redemption
 from turnlog.app import App, Roles, Seat, invites, membership
-from turnlog.log import MemoryStore, append
+from turnlog.events import CATALOG, SessionMember
+from turnlog.log import Log, MemoryStore, append
 from turnlog.server import signin
 from turnlog_examples.broker import ROLES, make_agents, start
 from turnlog_examples.broker.events import BROKER
@@ -162,6 +163,19 @@ def test_installer_of_the_broker_gets_one_customer_link_and_does_not_redeem_it()
     async def scenario() -> None:
         async with desk(broker(ROLES)) as at:
             assert await second_customer(at) == (409, 403, 409)
+
+    run(scenario())
+
+
+def test_link_for_a_role_that_another_person_has_by_now_is_refused(kept: list[Log]) -> None:
+    async def scenario() -> None:
+        async with desk(broker(ROLES)) as at:
+            session = await at.session("ada")
+            link = await link_of(at, "ada", session, "customer")
+            member = SessionMember(principal="cyd", roles=("customer",))
+            await kept[-1].append(session, [CATALOG.event(member, id="evt_app", origin="app")])
+            refused = await redeem(at, link)
+            assert (refused.status, b"One person can be customer here" in refused.body) == (409, True)
 
     run(scenario())
 

@@ -89,6 +89,7 @@ class TestSeats:
                 assert await states_of(at, ADA) == names
                 assert await states_of(at, ROOT) == names | {foreign.session_id: "idle"}
                 await at.say(rests, "confirm it")
+                await at.until(rests, "tool.await")  # what is read below does not move any more
                 heads = [await at.log.info(name) for name in await seats_of(at, ADA)]
                 times = [head.updated_ms for head in heads]
                 assert times == sorted(times, reverse=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
+from tests.support.invitations import FORM, redemption
 from tests.unit.server.test_signin import HOME, Site, cookie_of, make_auth, plain
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted
@@ -126,3 +127,27 @@ def test_a_guest_that_was_sent_away_has_no_session(site: Site) -> None:
     name = site.get("", "/api/me", cookie).json()["name"]
     site.post("ada", "/api/members", {"session": session, "principal": name, "roles": []})
     assert "session" not in site.get("", "/api/me", cookie).json()
+
+
+def test_link_opened_by_a_member_says_so_and_stays_good(site: Site) -> None:
+    session, link = invited(site)
+    site.enrol("ada", session, "bob", "guest")
+    address, form = redemption(link, signed_in_as="bob")
+    headers = {"authorization": "Bearer bob", "content-type": FORM}
+    sent = site.client.post(address, content=form, headers=headers)
+    for page in (site.get("bob", link), sent):
+        assert (page.status_code, f"/?session={session}" in page.text) == (403, True)
+    assert site.join(link).status_code == 303
+
+
+def test_link_opened_by_its_maker_says_so(site: Site) -> None:
+    _, link = invited(site)
+    address, form = redemption(link, signed_in_as="ada")
+    headers = {"authorization": "Bearer ada", "content-type": FORM}
+    for page in (site.get("ada", link), site.client.post(address, content=form, headers=headers)):
+        assert (page.status_code, "<h1>You made this link</h1>" in page.text) == (403, True)
+
+
+def test_link_for_a_role_that_the_maker_may_not_give_is_refused(site: Site) -> None:
+    session = site.post("ada", "/api/sessions", {"app": "shop"}).json()["session_id"]
+    assert site.post("ada", "/api/links", {"session": session, "roles": ["owner"]}).status_code == 403
