@@ -17,18 +17,29 @@ from turnlog.server.routes import MAX_EVENTS
 NOTE = {"type": "case.note", "payload": {"text": "milk"}}
 
 
-def test_body_with_more_events_than_allowed_is_refused_whole() -> None:
+def crowded(path: str, session: str) -> dict[str, Any]:
+    """A body with more events than a route takes."""
+    many, result = MAX_EVENTS + 1, {"tool_use_id": "x", "content": 1}
+    bodies: dict[str, dict[str, Any]] = {
+        "/api/events": {"session": session, "events": [NOTE] * many},
+        "/api/chat/owner": {"sessionId": session, "directEvents": [{"type": "note"}] * many},
+        "/agent/tool_results": {
+            "agent_uuid": session,
+            "tool_results": [result] * many,
+        },
+    }
+    return bodies[path]
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/api/chat/owner", "/agent/tool_results"])
+def test_body_with_more_events_than_allowed_is_refused_whole(path: str) -> None:
     async def scenario() -> None:
         async with desk(plain) as at:
             session = await at.session("ada", "plain")
             before = await at.log("ada", session)
-
-            answer = await at.post(
-                "ada", "/api/events", {"session": session, "events": [NOTE] * (MAX_EVENTS + 1)}
-            )
-
+            answer = await at.post("ada", path, crowded(path, session))
             assert answer.status == 400
-            assert "events" in answer.value["error"]
+            assert f"<= {MAX_EVENTS}" in answer.value["error"]
             assert await at.log("ada", session) == before
 
     run(scenario())

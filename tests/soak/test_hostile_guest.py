@@ -70,7 +70,7 @@ def test_guest_that_does_its_worst_for_a_minute_holds_no_member_up(tmp_path: Pat
         members = [[token(name), session] for name, session in sessions.items()]
         work = {"port": server.port, "members": members}
 
-        without = Program(tmp_path, MEMBERS, work | {"seconds": QUIET_S}).result()
+        first = Program(tmp_path, MEMBERS, work | {"seconds": QUIET_S}).result()
         before = resident_bytes(server)
         attack = Program(tmp_path, GUEST, guest._asdict() | {"seconds": ATTACK_S}, niceness=19)
         try:
@@ -79,16 +79,21 @@ def test_guest_that_does_its_worst_for_a_minute_holds_no_member_up(tmp_path: Pat
             beside, counts = working.result(), attack.result()
         finally:
             attack.process.kill()
+        last = Program(tmp_path, MEMBERS, work | {"seconds": QUIET_S}).result()
+
+        # What else the machine does changes from minute to minute: the attack is between two quiet times.
+        without_s = max(p99(first), p99(last), LEAST_S)
         measure(
             f"{ATTACK_S:g} s, {sum(sum(found.values()) for found in counts.values())} requests of the guest",
             members_requests=sum(map(len, beside["times"].values())),
-            p99_without_ms=1000 * p99(without),
+            p99_before_ms=1000 * p99(first),
+            p99_after_ms=1000 * p99(last),
             p99_beside_ms=1000 * p99(beside),
             grown_mb=(peak - before) / 1e6,
             refused_429=sum(found.get("429", 0) for found in counts.values()),
         )
-        assert without["faults"] == beside["faults"] == []
+        assert first["faults"] == beside["faults"] == last["faults"] == []
         assert {"health", "send", "read", "follow"} <= set(beside["times"])
         assert peak - before < GROWTH_BYTES
-        assert p99(beside) < SLOWER_TIMES * max(p99(without), LEAST_S)
+        assert p99(beside) < SLOWER_TIMES * without_s
         assert p99(beside) < MAX_WAIT_S

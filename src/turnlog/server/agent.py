@@ -5,7 +5,7 @@ stream in `blocks`, which ends with `[DONE]`. `agent_uuid` is the session, as `T
 """
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import Request
@@ -19,7 +19,7 @@ from turnlog.server.body import body, checked_text
 from turnlog.server.entry import known_of, maker_of
 from turnlog.server.readers import HEADERS, Pages, Reader
 from turnlog.server.response import Turn
-from turnlog.server.routes import Routes
+from turnlog.server.routes import MAX_EVENTS, Routes
 from turnlog.server.stream import EventStream
 from turnlog.server.wanted import wanted_dialect
 from turnlog.wire.cursor import Cursor
@@ -40,7 +40,7 @@ class CallResult(msgspec.Struct, forbid_unknown_fields=True):
 
 class ResultsBody(msgspec.Struct, forbid_unknown_fields=True):
     agent_uuid: str
-    tool_results: list[CallResult]
+    tool_results: Annotated[list[CallResult], msgspec.Meta(max_length=MAX_EVENTS)]
 
 
 class AgentRoutes:

@@ -5,7 +5,7 @@ model is asked, the state is right. State never comes from the page: a `seed` is
 request with the same `Idempotency-Key`, or with events of the same ids and no message, is the same one again.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import Request
@@ -19,7 +19,7 @@ from turnlog.ids import new_id
 from turnlog.server.body import body, checked_text
 from turnlog.server.entry import known_of
 from turnlog.server.readers import Readers
-from turnlog.server.routes import Routes, answer, keyed_id, seen_bubbles
+from turnlog.server.routes import MAX_EVENTS, Routes, answer, keyed_id, seen_bubbles
 from turnlog.state.transcript import Bubble
 
 
@@ -36,7 +36,7 @@ class ChatBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
     session_id: str
     user_message: str | None = None
-    direct_events: list[DirectEvent] = []
+    direct_events: Annotated[list[DirectEvent], msgspec.Meta(max_length=MAX_EVENTS)] = []
     seed: Any = None
 
 

@@ -84,8 +84,8 @@ class Limits(NamedTuple):
     guest_burst: int = 60
     body_bytes_per_s: float = 4.0 * MIB
     burst_bytes: int = 16 * MIB
-    guest_body_bytes_per_s: float = MIB / 8
-    guest_burst_bytes: int = 2 * MIB
+    guest_body_bytes_per_s: float = MIB / 16
+    guest_burst_bytes: int = MIB
     busy_share: float = 0.25
     burst_busy_s: float = 5.0
     guest_busy_share: float = 0.05
