@@ -84,12 +84,14 @@ def test_console_notices_a_tab_of_another_person_and_goes_on_as_that_person_afte
     context: BrowserContext, server: Server, session: str
 ) -> None:
     page = opened(context, f"{server.url}/?session={session}")
+    page.get_by_label("Message").fill(SECRET)
     become_guest(context, server, session)
     opened(context, f"{server.url}/?session={session}")
     expect_notice(page)
     page.get_by_role("button", name="Reload").click()
     live(page)
     expect(page.locator(".account")).to_contain_text("Sarah")
+    expect(page.get_by_label("Message")).to_have_value("")
 
 
 def test_console_after_another_tab_signed_out_asks_to_sign_in(

@@ -68,7 +68,7 @@ export class Composer extends SessionElement {
   }
 
   get #key() {
-    return `draft ${this.session.id}`;
+    return `draft ${this.session.me.name} ${this.session.id}`; // another person may use this tab later
   }
 
   #written() {
