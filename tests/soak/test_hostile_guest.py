@@ -43,6 +43,13 @@ class Program:
         with self.process.stdin as stdin:
             stdin.write(json.dumps(order) + "\n")
 
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
     def result(self) -> Any:
         """What it wrote, when it has ended."""
         assert self.process.wait() == 0
@@ -70,16 +77,17 @@ def test_guest_that_does_its_worst_for_a_minute_holds_no_member_up(tmp_path: Pat
         members = [[token(name), session] for name, session in sessions.items()]
         work = {"port": server.port, "members": members}
 
-        first = Program(tmp_path, MEMBERS, work | {"seconds": QUIET_S}).result()
+        with Program(tmp_path, MEMBERS, work | {"seconds": QUIET_S}) as working:
+            first = working.result()
         before = resident_bytes(server)
-        attack = Program(tmp_path, GUEST, guest._asdict() | {"seconds": ATTACK_S}, niceness=19)
-        try:
-            working = Program(tmp_path, MEMBERS, work | {"seconds": ATTACK_S - 2})
+        with (
+            Program(tmp_path, GUEST, guest._asdict() | {"seconds": ATTACK_S}, niceness=19) as attack,
+            Program(tmp_path, MEMBERS, work | {"seconds": ATTACK_S - 2}) as working,
+        ):
             peak = peak_while(working, server)
             beside, counts = working.result(), attack.result()
-        finally:
-            attack.process.kill()
-        last = Program(tmp_path, MEMBERS, work | {"seconds": QUIET_S}).result()
+        with Program(tmp_path, MEMBERS, work | {"seconds": QUIET_S}) as working:
+            last = working.result()
 
         # What else the machine does changes from minute to minute: the attack is between two quiet times.
         without_s = max(p99(first), p99(last), LEAST_S)
