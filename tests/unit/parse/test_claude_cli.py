@@ -90,6 +90,7 @@ def check_events_and_replies(vector: Data) -> None:
     assert (parser.take_replies(), parser.busy) == ([], False)
 
 
+@without_coverage()
 def check_any_cutting_gives_the_same(vector: Data) -> None:
     stream = bytes_of(vector["lines"])
     whole = run(vector, [stream])
@@ -104,12 +105,14 @@ def check_whatever_line_is_the_last_everything_is_closed(vector: Data) -> None:
         assert_lawful(run(vector, [bytes_of(vector["lines"][:end])]))
 
 
+@without_coverage()
 def check_half_a_line_at_the_end_is_refused_and_everything_is_closed(vector: Data) -> None:
     said = run(vector, [bytes_of(vector["lines"])[:-3]])
     assert [item.payload.reason for item in said if isinstance(item.payload, ParseReject)][-1] == "cut_line"
     assert_lawful(said)
 
 
+@without_coverage()
 def check_what_one_feed_returns_holds_an_end_with_its_twin(vector: Data) -> None:
     parser = parser_of(vector)
     for line in vector["lines"]:
@@ -262,7 +265,6 @@ def test_the_number_of_agents_is_bounded() -> None:
     assert_lawful(said + beyond + parser.flush())
 
 
-@without_coverage()
 def test_the_number_of_open_calls_is_bounded() -> None:
     parser = CliParser(counting())
     said = fed(parser, init(), assistant(*(use(f"toolu_{n}") for n in range(CALLS + 2))))

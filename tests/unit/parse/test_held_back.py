@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.coverage_pause import without_coverage
 from tests.support.examples import examples
 from tests.support.held_back import CLOSER, MARKER, TAG, Scanner, find_misfit
 from turnlog.parse import AgentStreamParser, Parsed
@@ -34,6 +35,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", ["tags", "markers"])
+@without_coverage()
 def test_scanner_after_every_short_text_holds_back_only_what_is_open(name: str) -> None:
     scanner, elements, pieces = CASES[name]
     for count in (1, 2, 3):
@@ -42,6 +44,7 @@ def test_scanner_after_every_short_text_holds_back_only_what_is_open(name: str) 
 
 
 @pytest.mark.parametrize("name", CASES)
+@without_coverage()
 def test_scanner_after_any_text_holds_back_only_what_is_open(name: str) -> None:
     scanner, elements, pieces = CASES[name]
 

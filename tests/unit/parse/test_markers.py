@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult, Vocabulary
@@ -146,11 +147,13 @@ def hostile(name: str, size: int) -> str:
 
 @pytest.mark.parametrize("name", HOSTILE)
 @for_each_row("chunk", [1, 7, 500])
+@without_coverage()
 def test_twice_the_text_is_twice_the_work(name: str, chunk: int) -> None:
     once, twice = (count_characters(MarkerParser(), hostile(name, size), chunk) for size in (4000, 8000))
     assert twice <= 2.2 * once
 
 
+@without_coverage()
 def test_the_count_sees_what_is_not_linear() -> None:
     once, twice = (
         count_characters(rescanning(MarkerParser), hostile("brackets", size), 7) for size in (4000, 8000)
