@@ -155,10 +155,10 @@ def test_the_seed_shows_prose_at_once() -> None:
     assert streaming.flush() == Parsed("", [], [])
 
 
-def test_tag_that_is_cut_behind_the_quote_of_its_data_is_one_event() -> None:
+def test_tag_with_a_bare_quote_that_is_cut_behind_the_next_one_is_refused() -> None:
     streaming = AgentStreamParser()
-    assert streaming.feed("<agent-event type='t' data='") == Parsed("", [], [])
-    assert streaming.feed("{\"a\": 1}' />").events == [TagEvent("t", {"a": 1})]
+    pieces = [streaming.feed('<agent-event "/>" type="'), streaming.feed('t" />'), streaming.flush()]
+    assert total(pieces) == total([AgentStreamParser().feed('<agent-event "/>" type="t" />')])
 
 
 def test_a_whole_text_is_feed_and_flush() -> None:
