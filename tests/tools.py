@@ -87,10 +87,15 @@ def find_command(*names: str) -> str | None:
 
 
 def find_chromium() -> str | None:
-    """Return the browser that `CHROMIUM` names, else one that this machine has."""
+    """Return the browser that `CHROMIUM` names, else one that this machine has.
+
+    The headless shell is the same engine without windows: the tests take half the CPU time with it.
+    """
     if chosen := os.environ.get("CHROMIUM"):
         return shutil.which(chosen)
-    found = find_command("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = find_command(
+        "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
+    )
     return found or next((path for path in MAC_BROWSERS if Path(path).exists()), None)
 
 
@@ -123,9 +128,9 @@ class Tool:
 TOOLS = {
     "chromium": Tool(
         find_chromium,
-        "chromium",
+        "chromium-headless-shell",
         APT,
-        "install Chromium or Chrome (Debian and Ubuntu: `sudo apt install chromium`; macOS: "
+        "install Chromium or Chrome (Debian: `sudo apt install chromium-headless-shell`; macOS: "
         "`brew install --cask chromium`), or name one: `make test CHROMIUM=/path/to/chromium`",
         required=True,
     ),

@@ -1,6 +1,7 @@
 """The conversation in real Chromium: what loads, what is queued, who works, who did what, where it stands."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,7 +175,7 @@ def test_picture_that_comes_above_what_is_read_moves_nothing(page: Page) -> None
     at_rest(page)
     chat(page).hover()
     page.mouse.wheel(0, -300)
-    expect(page.get_by_role("button", name="Latest")).to_be_visible(timeout=LIMIT_MS)
+    expect(chat(page)).not_to_have_class(re.compile(r"\bend\b"), timeout=LIMIT_MS)  # it no longer follows
     line = chat(page).locator(".prose").get_by_text("Paragraph 45", exact=True)
     before = rect(line)[1]
     release(page, held)

@@ -210,7 +210,7 @@ def test_a_file_of_tokens_that_is_none_is_refused(said: str | None, words: str, 
     ("said", "words"),
     [
         (None, "cannot read who.toml: No such file or directory"),
-        ("", "who.toml does not say which tokens to accept: Object missing required field `key_file`"),
+        ("", "who.toml does not say which tokens to accept: Object missing required field `algorithms`"),
         (
             'key_file = "key"\nalgorithms = ["RS256"]\naudience = "a"\nissuer = "b"\n',
             "who.toml: expected a public RSA key in PEM",
