@@ -51,6 +51,12 @@ def _loggers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
+    return program("chromium-headless-shell")
+
+
+@pytest.fixture(scope="session")
+def whole_chromium() -> str:
+    """A browser that also looks names up ahead and connects ahead, which the headless shell does not."""
     return program("chromium")
 
 

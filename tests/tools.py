@@ -87,16 +87,17 @@ def find_command(*names: str) -> str | None:
 
 
 def find_chromium() -> str | None:
-    """Return the browser that `CHROMIUM` names, else one that this machine has.
-
-    The headless shell is the same engine without windows: the tests take half the CPU time with it.
-    """
+    """Return the browser that `CHROMIUM` names, else one that this machine has."""
     if chosen := os.environ.get("CHROMIUM"):
         return shutil.which(chosen)
-    found = find_command(
-        "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
-    )
+    found = find_command("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return found or next((path for path in MAC_BROWSERS if Path(path).exists()), None)
+
+
+def find_headless_shell() -> str | None:
+    """Return Chromium without windows, with which the tests take half the CPU time, else a whole browser."""
+    shell = None if os.environ.get("CHROMIUM") else find_command("chromium-headless-shell")
+    return shell or find_chromium()
 
 
 def find_node() -> str | None:
@@ -128,11 +129,14 @@ class Tool:
 TOOLS = {
     "chromium": Tool(
         find_chromium,
-        "chromium-headless-shell",
+        "chromium",
         APT,
-        "install Chromium or Chrome (Debian: `sudo apt install chromium-headless-shell`; macOS: "
+        "install Chromium or Chrome (Debian and Ubuntu: `sudo apt install chromium`; macOS: "
         "`brew install --cask chromium`), or name one: `make test CHROMIUM=/path/to/chromium`",
         required=True,
+    ),
+    "chromium-headless-shell": Tool(
+        find_headless_shell, "chromium-headless-shell", APT, "install Chromium or Chrome"
     ),
     "node": Tool(
         find_node,
@@ -160,7 +164,7 @@ def find_missing() -> list[str]:
 
 def installable(names: Sequence[str]) -> list[str]:
     # A browser that was named and is not there is a mistake to report, not a reason to install another.
-    chosen = {"chromium"} if os.environ.get("CHROMIUM") else set()
+    chosen = {"chromium", "chromium-headless-shell"} if os.environ.get("CHROMIUM") else set()
     return [name for name in names if name not in chosen and TOOLS[name].installer.is_usable()]
 
 

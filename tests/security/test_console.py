@@ -125,7 +125,7 @@ def visited(node: str, server: Server, sessions: Sessions, visitor: Visitor) -> 
 
 
 @pytest.fixture(scope="module")
-def seen(chromium: str, node: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+def seen(whole_chromium: str, node: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
     """What was seen of every layer."""
     folder = tmp_path_factory.mktemp("console")
     build_all(node, folder / "builds")
@@ -134,7 +134,7 @@ def seen(chromium: str, node: str, tmp_path_factory: pytest.TempPathFactory) -> 
     with (
         running(f"{APPS}:hostile", folder, program=program, options=[f"{APPS}:mild"]) as server,
         listening() as listener,
-        evil_browser(chromium, folder, listener.server_port) as context,
+        evil_browser(whole_chromium, folder, listener.server_port) as context,
     ):
         visitor = Visitor(context, server, listener)
         visited(node, server, sessions, visitor)
