@@ -83,9 +83,14 @@ def report(envelope: Envelope) -> None:
 
 
 def scope_of(events: Sequence[Event]) -> Scope:
-    """The turn and the channel of a batch."""
+    """Return the channel of a batch, and the last turn in it that is of this channel."""
     placed = [event.scope for event in events if event.scope.trace_id or event.scope.channel]
-    return Scope(trace_id=placed[-1].trace_id, channel=placed[-1].channel) if placed else Scope()
+    if not placed:
+        return Scope()
+    channel = placed[-1].channel
+    # an event of a page may come behind the action that opens the turn, and has no turn itself
+    turns = [scope.trace_id for scope in placed if scope.trace_id and scope.channel == channel]
+    return Scope(trace_id=turns[-1] if turns else None, channel=channel)
 
 
 class Batch:

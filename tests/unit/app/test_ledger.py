@@ -130,6 +130,15 @@ class TestWhatFollows:
         assert len({event.id for event in emitted}) == 3
         assert ledger.state == {"notes": [], "seals": []}, "it is only tried"
 
+    @pytest.mark.parametrize(("channel", "turn"), [("front", "tr_1"), ("back", None)])
+    def test_follows_of_a_batch_whose_last_event_has_no_turn_are_in_the_turn_of_its_channel(
+        self, channel: str, turn: str | None
+    ) -> None:
+        app = make()
+        batch = [note(app, "a", trace_id="tr_1", channel="front"), note(app, "seal", channel=channel)]
+        emitted = Ledger(app, NAME).follows(batch, 10, "apply")
+        assert {(event.scope.trace_id, event.scope.channel) for event in emitted} == {(turn, channel)}
+
     def test_rules_of_the_model_speak_after_the_model(self) -> None:
         app = make()
         emitted = Ledger(app, NAME).follows([note(app, "seal")], -1, "submit")
