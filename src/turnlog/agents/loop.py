@@ -134,6 +134,7 @@ class Loop:
         self._guarded: set[tuple[str, str]] = set()
         self._leaving: set[str] = set()
         self._freed: dict[str, None] = {}
+        self._changed_own_view: set[str] = set()  # queued turns of actions whose rules changed the view
         self._counts = False
 
     def agent(self, invocation: Invocation) -> Agent:
@@ -144,8 +145,10 @@ class Loop:
         """Take an event into account."""
         self._counts = counts(self.tree, envelope, payload)
         self.tree.apply(envelope, payload)
-        self.views.apply(envelope, payload)
-        if isinstance(payload, AgentEnd):
+        self._apply_to_views(envelope, payload)
+        if isinstance(payload, AgentStart):
+            self._changed_own_view.discard(envelope.trace_id or "")
+        elif isinstance(payload, AgentEnd):
             agent_id = envelope.agent_id or ""
             if envelope.trace_id not in self.tree.agent_counts:
                 self._agent_counts.pop(envelope.trace_id or "", None)
@@ -159,6 +162,18 @@ class Loop:
         if isinstance(payload, ToolResult):  # a model may use the id of a call again
             self._begun.discard((envelope.agent_id or "", payload.call_id))
             self._shown.discard((envelope.agent_id or "", payload.call_id))
+
+    def _apply_to_views(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+        trace = envelope.trace_id or ""
+        opening = self.tree.queue.get(trace)
+        was_current = opening is not None and self._is_current(opening)
+        self.views.apply(envelope, payload)
+        if opening is not None and was_current and not self._is_current(opening):
+            self._changed_own_view.add(trace)
+
+    def _is_current(self, opening: Opening) -> bool:
+        """Whether the view of a queued action is open as the person saw it; True for any other opening."""
+        return not isinstance(opening.what, UiAction) or self.views.is_current(opening.what)
 
     def react(self, envelope: Envelope, payload: Payload | Unknown) -> list[Effect]:
         """What follows from an event that was applied."""
@@ -195,13 +210,14 @@ class Loop:
         for trace, opening in self.tree.queue.items():
             if opening.scope.channel not in waiting:
                 self._starting = trace
-                if isinstance(opening.what, UiAction) and not self.views.is_current(opening.what):
+                # a view that the action's own rules have changed is no conflict: the action was carried out
+                if trace not in self._changed_own_view and not self._is_current(opening):
                     return [Say(self._refused(opening))]
                 return [Say([self._opened(opening)])]
         return []
 
     def _refused(self, opening: Opening) -> list[Item]:
-        """The turn of an action whose view was shown again, or closed, while the action waited.
+        """The turn of an action whose view another turn showed again, or closed, while the action waited.
 
         The turn ends where it begins. No model is asked, and the action is in no model's history.
         """

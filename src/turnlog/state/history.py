@@ -3,11 +3,12 @@
 The root agents of a channel share one conversation; an agent that was called has its own, which begins with
 its prompt, or goes on from a copy of the one it resumes in the same channel. A hand-off goes on with the
 conversation it takes over. What pages sent directly and rules said stands in the conversation of its channel,
-told; what asks for a turn of its own is read when that turn begins, as a message is. Blank turns are dropped,
-neighbours of one role are merged, what was retracted is gone, and a result stands in the user's turn right
-after its call. `messages` gives what a provider accepts: calls that nobody answered are left out, and so is a
-thinking that led to nothing. A part has the form of the Messages API; images in results are named by their
-address, which only an adapter resolves.
+told. What asks for a turn of its own is read when that turn begins, together with what rules made of it:
+after all that a turn before it said. Blank turns are dropped, neighbours of one role are merged, what was
+retracted is gone, and a result stands in the user's turn right after its call. `messages` gives what a
+provider accepts: calls that nobody answered are left out, and so is a thinking that led to nothing. A part
+has the form of the Messages API; images in results are named by their address, which only an adapter
+resolves.
 """
 
 from bisect import bisect
@@ -30,6 +31,7 @@ from turnlog.events import (
     Payload,
     ToolCall,
     ToolResult,
+    UiAction,
     UiMessage,
     Unknown,
 )
@@ -162,7 +164,8 @@ class History:
     roots: dict[str, Conversation] = field(default_factory=dict)  # by channel; "" is no channel
     called: dict[str, Conversation] = field(default_factory=dict)
     _traces: set[str] = field(default_factory=set)
-    _coming: dict[str, list[Part]] = field(default_factory=dict)  # by turn that has not begun: what opens it
+    # by turn that has not begun: the application's events that open it or follow from what opens it
+    _coming: dict[str, list[Part]] = field(default_factory=dict)
     _shown: dict[str, dict[str, Part]] = field(default_factory=dict)  # by open agent and block
     _answers: dict[tuple[str, str], str] = field(default_factory=dict)  # by caller and call: who answers
 
@@ -216,12 +219,18 @@ class History:
         self._of(envelope).add("user", text_part(payload.prompt or ""))
 
     def _news(self, envelope: Envelope, part: Part) -> None:
-        trace = envelope.trace_id or ""
-        opens = envelope.origin == "ui" and trace and trace not in self._traces
-        if opens or trace in self._coming:
-            self._coming.setdefault(trace, []).append(part)
-        else:
+        if envelope.origin == "ui":
+            self._queue(envelope)
+        coming = self._coming.get(envelope.trace_id or "")
+        if coming is None:
             self._root(envelope.channel).add("user", part)
+        else:
+            coming.append(part)
+
+    def _queue(self, envelope: Envelope) -> None:
+        """Hold back the application's events of a turn until it begins, unless it runs."""
+        if envelope.trace_id and envelope.trace_id not in self._traces:
+            self._coming.setdefault(envelope.trace_id, [])
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:
         self._shown.pop(envelope.agent_id or "", None)
@@ -231,6 +240,13 @@ class History:
     def _message(self, envelope: Envelope, payload: UiMessage) -> None:
         if envelope.trace_id in self._traces:
             self._of(envelope).add("user", text_part(payload.text))
+        else:
+            self._queue(envelope)
+
+    def _action(self, envelope: Envelope, payload: UiAction) -> None:
+        # an action with a call answers it, and opens no turn
+        if payload.call_id is None:
+            self._queue(envelope)
 
     def _said(self, envelope: Envelope, payload: Any) -> None:
         """A block of the model, whole."""
@@ -395,6 +411,7 @@ STEPS: dict[type, Callable[[History, Envelope, Any], None]] = {
     AgentStart: History._start,
     AgentEnd: History._end,
     UiMessage: History._message,
+    UiAction: History._action,
     ToolResult: History._result,
     BlockRetract: History._retract,
     **dict.fromkeys(PARTS, History._said),
