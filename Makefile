@@ -50,7 +50,7 @@ covered: .venv/dev.stamp
 
 # With servers, browsers and other processes, whose tests wait more than they work.
 processes: .venv/dev.stamp
-	$(BIN)/python -m pytest -n 5 $(FILES) tests/e2e tests/security tests/faults tests/property tests/fuzz tests/scale
+	$(BIN)/python -m pytest -n 3 $(FILES) tests/e2e tests/security tests/faults tests/property tests/fuzz tests/scale
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check
@@ -65,7 +65,7 @@ bench: .venv/dev.stamp
 
 # What runs for long: every size in full, many random examples, and one table of figures at the end.
 soak: .venv/dev.stamp
-	EXAMPLES_TIMES=20 $(BIN)/python -m pytest -n 2 --dist loadfile -o timeout=7200 tests/property
+	EXAMPLES_TIMES=35 $(BIN)/python -m pytest -n 2 --dist loadfile -o timeout=7200 tests/property
 	$(BIN)/python -m pytest -o timeout=7200 tests/soak
 	@$(MAKE) --no-print-directory fuzz
 

@@ -12,8 +12,8 @@ from turnlog.wire.assemble import KINDS, Assembler
 from turnlog.wire.chunks import chunk, well_formed
 from turnlog.wire.sse import Decoder
 
-quick = examples(45)
-thorough = examples(72)
+quick = examples(27)
+thorough = examples(43)
 
 hostile = st.sampled_from('{}[]":,\\u\n\r\t\0x1.e-é€😀\u2028\ufeff\ud83d\ude00')
 texts = st.text(hostile, max_size=8) | st.text(st.characters(exclude_categories=()), max_size=4)

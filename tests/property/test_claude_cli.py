@@ -135,20 +135,20 @@ def run(data: bytes, cuts: list[int]) -> list[Said]:
 
 
 @given(streams)
-@examples(80)
+@examples(48)
 def test_whatever_comes_everything_can_be_stored_and_is_closed(stream: list[Any]) -> None:
     assert_lawful(run(bytes_of(stream), []))
 
 
 @given(streams, st.lists(st.integers(0, 1 << 20), max_size=6), st.booleans())
-@examples(100)
+@examples(60)
 def test_any_cutting_of_the_bytes_gives_the_same(stream: list[Any], cuts: list[int], whole: bool) -> None:
     data = bytes_of(stream)[: None if whole else -1]
     assert run(data, cuts) == run(data, [])
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=4))
-@examples(50)
+@examples(30)
 def test_bytes_that_are_nothing_do_nothing(data: bytes, cuts: list[int]) -> None:
     said = run(data, cuts)
     assert said == run(data, [])
@@ -190,7 +190,7 @@ def parsed(text: str, cuts: list[int]) -> Parsed:
 
 
 @given(st.lists(st.tuples(prose, markers), max_size=4), prose)
-@examples(80)
+@examples(48)
 def test_everything_but_the_markers_is_shown(parts: list[tuple[str, str]], last: str) -> None:
     found = parsed("".join(words + marker for words, marker in parts) + last, [])
     assert "".join(found.display_text.split()) == "".join("".join([*(p for p, _ in parts), last]).split())
@@ -198,7 +198,7 @@ def test_everything_but_the_markers_is_shown(parts: list[tuple[str, str]], last:
 
 
 @given(noise, st.lists(st.integers(0, 1000), max_size=5))
-@examples(100)
+@examples(60)
 def test_any_cutting_of_a_text_gives_the_same(text: str, cuts: list[int]) -> None:
     whole = parsed(text, [])
     assert parsed(text, cuts) == parsed(text, list(range(len(text)))) == whole

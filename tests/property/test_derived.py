@@ -27,7 +27,7 @@ from turnlog.state.roster import report
 from turnlog.state.tree import scope_of
 
 NAME = "sess_1"
-some = examples(8)
+some = examples(5)
 Stores = Callable[[Path], Store]
 stores = pytest.mark.parametrize(
     "make", [lambda _: MemoryStore(), lambda folder: SqliteStore(folder / "log.db")], ids=["memory", "sqlite"]

@@ -24,8 +24,8 @@ from turnlog.wire.chunks import LIMIT_BYTES
 from turnlog.wire.dialect import DONE, BlocksOptions
 from turnlog.wire.telling import BLOCKS, Told, Wanted, frames
 
-quick = examples(21)
-thorough = examples(42)
+quick = examples(13)
+thorough = examples(25)
 options = st.builds(
     BlocksOptions, stream_meta_history_and_tool_results=st.booleans(), stream_tool_results=st.booleans()
 )
@@ -209,7 +209,7 @@ def again(envelope: ev.Envelope, payload: ev.Payload | ev.Unknown) -> ev.Event:
     return turnlog.event(payload, origin=envelope.origin, scope=at)
 
 
-@examples(10)
+@examples(6)
 @given(legal=logs())
 def test_a_log_knows_the_same_oldest_open_turn(legal: Legal) -> None:
     async def starts() -> list[int]:

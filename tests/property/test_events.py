@@ -21,8 +21,8 @@ from turnlog.events.envelope import timestamp
 from turnlog.ids import uuid7
 from turnlog_examples.broker.events import BROKER
 
-EVERY = examples(18)
-MANY = examples(105)
+EVERY = examples(11)
+MANY = examples(63)
 
 KINDS = [*CATALOG, *BROKER]
 VALUE: Any = Any

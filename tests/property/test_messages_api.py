@@ -94,7 +94,7 @@ def fed(parsing: MessagesParser, events: Iterable[Any]) -> list[Payload]:
 
 
 @given(streams)
-@examples(80)
+@examples(48)
 def test_no_stream_raises_and_whatever_comes_out_can_be_stored(events: list[Any]) -> None:
     for payload in fed(parser(), events):
         kind = CATALOG.kind(CATALOG.name(type(payload)))
@@ -103,7 +103,7 @@ def test_no_stream_raises_and_whatever_comes_out_can_be_stored(events: list[Any]
 
 
 @given(streams)
-@examples(48)
+@examples(29)
 def test_every_block_begins_once_ends_once_and_has_its_pieces_between(events: list[Any]) -> None:
     said = fed(parsing := parser(), events)
     opened: dict[str, list[str]] = {}
@@ -122,7 +122,7 @@ def test_every_block_begins_once_ends_once_and_has_its_pieces_between(events: li
 
 
 @given(streams)
-@examples(80)
+@examples(48)
 def test_calls_come_out_only_of_a_message_that_is_complete(events: list[Any]) -> None:
     said = fed(parsing := parser(), events)
     calls = [payload for payload in said if isinstance(payload, ToolCall) and payload.executor == "backend"]
@@ -165,7 +165,7 @@ LARGE: dict[str, list[Any]] = {
 
 
 @given(st.sampled_from([*LARGE]), st.booleans())
-@examples(6)
+@examples(4)
 @example("fields", False)
 @example("results", False)
 @example("calls", True)

@@ -21,7 +21,7 @@ from turnlog.state.tree import scope_of
 from turnlog.wire.dialect import DEFAULT, DONE, Dialect, bare, untold
 from turnlog.wire.telling import CONVERTED
 
-quick = examples(24)
+quick = examples(14)
 EACH = pytest.mark.parametrize("name", ["office", "agentic"])
 Placed = tuple[int, int, bytes]  # a seq, the number within the event, and the message
 

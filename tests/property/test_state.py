@@ -26,7 +26,7 @@ from turnlog.state.tree import Tree
 from turnlog.wire.dialect import bare
 
 FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
-some = examples(28)
+some = examples(17)
 
 
 class Agree(ev.Payload, frozen=True, kw_only=True):

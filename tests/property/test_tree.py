@@ -220,7 +220,7 @@ def close(items: list[Item], *, keep_waiting: bool) -> list[Item]:
 
 
 logs = st.lists(st.integers(0, 59), min_size=25, max_size=50).map(written)
-quick = examples(25)
+quick = examples(15)
 
 
 @quick

@@ -13,7 +13,7 @@ from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
 from turnlog.events.views import Button, Form, TableEditor
 from turnlog.state.views import KEPT, PROBLEMS, Views, check
 
-MANY = examples(42)
+MANY = examples(25)
 
 
 def shown(tree: Tree, seq: int = 0) -> Any:

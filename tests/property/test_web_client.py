@@ -22,7 +22,7 @@ from turnlog.state.transcript import Bubble, Transcript
 from turnlog.state.tree import Tree as AgentTree
 from turnlog.state.views import Problem, Views, check
 
-some = examples(30)
+some = examples(18)
 NUMBER = re.compile(r"-?\d[\d.]*(e[+-]?\d+)?")
 SAFE = 2**53 - 1  # beyond it a page has another number than the server
 

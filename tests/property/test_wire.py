@@ -73,7 +73,7 @@ def decode(parts: list[bytes], limit_bytes: int = 1 << 20) -> tuple[list[Message
     return messages, decoder.last_id, decoder.retry_ms, refused
 
 
-@examples(120)
+@examples(72)
 @given(names, names, payloads, st.integers(6, 40), st.booleans(), extras)
 def test_chunks_join_fit_and_are_the_fewest(
     kind: str, agent: str, payload: str, budget: int, final: bool, extra: dict[str, Scalar]
@@ -89,7 +89,7 @@ def test_chunks_join_fit_and_are_the_fewest(
         assert fields["agent"] == well_formed(agent)
 
 
-@examples(50)
+@examples(30)
 @given(names, payloads, st.integers(0, 200), extras)
 def test_a_chunk_fits_or_is_refused(
     kind: str, payload: str, limit_bytes: int, extra: dict[str, Scalar]
@@ -101,7 +101,7 @@ def test_a_chunk_fits_or_is_refused(
     assert max(map(len, messages)) <= limit_bytes
 
 
-@examples(50)
+@examples(30)
 @given(plain, st.none() | labels, st.none() | labels, st.none() | st.integers(0, 10**15 - 1))
 def test_a_frame_comes_back(text: str, id: str | None, event: str | None, retry_ms: int | None) -> None:
     frame = encode(text.encode(), id=id, event=event, retry_ms=retry_ms)
@@ -109,7 +109,7 @@ def test_a_frame_comes_back(text: str, id: str | None, event: str | None, retry_
     assert decode([frame]) == ([message], id or "", retry_ms, False)
 
 
-@examples(50)
+@examples(30)
 @given(st.lists(plain), st.lists(st.integers(0, 10**6)))
 def test_json_in_frames_comes_back_as_it_was(texts: list[str], cuts: list[int]) -> None:
     lines = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
@@ -119,7 +119,7 @@ def test_json_in_frames_comes_back_as_it_was(texts: list[str], cuts: list[int]) 
     assert not refused
 
 
-@examples(120)
+@examples(72)
 @given(streams, st.lists(st.integers(0, 10**6)), st.sampled_from([8, 20, 1 << 20]))
 def test_every_chunking_of_anything_is_equal(stream: bytes, cuts: list[int], limit_bytes: int) -> None:
     whole = decode([stream], limit_bytes)
@@ -127,7 +127,7 @@ def test_every_chunking_of_anything_is_equal(stream: bytes, cuts: list[int], lim
     assert decode([stream[at : at + 1] for at in range(len(stream))], limit_bytes) == whole
 
 
-@examples(50)
+@examples(30)
 @given(forging)
 def test_labels_that_forge_fields_are_refused(label: str) -> None:
     with pytest.raises(CallerError):

@@ -14,7 +14,7 @@ UNTIMED = settings(
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=TIMES == 1,
     database=None,
-    max_examples=50 * TIMES,
+    max_examples=30 * TIMES,
 )
 
 
