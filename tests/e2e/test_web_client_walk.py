@@ -7,12 +7,20 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.e2e.browser import browsing
 from tests.e2e.harness import Server, running
 from tests.e2e.streams import add_notes, until
 from tests.e2e.web_client import LIMIT_MS, all_have, check, reading, run, signed_in, streams
 
 STEPS = 30
 QUICK = {"retryMs": 50, "maxRetryMs": 200, "heartbeatMs": 400}
+
+
+@pytest.fixture(scope="module")
+def chrome(chromium: str) -> Iterator[Browser]:
+    """A browser whose tabs do not share a process: one that is frozen would hold the others."""
+    with browsing(chromium, renderers=True) as browser:
+        yield browser
 
 
 @pytest.fixture
