@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext
 
-from tests.e2e.conftest import chrome
-from tests.e2e.test_web_client_walk import STEPS, context, walk_at_random
+from tests.e2e.test_web_client_walk import STEPS, chrome, context, walk_at_random
 from tests.soak.figures import Measure
 
 SEEDS = 10
