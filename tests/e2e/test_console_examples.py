@@ -191,7 +191,7 @@ def test_the_broker_leads_an_installer_and_a_customer_to_an_offer(
     there.press("I agree")
     there.sees("I have read it, ask the lenders")
     there.sees("then your application goes to the lenders")
-    there.rest()  # the guide shows the summary again with its last word, which voids a click on the one before
+    there.rest()  # the last word of the guide shows the summary again, which voids a click on the earlier one
     there.press("I have read it, ask the lenders")
     there.sees("Northgate Bank: approved")
     events = there.rest()
