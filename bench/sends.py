@@ -1,9 +1,10 @@
 """What a message costs the server, from the request to the end of its turn: `python -m bench.sends`. Linux.
 
-One client sends messages to a server process, one after the other over one connection; a scripted agent
-answers each with one sentence. The peer is a bare Starlette route on the same HTTP server that decodes the
-same body and answers. Both are measured in CPU time of the server process; every round runs both, and medians
-count. The difference is what an append that is on the disk, a turn and its events cost.
+One client sends messages to a server process, one after the other over one connection, ten to a session; a
+scripted agent answers each with one sentence. The peer is a bare Starlette route on the same HTTP server that
+decodes the same body and answers. Both are measured in CPU time of the server process until every turn has
+ended; every round runs both, and medians count. The difference is what an append that is on the disk, a turn
+and its events cost.
 """
 
 import http.client
@@ -12,18 +13,21 @@ import os
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from tests.e2e.harness import ROOT, TURNLOG, running
+from tests.e2e.harness import ROOT, TURNLOG, Server, running
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.state.history import Message
 
 ROUNDS = 5
-SENDS = 300  # below the burst that one person may send
+SESSIONS = 40
+EACH = 10
+SENDS = SESSIONS * EACH  # below the burst that one program may send
 GOAL = 40  # times a bare route, which stores nothing and answers nothing
 TICKS = os.sysconf("SC_CLK_TCK")
 BARE = """
@@ -56,19 +60,26 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def send_all(port: int, pid: int, headers: dict[str, str], session: str) -> float:
-    """Send the messages and return the server's CPU time for each, in microseconds."""
+def send_all(port: int, headers: dict[str, str], sessions: list[str]) -> None:
+    """Send the messages, in turns to the sessions."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    begun = cpu_s(pid)
     for number in range(SENDS):
-        body = json.dumps({"session": session, "message": f"message {number}"})
+        body = json.dumps({"session": sessions[number % SESSIONS], "message": f"message {number}"})
         connection.request("POST", "/api/send", body, {"content-type": "application/json", **headers})
         response = connection.getresponse()
         response.read()
         if response.status != 202:
             raise RuntimeError(f"send {number} was answered with {response.status}")
     connection.close()
-    return (cpu_s(pid) - begun) / SENDS * 1e6
+
+
+def wait_for_ends(server: Server, session: str) -> None:
+    """Wait until every turn of a session has ended."""
+    address = f"{server.url}/api/log?session={session}"
+    ends = 0
+    while ends < EACH:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=server.headers)) as response:
+            ends = response.read().count(b'"agent.end"')
 
 
 @contextmanager
@@ -86,13 +97,20 @@ def bare_server() -> Iterator[tuple[int, int]]:
 def measure() -> tuple[float, float]:
     """Return the CPU time for each message, in microseconds: of the bare route and of Turnlog."""
     with bare_server() as (port, pid):
-        bare_us = send_all(port, pid, {}, "sess_1")
+        begun_s = cpu_s(pid)
+        send_all(port, {}, ["sess_1"] * SESSIONS)
+        bare_s = cpu_s(pid) - begun_s
     with (
         tempfile.TemporaryDirectory() as folder,
         running("bench.sends:app", Path(folder), program=[TURNLOG]) as server,
     ):
-        turnlog_us = send_all(server.port, server.process.pid, server.headers, server.session())
-    return bare_us, turnlog_us
+        sessions = [server.session() for _ in range(SESSIONS)]
+        begun_s = cpu_s(server.process.pid)
+        send_all(server.port, server.headers, sessions)
+        for session in sessions:
+            wait_for_ends(server, session)
+        turnlog_s = cpu_s(server.process.pid) - begun_s
+    return bare_s / SENDS * 1e6, turnlog_s / SENDS * 1e6
 
 
 def main() -> int:
