@@ -27,7 +27,7 @@ from turnlog.app.sessions import make_session
 from turnlog.events import CATALOG, Envelope, SessionTitle, UiMessage
 from turnlog.log import Log, open_log
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 from turnlog.server.limits import Limits
 
 ROUNDS = 5

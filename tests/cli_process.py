@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from turnlog.events import CORE, TEAM, Catalog, ParseReject, decode, stamp
-from turnlog.parse.claude_cli import CliParser
-from turnlog.parse.cli_agents import Said
-from turnlog.parse.cli_lines import CLI, Line
-from turnlog.parse.cli_turns import Asked
+from turnlog.parse.claude.agents import Said
+from turnlog.parse.claude.lines import CLI, Line
+from turnlog.parse.claude.parser import CliParser
+from turnlog.parse.claude.turns import Asked
 from turnlog.state.tree import Tree
 
 FOLDER = Path(__file__).parent / "vectors" / "claude_cli"

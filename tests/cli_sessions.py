@@ -14,8 +14,8 @@ import msgspec
 from tests.support.limits import HANG_S
 from tests.unit.app.desk import ADA, Desk, desk
 from turnlog import App
-from turnlog.agents.claude_cli import ClaudeCli
-from turnlog.agents.cli_driver import ProcessDriver
+from turnlog.agents.claude.claude_code import ClaudeCli
+from turnlog.agents.claude.driver import ProcessDriver
 from turnlog.app import Seat
 from turnlog.events import Envelope
 from turnlog.log import Log

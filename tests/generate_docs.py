@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from turnlog.events import CATALOG, Envelope, Kind, Scope, base, stamp
+from turnlog.events import CATALOG, Envelope, Kind, Scope, stamp
+from turnlog.events import payload as base
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "events.md"

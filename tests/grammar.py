@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.logs import Item, log, scope
 from turnlog import events as ev
-from turnlog.wire.dialect import bare
+from turnlog.wire.dialects.base import bare
 
 Script = list[ev.Payload]
 Placed = list[tuple[ev.Payload, ev.Scope]]

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from turnlog.wire.assemble import Assembler
-from turnlog.wire.assembled import Block
+from turnlog.client.assembler import Assembler
+from turnlog.client.blocks import Block
 
 READER = Path(__file__).parent.parent / "web" / "tests" / "reader.mjs"
 

@@ -12,9 +12,9 @@ from tests.troupe import confirm, event_of, inquire, remove
 from turnlog import open_log
 from turnlog.agents import Agent, Context, Reply, Request, WaitForInput, tool
 from turnlog.agents.agent import Cast
-from turnlog.agents.answers import answer_items
-from turnlog.agents.driver import Driver
-from turnlog.agents.loop import Item
+from turnlog.agents.runtime.agent_driver import Driver
+from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.runtime.user_input import answer_items
 from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiMessage, decode
 from turnlog.log import Log, line_of
 from turnlog.state.history import Message

@@ -7,7 +7,7 @@ from tests.logs import place, scope
 from tests.troupe import confirm, inquire, look, remove, weigh
 from turnlog.agents import Agent, Scripted
 from turnlog.agents.agent import Cast
-from turnlog.agents.loop import Ask, Effect, Loop
+from turnlog.agents.runtime.turn_loop import Ask, Effect, Loop
 from turnlog.events import (
     CATALOG,
     AgentEnd,

@@ -14,6 +14,7 @@ RANK = {
     "parse": 2,
     "state": 2,
     "wire": 3,
+    "client": 4,
     "ids": 4,
     "log": 5,
     "testing": 6,
@@ -22,7 +23,7 @@ RANK = {
     "server": 8,
     "cli": 9,
 }
-PURE = {"errors", "events", "parse", "state", "wire"}
+PURE = {"errors", "events", "parse", "state", "wire", "client"}
 WORLD = {
     "asyncio", "concurrent", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
     "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time", "urllib", "uuid",
@@ -34,6 +35,7 @@ LIBRARIES = {
     "parse": {"msgspec"},
     "state": {"msgspec"},
     "wire": {"msgspec"},
+    "client": {"msgspec"},
     "log": {"msgspec"},
     "testing": {"msgspec"},
     "agents": {"msgspec", "anthropic", "httpx2"},

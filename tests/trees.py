@@ -13,7 +13,7 @@ from turnlog.events.ui import (
     TableDeleteRow,
     TableSave,
 )
-from turnlog.events.views import FIELDS, NODES
+from turnlog.events.view_nodes import FIELDS, NODES
 
 Tree = dict[str, Any]
 

@@ -17,11 +17,11 @@ from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
 from turnlog.agents import Agent, Context, ModelFault, Reply, Request, Tool, WaitForInput, tool
 from turnlog.agents.agent import Cast, Patience
-from turnlog.agents.answers import answer_items, message_batch
-from turnlog.agents.driver import Driver
-from turnlog.agents.loop import Item
 from turnlog.agents.models import Model, Scripted, ToolUse
 from turnlog.agents.models.script import Steps, read_script
+from turnlog.agents.runtime.agent_driver import Driver
+from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.runtime.user_input import answer_items, message_batch
 from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiCommand, UiMessage, decode
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bench.fanout.control import allow_files, announce, delta, line, obey
-from turnlog.server.serve import listen
+from turnlog.server.uvicorn_server import listen
 
 Queue = asyncio.Queue[dict[str, str]]
 queues: set[Queue] = set()

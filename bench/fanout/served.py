@@ -20,9 +20,9 @@ from turnlog.agents.models.scripted import Scripted
 from turnlog.app import LOCAL, Sessions
 from turnlog.log import Log
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 from turnlog.server.limits import Limits
-from turnlog.server.serve import listen, serve
+from turnlog.server.uvicorn_server import listen, serve
 
 TOKEN = "a-token-of-nobody-but-this-bench"
 

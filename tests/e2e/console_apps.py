@@ -23,7 +23,7 @@ from turnlog.agents import Context, Model, Reply, Request, Scripted, ToolUse
 from turnlog.agents.models.scripted import Cite, Part, Script, Thinking
 from turnlog.agents.tools import Picture
 from turnlog.events import Citation, Envelope, Payload, View
-from turnlog.events.views import Form, NumberField, TextField
+from turnlog.events.view_nodes import Form, NumberField, TextField
 from turnlog.state.history import Message
 from turnlog_examples.assistant.chart import bars
 

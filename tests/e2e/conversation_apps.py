@@ -13,7 +13,7 @@ from turnlog.agents import Context, Scripted, ToolUse
 from turnlog.agents.models.scripted import Part
 from turnlog.agents.tools import Picture
 from turnlog.events import View
-from turnlog.events.views import DatetimeField, NumberField, Row, TableEditor
+from turnlog.events.view_nodes import DatetimeField, NumberField, Row, TableEditor
 from turnlog.state.history import Message
 from turnlog_examples.assistant.chart import bars
 

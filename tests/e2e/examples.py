@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.e2e.harness import TURNLOG, Reader, Server
 from tests.support.limits import HANG_S
+from turnlog.client.assembler import Assembler
 from turnlog.events import CATALOG
-from turnlog.wire.assemble import Assembler
 from turnlog.wire.sse import Message
 
 APPS = "tests.e2e.example_apps:"

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 CONTEXT = get_context("forkserver")
-CONTEXT.set_forkserver_preload(["turnlog.cli", "turnlog.server.serve", "tests.e2e.apps"])
+CONTEXT.set_forkserver_preload(["turnlog.cli", "turnlog.server.uvicorn_server", "tests.e2e.apps"])
 
 
 class Fork:

@@ -18,7 +18,7 @@ from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.tools import Picture
 from turnlog.app import Principal
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, Known
+from turnlog.server.auth.credentials import Auth, Known
 from turnlog.state.history import Message
 
 DOT = bytes.fromhex(

@@ -9,7 +9,7 @@ from turnlog.cli import main
 
 def impatient(stall_s: float) -> None:
     """Let every listening socket give up its peers after this time, whatever the command asks for."""
-    serving = importlib.import_module("turnlog.server.serve")
+    serving = importlib.import_module("turnlog.server.uvicorn_server")
     listen = serving.listen
 
     def listening(host: str, port: int, **_: float) -> socket.socket:

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from tests.e2e.harness import Dechunker, Reader, Server
 from tests.support.limits import HANG_S
 from turnlog.cli.convert import Converter
-from turnlog.server.routes import MAX_EVENTS
-from turnlog.wire.dialect import BlocksOptions
+from turnlog.server.routes.api import MAX_EVENTS
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.registry import Wanted
 from turnlog.wire.sse import Decoder, Message
-from turnlog.wire.telling import Wanted
 
 TOO_OFTEN = 429
 LIVE = ("block.delta", "tool.progress")

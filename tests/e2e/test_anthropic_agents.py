@@ -26,7 +26,7 @@ from turnlog import Agent, tool
 from turnlog.agents import AnthropicModel, Patience
 from turnlog.events import CATALOG, decode
 from turnlog.log import Log, MemoryStore, line_of
-from turnlog.wire.blocks import Blocks
+from turnlog.wire.dialects.blocks import Blocks
 
 QUICK = Patience(tries=5, first_s=0)
 

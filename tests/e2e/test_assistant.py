@@ -24,7 +24,7 @@ from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.killed_at_work import kill_and_continue
 from tests.e2e.test_crash import NOTHING, answer, open_things
 from tests.test_seed_names import NAMES
-from turnlog.wire.assemble import Assembler
+from turnlog.client.assembler import Assembler
 from turnlog.wire.chunks import LIMIT_BYTES
 from turnlog_examples.assistant.tools import FIELDS, LIMIT_KNOTS, forecast
 

@@ -19,7 +19,7 @@ import pytest
 from tests.cli_sessions import Room, goes, is_there, lawful, room
 from tests.unit.app.desk import ADA, desk
 from turnlog import App
-from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCli
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
 

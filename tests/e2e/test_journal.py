@@ -15,8 +15,8 @@ SERVER = """
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
-from turnlog.server.journal import Journal, set_up
-from turnlog.server.serve import listen, serve
+from turnlog.server.access_log import Journal, set_up
+from turnlog.server.uvicorn_server import listen, serve
 
 async def boom(request):
     raise ValueError(f"{await request.body()} {request.headers} {request.url}")

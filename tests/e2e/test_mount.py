@@ -24,7 +24,7 @@ from tests.e2e.mounted import DOT
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_MS, HANG_S
 from turnlog.app import Principal
-from turnlog.server.auth import Auth, Known
+from turnlog.server.auth.credentials import Auth, Known
 
 
 @dataclass

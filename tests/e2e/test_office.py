@@ -16,7 +16,7 @@ from tests.e2e.office_desk import OFFICE, Desk, bodies, of, serving, typed, unen
 from tests.test_seed_fields import interface_name
 from tests.test_seed_names import NAMES
 from tests.typescript import interfaces
-from turnlog.server.page import page_routes
+from turnlog.server.console_files import page_routes
 
 CONSOLE = ROOT / "web" / "console"
 INTERFACES = Path(__file__).parents[1] / "vectors" / "office" / "interfaces.ts"

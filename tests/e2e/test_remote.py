@@ -8,7 +8,7 @@ from typing import Any
 from tests.e2e.apps import count_words
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.support.limits import HANG_S
-from turnlog.agents.remote import RemoteExecutor
+from turnlog.agents.remote.executor import RemoteExecutor
 from turnlog.agents.tools import Tool, tool
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.harness import Server, running
 from tests.support.limits import HANG_S
-from turnlog.wire.assemble import Assembler
+from turnlog.client.assembler import Assembler
 from turnlog.wire.sse import Decoder, Message
 
 

@@ -19,7 +19,7 @@ from tests.e2e.forks import Fork
 from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.server.auth import token_hash
+from turnlog.server.auth.credentials import token_hash
 from turnlog.wire.sse import Message
 
 APPS = ("tests.e2e.apps:fast", "tests.e2e.apps:endless", "tests.e2e.apps:remote")

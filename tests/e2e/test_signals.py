@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.harness import ROOT, Server, running
 from tests.support.limits import HANG_S
 from tests.unit.cli.test_link import Terminal
-from turnlog.server.auth import token_hash
+from turnlog.server.auth.credentials import token_hash
 
 
 def tokens_of(*names: str) -> str:

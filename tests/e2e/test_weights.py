@@ -30,7 +30,7 @@ from tests.e2e.weights_desk import (
 from tests.statements.test_examples import EXAMPLES, fits
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.server.auth import token_hash
+from turnlog.server.auth.credentials import token_hash
 
 SAVE, DELETE = "weight_entry_save_batch", "weight_entry_delete"
 NOON = "2026-01-08T12:00:00-05:00"

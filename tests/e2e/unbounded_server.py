@@ -3,7 +3,7 @@
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from turnlog.cli import main
-from turnlog.server.serve import Connection
+from turnlog.server.uvicorn_server import Connection
 
 if __name__ == "__main__":
     for name in (

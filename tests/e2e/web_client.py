@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from tests.e2e.harness import ROOT, Server
 from tests.e2e.streams import Wish, log_lines, metric, place, until
 from tests.support.limits import HANG_MS
-from turnlog.server.page import PAGE_HEADERS
+from turnlog.server.console_files import PAGE_HEADERS
 
 FOLDERS = (ROOT / "web/tests/page", ROOT / "web/client")
 LIMIT_MS = HANG_MS

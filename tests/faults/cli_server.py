@@ -16,7 +16,7 @@ import msgspec
 
 from tests.cli_sessions import Room, make_app
 from tests.unit.app.desk import ADA, desk
-from turnlog.agents.cli_process import CliProcess
+from turnlog.agents.claude.process import CliProcess
 from turnlog.log import Log, SqliteStore
 
 

@@ -8,7 +8,7 @@ from tests.faults.sample import turn
 from turnlog.events import Event
 from turnlog.log import Head, SqliteStore, Store
 from turnlog.log.append import Expected, write
-from turnlog.log.integrity import link, make_row
+from turnlog.log.sqlite.checksums import link, make_row
 from turnlog.log.store import NewRow, Row, SpanMark
 
 LONG = "sess_long_one"

@@ -42,7 +42,7 @@ def test_turn_that_meets_a_full_disk_ends_when_there_is_room_and_the_next_messag
     disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("turnlog.agents.pen.PAUSES_S", PAUSES_S)
+        monkeypatch.setattr("turnlog.agents.runtime.session_writer.PAUSES_S", PAUSES_S)
         async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
             session = await at.session("ada", "endless")
             begun = await at.send("ada", session, "go")
@@ -87,7 +87,7 @@ def test_control_a_server_that_does_not_look_after_its_turns_leaves_one_open(
     disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("turnlog.agents.pen.PAUSES_S", PAUSES_S)
+        monkeypatch.setattr("turnlog.agents.runtime.session_writer.PAUSES_S", PAUSES_S)
         monkeypatch.setattr(Sessions, "_begin_recovery", lambda _: None)
         async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
             session, other = await at.session("ada", "endless"), await at.session("ada", "plain")

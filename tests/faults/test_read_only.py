@@ -78,5 +78,5 @@ def test_control_opened_as_a_log_that_may_change_it_cannot_be_read(
     place = Place(medium / "log.db")
     asyncio.run(write(place.path))
     protect(medium)
-    monkeypatch.setattr("turnlog.log.sqlite.reading_mode", lambda path: "mode=ro")
+    monkeypatch.setattr("turnlog.log.sqlite.store.reading_mode", lambda path: "mode=ro")
     assert place.run("verify").exit_code == 1

@@ -8,7 +8,7 @@ import msgspec
 
 from turnlog.errors import BadInput
 from turnlog.events import CATALOG
-from turnlog.events.gate import LIMIT_DEPTH, decode
+from turnlog.events.strict_json import LIMIT_DEPTH, decode
 
 MAX_MESSAGE_CHARS = 600  # a sentence, a path and what the input begins with
 MAX_GROWTH = 8  # `9e15` is written as `9000000000000000.0`

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.readers import Ask, Message, assemble, exact
 from tests.support.examples import examples
+from turnlog.client.assembler import KINDS, Assembler
 from turnlog.errors import BadInput
-from turnlog.wire.assemble import KINDS, Assembler
 from turnlog.wire.chunks import chunk, well_formed
 from turnlog.wire.sse import Decoder
 

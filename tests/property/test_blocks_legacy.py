@@ -13,10 +13,10 @@ from tests.grammar import Legal, Said, expected, hostile, logs, pruned, standing
 from tests.logs import Item, entry, scope
 from tests.support.examples import examples
 from turnlog import events as ev
-from turnlog.wire.blocks_raw import BlocksRaw
-from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialect import DONE
+from turnlog.wire.dialects.base import DONE
+from turnlog.wire.dialects.blocks_raw import BlocksRaw
+from turnlog.wire.dialects.blocks_xml import BlocksXml
 
 Dialect = BlocksXml | BlocksRaw
 

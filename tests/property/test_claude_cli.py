@@ -13,12 +13,12 @@ from tests.cli_process import VECTORS, assert_lawful, bytes_of, counting
 from tests.support.examples import examples
 from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, ToolCall
 from turnlog.parse import Asked, CliParser, MarkerParser
-from turnlog.parse.claude_cli import LINE_READERS, SYSTEM_READERS
-from turnlog.parse.cli_agents import Said
+from turnlog.parse.claude.agents import Said
+from turnlog.parse.claude.parser import LINE_READERS, SYSTEM_READERS
 from turnlog.parse.deeds import Deeds
-from turnlog.parse.found import Parsed
-from turnlog.parse.marker_span import MARKERS
-from turnlog.parse.markers import TagsAndMarkers
+from turnlog.parse.inline.marker_scanner import MARKERS
+from turnlog.parse.inline.markers import TagsAndMarkers
+from turnlog.parse.inline.parsed_text import Parsed
 
 words = st.text(max_size=6)
 scalars = st.none() | st.booleans() | st.integers(-2, 2**64) | st.floats(allow_nan=False) | words

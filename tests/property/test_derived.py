@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.logs import Item
 from tests.property.test_state import CATALOG, Agree, sessions
 from tests.support.examples import examples
-from turnlog.app import derived
-from turnlog.app.derived import Derived, Panels
+from turnlog.app import read_models
+from turnlog.app.read_models import Derived, Panels
 from turnlog.events import Catalog, Envelope, Event, Payload, ToolResult, UiMessage
 from turnlog.log import Document, Log, MemoryStore, SqliteStore, Store
 from turnlog.state.documents import documents
@@ -115,8 +115,8 @@ def test_any_question_in_any_order_has_the_answer_of_the_live_fold(make: Stores)
             await log.close()
 
         with ExitStack() as stack:
-            stack.enter_context(patch.object(derived, "EVERY", every))
-            stack.enter_context(patch.object(derived, "TAIL_BYTES", page))
+            stack.enter_context(patch.object(read_models, "EVERY", every))
+            stack.enter_context(patch.object(read_models, "TAIL_BYTES", page))
             asyncio.run(run(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
 
     holds()

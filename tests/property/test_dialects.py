@@ -15,14 +15,14 @@ from tests.logs import Item
 from tests.readers import Ask, assemble, exact
 from tests.support.examples import examples
 from turnlog import events as ev
+from turnlog.client.assembler import Assembler
 from turnlog.log import open_log
 from turnlog.state.history import History, result_text
 from turnlog.wire import sse
-from turnlog.wire.assemble import Assembler
-from turnlog.wire.blocks import Blocks
 from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialect import DONE, BlocksOptions
-from turnlog.wire.telling import BLOCKS, Told, Wanted, frames
+from turnlog.wire.dialects.base import DONE, BlocksOptions
+from turnlog.wire.dialects.blocks import Blocks
+from turnlog.wire.dialects.registry import BLOCKS, Told, Wanted, frames
 
 quick = examples(13)
 thorough = examples(25)

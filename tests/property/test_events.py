@@ -15,9 +15,9 @@ from msgspec.json import encode as to_json
 from tests.support.examples import examples
 from tests.trees import TREES
 from turnlog.errors import BadInput
-from turnlog.events import CATALOG, Envelope, Kind, Scope, Unknown, View, decode, gate, stamp
-from turnlog.events.base import NAME_BYTES
+from turnlog.events import CATALOG, Envelope, Kind, Scope, Unknown, View, decode, stamp, strict_json
 from turnlog.events.envelope import timestamp
+from turnlog.events.payload import NAME_BYTES
 from turnlog.ids import uuid7
 from turnlog_examples.broker.events import BROKER
 
@@ -172,15 +172,15 @@ def nested(layers: list[bool], core: Any) -> bytes:
 @example([False, True] * 16 + [False], None)
 def test_the_gate_counts_levels_whatever_nests(layers: list[bool], core: Any) -> None:
     fits, too_deep = nested(layers[1:], core), nested(layers, core)
-    assert gate.decode(fits, VALUE) == json.loads(fits)
+    assert strict_json.decode(fits, VALUE) == json.loads(fits)
     with pytest.raises(BadInput, match="at most 32 levels"):
-        gate.decode(too_deep, VALUE)
+        strict_json.decode(too_deep, VALUE)
 
 
 @MANY
 @given(JSON, st.booleans(), st.sampled_from([None, 1, "\r\n\t"]))
 def test_the_gate_lets_any_json_through(value: Any, escaped: bool, indent: int | str | None) -> None:
-    assert gate.decode(json.dumps(value, ensure_ascii=escaped, indent=indent).encode(), VALUE) == value
+    assert strict_json.decode(json.dumps(value, ensure_ascii=escaped, indent=indent).encode(), VALUE) == value
 
 
 @MANY
@@ -189,7 +189,7 @@ def test_the_gate_sees_any_repeated_key(value: dict[str, Any], data: st.DataObje
     key = data.draw(st.sampled_from(sorted(value)))
     twice = json.dumps(value)[:-1] + "," + json.dumps({key: None})[1:]
     with pytest.raises(BadInput, match="each key once"):
-        gate.decode(b"[%s]" % twice.encode(), VALUE)
+        strict_json.decode(b"[%s]" % twice.encode(), VALUE)
 
 
 MARKS = rb'{ } [ ] , : " \ \u d800 dc00 0 - 1e999 NaN null "a":'.split(b" ")
@@ -199,7 +199,7 @@ PIECES = st.lists(st.sampled_from([*MARKS, *BYTES]), max_size=30).map(b"".join)
 
 def survives(data: bytes, kind: Any) -> None:
     try:
-        value = gate.decode(data, kind)
+        value = strict_json.decode(data, kind)
     except BadInput:
         return
     assert kind is not VALUE or value == json.loads(data)

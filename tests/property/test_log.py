@@ -29,7 +29,7 @@ from turnlog.errors import Closed, Conflict, Fenced, TurnlogError
 from turnlog.events import Event, stamp
 from turnlog.log import Damage, Log, MemoryStore, Page, Row, SqliteStore, Store
 from turnlog.log.store import span_mark, span_of
-from turnlog.testing.samples import (
+from turnlog.testing.factories import (
     aborted,
     agent,
     answered,

@@ -18,8 +18,8 @@ from turnlog.state.fold import folded
 from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_of
-from turnlog.wire.dialect import DEFAULT, DONE, Dialect, bare, untold
-from turnlog.wire.telling import CONVERTED
+from turnlog.wire.dialects.base import DEFAULT, DONE, Dialect, bare, untold
+from turnlog.wire.dialects.registry import CONVERTED
 
 quick = examples(14)
 EACH = pytest.mark.parametrize("name", ["office", "agentic"])

@@ -23,7 +23,7 @@ from turnlog.state.pending import pending
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
-from turnlog.wire.dialect import bare
+from turnlog.wire.dialects.base import bare
 
 FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
 some = examples(17)

@@ -8,10 +8,10 @@ from msgspec import json, to_builtins
 from tests.logs import entry
 from tests.support.examples import examples
 from tests.trees import NEARLY, TREES, Tree, scenes
-from turnlog.events import AssistantView, UiAction, View, views
+from turnlog.events import AssistantView, UiAction, View, view_nodes
 from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
-from turnlog.events.views import Button, Form, TableEditor
-from turnlog.state.views import KEPT, PROBLEMS, Views, check
+from turnlog.events.view_nodes import Button, Form, TableEditor
+from turnlog.state.view_actions import KEPT, PROBLEMS, Views, check
 
 MANY = examples(25)
 
@@ -23,16 +23,16 @@ def shown(tree: Tree, seq: int = 0) -> Any:
 @MANY
 @given(TREES)
 def test_what_can_be_shown_is_read_and_written_the_same(tree: Tree) -> None:
-    assert views.flaw(tree) is None
-    root = views.read(tree)
-    assert root is None or views.read(to_builtins(root)) == root
+    assert view_nodes.flaw(tree) is None
+    root = view_nodes.read(tree)
+    assert root is None or view_nodes.read(to_builtins(root)) == root
     assert shown(tree)[1].view.tree == json.decode(json.encode(tree))
 
 
 @MANY
 @given(NEARLY)
 def test_any_value_is_shown_or_refused(tree: Any) -> None:
-    flaw = views.flaw(tree)
+    flaw = view_nodes.flaw(tree)
     assert flaw is None or all(isinstance(part, str) for part in flaw)
 
 

@@ -14,13 +14,13 @@ from tests.readers import Ask
 from tests.support.examples import examples
 from tests.trees import NEARLY, TREES, Tree, scenes
 from turnlog.events import AssistantView, UiAction, View
-from turnlog.events.views import flaw
+from turnlog.events.view_nodes import flaw
 from turnlog.state.documents import Documents
 from turnlog.state.meters import Meters
 from turnlog.state.pending import pending
 from turnlog.state.transcript import Bubble, Transcript
 from turnlog.state.tree import Tree as AgentTree
-from turnlog.state.views import Problem, Views, check
+from turnlog.state.view_actions import Problem, Views, check
 
 some = examples(18)
 NUMBER = re.compile(r"-?\d[\d.]*(e[+-]?\d+)?")

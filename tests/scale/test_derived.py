@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.work import is_linear
 from tests.unit.app.test_derived import APP, NAME, Rows, filled
 from tests.unit.log.delegates import scenario
-from turnlog.app.derived import EVERY, Derived
+from turnlog.app.read_models import EVERY, Derived
 from turnlog.log import Log, MemoryStore
 
 Derive = Callable[[Log], Any]

@@ -13,11 +13,11 @@ import turnlog
 from tests.support.limits import HANG_S
 from turnlog import events as ev
 from turnlog.log import Head, Log, open_log
-from turnlog.server.projection import Projection
+from turnlog.server.streaming.projection import Projection
 from turnlog.wire import sse
-from turnlog.wire.blocks import Blocks
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import Dialect
+from turnlog.wire.dialects.base import Dialect
+from turnlog.wire.dialects.blocks import Blocks
 
 TURNS, DELTAS = 100, 95  # a turn has five events more
 BATCH = 5_000

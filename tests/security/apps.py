@@ -10,8 +10,8 @@ from turnlog.agents import Context, Scripted, ToolUse
 from turnlog.agents.tools import Picture
 from turnlog.app import Roles
 from turnlog.events import Payload, View
-from turnlog.events.base import ANYONE, Name
-from turnlog.events.views import Form, TextField
+from turnlog.events.payload import ANYONE, Name
+from turnlog.events.view_nodes import Form, TextField
 from turnlog.state.history import Message
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32

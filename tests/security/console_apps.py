@@ -13,7 +13,7 @@ from turnlog import Agent, App, Vocabulary, tool
 from turnlog.agents import Context, Reply, Request
 from turnlog.events import CORE, TEAM, Catalog, Envelope, Payload
 from turnlog.events.agent import Usage
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 
 ARGUMENTS = 10  # drawings of arguments
 STEP_S = 0.018  # more than a frame: each is drawn

@@ -3,7 +3,7 @@
     markdown  markup in a text stays text; links and images are held to a list       blocks.js, links.js
     purify    DOMPurify lets through what is listed; links and images once more      markdown.js
     text      everything else is text; addresses and colours are checked             Lit, links.js, team.js
-    policy    the content security policy of the page, with its trusted types        turnlog.server.page
+    policy    the content security policy of the page, with its trusted types        server/console_files.py
 
 A defence is taken away by editing a copy of the sources; an edit that finds nothing to edit fails. Markup
 that is not sanitised goes through the policy `dompurify`, as it would if DOMPurify had a hole: otherwise

@@ -60,7 +60,7 @@ from turnlog.events.tool import (
     ToolResult,
 )
 from turnlog.events.ui import UiMessage
-from turnlog.events.views import (
+from turnlog.events.view_nodes import (
     Button,
     Form,
     Node,

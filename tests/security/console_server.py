@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.security.console_layers import LAYERS, named
 from turnlog import server
 from turnlog.cli import main
-from turnlog.server import page
+from turnlog.server import console_files
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 PLAIN = "/plain"  # a page that is nothing, from which anything can be loaded
@@ -30,12 +30,12 @@ async def plain(_: Request) -> Response:
 def pages(builds: Path) -> dict[str, Endpoint]:
     """The files of every layer by their path, each with its headers."""
     found: dict[str, Endpoint] = {PLAIN: plain}
-    headers = page.PAGE_HEADERS
+    headers = console_files.PAGE_HEADERS
     for layer in LAYERS:
-        page.PAGE_HEADERS = headers if "policy" in layer.has else {}
-        for route in page.page_routes(builds / named(layer.build)):
+        console_files.PAGE_HEADERS = headers if "policy" in layer.has else {}
+        for route in console_files.page_routes(builds / named(layer.build)):
             found[f"/{layer.name}{route.path}"] = route.endpoint
-    page.PAGE_HEADERS = headers
+    console_files.PAGE_HEADERS = headers
     return found
 
 

@@ -21,11 +21,11 @@ from tests.support.limits import HANG_S
 from turnlog.app import LOCAL, App, Principal
 from turnlog.log import Store
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, Known, Verify, nobody, token_hash
-from turnlog.server.entry import KNOWN, PRINCIPAL, Entry
-from turnlog.server.front import Front
-from turnlog.server.guard import LOOPBACK
+from turnlog.server.auth.authentication import KNOWN, PRINCIPAL, Entry
+from turnlog.server.auth.credentials import Auth, Known, Verify, nobody, token_hash
+from turnlog.server.auth.host_check import LOOPBACK
 from turnlog.server.limits import Limits
+from turnlog.server.middleware import Front
 from turnlog.wire.sse import Decoder
 
 KEY = b"k" * 32

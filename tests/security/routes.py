@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tests.security.desk import Desk
 from tests.support.invitations import redemption
-from turnlog.server.page import page_routes
+from turnlog.server.console_files import page_routes
 
 PAGE = tuple(route.path for route in page_routes())
 BARE = (  # routes that take nothing

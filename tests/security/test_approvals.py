@@ -7,10 +7,10 @@ import pytest
 
 from tests.security.apps import Shredder, make
 from tests.security.desk import Answer, Desk, desk, run
-from turnlog.agents import answers, approvals
-from turnlog.agents.calls import args_hash
-from turnlog.agents.driver import Driver
-from turnlog.app import Seat, posting
+from turnlog.agents.runtime import approvals, user_input
+from turnlog.agents.runtime.agent_driver import Driver
+from turnlog.agents.runtime.idempotency import args_hash
+from turnlog.app import Seat, client_events
 from turnlog.events.envelope import timestamp
 from turnlog.ids import now_ms
 
@@ -97,7 +97,7 @@ def test_control_a_server_that_does_not_judge_runs_what_nobody_approved(
     shredder = Shredder()
 
     async def scenario() -> None:
-        monkeypatch.setattr(answers, "judge", lambda *_: None)
+        monkeypatch.setattr(user_input, "judge", lambda *_: None)
         async with desk(app(shredder)) as at:
             session, call, _ = await asked(at)
             answer = await decide(at, "bob", session, call_id=call, args_hash="0" * 64)
@@ -132,7 +132,7 @@ def test_control_a_server_without_a_clock_takes_it_late(monkeypatch: pytest.Monk
 
     async def scenario() -> None:
         monkeypatch.setattr(Driver, "_expire", never)
-        for module in (approvals, posting):
+        for module in (approvals, client_events):
             monkeypatch.setattr(module, "is_over", lambda *_: False)
         async with desk(app(shredder, 0.05)) as at:
             session, call, hashed = await asked(at)
@@ -155,7 +155,7 @@ async def decide_when_the_clock_goes_back(at: Desk, monkeypatch: pytest.MonkeyPa
     session, call, hashed = await asked(at)
     statuses = []
     for ahead_ms in (HOURS_MS, 0):
-        monkeypatch.setattr(posting, "now_ms", lambda ahead_ms=ahead_ms: now_ms() + ahead_ms)
+        monkeypatch.setattr(client_events, "now_ms", lambda ahead_ms=ahead_ms: now_ms() + ahead_ms)
         statuses.append((await decide(at, "ada", session, call_id=call, args_hash=hashed)).status)
     await at.told("ada", session, "agent.end")
     return statuses
@@ -179,7 +179,7 @@ def test_control_an_expiry_that_is_not_written_is_forgotten(monkeypatch: pytest.
         pass
 
     async def scenario() -> None:
-        monkeypatch.setattr(posting.Poster, "_expire", nothing)
+        monkeypatch.setattr(client_events.Poster, "_expire", nothing)
         async with desk(app(shredder, 3600)) as at:
             assert await decide_when_the_clock_goes_back(at, monkeypatch) == [400, 202]
             assert shredder.done == ["draft"]

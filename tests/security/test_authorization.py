@@ -14,8 +14,8 @@ from tests.security.routes import PERSONAL, Ask, every_route
 from tests.support.invitations import FORM, redemption
 from turnlog.app import App, Principal, Seat, sessions
 from turnlog.log import Head, Log
-from turnlog.server.jwt import JwtTokens
-from turnlog.server.readers import Readers
+from turnlog.server.auth.jwt import JwtTokens
+from turnlog.server.streaming.streams import Readers
 
 SECRET = b"a secret that the provider and the server share"
 GRANTED = 200

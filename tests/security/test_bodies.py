@@ -17,10 +17,10 @@ from tests.security.apps import plain
 from tests.security.desk import Desk, desk, run
 from tests.security.routes import Ask, every_route
 from tests.support.limits import HANG_S
-from turnlog.events import gate
-from turnlog.server.body import SMALL_BYTES
+from turnlog.events import strict_json
+from turnlog.server.request_body import SMALL_BYTES
 
-LIMIT = gate.LIMIT_BYTES
+LIMIT = strict_json.LIMIT_BYTES
 GROWTH_KB = 10_000
 
 
@@ -93,7 +93,7 @@ def test_control_without_the_gate_ambiguous_bodies_are_taken(monkeypatch: pytest
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(gate, "decode", naive)
+            monkeypatch.setattr(strict_json, "decode", naive)
             body = {"message": "hear"}
             taken = bombs(body)
             for name in ("33 levels", "NaN", "Infinity", "twice", "escaped twice", "surrogate"):
@@ -152,7 +152,7 @@ def test_bombs_and_endless_bodies_cost_little_memory(tmp_path: Path) -> None:
         assert growth_kb(server) < GROWTH_KB
 
 
-WIDE = "import turnlog.events.gate as g; g.LIMIT_BYTES = 1 << 30; from turnlog.cli import main; main()"
+WIDE = "import turnlog.events.strict_json as g; g.LIMIT_BYTES = 1 << 30; from turnlog.cli import main; main()"
 
 
 def test_control_without_a_limit_they_cost_what_they_weigh(tmp_path: Path) -> None:

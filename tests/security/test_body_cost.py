@@ -10,9 +10,9 @@ from tests.security.apps import plain
 from tests.security.desk import desk, run
 from tests.support.work import count_lines
 from turnlog.errors import BadInput
-from turnlog.events import gate
-from turnlog.server.body import INLINE_BYTES
-from turnlog.server.routes import MAX_EVENTS
+from turnlog.events import strict_json
+from turnlog.server.request_body import INLINE_BYTES
+from turnlog.server.routes.api import MAX_EVENTS
 
 NOTE = {"type": "case.note", "payload": {"text": "milk"}}
 
@@ -48,13 +48,13 @@ def test_body_with_more_events_than_allowed_is_refused_whole(path: str) -> None:
 def is_decoded_on_the_loop(monkeypatch: pytest.MonkeyPatch, size: int) -> list[bool]:
     """Whether a message of so many characters is decoded where all requests wait for it."""
     threads = list[threading.Thread]()
-    decode = gate.decode
+    decode = strict_json.decode
 
     def recording(data: bytes, kind: type[Any]) -> Any:
         threads.append(threading.current_thread())
         return decode(data, kind)
 
-    monkeypatch.setattr(gate, "decode", recording)
+    monkeypatch.setattr(strict_json, "decode", recording)
 
     async def scenario() -> None:
         async with desk(plain) as at:
@@ -76,7 +76,7 @@ def test_body_above_the_limit_is_decoded_outside_the_event_loop(
 def test_control_with_a_high_limit_a_large_body_is_decoded_on_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("turnlog.server.body.INLINE_BYTES", gate.LIMIT_BYTES)
+    monkeypatch.setattr("turnlog.server.request_body.INLINE_BYTES", strict_json.LIMIT_BYTES)
     assert is_decoded_on_the_loop(monkeypatch, INLINE_BYTES + 1) == [True]
 
 
@@ -94,7 +94,7 @@ MORE_LINES = 200  # what it takes to make a message
 def lines_to_decode(data: bytes) -> int:
     def decode() -> None:
         with suppress(BadInput):
-            gate.decode(data, dict[str, Any])
+            strict_json.decode(data, dict[str, Any])
 
     return count_lines(decode)
 
@@ -107,5 +107,5 @@ def test_refused_body_takes_no_more_steps_than_an_accepted_one(kind: str) -> Non
 def test_control_where_the_place_in_large_bodies_is_named_a_refusal_walks_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gate, "NAMED_BYTES", gate.LIMIT_BYTES)
+    monkeypatch.setattr(strict_json, "NAMED_BYTES", strict_json.LIMIT_BYTES)
     assert lines_to_decode(REFUSED["a key twice"]) > lines_to_decode(ACCEPTED) + 4000

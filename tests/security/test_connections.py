@@ -13,20 +13,21 @@ from tests.e2e.harness import Server, running
 from tests.security.apps import plain
 from tests.security.desk import desk, run, token
 from tests.support.limits import HANG_S
-from turnlog.server.auth import token_hash
+from turnlog.server.auth.credentials import token_hash
 from turnlog.server.limits import Limits
 
 FILES = 64
 FEW_FILES = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
-from turnlog.server import connections, serve
+from turnlog.server import connections
+from turnlog.server import uvicorn_server
 {change}
 from turnlog.cli import main
 main()
 """
 UNBOUNDED = (
-    "import sys; sys.modules['turnlog.server.serve'].bounds_for = "
+    "import sys; sys.modules['turnlog.server.uvicorn_server'].bounds_for = "
     "lambda files: connections.Bounds(10_000, 10_000)"
 )
 

@@ -13,7 +13,7 @@ from tests.security.apps import plain
 from tests.security.desk import desk, run
 from turnlog.cli import main, tail, terminal
 from turnlog.cli.terminal import CONTROLS
-from turnlog.server.journal import Lines
+from turnlog.server.access_log import Lines
 
 HOSTILE = (
     "\x1b]0;owned\x07",

@@ -8,8 +8,9 @@ import pytest
 from tests.security.apps import confirm, make
 from tests.security.desk import Answer, Desk, desk, run
 from turnlog import Agent, App, tool
-from turnlog.agents import Context, Scripted, ToolUse, WaitForInput, answers
-from turnlog.app import Roles, posting
+from turnlog.agents import Context, Scripted, ToolUse, WaitForInput
+from turnlog.agents.runtime import user_input
+from turnlog.app import Roles, client_events
 from turnlog.events import CORE, TEAM, Kind
 from turnlog.state.history import Message
 
@@ -58,7 +59,7 @@ def test_control_without_origins_and_rights_a_guest_posts_most_of_them(
 ) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(Kind, "admits", lambda *_: True)
-        monkeypatch.setattr(posting.Poster, "_may_post", lambda *_: True)
+        monkeypatch.setattr(client_events.Poster, "_may_post", lambda *_: True)
         async with desk(make()) as at:
             assert {"session.member", "agent.start", "session.title"} <= set(await accepted(at))
 
@@ -138,7 +139,7 @@ def test_input_for_a_tool_with_roles_is_given_by_these_roles_only() -> None:
 
 def test_control_without_the_roles_of_a_call_a_customer_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(answers, "entitled", lambda *_: True)
+        monkeypatch.setattr(user_input, "entitled", lambda *_: True)
         async with desk(office) as at:
             session, call = await asked(at, "sign")
             assert await sign_as(at, "bob", session, call) == 202
@@ -183,7 +184,7 @@ def test_picture_in_an_answer_is_a_blob_of_the_session_or_inline(src: str, statu
 
 def test_control_without_the_check_a_picture_has_any_address(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(posting.Poster, "_check_images", lambda *_: None)
+        monkeypatch.setattr(client_events.Poster, "_check_images", lambda *_: None)
         async with desk(make()) as at:
             assert await answer_with(at, METADATA) == 202
 

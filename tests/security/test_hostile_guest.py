@@ -15,7 +15,7 @@ from tests.support import hostile_guest
 from tests.support.hostile_guest import BATCH, Counts, Guest
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.server.auth import token_hash
+from turnlog.server.auth.credentials import token_hash
 from turnlog.server.limits import Limits
 
 APP = "tests.security.apps:plain"

@@ -15,7 +15,7 @@ from tests.security.desk import Desk, desk, everybody, run, without
 from tests.security.routes import PERSONAL, Ask, every_route
 from tests.support.limits import HANG_S
 from turnlog.cli import main, serve
-from turnlog.server.guard import Guard
+from turnlog.server.auth.host_check import Guard
 
 REBOUND = (  # a name of the attacker, or one that is not exactly ours
     "evil.example",
@@ -249,15 +249,15 @@ def test_what_a_form_can_send_is_refused_by_every_route_that_takes_a_body() -> N
 def test_control_a_body_that_is_not_looked_at_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     from starlette.requests import Request
 
-    from turnlog.events import gate
-    from turnlog.server import routes
+    from turnlog.events import strict_json
+    from turnlog.server.routes import api
 
     async def trusting(request: Request, kind: type) -> object:
-        return gate.decode(await request.body(), kind)
+        return strict_json.decode(await request.body(), kind)
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(routes, "body", trusting)
+            monkeypatch.setattr(api, "body", trusting)
             answer = await at.post("ada", "/api/send", {"message": "hi"}, **{"content-type": "text/plain"})
             assert answer.status == 202
 

@@ -11,9 +11,10 @@ from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run, without
 from tests.support.invitations import redemption
 from turnlog.app import Principal
-from turnlog.server import pages, signin
-from turnlog.server.auth import JoinCode
-from turnlog.server.guard import Guard
+from turnlog.server import html_pages
+from turnlog.server.auth.credentials import JoinCode
+from turnlog.server.auth.host_check import Guard
+from turnlog.server.routes import sign_in
 
 MARKUP = "<img src=x onerror=alert(1)>\"'&"
 BOT = {"user-agent": "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)", "accept": "*/*"}
@@ -50,7 +51,7 @@ def test_a_link_that_programs_have_fetched_is_still_good() -> None:
 def test_control_a_server_that_redeems_what_is_fetched_has_its_links_used_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def at_once(self: signin.SignIn, request: Request) -> Response:
+    async def at_once(self: sign_in.SignIn, request: Request) -> Response:
         given = self._own().read(request.query_params["code"], 0)
         assert isinstance(given, JoinCode)
         return await self._join(request, given, Principal("guest_1"), time.time()) or Response(
@@ -58,7 +59,7 @@ def test_control_a_server_that_redeems_what_is_fetched_has_its_links_used_up(
         )
 
     async def scenario() -> None:
-        monkeypatch.setattr(signin.SignIn, "by_code", at_once)
+        monkeypatch.setattr(sign_in.SignIn, "by_code", at_once)
         async with desk(plain) as at:
             _, link = await link_of(at)
             assert (await fetched(at, link))[0].status == 303
@@ -88,7 +89,7 @@ def test_texts_in_the_page_of_an_invitation_stay_text() -> None:
 
 def test_control_a_page_that_does_not_escape_has_the_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(pages, "escape", str)
+        monkeypatch.setattr(html_pages, "escape", str)
         async with desk(plain) as at:
             assert MARKUP in (await page_of(at))[0]
 
@@ -113,7 +114,7 @@ def test_a_name_that_changes_how_other_text_reads_is_refused() -> None:
 
 def test_control_without_that_check_a_name_turns_the_text_around(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(signin, "SPOOFING", frozenset[str]())
+        monkeypatch.setattr(sign_in, "SPOOFING", frozenset[str]())
         async with desk(plain) as at:
             assert await named(at, SPOOFS[0]) == 303
 

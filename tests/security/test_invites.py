@@ -7,10 +7,10 @@ import pytest
 from tests.security.apps import make, plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.support.invitations import redemption
-from turnlog.app import App, Roles, Seat, invites, membership
+from turnlog.app import App, Roles, Seat, invites, member_changes
 from turnlog.events import CATALOG, SessionMember
 from turnlog.log import Log, MemoryStore, append
-from turnlog.server import signin
+from turnlog.server.routes import sign_in
 from turnlog_examples.broker import ROLES, make_agents, start
 from turnlog_examples.broker.events import BROKER
 
@@ -216,7 +216,7 @@ def test_control_where_everyone_counts_as_a_member_people_are_put_into_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(membership, "session_roles", lambda *_: frozenset({"guest"}))
+        monkeypatch.setattr(member_changes, "session_roles", lambda *_: frozenset({"guest"}))
         async with desk(plain) as at:
             assert await unasked(at) == (1, 200)
 
@@ -253,7 +253,7 @@ def test_control_a_server_that_does_not_look_who_is_signed_in_makes_her_a_guest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(signin, "person_of", lambda _: None)
+        monkeypatch.setattr(sign_in, "person_of", lambda _: None)
         async with desk(plain) as at:
             status, cookie, _ = await fixation(at)
             assert (status, bool(cookie)) == (303, True)
@@ -282,11 +282,11 @@ async def clock_goes_back(at: Desk, monkeypatch: pytest.MonkeyPatch, *, tried: b
     """A link has expired, is tried or not, and the clock of the server goes back."""
     session = await at.session("ada")
     with monkeypatch.context() as patch:
-        patch.setattr(membership, "INVITE_MS", 0)
+        patch.setattr(member_changes, "INVITE_MS", 0)
         link = await link_of(at, "ada", session, "guest")
     if tried:
         assert (await redeem(at, link)).status == 403
-    monkeypatch.setattr(signin, "time", SimpleNamespace(time=lambda: 1.0))
+    monkeypatch.setattr(sign_in, "time", SimpleNamespace(time=lambda: 1.0))
     return (await redeem(at, link)).status
 
 

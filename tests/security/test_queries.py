@@ -10,7 +10,7 @@ import pytest
 from tests.security.apps import plain
 from tests.security.desk import Desk, desk, run
 from tests.security.routes import asks, own
-from turnlog.log import sqlite, tables
+from turnlog.log.sqlite import queries, store
 
 INJECTIONS = (
     "' or '1'='1",
@@ -126,7 +126,7 @@ def test_a_piece_of_a_statement_is_no_session(tmp_path: Path) -> None:
 def test_control_a_statement_that_is_joined_finds_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound = tables.numbered_head
+    bound = queries.numbered_head
 
     def joined(connection: sqlite3.Connection, name: str) -> Any:
         try:
@@ -138,7 +138,7 @@ def test_control_a_statement_that_is_joined_finds_one(
     async def scenario() -> None:
         async with desk(plain, f"sqlite:///{tmp_path}/log.db") as at:
             await at.session("ada")
-            monkeypatch.setattr(sqlite, "numbered_head", joined)
+            monkeypatch.setattr(store, "numbered_head", joined)
             assert [await log_by(at, text) for text in INJECTIONS[:2]] == [200, 200]
 
     run(scenario())

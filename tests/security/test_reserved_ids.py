@@ -7,8 +7,8 @@ import pytest
 
 from tests.security.apps import make
 from tests.security.desk import Desk, desk, run
-from turnlog.agents.answers import answer_id
-from turnlog.app import posting
+from turnlog.agents.runtime.user_input import answer_id
+from turnlog.app import client_events
 
 
 async def weighing(at: Desk) -> tuple[str, str, str]:
@@ -69,7 +69,7 @@ def test_answer_under_the_id_of_another_answer_is_refused() -> None:
 
 def test_control_without_reserved_ids_a_guest_keeps_the_answer_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(posting, "DERIVED", re.compile("nothing"))
+        monkeypatch.setattr(client_events, "DERIVED", re.compile("nothing"))
         async with desk(make()) as at:
             session, call_id, taken = await weighing(at)
             assert await post(at, "bob", session, **note(taken)) == 202

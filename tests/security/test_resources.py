@@ -144,7 +144,7 @@ def test_control_one_that_stays_is_counted(server: Server) -> None:
 READERS = 16
 NOTES = 60
 WIDE = """
-from turnlog.server.serve import Connection
+from turnlog.server.uvicorn_server import Connection
 made = Connection.connection_made
 def wide(connection, transport):
     made(connection, transport)
@@ -206,7 +206,7 @@ PATIENT = """
 import sys
 from turnlog.cli import main
 import turnlog.server
-sys.modules["turnlog.server.serve"].REQUEST_S = {seconds}
+sys.modules["turnlog.server.uvicorn_server"].REQUEST_S = {seconds}
 main()
 """
 

@@ -8,9 +8,9 @@ from tests.security.apps import Clinging, endless, make, plain
 from tests.security.desk import Call, Desk, desk, expiring, run
 from tests.support.invitations import redemption
 from turnlog.app import Seat, Sessions
-from turnlog.server import agent, routes
-from turnlog.server.entry import known_of
-from turnlog.server.readers import Readers
+from turnlog.server.auth.authentication import known_of
+from turnlog.server.routes import agent, api
+from turnlog.server.streaming.streams import Readers
 
 QUERIES = ("", "&dialect=blocks", "&types=ui,assistant", "&dialect=blocks-raw&depth=1", "&after=0")
 SECRET = "said after bob had to go"
@@ -160,7 +160,7 @@ def test_a_guest_has_the_session_of_its_link_and_makes_none() -> None:
 
 def test_control_guests_that_make_sessions_go_on_at_the_hosts_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        for module in (agent, routes):
+        for module in (agent, api):
             monkeypatch.setattr(module, "maker_of", lambda scope: known_of(scope).principal)
         async with desk(plain) as at:
             assert await spend(at) == [201, 202, 200]

@@ -76,7 +76,7 @@ def test_control_a_secret_that_somebody_writes_is_found_everywhere(
 
 def test_only_the_server_reads_its_key(used: tuple[Server, Path, str, str], tmp_path: Path) -> None:
     from turnlog.errors import CallerError
-    from turnlog.server.keys import key_of
+    from turnlog.server.auth.keys import key_of
 
     _, folder, _, _ = used
     assert stat.S_IMODE(os.stat(folder / "log.db.key").st_mode) == 0o600

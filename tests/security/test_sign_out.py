@@ -9,9 +9,9 @@ from tests.security.apps import plain
 from tests.security.desk import KEY, Call, Desk, desk, run, token, tokens
 from turnlog.app import LOCAL
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, Known, token_hash
-from turnlog.server.readers import Readers
-from turnlog.server.revocation import RevokedCookies
+from turnlog.server.auth.credentials import Auth, Known, token_hash
+from turnlog.server.auth.revocation import RevokedCookies
+from turnlog.server.streaming.streams import Readers
 
 WORD = "after the end"
 

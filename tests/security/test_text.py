@@ -16,8 +16,8 @@ from tests.security.desk import Desk, desk, run
 from tests.support.examples import examples
 from tests.support.work import LINEAR_TIMES, count_lines
 from turnlog.errors import BadInput, InvalidEvent
-from turnlog.events import gate
-from turnlog.parse.tags import strip_event_tags
+from turnlog.events import strict_json
+from turnlog.parse.inline.tags import strip_event_tags
 from turnlog.wire import sse
 from turnlog.wire.sse import Decoder
 
@@ -44,7 +44,7 @@ async def told(at: Desk, words: list[str]) -> tuple[list[str], set[str]]:
     body = (await call.leave()).body
     notes = [event for event in Decoder().feed(body) if '"case.note"' in event.data[:30]]
     kinds = {message.event for message in Decoder().feed(body)}
-    read = [gate.parse(message.data.encode())["payload"]["text"] for message in notes]
+    read = [strict_json.parse(message.data.encode())["payload"]["text"] for message in notes]
     return read, kinds
 
 
@@ -109,7 +109,7 @@ def parsed(text: str) -> object:
 
 def decoded(text: str) -> object:
     try:
-        return gate.decode(text.encode(), dict)
+        return strict_json.decode(text.encode(), dict)
     except BadInput as refusal:
         return refusal
 

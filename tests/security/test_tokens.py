@@ -21,8 +21,8 @@ from tests.security.apps import plain
 from tests.security.desk import KEY, Answer, Desk, bare, desk, kind_of, run, token, tokens
 from tests.security.routes import every_route
 from tests.support.limits import HANG_S
-from turnlog.server.auth import COOKIE_S, Auth, Known, token_hash
-from turnlog.server.journal import Journal, Lines
+from turnlog.server.access_log import Journal, Lines
+from turnlog.server.auth.credentials import COOKIE_S, Auth, Known, token_hash
 
 
 def auth_of(at: Desk) -> Auth:

@@ -9,7 +9,8 @@ import pytest
 from tests.security.desk import Desk, desk, run
 from tests.support.limits import HANG_S
 from turnlog import Agent, App, tool
-from turnlog.agents import Scripted, ToolUse, executor, loop
+from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.runtime import executor, turn_loop
 from turnlog.app import sessions
 from turnlog.state.history import Message
 
@@ -49,19 +50,19 @@ def test_ring_of_hand_offs_ends_with_an_error_at_the_limit() -> None:
     async def scenario() -> None:
         async with desk(ring()) as at:
             events = await turn(at)
-            assert count(events, "agent.handoff") == loop.MAX_HANDOFFS
+            assert count(events, "agent.handoff") == turn_loop.MAX_HANDOFFS
             [problem] = [event["payload"] for event in events if event["type"] == "session.error"]
             assert problem["code"] == "handoff_limit"
             ends = [event["payload"] for event in events if event["type"] == "agent.end"]
-            assert [end["stop_reason"] for end in ends] == ["handoff"] * loop.MAX_HANDOFFS + ["error"]
+            assert [end["stop_reason"] for end in ends] == ["handoff"] * turn_loop.MAX_HANDOFFS + ["error"]
 
     run(scenario())
 
 
 def test_control_without_that_limit_the_ring_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        more = 2 * loop.MAX_HANDOFFS
-        monkeypatch.setattr(loop, "MAX_HANDOFFS", 10**9)
+        more = 2 * turn_loop.MAX_HANDOFFS
+        monkeypatch.setattr(turn_loop, "MAX_HANDOFFS", 10**9)
         async with desk(ring(more)) as at:
             assert count(await turn(at), "agent.handoff") == more
 

@@ -15,7 +15,7 @@ from turnlog.events import Envelope, UiMessage, decode
 from turnlog.log import Log, line_of
 from turnlog.state.fold import fold
 from turnlog.state.history import Message
-from turnlog.testing.bench import following
+from turnlog.testing.harness import following
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.tour import make_app
 

@@ -25,13 +25,13 @@ from tests.unit.examples.test_broker_session import (
 )
 from turnlog import Agent, App, Catalog, tool
 from turnlog.agents import Reply, Request, Scripted, ToolUse
-from turnlog.agents.prompt import is_for_models
+from turnlog.agents.tag_instructions import is_for_models
 from turnlog.app import Posted
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.cli import main
 from turnlog.errors import InvalidEvent
 from turnlog.events import CORE, Envelope, Payload, ToolResult, UiMessage, Vocabulary
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.ids import new_id
 from turnlog.state.fold import fold
 from turnlog.state.history import Message

@@ -19,11 +19,11 @@ from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.models.scripted import Files
 from turnlog.events import CATALOG, Envelope, Payload
 from turnlog.state.history import Message
-from turnlog.wire.blocks import Blocks
-from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES, chunk
-from turnlog.wire.dialect import BlocksOptions
-from turnlog.wire.telling import Told, Wanted
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.blocks import Blocks
+from turnlog.wire.dialects.blocks_xml import BlocksXml
+from turnlog.wire.dialects.registry import Told, Wanted
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "wire" / "blocks.json").read_text())["cases"]
 SAID = {case["name"]: case["messages"] for case in VECTORS}  # what `blocks` says: shown by its own tests

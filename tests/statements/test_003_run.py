@@ -14,8 +14,8 @@ from turnlog.agents import Picture, Scripted, ToolUse
 from turnlog.agents.models.scripted import Cite, Part, ProviderCall, Thinking
 from turnlog.events import CATALOG, Citation, Envelope
 from turnlog.state.history import Message
-from turnlog.wire.blocks_raw import BlocksRaw
-from turnlog.wire.blocks_xml import BlocksXml
+from turnlog.wire.dialects.blocks_raw import BlocksRaw
+from turnlog.wire.dialects.blocks_xml import BlocksXml
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 FOUND = [{"title": "Result 1"}]

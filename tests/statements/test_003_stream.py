@@ -9,8 +9,8 @@ import pytest
 from tests.logs import entry, scope
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import Reply
-from turnlog.wire.blocks import Blocks
-from turnlog.wire.dialect import BlocksOptions
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.blocks import Blocks
 
 SOURCE = {
     "type": "char_location",

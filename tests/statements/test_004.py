@@ -23,8 +23,8 @@ from turnlog.app import Principal
 from turnlog.events import CATALOG, UiMessage, decode
 from turnlog.log import line_of
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
-from turnlog.wire.office import Office
+from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.wire.dialects.office import Office
 from turnlog.wire.sse import Decoder
 
 ARCHITECTURE = harness.ROOT / "docs/architecture.md"

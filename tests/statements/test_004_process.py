@@ -7,7 +7,7 @@ from typing import Any
 from tests.cli_process import bytes_of, counting
 from tests.logs import entry
 from turnlog.parse import CliParser
-from turnlog.wire.office import Office
+from turnlog.wire.dialects.office import Office
 
 TOOLS = ("Read", "Write", "Edit", "Bash", "Glob", "Grep")
 USES = [

@@ -16,9 +16,9 @@ import turnlog
 from tests.logs import vector_log
 from turnlog import Scope, open_log
 from turnlog.log import line_of
-from turnlog.wire.blocks import Blocks
 from turnlog.wire.chunks import chunk
-from turnlog.wire.dialect import BlocksOptions
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.blocks import Blocks
 
 EXAMPLES = json.loads((Path(__file__).parents[1] / "vectors" / "seeds" / "examples.json").read_text())
 EMPTY = b'{"type":"text","agent":"abc-123","final":false,"delta":""}'

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from turnlog.parse import AgentStreamParser
-from turnlog.parse.walk import WHITE
+from turnlog.parse.inline.tag_scanner import WHITE
 
 TAG = '<agent-event type="t" />'
 MARKER = '[JOB_HELP] {"suggestions": {}}'

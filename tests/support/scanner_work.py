@@ -5,7 +5,7 @@ from types import FrameType
 
 from turnlog.parse import AgentStreamParser, Parsed
 
-FILES = ("/parse/tags.py", "/parse/marker_span.py", "/parse/json_walk.py")
+FILES = ("/parse/inline/tags.py", "/parse/inline/marker_scanner.py", "/parse/inline/json_scanner.py")
 
 
 def count_characters(parser: AgentStreamParser, text: str, chunk: int) -> int:

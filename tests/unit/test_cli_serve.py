@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 import turnlog_examples.tour
 from turnlog.cli import load_app, main
 from turnlog.cli.serve import IN_USE, LOOPBACK, TOKEN, bare, bracketed, named
-from turnlog.server import guard
-from turnlog.server.auth import token_hash
-from turnlog.server.keys import tokens_in
-from turnlog.server.serve import listen
+from turnlog.server.auth import host_check
+from turnlog.server.auth.credentials import token_hash
+from turnlog.server.auth.keys import tokens_in
+from turnlog.server.uvicorn_server import listen
 
 TOUR = "turnlog_examples.tour:app"
 TOUR_FILE = turnlog_examples.tour.__file__
@@ -252,11 +252,11 @@ def test_two_applications_of_one_name_are_refused(tmp_path: Path, monkeypatch: p
 )
 def test_a_server_answers_for_the_address_it_listens_on(host: str, names: tuple[str, ...]) -> None:
     assert named(host) == names
-    assert all(guard.host_name(f"{name}:8765") == name for name in names)
+    assert all(host_check.host_name(f"{name}:8765") == name for name in names)
 
 
 def test_loopback_is_the_same_for_the_command_and_the_guard() -> None:
-    assert {bracketed(host) for host in LOOPBACK} == set(guard.LOOPBACK)
+    assert {bracketed(host) for host in LOOPBACK} == set(host_check.LOOPBACK)
 
 
 class TestToken:

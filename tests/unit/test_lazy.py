@@ -25,7 +25,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_a_lazy_name_is_imported_from_where_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(turnlog.LAZY, "LIMIT_DEPTH", "turnlog.events.gate")
+    monkeypatch.setitem(turnlog.LAZY, "LIMIT_DEPTH", "turnlog.events.strict_json")
     assert turnlog.LIMIT_DEPTH == 32
 
 

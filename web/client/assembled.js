@@ -2,7 +2,7 @@
  * What an `Assembler` has put together: agents, their blocks, the sources of a text; as JSON and as text.
  *
  * A block knows its state (`complete`, `void`) and what hangs on it. JSON and transcript are the same as those
- * of `turnlog.wire.assembled` in Python.
+ * of `turnlog.client.blocks` in Python.
  */
 
 import { clean, textIn } from "./reading.js";

@@ -9,7 +9,7 @@
  *
  * After a reconnect messages may come again: one whose id is not after the last one is left out. A new epoch or
  * a `reset` makes everything void (docs/protocol.md, section 7). Work and memory are linear in the input.
- * `turnlog.wire.assemble` is the same reader in Python, and `reading.js` makes sure that both hold the same values.
+ * `turnlog.client.assembler` is the same reader in Python, and `reading.js` makes sure that both hold the same values.
  */
 
 import { Agent, Block, Citation, RESULTS, blockJson, lastOf, transcript } from "./assembled.js";

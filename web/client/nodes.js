@@ -1,7 +1,7 @@
 /**
  * The nodes of an `assistant.view` (docs/protocol.md, section 3.3): what a page may show, and nothing else.
  *
- * `flaw` says what is wrong with a tree and where; the paths are those of `turnlog.events.views`, the words are
+ * `flaw` says what is wrong with a tree and where; the paths are those of `turnlog.events.view_nodes`, the words are
  * not. `parts` walks a tree that has no flaw.
  */
 

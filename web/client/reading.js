@@ -2,7 +2,7 @@
  * JSON read so that JavaScript and Python hold the same value, and messages of `blocks` read from it.
  *
  * Where the two could not agree (numbers beyond 2**53 - 1, lone surrogates, more than 128 levels) a value stays
- * text: `readValue` gives undefined. Nothing here throws; `turnlog.wire.reading` is the same in Python.
+ * text: `readValue` gives undefined. Nothing here throws; `turnlog.client.portable_json` is the same in Python.
  */
 
 const DEPTH = 128; // the gate stops at 32, histories wrap what passed it; far below any stack

@@ -1,7 +1,7 @@
 /**
  * The views of a session that are open, and whether an action on one may be taken (docs/protocol.md, 3.4, 3.5).
  *
- * A fold over the log, the same as `turnlog.state.views`: a form is told at once what the server would say.
+ * A fold over the log, the same as `turnlog.state.view_actions`: a form is told at once what the server would say.
  * `check` lists what is wrong with a `ui.action` that is not sent yet; nothing if it may be.
  *
  *     conflict   it comes too late or to the wrong place; to send it again does not help

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from turnlog.cli.log import log_option
-from turnlog.cli.opening import opened, run
+from turnlog.cli.log_access import opened, run
 from turnlog.cli.terminal import write_json
 from turnlog.errors import NotFound, TurnlogError
 from turnlog.state.fold import Item

@@ -13,15 +13,15 @@ import msgspec
 
 from turnlog import Agent, Catalog
 from turnlog.agents import Reply, Request
-from turnlog.agents.prompt import instructions_with_tags
+from turnlog.agents.tag_instructions import instructions_with_tags
 from turnlog.events import CORE, AssistantMessage, Envelope, Payload, ProcessStart, UiMessage, Unknown
 from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.parse import strip_event_tags
 from turnlog.parse.reply import tags_of
+from turnlog.state.descriptions import is_news, news
 from turnlog.state.fold import Item, fold
 from turnlog.state.history import Message, Role, add, text_part
-from turnlog.state.narration import is_news, news
 from turnlog_examples.broker import events as said
 from turnlog_examples.broker.answers import Tag
 from turnlog_examples.broker.case import REDUCERS, Case, new_case

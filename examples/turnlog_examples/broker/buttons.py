@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from turnlog import View
 from turnlog.events import AssistantView, Envelope, Payload, UiAction
 from turnlog.events.ui import ButtonClick
-from turnlog.events.views import Button, Section, Text
+from turnlog.events.view_nodes import Button, Section, Text
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Rule
 from turnlog_examples.broker import case as cases

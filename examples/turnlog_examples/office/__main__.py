@@ -4,8 +4,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from turnlog.app.derived import Derived
-from turnlog.cli.opening import opened, run
+from turnlog.app.read_models import Derived
+from turnlog.cli.log_access import opened, run
 from turnlog.cli.terminal import console, escape
 from turnlog.errors import CallerError, TurnlogError
 from turnlog.events import CORE, TEAM, Catalog

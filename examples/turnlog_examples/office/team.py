@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from turnlog import App
-from turnlog.agents.claude_cli import INACTIVITY_S, ClaudeCli
+from turnlog.agents.claude.claude_code import INACTIVITY_S, ClaudeCli
 from turnlog.app.app import TURN_LIMIT_S
 from turnlog_examples.office.floor import REDUCERS, Floor
 from turnlog_examples.office.instructions import INSTRUCTIONS

@@ -19,8 +19,8 @@ from typing import Any
 import click
 
 from turnlog.agents import Context, Tool
-from turnlog.agents.remote import RemoteExecutor
-from turnlog.agents.remotes import RemoteExecutors
+from turnlog.agents.remote.executor import RemoteExecutor
+from turnlog.agents.remote.pool import RemoteExecutors
 from turnlog.errors import TurnlogError
 from turnlog_examples.weights.contract import (
     Entry,

@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from turnlog.agents import ToolFault
-from turnlog.state.views import is_time
+from turnlog.state.view_actions import is_time
 from turnlog_examples.weights.contract import Entry
 
 LARGEST_LBS = 10_000

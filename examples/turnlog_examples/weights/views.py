@@ -12,7 +12,7 @@ import msgspec
 
 from turnlog import View, tool
 from turnlog.agents import Context, Tool
-from turnlog.events.views import DatetimeField, Form, NumberField, Row, TableEditor, TextField
+from turnlog.events.view_nodes import DatetimeField, Form, NumberField, Row, TableEditor, TextField
 
 FORM_VIEW, FORM = "view_weight_entry", "weight_entry"
 TABLE_VIEW, TABLE = "view_weight_entries", "weight_entries"

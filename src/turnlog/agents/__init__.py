@@ -1,10 +1,10 @@
 """Agents: a small runtime whose every move is in the log."""
 
 from turnlog.agents.agent import Agent, Patience
-from turnlog.agents.claude_cli import ClaudeCli
-from turnlog.agents.context import Context, ToolFault, WaitForInput
+from turnlog.agents.claude.claude_code import ClaudeCli
 from turnlog.agents.models import AnthropicModel, Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
 from turnlog.agents.run import all_ended
+from turnlog.agents.tool_context import Context, ToolFault, WaitForInput
 from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.parse.reply import Reply
 

@@ -14,12 +14,12 @@ from contextvars import Context
 from typing import Any
 
 from turnlog.agents.agent import Cast
-from turnlog.agents.answers import answer_items, answered, message_batch, waiting_call
-from turnlog.agents.claude_cli import ClaudeCli
-from turnlog.agents.drivers import Who, driver_of
-from turnlog.agents.follower import report
-from turnlog.agents.loop import Item
+from turnlog.agents.claude.claude_code import ClaudeCli
 from turnlog.agents.models import ModelFault
+from turnlog.agents.runtime.drivers import Who, driver_of
+from turnlog.agents.runtime.session_follower import report
+from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.runtime.user_input import answer_items, answered, message_batch, waiting_call
 from turnlog.errors import CallerError, Conflict, StoreError, TurnlogError
 from turnlog.events import (
     CORE,
@@ -36,7 +36,7 @@ from turnlog.events import (
 )
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, MemoryStore, line_of
-from turnlog.parse.cli_lines import CLI
+from turnlog.parse.claude.lines import CLI
 from turnlog.state.tree import Tree
 
 FAILED = ("error", "cancelled", "timeout")

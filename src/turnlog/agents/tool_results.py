@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import gate
+from turnlog.events import strict_json
 
 SMALL = frozenset({int, bool, type(None)})  # the container that holds them has counted them
 MAX_LEVELS = 1000  # what Python and the encoder can take; an iterator is held for each level
@@ -26,7 +26,7 @@ class TooLarge(ValueError):
         super().__init__(f"larger than {limit_bytes} bytes")
 
 
-def plain(result: Any, limit_bytes: int = gate.LIMIT_BYTES) -> Any:
+def plain(result: Any, limit_bytes: int = strict_json.LIMIT_BYTES) -> Any:
     """Return a result as JSON values. Raise TooLarge for one above the limit, and ValueError or TypeError for
     what JSON cannot say, NaN and lone surrogates too."""
     check_size(result, limit_bytes)

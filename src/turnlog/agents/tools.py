@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args, overloa
 
 import msgspec
 
-from turnlog.agents.context import Context
 from turnlog.agents.definition import tried
 from turnlog.agents.docstring import described
+from turnlog.agents.tool_context import Context
 from turnlog.errors import CallerError, quote
 from turnlog.events import Fault, ToolCall, ToolResult
-from turnlog.events.gate import path_parts, problem
+from turnlog.events.strict_json import path_parts, problem
 
 Function = Callable[..., Any]
 Place = Literal["backend", "frontend", "remote"]

@@ -1,10 +1,10 @@
 """Applications: what ties agents, vocabulary and reducers together, and the sessions that run them."""
 
 from turnlog.app.app import App, Roles
-from turnlog.app.derived import state_at
-from turnlog.app.members import LOCAL, Principal, Seat
-from turnlog.app.posting import Posted
-from turnlog.app.sending import Sent
+from turnlog.app.client_events import Posted
+from turnlog.app.membership import LOCAL, Principal, Seat
+from turnlog.app.messages import Sent
+from turnlog.app.read_models import state_at
 from turnlog.app.sessions import Sessions
 
 __all__ = [

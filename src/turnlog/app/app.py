@@ -5,14 +5,14 @@ from typing import Any, NamedTuple, get_args
 
 from turnlog.agents import Agent
 from turnlog.agents.agent import Cast
-from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCli
 from turnlog.errors import CallerError, quote
 from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
 from turnlog.events.roles import OWNER, SERVER_ROLES
-from turnlog.parse.cli_lines import CLI
+from turnlog.parse.claude.lines import CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Phase, Rule
-from turnlog.wire.telling import Kind, well_named
+from turnlog.wire.dialects.registry import Kind, well_named
 
 GUEST = "guest"  # takes part, where an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so

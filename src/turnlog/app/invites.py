@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal
 
 from turnlog.app.app import App
-from turnlog.app.members import Principal, seat_of
+from turnlog.app.membership import Principal, seat_of
 from turnlog.errors import LimitReached
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.log import Head, OpenInvite

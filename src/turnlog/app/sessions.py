@@ -14,19 +14,18 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from turnlog.agents.answers import message_batch
-from turnlog.agents.approvals import entitled
-from turnlog.agents.driver import unobserved
-from turnlog.agents.drivers import SessionDriver, driver_of
-from turnlog.agents.executor import Describe, HungTools, mask
-from turnlog.agents.loop import Item
+from turnlog.agents.runtime.agent_driver import unobserved
+from turnlog.agents.runtime.approvals import entitled
+from turnlog.agents.runtime.drivers import SessionDriver, driver_of
+from turnlog.agents.runtime.executor import Describe, HungTools, mask
+from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.runtime.user_input import message_batch
 from turnlog.app.app import App
-from turnlog.app.derived import PARTS, STATE, Charge, Derived, Panels, charge_nothing
-from turnlog.app.ledger import Ledger
-from turnlog.app.members import Principal, Seat, seat_of
-from turnlog.app.membership import Membership, Revoke
-from turnlog.app.posting import Posted, Poster
-from turnlog.app.sending import (
+from turnlog.app.app_state import Ledger
+from turnlog.app.client_events import Posted, Poster
+from turnlog.app.member_changes import Membership, Revoke
+from turnlog.app.membership import Principal, Seat, seat_of
+from turnlog.app.messages import (
     Chat,
     Sent,
     by,
@@ -38,6 +37,7 @@ from turnlog.app.sending import (
     sent_before,
     waiting_scope,
 )
+from turnlog.app.read_models import PARTS, STATE, Charge, Derived, Panels, charge_nothing
 from turnlog.errors import BadInput, CallerError, Conflict, Damaged, NotFound, TurnlogError
 from turnlog.events import (
     Envelope,

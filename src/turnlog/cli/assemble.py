@@ -13,15 +13,15 @@ import msgspec
 from rich.text import Text
 
 from turnlog.cli.convert import file_argument, numbered
-from turnlog.cli.opening import INTERRUPTED
+from turnlog.cli.log_access import INTERRUPTED
 from turnlog.cli.terminal import console, counted, escape, write_json
+from turnlog.client.assembler import KINDS, Assembler
+from turnlog.client.blocks import Line, transcript
+from turnlog.client.portable_json import Json, read_fields
 from turnlog.errors import BadInput, InvalidEvent, TurnlogError, quote
 from turnlog.events import CATALOG, Envelope, decode
 from turnlog.wire import sse
-from turnlog.wire.assemble import KINDS, Assembler
-from turnlog.wire.assembled import Line, transcript
-from turnlog.wire.blocks import Blocks
-from turnlog.wire.reading import Json, read_fields
+from turnlog.wire.dialects.blocks import Blocks
 
 SIGNS = frozenset({"[DONE]", "[PING]"})
 CONTROL = frozenset({"heartbeat", "reset"})

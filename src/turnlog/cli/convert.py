@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import click
 
-from turnlog.cli.opening import INTERRUPTED
+from turnlog.cli.log_access import INTERRUPTED
 from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import escape, escape_json
 from turnlog.cli.transfer import bounded_lines
@@ -21,8 +21,8 @@ from turnlog.events import CATALOG, Catalog, Envelope
 from turnlog.log.blobs import BlobLine
 from turnlog.log.transfer import SessionLine, read_line
 from turnlog.wire import sse
-from turnlog.wire.dialect import DEFAULT, DONE, BlocksOptions
-from turnlog.wire.telling import DIALECTS, Kind, Told, Wanted, frames, plainly
+from turnlog.wire.dialects.base import DEFAULT, DONE, BlocksOptions
+from turnlog.wire.dialects.registry import DIALECTS, Kind, Told, Wanted, frames, plainly
 
 file_argument = click.argument(
     "file", type=click.File("rb"), default="-", callback=lambda context, option, value: piped(value)

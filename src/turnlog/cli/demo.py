@@ -36,15 +36,15 @@ def demo(name: str, port: int, browser: bool) -> None:
     are scripted, and what they write is gone when the demo stops. With an ANTHROPIC_API_KEY in the
     environment a real model speaks, except in the office, whose process is played.
     """
-    from turnlog.agents.executor import explain
+    from turnlog.agents.runtime.executor import explain
     from turnlog.app import Principal
-    from turnlog.cli.readable_journal import terminal_formatter
+    from turnlog.cli.terminal_log import terminal_formatter
     from turnlog.events.roles import EXECUTOR
     from turnlog.server import create_app
-    from turnlog.server.auth import Auth, token_hash
-    from turnlog.server.journal import set_up
-    from turnlog.server.keys import key_of
-    from turnlog.server.serve import serve
+    from turnlog.server.access_log import set_up
+    from turnlog.server.auth.credentials import Auth, token_hash
+    from turnlog.server.auth.keys import key_of
+    from turnlog.server.uvicorn_server import serve
 
     set_up("error", terminal_formatter())  # what fails on stage is shown on the page
     stage = importlib.import_module(STAGE)

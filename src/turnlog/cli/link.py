@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from turnlog.cli.log import log_option
-from turnlog.cli.opening import opened, run, session_named
+from turnlog.cli.log_access import opened, run, session_named
 from turnlog.cli.serve import has_screen, sign_in_link
 
 CONNECT_S = 5.0
@@ -42,8 +42,8 @@ def open_command(session: str, log_url: str) -> None:
 
 def link_to(log_url: str, session: str) -> str:
     """Return a link that signs in at the server of a log; raise `ClickException` if none runs there."""
-    from turnlog.server.auth import Auth
-    from turnlog.server.keys import key_of, read_running
+    from turnlog.server.auth.credentials import Auth
+    from turnlog.server.auth.keys import key_of, read_running
 
     running = read_running(log_url)
     if running is None or not is_listening(running.address):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from turnlog.cli.opening import LOG, check_exists, damage_line, named_heads, opened, run
+from turnlog.cli.log_access import LOG, check_exists, damage_line, named_heads, opened, run
 from turnlog.cli.serve import load_app
 from turnlog.cli.tail import Show, Source, followed, json_lines, readable_lines, stored, tail
 from turnlog.cli.terminal import counted
@@ -20,9 +20,9 @@ from turnlog.errors import StoreError
 from turnlog.events.catalog import Misfit
 from turnlog.ids import now_ms
 from turnlog.log import Damage, Head, Log, sqlite_path
-from turnlog.log.backup import back_up
 from turnlog.log.blobs import missing_blobs
-from turnlog.log.choice import Choice
+from turnlog.log.filter import Choice
+from turnlog.log.sqlite.backup import back_up
 
 if TYPE_CHECKING:
     from turnlog import App

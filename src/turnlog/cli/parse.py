@@ -44,19 +44,19 @@ from turnlog.events import (
     stamp,
 )
 from turnlog.events.agent import StopReason
-from turnlog.events.base import SessionId
-from turnlog.events.gate import decode
+from turnlog.events.payload import SessionId
+from turnlog.events.strict_json import decode
 from turnlog.ids import new_id, now_ms
 from turnlog.log.transfer import SessionLine
 from turnlog.parse import AgentStreamParser, CliParser, MessagesParser, Reply, Said
 from turnlog.parse.blocks import Found
-from turnlog.parse.claude_cli import EXITED
-from turnlog.parse.cli_lines import CLI
-from turnlog.parse.markers import TagsAndMarkers
+from turnlog.parse.claude.lines import CLI
+from turnlog.parse.claude.parser import EXITED
+from turnlog.parse.inline.markers import TagsAndMarkers
 from turnlog.parse.messages_api import CUT
 from turnlog.parse.reply import Tags, backend, tags_and_markers_of, tags_of
 from turnlog.state.tree import cancelled
-from turnlog.wire.dialect import DONE
+from turnlog.wire.dialects.base import DONE
 from turnlog.wire.sse import LIMIT_BYTES, Decoder
 
 PIECE_BYTES = 1 << 16

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from turnlog.cli.describe import describe
 from turnlog.cli.log import log_option
-from turnlog.cli.opening import damage_line, named_heads, opened, run
+from turnlog.cli.log_access import damage_line, named_heads, opened, run
 from turnlog.cli.tail import readable
 from turnlog.cli.terminal import console, counted, escape, write_json
 from turnlog.errors import Damaged
 from turnlog.events import CATALOG, AgentUsage, decode
 from turnlog.log import Damage, Head, Log, Row, line_of
-from turnlog.log.choice import Choice
+from turnlog.log.filter import Choice
 
 MOST_TYPES = 12  # of the types of events, in the list for people
 

@@ -18,13 +18,13 @@ import click
 
 import turnlog
 from turnlog.cli.enter import call_on_enter
-from turnlog.cli.opening import LOG
+from turnlog.cli.log_access import LOG
 from turnlog.cli.terminal import escape
 from turnlog.errors import TurnlogError
 
 if TYPE_CHECKING:
     from turnlog.app import Principal
-    from turnlog.server.auth import Auth, Verify
+    from turnlog.server.auth.credentials import Auth, Verify
 
 PORT = click.IntRange(0, 65535)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -113,8 +113,8 @@ def serve(  # noqa: PLR0913  the options of the command
 @click.option("--role", "roles", multiple=True, help="A server role: operator, executor or source.")
 def token(name: str, roles: tuple[str, ...]) -> None:
     """Make a token for NAME, a person or a program: the token itself, and what `serve --tokens` reads."""
-    from turnlog.server.auth import token_hash
-    from turnlog.server.keys import TokenLine, lines_of
+    from turnlog.server.auth.credentials import token_hash
+    from turnlog.server.auth.keys import TokenLine, lines_of
 
     made = secrets.token_urlsafe(32)
     line = lines_of({name: TokenLine(token_hash(made), roles)})
@@ -137,15 +137,16 @@ def run_server(
     debug: bool = False,
 ) -> None:
     """Listen, open the log, print the address, serve until stopped."""
-    from turnlog.agents.executor import explain, mask
-    from turnlog.cli.readable_journal import terminal_formatter
-    from turnlog.server import create_app, guard
-    from turnlog.server.auth import Auth
-    from turnlog.server.journal import set_up
-    from turnlog.server.keys import Running, file_beside, forget_running, key_of, write_running
-    from turnlog.server.revocation import RevokedCookies
-    from turnlog.server.serve import serve as run
-    from turnlog.server.token_file import TokenFile
+    from turnlog.agents.runtime.executor import explain, mask
+    from turnlog.cli.terminal_log import terminal_formatter
+    from turnlog.server import create_app
+    from turnlog.server.access_log import set_up
+    from turnlog.server.auth import host_check
+    from turnlog.server.auth.credentials import Auth
+    from turnlog.server.auth.keys import Running, file_beside, forget_running, key_of, write_running
+    from turnlog.server.auth.revocation import RevokedCookies
+    from turnlog.server.auth.token_file import TokenFile
+    from turnlog.server.uvicorn_server import serve as run
 
     set_up(journal, terminal_formatter())
     loaded = [load_app(app) for app in apps]
@@ -153,7 +154,7 @@ def run_server(
     with listening(host, port) as (listener, address), ExitStack() as ending:
         revoked = RevokedCookies(file_beside(log_url, ".revoked"), time.time())
         auth = Auth(key_of(log_url), known, verify, revoked=revoked)
-        names = (*guard.LOOPBACK, *named(host), *hosts)
+        names = (*host_check.LOOPBACK, *named(host), *hosts)
         describe = explain if debug else mask
         application = create_app(loaded, log_url, auth=auth, hosts=names, describe=describe)
 
@@ -179,7 +180,7 @@ def run_server(
 @contextmanager
 def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     """A socket that listens, and the address it is at."""
-    from turnlog.server.serve import listen
+    from turnlog.server.uvicorn_server import listen
 
     try:
         listener = listen(host, port)
@@ -243,8 +244,8 @@ def bracketed(host: str) -> str:
 def known_tokens(file: Path | None) -> "dict[str, Principal] | None":
     """Whose tokens are accepted: those of a file and the one of the environment; None without both."""
     from turnlog.app import LOCAL
-    from turnlog.server.auth import token_hash
-    from turnlog.server.keys import TOKEN_CHARS, tokens_in
+    from turnlog.server.auth.credentials import token_hash
+    from turnlog.server.auth.keys import TOKEN_CHARS, tokens_in
 
     known = tokens_in(file) if file else {}
     if given := os.environ.get(TOKEN):
@@ -256,8 +257,8 @@ def known_tokens(file: Path | None) -> "dict[str, Principal] | None":
 
 def verified_by(file: Path | None) -> "Verify":
     """How other tokens are checked."""
-    from turnlog.server.auth import nobody
-    from turnlog.server.jwt import jwt_tokens_in
+    from turnlog.server.auth.credentials import nobody
+    from turnlog.server.auth.jwt import jwt_tokens_in
 
     return jwt_tokens_in(file) if file else nobody
 

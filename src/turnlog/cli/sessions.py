@@ -8,7 +8,7 @@ import msgspec
 from rich.text import Text
 
 from turnlog.cli.log import log_option
-from turnlog.cli.opening import broken_line, named_heads, opened, run, span
+from turnlog.cli.log_access import broken_line, named_heads, opened, run, span
 from turnlog.cli.terminal import console, escape, write_json
 from turnlog.errors import CallerError, Damaged
 from turnlog.events import CATALOG

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from turnlog.app.derived import Derived, Panels
+from turnlog.app.read_models import Derived, Panels
 from turnlog.cli.log import LAST_SEQ, log_option
-from turnlog.cli.opening import opened, run, session_named
+from turnlog.cli.log_access import opened, run, session_named
 from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import counted, escape, write_json
 from turnlog.errors import BadInput, CallerError, Damaged

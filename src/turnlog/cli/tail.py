@@ -12,12 +12,12 @@ import click
 from rich.text import Text
 
 from turnlog.cli.describe import describe
-from turnlog.cli.opening import damage_line, newest, opened, session_named
+from turnlog.cli.log_access import damage_line, newest, opened, session_named
 from turnlog.cli.terminal import console, escape, write_json
 from turnlog.errors import Damaged
 from turnlog.events import CATALOG, AgentEnd, Envelope, Payload, SessionError, ToolResult, Unknown, decode
 from turnlog.log import Damage, Head, Log, Page, Row, line_of
-from turnlog.log.choice import Choice
+from turnlog.log.filter import Choice
 
 SHORT_CHARS = 500  # of what happened; the whole of it is in --json
 DEEPEST = 16  # steps of indentation: a depth from a foreign log must not fill the line

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from turnlog.cli.opening import broken_line, damage_line, named_heads, opened
+from turnlog.cli.log_access import broken_line, damage_line, named_heads, opened
 from turnlog.cli.terminal import Meter, counted, escape, write_json
 from turnlog.errors import InvalidEvent, StoreError, TurnlogError
 from turnlog.log import Head, Log

@@ -16,7 +16,6 @@ from turnlog.events.assistant import (
     File,
     View,
 )
-from turnlog.events.base import Origin, Payload, Record
 from turnlog.events.block import BlockDelta, BlockEnd, BlockRetract, BlockStart
 from turnlog.events.catalog import Catalog, Kind, Vocabulary
 from turnlog.events.envelope import (
@@ -31,6 +30,7 @@ from turnlog.events.envelope import (
     stamp,
 )
 from turnlog.events.parse import ParseReject
+from turnlog.events.payload import Origin, Payload, Record
 from turnlog.events.process import (
     ProcessAuth,
     ProcessEnd,

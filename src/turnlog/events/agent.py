@@ -10,7 +10,8 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from turnlog.events.assistant import File
-from turnlog.events.base import (
+from turnlog.events.block import Interruption
+from turnlog.events.payload import (
     LARGEST_COUNT,
     SYSTEM,
     AgentId,
@@ -22,7 +23,6 @@ from turnlog.events.base import (
     Payload,
     Record,
 )
-from turnlog.events.block import Interruption
 
 COST_DIGITS = 6  # millionths of a dollar; sums of floats have more digits, which mean nothing
 

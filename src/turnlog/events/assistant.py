@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, ValidationError, to_builtins
 
-from turnlog.events.base import Count, Key, Name, Origins, Payload, Record
+from turnlog.events.payload import Count, Key, Name, Origins, Payload, Record
 
 if TYPE_CHECKING:
-    from turnlog.events.views import Root
+    from turnlog.events.view_nodes import Root
 
 SPEAKERS: frozenset[str] = frozenset({"model", "app", "tool", "system"})
 
@@ -96,7 +96,7 @@ class View(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, view_id: str, tree: "Root", title: str | None = None) -> "View":
-        """A view of these nodes (`turnlog.events.views`)."""
+        """A view of these nodes (`turnlog.events.view_nodes`)."""
         return cls(kind="a2ui.v1", view_id=view_id, tree=to_builtins(tree), title=title)
 
 
@@ -110,7 +110,7 @@ class AssistantView(Payload, frozen=True, kw_only=True):
     view: View
 
     def __post_init__(self) -> None:
-        from turnlog.events.views import flaw  # `import turnlog` does not pay for it
+        from turnlog.events.view_nodes import flaw  # `import turnlog` does not pay for it
 
         if found := flaw(self.view.tree):
             sentence, path = found

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.base import MODEL, Key, Name, Origins, Payload
+from turnlog.events.payload import MODEL, Key, Name, Origins, Payload
 
 BlockKind = Literal["text", "thinking", "tool_call", "other"]
 Interruption = Annotated[

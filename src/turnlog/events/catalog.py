@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import InvalidEvent, UnknownType, quote
-from turnlog.events.base import ANYONE, EventId, Origin, Origins, Payload
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown
-from turnlog.events.gate import LIMIT_DEPTH, nests, problem, short
 from turnlog.events.names import check_names
+from turnlog.events.payload import ANYONE, EventId, Origin, Origins, Payload
+from turnlog.events.strict_json import LIMIT_DEPTH, nests, problem, short
 from turnlog.events.tool import ToolResult, contradiction
 
 LEVELS = 2 * LIMIT_DEPTH  # what came through the gate and what stands around it; any stack can read it back

@@ -13,7 +13,8 @@ from msgspec import DecodeError, Raw, Struct, ValidationError, convert, structs
 from msgspec.json import Decoder, Encoder
 
 from turnlog.errors import InvalidEvent
-from turnlog.events.base import (
+from turnlog.events.names import check_name_bytes
+from turnlog.events.payload import (
     AgentId,
     Count,
     EventId,
@@ -26,8 +27,7 @@ from turnlog.events.base import (
     Timestamp,
     TraceId,
 )
-from turnlog.events.gate import short
-from turnlog.events.names import check_name_bytes
+from turnlog.events.strict_json import short
 
 
 class Scope(Record, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from turnlog.errors import InvalidEvent
-from turnlog.events.base import NAME_BYTES, Name
+from turnlog.events.payload import NAME_BYTES, Name
 
 Check = Callable[[Any, str], None]  # a value, and its path
 Made = dict[type, Check | None]  # by class of a struct

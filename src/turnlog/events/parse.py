@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from turnlog.events.base import SYSTEM, Count, Key, Name, Origins, Payload
+from turnlog.events.payload import SYSTEM, Count, Key, Name, Origins, Payload
 
 
 class ParseReject(Payload, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.base import SYSTEM, Count, InviteId, Name, Origins, Payload, Role
+from turnlog.events.payload import SYSTEM, Count, InviteId, Name, Origins, Payload, Role
 
 Process = Literal["server", "model"]
 

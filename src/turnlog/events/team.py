@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.base import Count, Name, Origins, Payload, Record
 from turnlog.events.catalog import Vocabulary
+from turnlog.events.payload import Count, Name, Origins, Payload, Record
 
 Seat = Annotated[int, Meta(ge=0, le=8, description="The place on the 3 x 3 grid.")]
 SOURCES: frozenset[str] = frozenset({"model", "app", "system"})

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from turnlog.events.base import ANYONE, SYSTEM, Key, Name, Origins, Payload, Record, Timestamp, null
+from turnlog.events.payload import ANYONE, SYSTEM, Key, Name, Origins, Payload, Record, Timestamp, null
 
 Executor = Literal["backend", "frontend", "provider", "remote"]
 Extra = Annotated[

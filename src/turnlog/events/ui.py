@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from turnlog.events.base import UI, AgentId, EventId, Key, Name, Origins, Payload, Record, TraceId
+from turnlog.events.payload import UI, AgentId, EventId, Key, Name, Origins, Payload, Record, TraceId
 
 
 class UiMessage(Payload, frozen=True, kw_only=True):

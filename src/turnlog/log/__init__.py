@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from turnlog.errors import CallerError, quote
 from turnlog.log.log import Log
 from turnlog.log.memory import MemoryStore
-from turnlog.log.sqlite import SqliteStore
+from turnlog.log.sqlite.store import SqliteStore
 from turnlog.log.store import Blob, Damage, Document, Head, OpenInvite, Page, Place, Row, Store, line_of
 
 __all__ = [

@@ -21,7 +21,7 @@ from turnlog.events import (
     decode,
     frame,
 )
-from turnlog.log.integrity import link, make_row
+from turnlog.log.sqlite.checksums import link, make_row
 from turnlog.log.store import (
     Damage,
     Head,

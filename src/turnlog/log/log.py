@@ -35,8 +35,8 @@ from turnlog.log.append import (
     quarantine,
     write,
 )
-from turnlog.log.choice import is_a
-from turnlog.log.live import Live, Take
+from turnlog.log.filter import is_a
+from turnlog.log.push import Live, Take
 from turnlog.log.store import (
     AGENT,
     BLOCK,
@@ -54,8 +54,8 @@ from turnlog.log.store import (
     Store,
     Typed,
 )
+from turnlog.log.subscription import OPEN_GATE, PAGE_BYTES, Asked, Gate, Walk
 from turnlog.log.tail import Tail
-from turnlog.log.walk import OPEN_GATE, PAGE_BYTES, Asked, Gate, Walk
 from turnlog.log.writer import Direct, WriteHealth, Writer
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from math import inf
 from operator import itemgetter
 
 from turnlog.events import CATALOG, decode
-from turnlog.log.choice import is_a
+from turnlog.log.filter import is_a
 from turnlog.log.store import (
     MAX_SAME_AGENTS,
     Blob,

@@ -14,17 +14,17 @@ from msgspec import Meta
 
 from turnlog.errors import Closed, Conflict, InvalidEvent, NotFound
 from turnlog.events import CATALOG, Envelope, decode
-from turnlog.events.base import SessionId
 from turnlog.events.envelope import milliseconds
-from turnlog.events.gate import short
+from turnlog.events.payload import SessionId
+from turnlog.events.strict_json import short
 from turnlog.ids import new_epoch, now_ms
 from turnlog.log.append import activity_after, told
 from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
-from turnlog.log.choice import EVERYTHING, Choice
-from turnlog.log.integrity import link, make_row
+from turnlog.log.filter import EVERYTHING, Choice
 from turnlog.log.log import Log
+from turnlog.log.sqlite.checksums import link, make_row
 from turnlog.log.store import Head, NewRow, Row, SpanMark, Store, line_of, pack, span_mark, span_of
-from turnlog.log.walk import Spend
+from turnlog.log.subscription import Spend
 
 BATCH = 500
 LAST_MS = 253_402_300_799_999  # the end of the year 9999: what is later has no time stamp

@@ -5,14 +5,14 @@ input gives the same result. What was refused leaves a `ParseReject`. Parsers of
 they read to a `Reply`, the one machine that makes blocks, twins and calls of it.
 """
 
-from turnlog.parse.claude_cli import CliParser
-from turnlog.parse.cli_agents import Said
-from turnlog.parse.cli_turns import Asked
-from turnlog.parse.found import Parsed, TagEvent
-from turnlog.parse.markers import MarkerParser, TagsAndMarkers
+from turnlog.parse.claude.agents import Said
+from turnlog.parse.claude.parser import CliParser
+from turnlog.parse.claude.turns import Asked
+from turnlog.parse.inline.markers import MarkerParser, TagsAndMarkers
+from turnlog.parse.inline.parsed_text import Parsed, TagEvent
+from turnlog.parse.inline.tags import AgentStreamParser, Stripped, strip_event_tags
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import Reply
-from turnlog.parse.tags import AgentStreamParser, Stripped, strip_event_tags
 
 __all__ = [
     "AgentStreamParser",

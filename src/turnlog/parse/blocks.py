@@ -26,8 +26,8 @@ from turnlog.events import (
     Payload,
     ToolCall,
 )
-from turnlog.parse.found import Parsed
-from turnlog.parse.values import WHOLE_BYTES, SurrogateJoiner, read, refused
+from turnlog.parse.inline.parsed_text import Parsed
+from turnlog.parse.json_values import WHOLE_BYTES, SurrogateJoiner, read, refused
 
 LIMIT_CHARS = 2 << 20  # four times what a model says at most; 12 MiB when every character is escaped
 LIMIT_WHOLE_BYTES = 64 << 20  # documents and images in the results of the provider's tools

@@ -12,7 +12,7 @@ from typing import Any
 
 from turnlog.events import ArtifactWrite, Payload, ScreenCommand, ToolCall, ToolResult
 from turnlog.events.team import ArtifactMeta
-from turnlog.parse.values import as_name
+from turnlog.parse.json_values import as_name
 
 HEAD_CHARS = 1 << 16  # meta tags stand in the head of a page
 _META = re.compile(r"""<meta\s((?:[^<>"']|"[^"]{0,2000}+"|'[^']{0,2000}+'){1,2000}+)>""", re.IGNORECASE)

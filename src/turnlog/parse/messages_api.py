@@ -13,10 +13,10 @@ from typing import Any
 
 from turnlog.errors import BadInput
 from turnlog.events import Citation, Fault, File, Payload, ToolResult, Usage
-from turnlog.events.base import Count
+from turnlog.events.payload import Count
 from turnlog.parse.blocks import Block, CallBlock, OtherBlock, TextBlock, ThinkingBlock
+from turnlog.parse.json_values import Data, as_key, as_name, field, mended, name_of, plain, refused, valid
 from turnlog.parse.reply import Reply, Stop
-from turnlog.parse.values import Data, as_key, as_name, field, mended, name_of, plain, refused, valid
 
 Take = Callable[[str], list[Payload]]
 

@@ -26,7 +26,7 @@ from turnlog.events import (
     Vocabulary,
 )
 from turnlog.events.agent import StopReason
-from turnlog.events.base import Record
+from turnlog.events.payload import Record
 from turnlog.events.tool import Executor, contradiction
 from turnlog.parse.blocks import (
     Block,
@@ -38,9 +38,9 @@ from turnlog.parse.blocks import (
     ThinkingBlock,
     Whole,
 )
-from turnlog.parse.markers import TagsAndMarkers
-from turnlog.parse.tags import AgentStreamParser
-from turnlog.parse.values import as_key, as_name, plain, refused, valid
+from turnlog.parse.inline.markers import TagsAndMarkers
+from turnlog.parse.inline.tags import AgentStreamParser
+from turnlog.parse.json_values import as_key, as_name, plain, refused, valid
 
 Stop = StopReason | Literal["tool_use", "pause_turn"]  # why a message ended; the last two: its agent goes on
 Tags = Callable[[], TextParser]

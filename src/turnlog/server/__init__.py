@@ -1,6 +1,6 @@
 """The server: logs and agents over HTTP. `create_app` gives an ASGI application, `serve` runs it."""
 
 from turnlog.server.application import create_app
-from turnlog.server.serve import serve
+from turnlog.server.uvicorn_server import serve
 
 __all__ = ["create_app", "serve"]

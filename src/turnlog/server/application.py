@@ -19,31 +19,31 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import turnlog
-from turnlog.agents.executor import Describe, mask
+from turnlog.agents.runtime.executor import Describe, mask
 from turnlog.app import App, Principal, Sessions
 from turnlog.app.sessions import PAGE_SESSIONS, by_name
 from turnlog.errors import CallerError, Forbidden, TurnlogError
 from turnlog.events import Envelope, Payload, Unknown
 from turnlog.log import Log, Store, open_log
-from turnlog.server import agent, chat, invites, routes, signin
-from turnlog.server.agent import AgentRoutes
-from turnlog.server.auth import Auth, Authenticator, Known
-from turnlog.server.body import FORM, make_decoder
-from turnlog.server.chat import ChatRoutes
-from turnlog.server.entry import Entry, known_of
-from turnlog.server.front import Check, Front
-from turnlog.server.guard import LOOPBACK, Guard
-from turnlog.server.invites import InviteRoutes
-from turnlog.server.journal import Journal
+from turnlog.server.access_log import Journal
+from turnlog.server.auth.authentication import Entry, known_of
+from turnlog.server.auth.credentials import Auth, Authenticator, Known
+from turnlog.server.auth.host_check import LOOPBACK, Guard
+from turnlog.server.console_files import page_routes
+from turnlog.server.error_responses import NotStarted, refuse, refuse_route
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
-from turnlog.server.operations import Operation, get, openapi, post
-from turnlog.server.page import page_routes
-from turnlog.server.refusal import NotStarted, refuse, refuse_route
-from turnlog.server.routes import MAX_PAGE_DOCUMENTED, MAX_PAGE_SESSIONS, PAGE_DOCUMENTED, Routes
-from turnlog.server.signin import SignIn
-from turnlog.server.stream import EventStream
-from turnlog.wire.telling import CONVERTED, Kind, Make, plainly
+from turnlog.server.middleware import Check, Front
+from turnlog.server.openapi import Operation, get, openapi, post
+from turnlog.server.request_body import FORM, make_decoder
+from turnlog.server.routes import agent, api, chat, invites, sign_in
+from turnlog.server.routes.agent import AgentRoutes
+from turnlog.server.routes.api import MAX_PAGE_DOCUMENTED, MAX_PAGE_SESSIONS, PAGE_DOCUMENTED, Routes
+from turnlog.server.routes.chat import ChatRoutes
+from turnlog.server.routes.invites import InviteRoutes
+from turnlog.server.routes.sign_in import SignIn
+from turnlog.server.streaming.event_stream import EventStream
+from turnlog.wire.dialects.registry import CONVERTED, Kind, Make, plainly
 
 STREAM = "text/event-stream"
 FOLLOWING = {
@@ -161,7 +161,7 @@ class Server:
 
     def _logs(self) -> list[Operation]:
         """The routes of sessions."""
-        do, says = self.routes, routes
+        do, says = self.routes, api
         names = ", ".join(["turnlog (default)", *CONVERTED, *self.stream.dialects])
         query = {**FOLLOWING, "dialect": names}
         return [
@@ -193,15 +193,17 @@ class Server:
         """The routes about who is who."""
         do, code = self.signin, {"query": {"code": "the code"}, "answers": {303: None}, "public": True}
         return [
-            get("/api/me", self.routes.me, "Who is asking.", routes.Me),
-            get("/api/apps", self.routes.list_apps, "The applications.", routes.AppsAnswer),
+            get("/api/me", self.routes.me, "Who is asking.", api.Me),
+            get("/api/apps", self.routes.list_apps, "The applications.", api.AppsAnswer),
             get(
                 "/sign-in", do.by_code, "Exchange the code of a sign-in link, or show an invitation.", **code
             ),
-            post("/sign-in", do.redeem, REDEEMING, signin.JoinForm, {303: None}, public=True, body_type=FORM),
+            post(
+                "/sign-in", do.redeem, REDEEMING, sign_in.JoinForm, {303: None}, public=True, body_type=FORM
+            ),
             post("/api/sign-in", do.by_token, "Exchange a bearer token for a cookie.", None, {204: None}),
             post("/api/sign-out", do.sign_out, "Revoke the cookie, and end its streams.", None, {204: None}),
-            post("/api/links", do.link, LINKING, signin.LinkBody, {201: signin.LinkAnswer}),
+            post("/api/links", do.link, LINKING, sign_in.LinkBody, {201: sign_in.LinkAnswer}),
             *self._invites(),
         ]
 
@@ -231,7 +233,7 @@ class Server:
         """The routes for those who look after the server."""
         return [
             get("/metrics", self.measured, "Counters for Prometheus.", media_type="text/plain"),
-            get("/healthz", self.routes.health, "Whether the server works.", routes.Health, public=True),
+            get("/healthz", self.routes.health, "Whether the server works.", api.Health, public=True),
         ]
 
 

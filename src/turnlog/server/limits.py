@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from turnlog.app import Principal
 from turnlog.errors import TurnlogError
-from turnlog.server.auth import is_guest
+from turnlog.server.auth.credentials import is_guest
 
 PRINCIPALS = 10_000  # so many budgets are kept; a principal that was forgotten begins with a full one
 MIB = 1024 * 1024

@@ -37,8 +37,8 @@ from turnlog.events import (
     UiMessage,
     Unknown,
 )
+from turnlog.state.descriptions import channel_of
 from turnlog.state.fold import Item
-from turnlog.state.narration import channel_of
 
 Body = dict[str, Any]
 Bodies = dict[str, Body]  # by id

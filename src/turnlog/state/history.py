@@ -35,7 +35,7 @@ from turnlog.events import (
     UiMessage,
     Unknown,
 )
-from turnlog.state.narration import is_news, news
+from turnlog.state.descriptions import is_news, news
 
 Part = dict[str, Any]
 Role = Literal["user", "assistant"]

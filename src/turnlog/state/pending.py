@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from turnlog.state.narration import narrated
+from turnlog.state.descriptions import narrated
 from turnlog.state.tree import Invocation, OpenCall, Tree
 
 Value = dict[str, Any]

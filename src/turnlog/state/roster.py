@@ -27,7 +27,7 @@ from turnlog.events import (
     Unknown,
 )
 from turnlog.events.ui import Summon, Wake, WakeAgent
-from turnlog.state.narration import channel_of
+from turnlog.state.descriptions import channel_of
 
 State = Literal["hatching", "alive", "sleeping"]
 

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import BadInput
 from turnlog.events import Scope, UiAction, UiMessage
-from turnlog.events.gate import short
+from turnlog.events.strict_json import short
 from turnlog.state.history import Conversation, History, Message, Part
 from turnlog.state.tree import Opening, Tree
 

@@ -22,7 +22,7 @@ from turnlog.events import (
     UiMessage,
     Unknown,
 )
-from turnlog.state.narration import channel_of, is_direct, narrated
+from turnlog.state.descriptions import channel_of, is_direct, narrated
 
 Who = Literal["user", "assistant", "note"]
 OPEN = -1  # the place of a text that has no bubble yet

@@ -44,7 +44,7 @@ from turnlog.events import (
 )
 from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
-from turnlog.state.narration import is_direct
+from turnlog.state.descriptions import is_direct
 
 HANDOFF = "handoff_to_"  # how a call begins that passes an agent's work on; no tool has such a name
 

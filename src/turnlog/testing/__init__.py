@@ -12,8 +12,8 @@ Numbers are stable: a new contract goes to the end of its list.
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from turnlog.testing import appending, beside, following, lasting, replay, sessions
-from turnlog.testing.bench import Contract, Make
+from turnlog.testing import appending, durability, following, replay, sessions, side_data
+from turnlog.testing.harness import Contract, Make
 
 __all__ = ["CONTRACTS", "LASTING_CONTRACTS", "Contract", "Make"]
 
@@ -71,24 +71,24 @@ CONTRACTS = numbered(
         replay.what_closed_it,
         replay.unfinished_sessions,
         replay.keys_of_different_kinds,
-        beside.blobs,
-        beside.documents,
-        beside.snapshots,
-        beside.derived_is_forgotten,
-        beside.pruned,
-        beside.life_after_pruning,
-        beside.pruned_to_the_end,
-        beside.healthy,
+        side_data.blobs,
+        side_data.documents,
+        side_data.snapshots,
+        side_data.derived_is_forgotten,
+        side_data.pruned,
+        side_data.life_after_pruning,
+        side_data.pruned_to_the_end,
+        side_data.healthy,
         following.epoch_asked_for,
         sessions.names_of_sessions,
-        beside.blobs_have_a_type,
+        side_data.blobs_have_a_type,
         appending.fences_without_news,
         replay.where_a_turn_is,
         following.frames_alike,
         sessions.what_events_say,
         replay.first_end_counts,
-        beside.snapshots_are_dropped,
-        beside.blob_names,
+        side_data.snapshots_are_dropped,
+        side_data.blob_names,
         sessions.invites_in_the_head,
         sessions.expected_members,
         sessions.listed_by_invitation,
@@ -103,12 +103,12 @@ CONTRACTS = numbered(
 LASTING_CONTRACTS = numbered(
     101,
     [
-        lasting.events_last,
-        lasting.identity_lasts,
-        lasting.heads_last,
-        lasting.spans_last,
-        lasting.the_rest_lasts,
-        lasting.pruned_to_the_end_lasts,
-        lasting.what_events_said_lasts,
+        durability.events_last,
+        durability.identity_lasts,
+        durability.heads_last,
+        durability.spans_last,
+        durability.the_rest_lasts,
+        durability.pruned_to_the_end_lasts,
+        durability.what_events_said_lasts,
     ],
 )

@@ -5,8 +5,8 @@ import asyncio
 from turnlog.errors import Conflict, Fenced, NotFound
 from turnlog.events import Scope, UiMessage, decode, stamp
 from turnlog.log import line_of
-from turnlog.testing.bench import Make, bench, refused
-from turnlog.testing.samples import began, delta, event, note, notes, over
+from turnlog.testing.factories import began, delta, event, note, notes, over
+from turnlog.testing.harness import Make, bench, refused
 
 
 async def dense_seqs(make: Make) -> None:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from turnlog.log import Log, Page, Row
-from turnlog.log.choice import is_a
-from turnlog.log.walk import PAGE_BYTES, Asked
-from turnlog.testing.bench import Bench, Make, bench, following
-from turnlog.testing.samples import began, called, delta, note, notes, over
+from turnlog.log.filter import is_a
+from turnlog.log.subscription import PAGE_BYTES, Asked
+from turnlog.testing.factories import began, called, delta, note, notes, over
+from turnlog.testing.harness import Bench, Make, bench, following
 
 
 async def pages(make: Make) -> None:

@@ -2,8 +2,7 @@
 
 from turnlog.events import AgentEnd, Fault, ToolCall, ToolResult
 from turnlog.log import line_of
-from turnlog.testing.bench import Bench, Make, bench, following
-from turnlog.testing.samples import (
+from turnlog.testing.factories import (
     aborted,
     agent,
     answered,
@@ -18,6 +17,7 @@ from turnlog.testing.samples import (
     progress,
     started,
 )
+from turnlog.testing.harness import Bench, Make, bench, following
 
 
 async def replay(b: Bench, cursor: int) -> list[int]:

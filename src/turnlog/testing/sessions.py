@@ -15,8 +15,8 @@ from turnlog.events import (
 )
 from turnlog.ids import new_id
 from turnlog.log import Place, line_of
-from turnlog.testing.bench import Bench, Make, bench, refused
-from turnlog.testing.samples import began, delta, event, note, notes, over
+from turnlog.testing.factories import began, delta, event, note, notes, over
+from turnlog.testing.harness import Bench, Make, bench, refused
 
 
 async def names_of_sessions(make: Make) -> None:

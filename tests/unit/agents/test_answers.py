@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.table import CHILD, ROOT, Table, call, running
-from turnlog.agents.answers import answer_items, answered, call_of, message_batch, waiting_call
-from turnlog.agents.calls import args_hash
-from turnlog.agents.loop import Item
+from turnlog.agents.runtime.idempotency import args_hash
+from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.runtime.user_input import answer_items, answered, call_of, message_batch, waiting_call
 from turnlog.errors import InvalidEvent, NotFound
 from turnlog.events import (
     AgentStart,

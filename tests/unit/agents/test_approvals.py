@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from turnlog.agents.approvals import args_hash, judge, permits, request
+from turnlog.agents.runtime.approvals import args_hash, judge, permits, request
 from turnlog.agents.tools import tool
 from turnlog.events import CATALOG, ApprovalDecision, ApprovalRequest, Fault, ToolCall
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from turnlog.agents import calls as module
-from turnlog.agents.calls import Calls, args_hash, key_of
+from turnlog.agents.runtime import idempotency as module
+from turnlog.agents.runtime.idempotency import Calls, args_hash, key_of
 from turnlog.events import CATALOG, AgentEnd, Fault, Payload, Scope, ToolCall, ToolResult, decode, stamp
 
 

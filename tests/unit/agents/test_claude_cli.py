@@ -11,8 +11,8 @@ import uvloop
 from tests.cli_sessions import Room, is_there, lawful, make_app, played, room
 from tests.unit.app.desk import ADA, desk, play
 from turnlog import App, open_log
-from turnlog.agents.claude_cli import ClaudeCli
-from turnlog.agents.cli_driver import TRIES
+from turnlog.agents.claude.claude_code import ClaudeCli
+from turnlog.agents.claude.driver import TRIES
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import Envelope, Event
 from turnlog.log import Log, MemoryStore

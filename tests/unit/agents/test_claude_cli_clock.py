@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.cli_sessions import Room, is_there, lawful, make_app, played, room
 from tests.clock import move_on, run_on_clock
 from turnlog import App
-from turnlog.agents.claude_cli import INACTIVITY_S
-from turnlog.agents.cli_driver import STOP_S
-from turnlog.agents.cli_process import GRACE_S
+from turnlog.agents.claude.claude_code import INACTIVITY_S
+from turnlog.agents.claude.driver import STOP_S
+from turnlog.agents.claude.process import GRACE_S
 from turnlog.log import Log, MemoryStore
 
 LIMIT_S = 600.0

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from turnlog.agents.cli_outbox import NEWS, Outbox
+from turnlog.agents.claude.prompts import NEWS, Outbox
 from turnlog.events import (
     CORE,
     TEAM,
@@ -21,7 +21,7 @@ from turnlog.events import (
     decode,
     stamp,
 )
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.events.ui import InputSubmit, JobHelp, OfferWork, Stop, Summon, Wake, WakeAgent
 from turnlog.state.tree import Tree
 

@@ -15,8 +15,8 @@ import pytest
 from tests.cli_sessions import goes, is_there
 from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
-from turnlog.agents import cli_exec
-from turnlog.agents.cli_process import COMPLAINT_CHARS, COMPLAINTS, GRACE_S, LINGER_S, CliProcess, Missing
+from turnlog.agents.claude import exec_program
+from turnlog.agents.claude.process import COMPLAINT_CHARS, COMPLAINTS, GRACE_S, LINGER_S, CliProcess, Missing
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")
 
@@ -141,13 +141,13 @@ def test_the_last_complaint_needs_no_end(caplog: pytest.LogCaptureFixture) -> No
 
 
 def wrapped(parent: int, *command: str) -> subprocess.CompletedProcess[bytes]:
-    line = [sys.executable, "-I", "-S", cli_exec.__file__, str(parent), *command]
+    line = [sys.executable, "-I", "-S", exec_program.__file__, str(parent), *command]
     return subprocess.run(line, capture_output=True, timeout=HANG_S)
 
 
 def test_what_cannot_become_a_program_says_so() -> None:
     done = wrapped(os.getpid(), "/")
-    assert (done.returncode, done.stderr) == (cli_exec.NOT_FOUND, b"/: Permission denied\n")
+    assert (done.returncode, done.stderr) == (exec_program.NOT_FOUND, b"/: Permission denied\n")
 
 
 def test_who_comes_after_the_death_of_its_parent_dies_too() -> None:
@@ -162,7 +162,7 @@ def test_signals_are_as_they_were() -> None:
 def test_a_process_dies_with_the_one_that_started_it() -> None:
     code = """
 import asyncio, os
-from turnlog.agents.cli_process import CliProcess
+from turnlog.agents.claude.process import CliProcess
 async def run():
     script = "trap '' HUP TERM; while :; do sleep 1000; done"
     process = await CliProcess.start(["sh", "-c", script], None, None)

@@ -13,8 +13,8 @@ from tests.troupe import VECTORS, Stage, Trouble, event_of
 from turnlog import open_log
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.agents.agent import Cast
-from turnlog.agents.answers import answer_items
-from turnlog.agents.driver import Driver
+from turnlog.agents.runtime.agent_driver import Driver
+from turnlog.agents.runtime.user_input import answer_items
 from turnlog.errors import StoreError
 from turnlog.events import CATALOG, Event, Scope, UiMessage
 from turnlog.log import Log, Page

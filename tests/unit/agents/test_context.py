@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from turnlog.agents import context as module
-from turnlog.agents.context import Context
+from turnlog.agents import tool_context as module
+from turnlog.agents.tool_context import Context
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import AssistantView, Payload, ToolCall, ToolProgress, View
-from turnlog.events.views import Button, Form, NumberField, Section, Text
+from turnlog.events.view_nodes import Button, Form, NumberField, Section, Text
 
 CALL = ToolCall(call_id="call_1", tool="dig", args={})
 

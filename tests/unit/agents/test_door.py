@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.tables import for_each_row
-from turnlog.agents import door as module
-from turnlog.agents.door import GONE, Door
+from turnlog.agents.remote import http_client as module
+from turnlog.agents.remote.http_client import GONE, Door
 from turnlog.errors import CallerError, PeerError
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"

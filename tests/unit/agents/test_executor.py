@@ -13,20 +13,13 @@ import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
-from turnlog.agents import executor as module
-from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.executor import EXPLAINED_CHARS, Executor, explain
+from turnlog.agents.runtime import executor as module
+from turnlog.agents.runtime.executor import EXPLAINED_CHARS, Executor, explain
+from turnlog.agents.tool_context import Context, WaitForInput
 from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.errors import StoreError
-from turnlog.events import (
-    CATALOG,
-    Fault,
-    Image,
-    ToolCall,
-    ToolProgress,
-    ToolResult,
-    gate,
-)
+from turnlog.events import CATALOG, Fault, Image, ToolCall, ToolProgress, ToolResult
+from turnlog.events import strict_json as gate
 
 SECRET = "postgres://user:hunter2@db"
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.unit.agents.test_executor import Blobs, answer, call_of, run, turn
-from turnlog.agents import calls as module
-from turnlog.agents.executor import Executor
+from turnlog.agents.runtime import idempotency as module
+from turnlog.agents.runtime.executor import Executor
 from turnlog.agents.tools import tool
 from turnlog.events import CATALOG, Scope, ToolResult, decode, stamp
 

@@ -9,7 +9,7 @@ from tests.ledger import lawful
 from tests.logs import log as hand_written
 from tests.logs import scope
 from tests.scene import LIMIT_S, PROBLEM, Scene, on_clock, opened, ring
-from turnlog.agents.limit import running, timed_out
+from turnlog.agents.runtime.turn_timeout import running, timed_out
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,

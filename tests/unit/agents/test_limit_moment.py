@@ -10,7 +10,7 @@ from tests.clock import run_on_clock
 from tests.ledger import lawful
 from tests.scene import LIMIT_S, PROBLEM, on_clock, opened, ring
 from tests.troupe import event_of, stop
-from turnlog.agents.loop import Item
+from turnlog.agents.runtime.turn_loop import Item
 from turnlog.errors import StoreError
 from turnlog.events import Event, Scope, UiMessage
 from turnlog.log import Log

@@ -7,7 +7,7 @@ import pytest
 
 from tests.table import CHILD, END, GUIDE, ROOT, SPENT, TURN, USAGE, Table, call, running
 from turnlog.agents import Reply
-from turnlog.agents.loop import Approve, Ask, Effect, Halt, Item, Run, Say
+from turnlog.agents.runtime.turn_loop import Approve, Ask, Effect, Halt, Item, Run, Say
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
@@ -33,7 +33,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.ui import ButtonClick, InputSubmit, Stop, Summon
-from turnlog.state.narration import narrated
+from turnlog.state.descriptions import narrated
 
 LOOK = call("look", args={"topic": "grass"})
 PAGE = call("confirm", executor="frontend", args={"question": "Go?"})

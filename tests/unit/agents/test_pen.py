@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.log.delegates import scenario
-from turnlog.agents.loop import Item
-from turnlog.agents.pen import NoLedger, Pen
+from turnlog.agents.runtime.session_writer import NoLedger, Pen
+from turnlog.agents.runtime.turn_loop import Item
 from turnlog.errors import Conflict, RuleFault, Unsettled
 from turnlog.events import (
     CATALOG,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from turnlog import Vocabulary
-from turnlog.agents.prompt import RULES, described, instructions_with_tags, is_for_models
+from turnlog.agents.tag_instructions import RULES, described, instructions_with_tags, is_for_models
 from turnlog.events import Kind, Payload
 from turnlog.parse import AgentStreamParser, strip_event_tags
 from turnlog_examples.broker.events import BROKER

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
-from turnlog.agents.answers import answer_id
-from turnlog.agents.calls import args_hash
-from turnlog.agents.context import Context, WaitForInput
-from turnlog.agents.remote import BEHIND_THE_END, PAUSES_S, RemoteExecutor
+from turnlog.agents.remote.executor import BEHIND_THE_END, PAUSES_S, RemoteExecutor
+from turnlog.agents.runtime.idempotency import args_hash
+from turnlog.agents.runtime.user_input import answer_id
+from turnlog.agents.tool_context import Context, WaitForInput
 from turnlog.agents.tools import Picture, Tool, tool
 from turnlog.errors import CallerError, PeerError
 from turnlog.events import (

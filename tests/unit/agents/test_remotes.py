@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.limits import HANG_S
 from turnlog.agents import Context, Tool, tool
-from turnlog.agents.remote import PAUSES_S, RemoteExecutor
-from turnlog.agents.remotes import LOOK_S, RemoteExecutors
+from turnlog.agents.remote.executor import PAUSES_S, RemoteExecutor
+from turnlog.agents.remote.pool import LOOK_S, RemoteExecutors
 from turnlog.errors import CallerError, PeerError
 from turnlog.events import CATALOG, Payload, Scope, ToolCall, UiAction, UiMessage, stamp
 from turnlog.events.ui import ButtonClick
@@ -182,7 +182,7 @@ def test_a_tool_is_told_who_spoke_last_in_its_turn() -> None:
 
 
 def test_people_of_old_turns_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlog.agents.remote.TURNS", 0)
+    monkeypatch.setattr("turnlog.agents.remote.executor.TURNS", 0)
 
     async def work() -> None:
         spoke = frame(1, UiMessage(text="Weigh-in"), "sess_1", actor="ada")

@@ -8,8 +8,8 @@ from tests.table import call, running
 from tests.troupe import inquire
 from tests.unit.agents.test_run import run_now, saying
 from turnlog.agents import ToolUse, tool
-from turnlog.agents.calls import args_hash
 from turnlog.agents.run import given_by
+from turnlog.agents.runtime.idempotency import args_hash
 from turnlog.errors import InvalidEvent, StoreError
 from turnlog.events import ApprovalRequest, Entry
 from turnlog.log import Log

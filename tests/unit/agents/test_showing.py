@@ -8,7 +8,7 @@ from tests.support.limits import HANG_S
 from turnlog import View, open_log
 from turnlog.agents import Agent, Context, Scripted, ToolUse, tool
 from turnlog.events import AssistantView, Entry, ToolResult
-from turnlog.events.views import DatetimeField, Form, NumberField
+from turnlog.events.view_nodes import DatetimeField, Form, NumberField
 from turnlog.state.history import Message
 
 

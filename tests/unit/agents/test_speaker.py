@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from turnlog.agents.speaker import WAITING_CHARS, Speaker
+from turnlog.agents.runtime.delta_writer import WAITING_CHARS, Speaker
 from turnlog.events import BlockDelta, BlockStart, Payload
 
 

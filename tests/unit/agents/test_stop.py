@@ -3,7 +3,7 @@
 from tests.ledger import Ledger
 from tests.scene import LIMIT_S, Scene, on_clock, opened
 from tests.troupe import event_of
-from turnlog.agents.loop import Item
+from turnlog.agents.runtime.turn_loop import Item
 from turnlog.events import Scope, UiCommand
 from turnlog.events.ui import Stop
 

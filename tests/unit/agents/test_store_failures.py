@@ -12,7 +12,7 @@ import pytest
 from tests.clock import move_on, run_on_clock
 from turnlog import Agent, tool
 from turnlog.agents import Reply, Request, Scripted, ToolUse
-from turnlog.agents.pen import PAUSES_S
+from turnlog.agents.runtime.session_writer import PAUSES_S
 from turnlog.errors import StoreError
 from turnlog.events import AgentEnd, Entry, Payload
 from turnlog.log import Log, MemoryStore

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from turnlog.agents import Context, ToolFault, tool
-from turnlog.agents.executor import Executor
-from turnlog.agents.remote import no_blobs
+from turnlog.agents.remote.executor import no_blobs
+from turnlog.agents.runtime.executor import Executor
 from turnlog.agents.tools import Tool
 from turnlog.events import Fault, ToolCall, ToolResult
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from tests.support.coverage_pause import without_coverage
-from turnlog.agents.context import Context
-from turnlog.agents.executor import Executor
+from turnlog.agents.runtime.executor import Executor
+from turnlog.agents.tool_context import Context
 from turnlog.agents.tool_results import TooLarge, check_size, plain
 from turnlog.agents.tools import tool
-from turnlog.events import ToolCall, ToolResult, gate
+from turnlog.events import ToolCall, ToolResult, strict_json
 
 LARGE_BYTES = 32 << 20
 SPARE_BYTES = 4 << 20  # for everything else that is allocated meanwhile
@@ -74,7 +74,7 @@ def test_result_that_is_too_large_is_refused_without_a_copy_of_it(kind: str) -> 
     finally:
         tracemalloc.stop()
     assert result.error is not None
-    assert result.error.message == f"the result is larger than {gate.LIMIT_BYTES} bytes"
+    assert result.error.message == f"the result is larger than {strict_json.LIMIT_BYTES} bytes"
     assert peak_bytes < SPARE_BYTES
 
 
@@ -110,7 +110,7 @@ def test_result_is_converted_outside_of_the_event_loop() -> None:
 
 def test_result_that_is_larger_only_when_it_is_encoded_is_refused() -> None:
     with pytest.raises(TooLarge):
-        plain("\x00" * (gate.LIMIT_BYTES // 2))
+        plain("\x00" * (strict_json.LIMIT_BYTES // 2))
 
 
 def test_value_that_holds_itself_is_refused() -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from turnlog.agents.context import Context
-from turnlog.agents.executor import Executor
+from turnlog.agents.runtime.executor import Executor
+from turnlog.agents.tool_context import Context
 from turnlog.agents.tool_results import plain
 from turnlog.agents.tools import (
     PICTURE_BYTES,

@@ -12,7 +12,7 @@ from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Posted, Principal, Seat, Sessions
 from turnlog.events import Envelope, Payload, UiMessage, Vocabulary
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, MemoryStore
 from turnlog.state.history import Message

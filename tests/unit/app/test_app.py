@@ -7,12 +7,12 @@ from msgspec import Raw, json
 
 from tests.logs import plain_log
 from turnlog.agents import Agent, Scripted
-from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCli
 from turnlog.app import App
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Envelope, Payload, UiMessage, Vocabulary
+from turnlog.state.descriptions import is_direct
 from turnlog.state.fold import fold
-from turnlog.state.narration import is_direct
 from turnlog_examples.tour import NoteTrip, make_app
 
 AGENT = Agent("Guide", "Plan it.", Scripted(lambda messages: []))

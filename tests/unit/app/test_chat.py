@@ -8,11 +8,11 @@ import pytest
 from tests.unit.app.desk import ADA, BOB, ROOT, Desk, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.agents.loop import Item
-from turnlog.agents.pen import NoLedger, Pen
+from turnlog.agents.runtime.session_writer import NoLedger, Pen
+from turnlog.agents.runtime.turn_loop import Item
 from turnlog.app import Posted, Roles, Seat
-from turnlog.app.ledger import Ledger
-from turnlog.app.sending import Chat, Sent
+from turnlog.app.app_state import Ledger
+from turnlog.app.messages import Chat, Sent
 from turnlog.errors import Conflict
 from turnlog.events import Envelope, Event, Payload, Scope, UiMessage, Vocabulary
 from turnlog.ids import new_id

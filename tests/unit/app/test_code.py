@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from turnlog.app.code import code_of
-from turnlog.app.derived import Panels
+from turnlog.app.code_version import code_of
+from turnlog.app.read_models import Panels
 
 
 def count(state: int, *_: object) -> int:

@@ -10,7 +10,7 @@ from tests.unit.app.desk import ADA, desk, play
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Sessions
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.events import UiMessage
 from turnlog.log import Log, MemoryStore
 

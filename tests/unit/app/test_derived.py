@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.unit.log.delegates import Counting, Gated, scenario
-from turnlog.app import derived, state_at
-from turnlog.app.derived import DOCUMENTS, EVERY, PARTS, STATE, Derived, Panels
+from turnlog.app import read_models, state_at
+from turnlog.app.read_models import DOCUMENTS, EVERY, PARTS, STATE, Derived, Panels
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import (
     CATALOG,
@@ -98,7 +98,7 @@ class TestTheTail:
         log = await filled(Log(store.store), 8 * EVERY)
         assert (await Derived(log).panels(APP, NAME)).state["said"] == 8 * EVERY
         assert store.taken() == 8 * EVERY
-        page = derived.TAIL_BYTES // 150  # more rows than one read has
+        page = read_models.TAIL_BYTES // 150  # more rows than one read has
         for at in (8 * EVERY - 1, 8 * EVERY - 7, 4 * EVERY + 10, 3 * EVERY - 1, 10, -1):
             snapshots = [await log.snapshot(NAME, name, at) for name in PARTS]
             panels = await Derived(log).panels(APP, NAME, at)
@@ -248,7 +248,7 @@ class TestWhatIsGone:
 
     @scenario
     async def test_a_snapshot_does_not_tell_what_was_pruned(self, monkeypatch: Any) -> None:
-        monkeypatch.setattr(derived, "EVERY", 4)
+        monkeypatch.setattr(read_models, "EVERY", 4)
         log = Log(MemoryStore(), clock=lambda: 1000)
         await log.create("counter", NAME)
         await log.append(NAME, turn())
@@ -335,7 +335,7 @@ class TestTheRing:
 
     @scenario
     async def test_what_goes_while_it_is_read_is_not_missed(self, monkeypatch: Any) -> None:
-        monkeypatch.setattr(derived, "TAIL_BYTES", 1)  # one event at a time
+        monkeypatch.setattr(read_models, "TAIL_BYTES", 1)  # one event at a time
         store = Gated(MemoryStore(ring_events=50))
         log = Log(store.store)
         made = Derived(log, {"counter": APP})

@@ -8,7 +8,7 @@ import msgspec
 from tests.support.coverage_pause import without_coverage
 from tests.unit.app.test_derived import APP, NAME, filled, said, spoiled
 from tests.unit.log.delegates import Counting, scenario
-from turnlog.app.derived import EVERY, PARTS, STATE, Derived
+from turnlog.app.read_models import EVERY, PARTS, STATE, Derived
 from turnlog.log import Log, MemoryStore, SqliteStore
 
 

@@ -5,9 +5,9 @@ import pytest
 from tests.unit.app.desk import ADA, bodies, play
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.agents.executor import Describe, explain, mask
+from turnlog.agents.runtime.executor import Describe, explain, mask
 from turnlog.app import Sessions
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.events import UiMessage
 from turnlog.log import Log, MemoryStore
 

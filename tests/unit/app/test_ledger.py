@@ -12,8 +12,8 @@ from tests.unit.app.desk import ADA, Desk, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.app import Posted, Seat
-from turnlog.app.ledger import Ledger
-from turnlog.app.sending import Chat
+from turnlog.app.app_state import Ledger
+from turnlog.app.messages import Chat
 from turnlog.errors import CallerError, RuleFault, StoreError, Unsettled
 from turnlog.events import BlockDelta, Envelope, Event, Payload, Scope, UiMessage, Vocabulary, decode, stamp
 from turnlog.ids import new_id

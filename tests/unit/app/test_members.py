@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.app.desk import ADA, BOB, ROOT, agent, make_app
 from turnlog.app import LOCAL, App, Principal, Roles, Seat
-from turnlog.app.members import seat_of
+from turnlog.app.membership import seat_of
 from turnlog.errors import CallerError, Forbidden
 from turnlog.log import Head
 

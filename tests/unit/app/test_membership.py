@@ -7,7 +7,7 @@ import pytest
 from tests.unit.app.desk import ADA, BOB, ROOT, Desk, desk, make_app, play
 from turnlog.app import Principal, Roles, Seat
 from turnlog.app.invites import MAX_OPEN_INVITES
-from turnlog.app.membership import OwnInvite
+from turnlog.app.member_changes import OwnInvite
 from turnlog.errors import CallerError, Forbidden, LimitReached, NotFound
 from turnlog.events import SessionInviteEnd
 from turnlog.ids import new_id

@@ -23,10 +23,10 @@ from tests.unit.app.desk import (
 )
 from turnlog import Agent, View, tool
 from turnlog.agents import Context, Scripted, ToolUse
-from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCli
 from turnlog.app import App, Posted, Principal, Roles, Seat
 from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, TurnlogError, UnknownType
-from turnlog.events.views import Button
+from turnlog.events.view_nodes import Button
 from turnlog.state.history import Message
 
 CASE = make_app(

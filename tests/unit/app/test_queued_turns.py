@@ -10,9 +10,9 @@ from tests.unit.app.desk import ADA, CASES, CloseCase, Desk, NoteFact, desk, pla
 from turnlog import Agent, App, View
 from turnlog.agents.models import Request
 from turnlog.app import Posted, Seat
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.events import AssistantView, Envelope, Payload, UiAction, UiMessage, Usage
-from turnlog.events.views import Button, Screen
+from turnlog.events.view_nodes import Button, Screen
 from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
 from turnlog.state.rules import Rule

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.app.desk import ADA, BOB, CASES, NoteFact, agent, desk, play
 from turnlog import App
 from turnlog.app import Posted, Roles
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.events import BlockDelta, Payload, UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.app.test_derived import APP, NAME, filled
 from tests.unit.log.delegates import Counting, scenario
-from turnlog.app.derived import EVERY, PARTS, STATE, Derived
+from turnlog.app.read_models import EVERY, PARTS, STATE, Derived
 from turnlog.log import Log, MemoryStore, Page
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.clock import run_on_clock
 from tests.scene import Mind, Scene, team
 from turnlog import App, open_log
-from turnlog.agents.driver import Driver
+from turnlog.agents.runtime.agent_driver import Driver
 from turnlog.app import LOCAL, Sessions
 from turnlog.errors import CallerError
 from turnlog.events import UiMessage

@@ -12,7 +12,7 @@ from turnlog import Agent, App, View, tool
 from turnlog.agents import Context, Scripted, ToolUse
 from turnlog.app import Seat
 from turnlog.errors import Conflict
-from turnlog.events.views import Button, NumberField, Row, Screen, TableEditor
+from turnlog.events.view_nodes import Button, NumberField, Row, Screen, TableEditor
 from turnlog.state.history import Message
 
 NEXT = Button("next", "Next", repeat=True)

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.limits import HANG_S
 from tests.unit.cli.harness import Place, error, said
-from turnlog.server.keys import Running, read_running, write_running
+from turnlog.server.auth.keys import Running, read_running, write_running
 
 COMMAND = [sys.executable, "-c", "from turnlog.cli import main; main()"]
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/sign-in\?code=\S+")

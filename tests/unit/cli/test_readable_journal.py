@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from turnlog.cli.readable_journal import ReadableLines, terminal_formatter
-from turnlog.server.journal import set_up
+from turnlog.cli.terminal_log import ReadableLines, terminal_formatter
+from turnlog.server.access_log import set_up
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.cli.harness import Place, error, no_log, said, turn
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.app.derived import Derived
+from turnlog.app.read_models import Derived
 from turnlog.events import UiMessage
 from turnlog.log import Document, Log
 

@@ -14,12 +14,12 @@ from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from tests.unit.cli.harness import NO_SESSION, NOW_MS, TURN, Place, error, no_log, said, turn
 from turnlog.cli.describe import SAYS, compact, describe
-from turnlog.cli.opening import INTERRUPTED, run
+from turnlog.cli.log_access import INTERRUPTED, run
 from turnlog.cli.tail import followed, readable, stored, tail
 from turnlog.cli.terminal import CONTROLS, console, escape, escape_json, write_json
 from turnlog.events import CATALOG, CORE, Kind, Scope, Unknown
 from turnlog.log import Damage, Log, Row, SqliteStore, line_of
-from turnlog.log.choice import Choice, is_a
+from turnlog.log.filter import Choice, is_a
 from turnlog.log.store import pack
 
 SHOWN = """\

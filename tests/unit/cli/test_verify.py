@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.unit.cli.harness import Place, error, said, turn
-from turnlog.cli.opening import damage_line
+from turnlog.cli.log_access import damage_line
 from turnlog.log import Damage, Log
 
 

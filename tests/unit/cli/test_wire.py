@@ -14,7 +14,7 @@ from tests.unit.cli.harness import SCOUT, Place, error, event, turn
 from turnlog.cli import assemble, convert
 from turnlog.events import Scope
 from turnlog.wire import sse
-from turnlog.wire.telling import DIALECTS
+from turnlog.wire.dialects.registry import DIALECTS
 
 COMMAND = [sys.executable, "-c", "from turnlog.cli import main; main()"]
 TRANSCRIPT = """\

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.tables import for_each_row
 from turnlog.events import Payload, Record, UiMessage
-from turnlog.events.base import (
+from turnlog.events.payload import (
     UNDECLARED,
     AgentId,
     Amount,

@@ -22,7 +22,7 @@ from turnlog.events import (
     Unknown,
     Vocabulary,
     decode,
-    gate,
+    strict_json,
 )
 
 
@@ -211,7 +211,7 @@ def deep(levels: int) -> dict[str, Any]:
 
 def test_what_nests_too_deep_to_be_read_back_anywhere_is_refused() -> None:
     fits = CATALOG.event(ToolCall(call_id="a", tool="b", args=deep(63)), id="evt_1")
-    assert gate.nests(fits.body, 63)
+    assert strict_json.nests(fits.body, 63)
     for levels in (64, 500):
         call = ToolCall(call_id="a", tool="b", args=deep(levels))
         with pytest.raises(InvalidEvent, match="expected at most 64 levels") as caught:

@@ -11,9 +11,9 @@ from msgspec import Meta, inspect
 from tests.support.tables import for_each_row
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, CORE, Catalog, Payload, Record, Scope, Unknown, Vocabulary
-from turnlog.events.base import Count, Key, Name
 from turnlog.events.envelope import Envelope
 from turnlog.events.names import check_names, name_check
+from turnlog.events.payload import Count, Key, Name
 from turnlog.parse import strip_event_tags
 
 FITS, TOO_LONG = "€" * 42, "€" * 43  # 126 and 129 bytes

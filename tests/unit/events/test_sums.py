@@ -6,10 +6,10 @@ import pytest
 
 from tests.logs import entry, scope
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AgentUsage, Cost, Usage
-from turnlog.events.base import LARGEST_COUNT
+from turnlog.events.payload import LARGEST_COUNT
 from turnlog.state.meters import Meters
 from turnlog.state.tree import Tree, closing
-from turnlog.wire.office import joined
+from turnlog.wire.dialects.office import joined
 
 MOST = Usage(input_tokens=LARGEST_COUNT, output_tokens=LARGEST_COUNT)
 DEAR = Cost(total_cost=1e308, input_cost=1e308)

@@ -11,9 +11,9 @@ from msgspec import structs
 import turnlog
 from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import InvalidEvent
-from turnlog.events import AssistantView, View, Vocabulary, decode, stamp, views
+from turnlog.events import AssistantView, View, Vocabulary, decode, stamp, view_nodes
 from turnlog.events.catalog import Catalog
-from turnlog.events.views import (
+from turnlog.events.view_nodes import (
     Button,
     DatetimeField,
     Form,
@@ -73,9 +73,9 @@ def test_vector(case: dict[str, Any]) -> None:
 
 
 def test_twenty_levels_are_enough() -> None:
-    assert flaw(nested(views.LEVELS)) is None
-    expected = "$" + ".children[0]" * views.LEVELS
-    assert flaw(nested(views.LEVELS + 1)) == ("Expected at most 20 levels", expected)
+    assert flaw(nested(view_nodes.LEVELS)) is None
+    expected = "$" + ".children[0]" * view_nodes.LEVELS
+    assert flaw(nested(view_nodes.LEVELS + 1)) == ("Expected at most 20 levels", expected)
     assert flaw(nested(100_000)) == ("Expected at most 20 levels", "$")
 
 
@@ -83,12 +83,12 @@ def test_two_thousand_parts_are_enough() -> None:
     def many(count: int) -> dict[str, Any]:
         return {"type": "section", "children": [{"type": "text", "text": ""}] * (count - 1)}
 
-    assert flaw(many(views.PARTS)) is None
-    assert flaw(many(views.PARTS + 1)) == ("Expected at most 2000 parts", "$.children[1999]")
+    assert flaw(many(view_nodes.PARTS)) is None
+    assert flaw(many(view_nodes.PARTS + 1)) == ("Expected at most 2000 parts", "$.children[1999]")
 
 
 def test_rows_columns_and_options_count() -> None:
-    rows = [Row(f"r{number}", {}) for number in range(views.PARTS - 4)]
+    rows = [Row(f"r{number}", {}) for number in range(view_nodes.PARTS - 4)]
     unit = SelectField("unit", "Unit", options=[Option("lbs"), Option("kg")])
     assert flaw(msgspec.to_builtins(TableEditor("t", [unit], rows))) is None
     more = [*rows, Row("more", {})]
@@ -133,7 +133,7 @@ def test_a_view_is_written_in_python() -> None:
     )
     view = View.of("view_1", tree, title="Weights")
     assert turnlog.event(AssistantView(view=view)).body == msgspec.json.encode({"view": view})
-    assert views.read(view.tree) == tree
+    assert view_nodes.read(view.tree) == tree
     assert view.tree["children"][1]["children"][0]["fields"][1] == {
         "type": "field.number",
         "name": "weight_lbs",

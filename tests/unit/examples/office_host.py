@@ -11,11 +11,11 @@ from typing import Any
 from tests.cli_process import assert_lawful, counting
 from tests.support.limits import HANG_S
 from turnlog.events import Payload
-from turnlog.parse.claude_cli import CliParser
-from turnlog.parse.cli_agents import Said
-from turnlog.parse.cli_turns import Asked
+from turnlog.parse.claude.agents import Said
+from turnlog.parse.claude.parser import CliParser
+from turnlog.parse.claude.turns import Asked
 from turnlog.parse.deeds import Deeds
-from turnlog.parse.markers import MarkerParser
+from turnlog.parse.inline.markers import MarkerParser
 from turnlog_examples.office.script import SCREEN
 from turnlog_examples.office.standin import COMMAND
 

@@ -10,7 +10,7 @@ from tests.unit.examples.test_broker_session import QUOTED
 from turnlog.agents import Scripted
 from turnlog.agents.models import Request
 from turnlog.app import LOCAL, Posted, Seat
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.events import Payload
 from turnlog.ids import new_id
 from turnlog.parse.reply import Reply

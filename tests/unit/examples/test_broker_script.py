@@ -8,11 +8,11 @@ from typing import Any
 from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import CATALOG, Desk
 from turnlog.agents.models.scripted import Script
-from turnlog.agents.prompt import instructions_with_tags, is_for_models
+from turnlog.agents.tag_instructions import instructions_with_tags, is_for_models
 from turnlog.events import AssistantMessage, Payload, UiMessage
 from turnlog.parse import strip_event_tags
+from turnlog.state.descriptions import narrated
 from turnlog.state.history import Message, add, text_part
-from turnlog.state.narration import narrated
 from turnlog_examples.broker import POSTS, answers, events, instructions, make_app
 from turnlog_examples.broker.answers import Meant, Tag
 from turnlog_examples.broker.events import BROKER

@@ -16,7 +16,7 @@ from turnlog import Agent, App
 from turnlog.agents import Model, Patience, Scripted
 from turnlog.agents.models import Fail, Part
 from turnlog.app import LOCAL, Posted, Seat, Sessions
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.events import Envelope, Kind, UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore

@@ -5,11 +5,11 @@ from typing import Any
 
 from tests.support.tables import for_each_row
 from turnlog.app import LOCAL, Posted, Sessions
-from turnlog.app.sending import Chat
+from turnlog.app.messages import Chat
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
-from turnlog.server.routes import described
+from turnlog.server.routes.api import described
 from turnlog_examples.broker import make_app
 from turnlog_examples.broker.case import new_case
 from turnlog_examples.broker.title import title

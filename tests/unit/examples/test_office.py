@@ -10,12 +10,12 @@ from click.testing import CliRunner
 import turnlog_examples.office
 from tests.logs import vector_log
 from turnlog import App
-from turnlog.agents.claude_cli import ClaudeCli
-from turnlog.cli.opening import run
+from turnlog.agents.claude.claude_code import ClaudeCli
+from turnlog.cli.log_access import run
 from turnlog.errors import CallerError
 from turnlog.events import CORE, TEAM, Catalog, Scope
 from turnlog.log import open_log
-from turnlog.parse.marker_span import MARKERS
+from turnlog.parse.inline.marker_scanner import MARKERS
 from turnlog.state.fold import fold
 from turnlog.state.snapshot import dump, load
 from turnlog_examples.office.__main__ import main

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.tables import for_each_row
 from turnlog.agents import AnthropicModel, ToolUse
-from turnlog.events.views import flaw
+from turnlog.events.view_nodes import flaw
+from turnlog.state.descriptions import told
 from turnlog.state.history import Message
-from turnlog.state.narration import told
 from turnlog_examples import weights
 from turnlog_examples.weights.script import HELP, make_script, moment
 from turnlog_examples.weights.team import INSTRUCTIONS

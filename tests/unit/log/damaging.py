@@ -7,7 +7,7 @@ from pathlib import Path
 
 from turnlog.errors import Damaged
 from turnlog.log import Log, Row, SqliteStore
-from turnlog.testing.samples import notes
+from turnlog.testing.factories import notes
 
 SESSION, OTHER = "sess_1", "sess_2"
 ROW = "where session = 1 and seq = 2"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.limits import HANG_S
 from turnlog.log import Log, Row, Store
-from turnlog.testing.bench import following
+from turnlog.testing.harness import following
 
 P = ParamSpec("P")
 

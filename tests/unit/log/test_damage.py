@@ -12,8 +12,8 @@ from tests.unit.log.damaging import OTHER, ROW, SESSION, edit, fill, opened, rea
 from tests.unit.log.delegates import all_pages, scenario, until
 from turnlog.errors import Damaged, StoreError
 from turnlog.log import Damage, Log, Page, Row, SqliteStore
-from turnlog.log.integrity import make_row
-from turnlog.testing.samples import began, delta, note, notes, over
+from turnlog.log.sqlite.checksums import make_row
+from turnlog.testing.factories import began, delta, note, notes, over
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.unit.log.damaging import OTHER, ROW, SESSION, edit, fill, opened, rea
 from tests.unit.log.delegates import all_pages, scenario, until
 from turnlog.errors import Damaged, StoreError
 from turnlog.log import Log, SqliteStore
-from turnlog.testing.samples import agent, answered, began, called, delta, ended, notes, over, started
+from turnlog.testing.factories import agent, answered, began, called, delta, ended, notes, over, started
 
 
 @pytest.fixture

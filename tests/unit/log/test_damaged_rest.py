@@ -13,7 +13,7 @@ from tests.unit.log.delegates import scenario
 from turnlog.errors import Damaged, StoreError
 from turnlog.events import SessionInvite, SessionMember, SessionTitle
 from turnlog.log import Document, SqliteStore
-from turnlog.testing.samples import event, note, notes
+from turnlog.testing.factories import event, note, notes
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from turnlog.errors import StoreError
-from turnlog.log import Log, SqliteStore, files
-from turnlog.testing.samples import notes
+from turnlog.log import Log, SqliteStore
+from turnlog.log.sqlite import files
+from turnlog.testing.factories import notes
 
 SESSION = "sess_1"
 ENDINGS = ("", "-wal", "-shm", ".mark", ".lock")

@@ -6,7 +6,7 @@ import pytest
 
 from turnlog.events import Scope
 from turnlog.log import Damage
-from turnlog.log.integrity import Walk, broken_links, link, make_row, values_checksum
+from turnlog.log.sqlite.checksums import Walk, broken_links, link, make_row, values_checksum
 from turnlog.log.store import Head, Stored, pack
 
 SESSION, OTHER = "sess_1", "sess_2"

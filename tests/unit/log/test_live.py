@@ -12,9 +12,9 @@ import pytest
 from tests.unit.log.delegates import scenario, soon, until
 from turnlog.errors import Damaged
 from turnlog.log import Log, MemoryStore
-from turnlog.log.live import Rest
+from turnlog.log.push import Rest
 from turnlog.log.tail import TAIL_ROWS
-from turnlog.testing.samples import note, notes
+from turnlog.testing.factories import note, notes
 
 SESSION = "sess_1"
 

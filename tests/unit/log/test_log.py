@@ -22,8 +22,8 @@ from turnlog.events import stamp
 from turnlog.log import Damage, Log, MemoryStore, Page, SqliteStore
 from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
 from turnlog.log.transfer import Imported, import_lines
-from turnlog.testing.bench import following
-from turnlog.testing.samples import began, delta, note, notes, over
+from turnlog.testing.factories import began, delta, note, notes, over
+from turnlog.testing.harness import following
 
 SESSION, OTHER = "sess_1", "sess_2"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from turnlog.log.mark import FIRST_SLOT, GROW_SLOTS, SLOT, Mark, Slot
+from turnlog.log.sqlite.watermark import FIRST_SLOT, GROW_SLOTS, SLOT, Mark, Slot
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import scenario, soon
 from turnlog.errors import NotFound, StoreError
 from turnlog.events import CORE, AgentEnd, Catalog, Event, Origin, Payload, Scope, UiAction, Vocabulary
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.events.ui import ButtonClick
 from turnlog.log import Log, MemoryStore, Row
 from turnlog.log.memory import RING_BYTES, RING_EVENTS, Ring
 from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
-from turnlog.testing.bench import following
-from turnlog.testing.samples import (
+from turnlog.testing.factories import (
     agent,
     answered,
     began,
@@ -30,6 +29,7 @@ from turnlog.testing.samples import (
     over,
     started,
 )
+from turnlog.testing.harness import following
 
 SESSION = "sess_1"
 

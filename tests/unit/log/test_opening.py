@@ -9,7 +9,7 @@ from tests.unit.log.delegates import scenario
 from turnlog.errors import CallerError, StoreError
 from turnlog.events import decode
 from turnlog.log import line_of, open_log
-from turnlog.testing.samples import notes
+from turnlog.testing.factories import notes
 
 SESSION = "sess_1"
 

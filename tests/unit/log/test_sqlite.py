@@ -15,11 +15,11 @@ from tests.support.limits import HANG_S
 from tests.unit.log.delegates import THREAD_DIES, all_pages, held, scenario, soon, until
 from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.log import Document, Log, SqliteStore, Store
-from turnlog.log.mark import GROW_SLOTS
+from turnlog.log.sqlite.queries import SCHEMA_VERSION
+from turnlog.log.sqlite.watermark import GROW_SLOTS
 from turnlog.log.store import Head
-from turnlog.log.tables import SCHEMA_VERSION
-from turnlog.testing.bench import following
-from turnlog.testing.samples import note, notes
+from turnlog.testing.factories import note, notes
+from turnlog.testing.harness import following
 
 SESSION = "sess_1"
 

@@ -10,9 +10,9 @@ from tests.unit.log.delegates import scenario
 from turnlog.log import Log, MemoryStore, SqliteStore
 from turnlog.log.memory import PAGE_ROWS
 from turnlog.log.store import Typed
-from turnlog.log.walk import Asked
-from turnlog.testing.bench import following
-from turnlog.testing.samples import answered, called, delta, note, notes
+from turnlog.log.subscription import Asked
+from turnlog.testing.factories import answered, called, delta, note, notes
+from turnlog.testing.harness import following
 
 SESSION = "sess_1"
 

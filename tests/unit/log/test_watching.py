@@ -13,8 +13,8 @@ from tests.support.limits import HANG_S
 from tests.unit.log.delegates import Counting, Gated, scenario, until
 from turnlog.errors import StoreError
 from turnlog.log import Log, SqliteStore
-from turnlog.testing.bench import following
-from turnlog.testing.samples import note
+from turnlog.testing.factories import note
+from turnlog.testing.harness import following
 
 SESSION = "sess_1"
 

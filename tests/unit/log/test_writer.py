@@ -12,7 +12,7 @@ from turnlog.errors import Conflict, NotFound, StoreError
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
 from turnlog.log.store import Head
 from turnlog.log.writer import WriteHealth, Writer
-from turnlog.testing.samples import note, notes
+from turnlog.testing.factories import note, notes
 
 
 class Failing(MemoryStore):

@@ -6,7 +6,7 @@ import pytest
 
 from turnlog.events import CATALOG, BlockEnd, ParseReject, Payload
 from turnlog.parse import MessagesParser, Reply
-from turnlog.parse.values import WHOLE_BYTES
+from turnlog.parse.json_values import WHOLE_BYTES
 
 LONG = [""] * 4_000_000  # 12 MB of JSON that is mostly quotes: as a text in JSON it is 20 MB
 

@@ -3,7 +3,7 @@
 import hashlib
 
 from turnlog.parse import AgentStreamParser, MarkerParser
-from turnlog.parse.walk import LIMIT_CHARS
+from turnlog.parse.inline.tag_scanner import LIMIT_CHARS
 
 TAG = '<agent-event type="t" />'
 LINE = "x" * 1023 + "\n"

@@ -17,7 +17,7 @@ from tests.cli_process import (
 )
 from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws
-from turnlog.agents.calls import args_hash
+from turnlog.agents.runtime.idempotency import args_hash
 from turnlog.events import (
     AgentEnd,
     AgentStart,
@@ -32,15 +32,15 @@ from turnlog.events import (
     ToolResult,
     Usage,
 )
-from turnlog.events.base import LARGEST_COUNT
+from turnlog.events.payload import LARGEST_COUNT
 from turnlog.parse import Asked, CliParser
 from turnlog.parse.blocks import LIMIT_CHARS
-from turnlog.parse.cli_agents import AGENTS, CALLERS, CALLS, Said
-from turnlog.parse.cli_lines import Line
-from turnlog.parse.cli_result import MODELS
-from turnlog.parse.cli_turns import RUNS
+from turnlog.parse.claude.agents import AGENTS, CALLERS, CALLS, Said
+from turnlog.parse.claude.lines import Line
+from turnlog.parse.claude.results import MODELS
+from turnlog.parse.claude.turns import RUNS
 from turnlog.parse.deeds import Deeds
-from turnlog.parse.markers import MarkerParser
+from turnlog.parse.inline.markers import MarkerParser
 from turnlog.parse.reply import BLOCK_CHARS
 
 by_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnlog.events import ParseReject
-from turnlog.parse.cli_lines import (
+from turnlog.parse.claude.lines import (
     LINE_BYTES,
     Lines,
     allow_line,

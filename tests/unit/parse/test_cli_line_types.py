@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from turnlog.events import AgentStart, ParseReject
-from turnlog.parse import CliParser, cli_lines
-from turnlog.parse.cli_lines import LINE_BYTES, Line, Lines
+from turnlog.parse import CliParser
+from turnlog.parse.claude import lines as cli_lines
+from turnlog.parse.claude.lines import LINE_BYTES, Line, Lines
 
 
 def new_id(prefix: str) -> str:

@@ -12,7 +12,7 @@ from tests.support.coverage_pause import without_coverage
 from tests.support.examples import examples
 from tests.support.held_back import CLOSER, MARKER, TAG, Scanner, find_misfit
 from turnlog.parse import AgentStreamParser, Parsed
-from turnlog.parse.markers import MarkerParser, TagsAndMarkers
+from turnlog.parse.inline.markers import MarkerParser, TagsAndMarkers
 
 
 class Case(NamedTuple):

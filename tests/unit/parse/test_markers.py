@@ -12,11 +12,11 @@ from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, Fault, ToolCall, ToolResult, Vocabulary
 from turnlog.parse.deeds import HEAD_CHARS, Deeds, artifact_meta
-from turnlog.parse.found import Parsed
-from turnlog.parse.json_walk import LEVELS
-from turnlog.parse.marker_span import MARKERS
-from turnlog.parse.markers import MarkerParser, TagsAndMarkers, route
-from turnlog.parse.walk import LIMIT_CHARS
+from turnlog.parse.inline.json_scanner import LEVELS
+from turnlog.parse.inline.marker_scanner import MARKERS
+from turnlog.parse.inline.markers import MarkerParser, TagsAndMarkers, route
+from turnlog.parse.inline.parsed_text import Parsed
+from turnlog.parse.inline.tag_scanner import LIMIT_CHARS
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "markers"
 FILE = json.loads((FOLDER / "markers.json").read_text())

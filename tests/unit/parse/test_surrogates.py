@@ -15,9 +15,9 @@ from turnlog.events import (
     ToolCall,
 )
 from turnlog.parse import CliParser, MessagesParser, Reply
-from turnlog.parse.cli_agents import AGENTS
-from turnlog.parse.cli_lines import Line
-from turnlog.parse.values import SurrogateJoiner
+from turnlog.parse.claude.agents import AGENTS
+from turnlog.parse.claude.lines import Line
+from turnlog.parse.json_values import SurrogateJoiner
 
 PIECES = [
     (["a\ud83d", "\ude00b"], "a😀b"),

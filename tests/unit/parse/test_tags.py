@@ -14,7 +14,7 @@ from tests.support.held_back import TAG, find_misfit
 from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import ParseReject, Payload, Vocabulary
-from turnlog.events.base import ANYONE, UI, Origins
+from turnlog.events.payload import ANYONE, UI, Origins
 from turnlog.parse import AgentStreamParser, Parsed, Stripped, TagEvent, strip_event_tags
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "parse" / "tags.json").read_text())["vectors"]

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.app import App, Principal
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 from turnlog.wire.sse import Decoder
 
 

@@ -5,10 +5,10 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from turnlog.agents import Agent, Scripted
-from turnlog.agents.claude_cli import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCli
 from turnlog.app import LOCAL, App, Principal
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 from turnlog_examples.tour import make_app
 
 MIND = Scripted(lambda messages: ["Yes."])

@@ -13,7 +13,7 @@ from turnlog.app import LOCAL
 from turnlog.events import AssistantMessage
 from turnlog.log import open_log
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 from turnlog.server.limits import Limits
 from turnlog.wire.sse import Decoder
 

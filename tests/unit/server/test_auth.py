@@ -9,8 +9,8 @@ from starlette.requests import HTTPConnection
 
 from tests.support.tables import for_each_row
 from turnlog.app import Principal
-from turnlog.server import auth as module
-from turnlog.server.auth import (
+from turnlog.server.auth import credentials as module
+from turnlog.server.auth.credentials import (
     CODE_S,
     COOKIE_S,
     Auth,

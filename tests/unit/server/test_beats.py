@@ -14,16 +14,16 @@ from tests.unit.app.desk import ADA, desk, play
 from tests.unit.log.delegates import until
 from turnlog.events import CATALOG, UiMessage
 from turnlog.log import Log, open_log
-from turnlog.server import response
-from turnlog.server.projection import Projection
-from turnlog.server.readers import HEARTBEAT
-from turnlog.server.response import Turn, beating
-from turnlog.server.stream import after_reset
+from turnlog.server.streaming import turn_response
+from turnlog.server.streaming.event_stream import after_reset
+from turnlog.server.streaming.projection import Projection
+from turnlog.server.streaming.streams import HEARTBEAT
+from turnlog.server.streaming.turn_response import Turn, beating
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import DEFAULT, Dialect
-from turnlog.wire.office import Office
+from turnlog.wire.dialects.base import DEFAULT, Dialect
+from turnlog.wire.dialects.office import Office
+from turnlog.wire.dialects.registry import Wanted
 from turnlog.wire.sse import Decoder, Message
-from turnlog.wire.telling import Wanted
 
 OFFICE = Wanted("office", DEFAULT)
 
@@ -144,7 +144,7 @@ def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pyte
 
 
 def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(response, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(turn_response, "HEARTBEAT_S", 0.05)
 
     async def run() -> None:
         async with desk() as at:

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from turnlog.errors import BadInput
-from turnlog.events import gate
-from turnlog.server.body import OversizedBody, UnsupportedBody, body, make_decoder
+from turnlog.events import strict_json
+from turnlog.server.request_body import OversizedBody, UnsupportedBody, body, make_decoder
 
 
 class Said(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ def test_a_body_that_is_packed_is_not_unpacked() -> None:
 @pytest.mark.parametrize(("more", "error"), [(0, BadInput), (1, OversizedBody)])
 def test_a_body_has_a_limit(more: int, error: type[BadInput]) -> None:
     with pytest.raises(BadInput) as caught:
-        read([b" " * gate.LIMIT_BYTES, b" " * more], content_type="application/json")
+        read([b" " * strict_json.LIMIT_BYTES, b" " * more], content_type="application/json")
     assert type(caught.value) is error
 
 

@@ -11,7 +11,7 @@ from tests.unit.app.desk import ADA, desk, make_app, play
 from turnlog.app import LOCAL
 from turnlog.log import open_log
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 from turnlog.wire.sse import Decoder
 
 TURNS = 5

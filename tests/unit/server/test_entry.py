@@ -9,11 +9,11 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
 from turnlog.app import Principal
-from turnlog.server import entry
-from turnlog.server.auth import Auth, Known, token_hash
-from turnlog.server.entry import PRINCIPAL, Entry, known_of
-from turnlog.server.front import Front
+from turnlog.server.auth import authentication
+from turnlog.server.auth.authentication import PRINCIPAL, Entry, known_of
+from turnlog.server.auth.credentials import Auth, Known, token_hash
 from turnlog.server.limits import Budgets, Limits
+from turnlog.server.middleware import Front
 
 ADA, BOB = Principal("ada"), Principal("bob", frozenset({"operator"}))
 TOKENS = {token_hash("a"): ADA, token_hash("b"): BOB}
@@ -65,7 +65,7 @@ def test_who_is_not_known_is_told_how_to_sign_in(token: str) -> None:
     asked = Asked()
     status, headers, body = asked.get("/api/me", token)
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
-    assert body == {"error": entry.SIGN_IN + entry.HOW}
+    assert body == {"error": authentication.SIGN_IN + authentication.HOW}
     assert asked.scopes == []
 
 
@@ -114,7 +114,7 @@ def test_who_asks_too_often_is_told_when_to_come_back() -> None:
 
 def test_a_wait_of_less_than_a_second_is_one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "turnlog.server.entry.time.monotonic", lambda: 1000.0
+        "turnlog.server.auth.authentication.time.monotonic", lambda: 1000.0
     )  # both requests come at the same moment
     asked = Asked(Limits(requests_per_s=5.0, burst=1))
     assert asked.get("/api/me", "a")[0] == 200

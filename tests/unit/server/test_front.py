@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.types import Message, Scope
 
 from turnlog.errors import NotFound
-from turnlog.server.front import HEADERS, Front
+from turnlog.server.middleware import HEADERS, Front
 
 PATHS = ["/routed", "/direct"]
 

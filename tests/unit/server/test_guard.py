@@ -8,8 +8,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.support.tables import for_each_row
-from turnlog.server.front import Front
-from turnlog.server.guard import LOOPBACK, Guard, host_name, same_host
+from turnlog.server.auth.host_check import LOOPBACK, Guard, host_name, same_host
+from turnlog.server.middleware import Front
 
 Headers = list[tuple[str, str]]
 

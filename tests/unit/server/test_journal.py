@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnlog.server.journal import FIELDS, LOOKS_SECRET, STRUCK, Journal, Lines, set_up, struck
+from turnlog.server.access_log import FIELDS, LOOKS_SECRET, STRUCK, Journal, Lines, set_up, struck
 
 TOKEN = "tok_canary_0123456789"
 COOKIE = "cookie-canary-0123456789"
@@ -222,7 +222,7 @@ def test_the_time_is_until_the_response_ended_and_not_what_comes_after(
     stderr: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("turnlog.server.journal.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("turnlog.server.access_log.time.monotonic", lambda: clock[0])
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         clock[0] += 1.0

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from turnlog.errors import CallerError
-from turnlog.server import jwks
-from turnlog.server.auth import Known
-from turnlog.server.jwt import JwksTokens, jwt_tokens_in
+from turnlog.server.auth import jwks
+from turnlog.server.auth.credentials import Known
+from turnlog.server.auth.jwt import JwksTokens, jwt_tokens_in
 
 NOW = 1_800_000_000.0
 CLAIMS = {"sub": "ada", "exp": NOW + 60, "aud": "turnlog", "iss": "https://id.example"}
@@ -220,7 +220,7 @@ def test_redirect_is_not_followed(provider: Provider) -> None:
 def test_answer_that_takes_too_long_is_given_up(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     provider.publish(entry(OLD, "old"))
     monkeypatch.setattr(jwks, "FETCH_S", 30.0)
-    monkeypatch.setattr("turnlog.server.jwks.time.monotonic", iter([0.0, 31.0]).__next__)
+    monkeypatch.setattr("turnlog.server.auth.jwks.time.monotonic", iter([0.0, 31.0]).__next__)
     with pytest.raises(TimeoutError):
         jwks.download(provider.url)
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.errors import CallerError
-from turnlog.server.auth import Known
-from turnlog.server.jwt import KINDS, SKEW_S, TOKEN_CHARS, JwtTokens, jwt_tokens_in
+from turnlog.server.auth.credentials import Known
+from turnlog.server.auth.jwt import KINDS, SKEW_S, TOKEN_CHARS, JwtTokens, jwt_tokens_in
 
 NOW = 1_800_000_000.0
 SECRET = b"0123456789abcdef0123456789abcdef-and-more-of-it-for-the-larger-hashes"
@@ -355,7 +355,7 @@ def test_the_server_works_without_pyjwt() -> None:
     script = (
         "import sys; sys.modules['jwt'] = None\n"
         "from turnlog.server import create_app\n"
-        "from turnlog.server.jwt import JwtTokens\n"
+        "from turnlog.server.auth.jwt import JwtTokens\n"
         "from turnlog.errors import CallerError\n"
         "try: JwtTokens(b'x' * 32, ['HS256'], 'a', 'b')\n"
         "except CallerError as error: print(error)\n"

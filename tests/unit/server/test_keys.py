@@ -12,8 +12,8 @@ import pytest
 from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.errors import CallerError
-from turnlog.server.auth import token_hash
-from turnlog.server.keys import KEY_BYTES, TokenLine, key_of, lines_of, new_key, tokens_in
+from turnlog.server.auth.credentials import token_hash
+from turnlog.server.auth.keys import KEY_BYTES, TokenLine, key_of, lines_of, new_key, tokens_in
 
 
 def refused(call: object, *arguments: object) -> str:

@@ -9,7 +9,7 @@ import pytest
 from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
 from turnlog.errors import Damaged
-from turnlog.server.merge import Merged
+from turnlog.server.streaming.merged_stream import Merged
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.cursor import parse as parse_cursor

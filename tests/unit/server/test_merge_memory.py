@@ -7,12 +7,12 @@ import turnlog
 from tests.support.limits import HANG_S
 from turnlog.events import CATALOG, AssistantMessage
 from turnlog.log import Log, open_log
-from turnlog.log.walk import OPEN_GATE, Gate
-from turnlog.server.merge import Merged
-from turnlog.server.projection import Projection
+from turnlog.log.subscription import OPEN_GATE, Gate
+from turnlog.server.streaming.merged_stream import Merged
+from turnlog.server.streaming.projection import Projection
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import Dialect
-from turnlog.wire.office import Office
+from turnlog.wire.dialects.base import Dialect
+from turnlog.wire.dialects.office import Office
 
 SESSIONS = 32
 TEXT_BYTES = 5_000

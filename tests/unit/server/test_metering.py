@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from turnlog.server.metering import Metered
+from turnlog.server.request_cost import Metered
 
 
 class Work:

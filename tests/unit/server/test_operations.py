@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 from tests.support.tables import for_each_row
 from turnlog.app import LOCAL, App
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
-from turnlog.server.operations import Operation, openapi
-from turnlog.server.page import page_routes
+from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.console_files import page_routes
+from turnlog.server.openapi import Operation, openapi
 from turnlog_examples.tour import make_app
 
 PROTOCOL = Path(__file__).parent.parent.parent.parent / "docs" / "protocol.md"

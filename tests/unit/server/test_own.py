@@ -11,9 +11,9 @@ from turnlog.errors import CallerError
 from turnlog.events import AssistantMessage, Envelope, Payload, Unknown
 from turnlog.log import MemoryStore
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.wire.dialects.registry import DIALECTS
 from turnlog.wire.sse import Decoder
-from turnlog.wire.telling import DIALECTS
 
 GUIDE = Agent("Guide", "Be brief.", Scripted(lambda _: ["Hello ", "there."]))
 

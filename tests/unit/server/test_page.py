@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 
 from turnlog.app import LOCAL
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
-from turnlog.server.page import NOT_BUILT, page_routes, takes_gzip
+from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.console_files import NOT_BUILT, page_routes, takes_gzip
 from turnlog_examples.tour import make_app
 
 SCRIPT = b"export const words = 'much of the same, much of the same, much of the same';"

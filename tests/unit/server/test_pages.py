@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from tests.unit.server.test_signin import HOME, Site, make_auth, plain
 from turnlog.server import create_app
-from turnlog.server.page import page_routes
+from turnlog.server.console_files import page_routes
 
 BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
 

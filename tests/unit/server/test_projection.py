@@ -8,10 +8,10 @@ import turnlog
 from tests.support.limits import HANG_S
 from turnlog.events import CATALOG, AssistantMessage, Envelope, Payload, Unknown
 from turnlog.log import open_log
-from turnlog.server.projection import Projection
-from turnlog.wire.blocks import Blocks
+from turnlog.server.streaming.projection import Projection
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import Dialect
+from turnlog.wire.dialects.base import Dialect
+from turnlog.wire.dialects.blocks import Blocks
 
 
 async def make(_: int) -> Dialect:

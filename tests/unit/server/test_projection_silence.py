@@ -9,10 +9,10 @@ from tests.unit.log.delegates import scenario, soon
 from turnlog.events import CATALOG
 from turnlog.log import Log, MemoryStore
 from turnlog.log.store import Page
-from turnlog.server.projection import Projection
-from turnlog.wire.blocks import Blocks
+from turnlog.server.streaming.projection import Projection
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import Dialect
+from turnlog.wire.dialects.base import Dialect
+from turnlog.wire.dialects.blocks import Blocks
 
 
 class Held(Log):

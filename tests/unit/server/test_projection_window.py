@@ -10,13 +10,13 @@ import turnlog
 from tests.support.limits import HANG_S
 from turnlog.events import CATALOG, AssistantMessage, UiMessage
 from turnlog.log import Log, open_log
-from turnlog.log.choice import Choice
-from turnlog.log.walk import PAGE_BYTES
-from turnlog.server import projection
-from turnlog.server.projection import WINDOW_BYTES, Projection
+from turnlog.log.filter import Choice
+from turnlog.log.subscription import PAGE_BYTES
+from turnlog.server.streaming import projection
+from turnlog.server.streaming.projection import WINDOW_BYTES, Projection
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialect import Dialect
-from turnlog.wire.office import Office
+from turnlog.wire.dialects.base import Dialect
+from turnlog.wire.dialects.office import Office
 
 TEXT_BYTES = 50_000
 Frames = AsyncGenerator[bytes, None]

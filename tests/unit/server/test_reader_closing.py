@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.log.delegates import scenario
 from turnlog.log import Head
-from turnlog.log.live import Rest
-from turnlog.server.merge import Merged
-from turnlog.server.readers import Pages
-from turnlog.server.response import own_beats
-from turnlog.server.stream import after_reset
+from turnlog.log.push import Rest
+from turnlog.server.streaming.event_stream import after_reset
+from turnlog.server.streaming.merged_stream import Merged
+from turnlog.server.streaming.streams import Pages
+from turnlog.server.streaming.turn_response import own_beats
 from turnlog.wire.cursor import Cursor
 
 

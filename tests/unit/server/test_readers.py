@@ -17,12 +17,12 @@ from turnlog.app import LOCAL, Principal, Seat, Sessions
 from turnlog.errors import Damaged
 from turnlog.events import SessionMember
 from turnlog.log import Log, MemoryStore
-from turnlog.log.live import Rest
-from turnlog.server.auth import Known
-from turnlog.server.journal import Journal
+from turnlog.log.push import Rest
+from turnlog.server.access_log import Journal
+from turnlog.server.auth.credentials import Known
 from turnlog.server.limits import Budgets, Limits
 from turnlog.server.metrics import Metrics
-from turnlog.server.readers import CONNECTION, HEARTBEAT, RETRY, SENT_BYTES, Pages, Readers
+from turnlog.server.streaming.streams import CONNECTION, HEARTBEAT, RETRY, SENT_BYTES, Pages, Readers
 
 APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
 EVE = Principal("eve", frozenset({"operator"}))

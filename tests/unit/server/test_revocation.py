@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnlog.errors import CallerError, StoreError
-from turnlog.server.revocation import MAX_IDS, SPARE_LINES, RevokedCookies
+from turnlog.server.auth.revocation import MAX_IDS, SPARE_LINES, RevokedCookies
 
 NOW_S = 1_000_000.0
 UNTIL = 1_000_100

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.e2e.harness import Dechunker
 from tests.unit.log.delegates import scenario, soon, until
-from turnlog.server.readers import CONNECTION
-from turnlog.server.serve import PIECE_BYTES, Connection, listen
+from turnlog.server.streaming.streams import CONNECTION
+from turnlog.server.uvicorn_server import PIECE_BYTES, Connection, listen
 
 PLAIN = (b"content-type", b"text/plain")
 LONG = bytes(range(256)) * 40_000  # far more than the kernel takes at once

@@ -13,7 +13,7 @@ from turnlog.agents import Scripted
 from turnlog.app import Principal
 from turnlog.log import MemoryStore
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 
 PEOPLE = {
     "ada": Principal("ada"),

@@ -17,7 +17,7 @@ from turnlog.agents import Agent, Scripted
 from turnlog.app import LOCAL, App, Principal, Roles
 from turnlog.log import open_log
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, Known, token_hash
+from turnlog.server.auth.credentials import Auth, Known, token_hash
 
 KEY = b"k" * 32
 PEOPLE = {"ada": Principal("ada"), "bob": Principal("bob"), "root": LOCAL}

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.log.delegates import scenario
 from turnlog.errors import Damaged, StoreError, Unavailable
 from turnlog.log import Log, MemoryStore
-from turnlog.server.refusal import refusal
+from turnlog.server.error_responses import refusal
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from tests.support.limits import HANG_S
 from turnlog.errors import BadInput
 from turnlog.events import Scope
 from turnlog.log import Log, MemoryStore
-from turnlog.log.choice import EVERYTHING, Choice
-from turnlog.server import stream
-from turnlog.server.readers import HEARTBEAT
-from turnlog.server.stream import chosen
-from turnlog.server.wanted import wanted_dialect, wanted_events
-from turnlog.testing.samples import agent, began, called, delta, note, over, started
+from turnlog.log.filter import EVERYTHING, Choice
+from turnlog.server.streaming import event_stream
+from turnlog.server.streaming.event_stream import chosen
+from turnlog.server.streaming.query import wanted_dialect, wanted_events
+from turnlog.server.streaming.streams import HEARTBEAT
+from turnlog.testing.factories import agent, began, called, delta, note, over, started
 from turnlog.wire.sse import Decoder
 
 SESSION = "sess_1"
@@ -111,7 +111,7 @@ def test_what_is_passed_over_moves_the_cursor_with_a_heartbeat() -> None:
 
 def test_a_stream_of_events_that_are_not_wanted_beats_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(log: Log) -> None:
-        monkeypatch.setattr(stream, "HEARTBEAT_S", 0.0)
+        monkeypatch.setattr(event_stream, "HEARTBEAT_S", 0.0)
         await log.append(SESSION, [note("a")])
         head = await log.info(SESSION)
         pages = log.follow(SESSION, epoch=head.epoch)  # it is never silent

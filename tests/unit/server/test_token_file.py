@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from turnlog.app import Principal
-from turnlog.server.auth import token_hash
-from turnlog.server.keys import TokenLine, lines_of, tokens_in
-from turnlog.server.token_file import TokenFile
+from turnlog.server.auth.credentials import token_hash
+from turnlog.server.auth.keys import TokenLine, lines_of, tokens_in
+from turnlog.server.auth.token_file import TokenFile
 
 
 class Applied:

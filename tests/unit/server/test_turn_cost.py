@@ -8,8 +8,8 @@ from turnlog.agents import Scripted
 from turnlog.app import LOCAL
 from turnlog.log import Row
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
-from turnlog.server.response import Place, Turn
+from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.streaming.turn_response import Place, Turn
 
 
 def count_rows(later_turns: int, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, bytes]:

@@ -10,7 +10,7 @@ from turnlog import Agent, App
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import LOCAL
 from turnlog.server import create_app
-from turnlog.server.auth import Auth, token_hash
+from turnlog.server.auth.credentials import Auth, token_hash
 from turnlog.state.history import Message
 from turnlog.wire.sse import Decoder
 

@@ -6,7 +6,7 @@ from starlette.datastructures import QueryParams
 from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
 from turnlog.log import Head
-from turnlog.server.wanted import (
+from turnlog.server.streaming.query import (
     SESSIONS,
     Gone,
     continued,

@@ -7,8 +7,8 @@ from msgspec import Raw
 
 from tests.logs import place
 from turnlog.events import CORE, AssistantMessage, Catalog, Payload, Scope, UiMessage, Unknown, Vocabulary
-from turnlog.events.base import ANYONE
 from turnlog.events.catalog import named_channel
+from turnlog.events.payload import ANYONE
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 

@@ -27,7 +27,7 @@ from turnlog.events import (
     UiMessage,
     Vocabulary,
 )
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.state.history import History, Message, result_text
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "history.json"

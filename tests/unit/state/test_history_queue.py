@@ -19,7 +19,7 @@ from turnlog.events import (
     UiMessage,
     Vocabulary,
 )
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.events.ui import ButtonClick
 from turnlog.state.history import History
 from turnlog.state.snapshot import dump, load

@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 from tests.logs import entry, place
 from turnlog.events import CORE, Catalog, Payload, Scope, ToolResult, UiAction, UiMessage, Vocabulary
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.events.ui import ButtonClick
-from turnlog.state.narration import channel_of, is_direct, narrated
+from turnlog.state.descriptions import channel_of, is_direct, narrated
 
 
 class RecordEligibility(Payload, frozen=True, kw_only=True, rename="camel"):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.logs import place, vector_log
 from turnlog.events import CORE, Catalog, Payload, Scope, Vocabulary
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.state.fold import folded
 from turnlog.state.transcript import Transcript
 

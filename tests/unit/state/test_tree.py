@@ -33,7 +33,7 @@ from turnlog.events import (
     Unknown,
     Usage,
 )
-from turnlog.events.base import ANYONE
+from turnlog.events.payload import ANYONE
 from turnlog.state.tree import Closing, Opening, Tree, cancelled, closing, closing_id, scope_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"

@@ -10,7 +10,7 @@ import pytest
 from tests.logs import entry
 from turnlog.events import AssistantView, Payload, Scope, UiAction, UiMessage, View
 from turnlog.events.ui import ButtonClick, FormSubmit, TableDeleteRow, TableSave
-from turnlog.events.views import (
+from turnlog.events.view_nodes import (
     PARTS,
     Button,
     Form,
@@ -24,7 +24,7 @@ from turnlog.events.views import (
     Text,
     TextField,
 )
-from turnlog.state.views import KEPT, PROBLEMS, Problem, Views, check, fault, wrong
+from turnlog.state.view_actions import KEPT, PROBLEMS, Problem, Views, check, fault, wrong
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "views" / "actions.json"
 VECTOR: dict[str, Any] = json.loads(VECTORS.read_text())

@@ -9,7 +9,7 @@ import pytest
 from tests.logs import entry
 from turnlog.events import AssistantView, Payload, Scope, UiAction, View
 from turnlog.events.ui import ButtonClick
-from turnlog.state.views import Views, check
+from turnlog.state.view_actions import Views, check
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "vectors" / "views" / "channels.json").read_text()

@@ -5,8 +5,8 @@ import pytest
 from tests.logs import entry
 from turnlog.events import AssistantView, Scope, UiAction, View
 from turnlog.events.ui import ButtonClick, FormSubmit
-from turnlog.events.views import Button, Form, NumberField, Screen, TableEditor, TextField
-from turnlog.state.views import Views, everything
+from turnlog.events.view_nodes import Button, Form, NumberField, Screen, TableEditor, TextField
+from turnlog.state.view_actions import Views, everything
 
 FIELDS = [TextField("name", "Name")]
 FORM = Form("f", FIELDS)

@@ -13,8 +13,8 @@ from tests.support.tables import for_each_row
 from tests.test_seed_names import NAMES
 from turnlog import events as ev
 from turnlog.events import CORE, TEAM, Catalog, Vocabulary
-from turnlog.wire.agentic import OWN, Agentic
-from turnlog.wire.dialect import DONE
+from turnlog.wire.dialects.agentic import OWN, Agentic
+from turnlog.wire.dialects.base import DONE
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "agentic" / "messages.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

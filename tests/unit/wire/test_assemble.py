@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.tables import check_laws, for_each_row
-from turnlog.wire.assemble import Assembler
-from turnlog.wire.assembled import Block
+from turnlog.client.assembler import Assembler
+from turnlog.client.blocks import Block
 from turnlog.wire.chunks import chunk
 from turnlog.wire.sse import Decoder
 

@@ -26,9 +26,9 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.state.history import History, Message
-from turnlog.wire.blocks import LABEL_BYTES, Blocks, shorten
 from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialect import BlocksOptions
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.blocks import LABEL_BYTES, Blocks, shorten
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

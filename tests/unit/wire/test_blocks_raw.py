@@ -15,9 +15,9 @@ from tests.logs import Item, entry, log, scope, vector_log
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AssistantMessage, AssistantThinking, ToolCall
 from turnlog.state.history import Message
-from turnlog.wire.blocks_raw import BlocksRaw
 from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialect import DONE, BlocksOptions
+from turnlog.wire.dialects.base import DONE, BlocksOptions
+from turnlog.wire.dialects.blocks_raw import BlocksRaw
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks_raw.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

@@ -9,7 +9,7 @@ from tests.logs import entry, scope
 from turnlog.events import Fault, Payload, Scope, ToolResult
 from turnlog.parse import MessagesParser, Reply
 from turnlog.state.history import History, provided_part
-from turnlog.wire.blocks_raw import BlocksRaw
+from turnlog.wire.dialects.blocks_raw import BlocksRaw
 
 CALL = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "echo", "server_name": "tools", "input": {}}
 FAILED = {

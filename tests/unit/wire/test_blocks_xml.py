@@ -23,9 +23,9 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.state.history import Message
-from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialect import DONE, BlocksOptions
+from turnlog.wire.dialects.base import DONE, BlocksOptions
+from turnlog.wire.dialects.blocks_xml import BlocksXml
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks_xml.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from turnlog.events import Citation
-from turnlog.wire.blocks import citations
 from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.dialects.blocks import citations
 
 AGENT = "0197e1a6-cd7c-7ef8-8cca-d699e1a3bb1d"
 

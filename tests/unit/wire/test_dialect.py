@@ -14,12 +14,12 @@ from turnlog import events as ev
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import Reply
 from turnlog.state.history import Message
-from turnlog.wire.blocks import Blocks
-from turnlog.wire.blocks_raw import BlocksRaw
-from turnlog.wire.blocks_xml import BlocksXml
 from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialect import DONE, BlocksOptions, Dialect, Shown
-from turnlog.wire.telling import BLOCKS, DIALECTS, Told, Wanted
+from turnlog.wire.dialects.base import DONE, BlocksOptions, Dialect, Shown
+from turnlog.wire.dialects.blocks import Blocks
+from turnlog.wire.dialects.blocks_raw import BlocksRaw
+from turnlog.wire.dialects.blocks_xml import BlocksXml
+from turnlog.wire.dialects.registry import BLOCKS, DIALECTS, Told, Wanted
 
 AGENT = scope("agt_1")
 START = ev.AgentStart(name="Root", via="prompt")

@@ -8,11 +8,11 @@ import pytest
 from tests.logs import entry, scope
 from turnlog.events import AgentEnd, AgentStart, Payload
 from turnlog.state.history import Message
-from turnlog.wire import dialect as dialect_module
-from turnlog.wire.blocks import Blocks
-from turnlog.wire.blocks_raw import BlocksRaw
-from turnlog.wire.blocks_xml import BlocksXml
-from turnlog.wire.dialect import BlocksOptions
+from turnlog.wire.dialects import base as dialect_module
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.blocks import Blocks
+from turnlog.wire.dialects.blocks_raw import BlocksRaw
+from turnlog.wire.dialects.blocks_xml import BlocksXml
 
 TEXT = "x" * 100_000
 HISTORY = [Message("user", [{"type": "text", "text": TEXT}])]

@@ -7,9 +7,9 @@ import pytest
 
 import turnlog.events as ev
 from turnlog.state.history import Message
-from turnlog.wire import meta
-from turnlog.wire.dialect import BlocksOptions
-from turnlog.wire.meta import MAX_HISTORY_BYTES, Meta
+from turnlog.wire.dialects import blocks_meta
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.blocks_meta import MAX_HISTORY_BYTES, Meta
 
 WITH_HISTORY = BlocksOptions(stream_meta_history_and_tool_results=True)
 START = ev.AgentStart(name="Clerk", via="prompt", prompt="hello")
@@ -65,5 +65,5 @@ def test_histories_of_four_times_the_turns_have_about_four_times_the_bytes() -> 
 
 
 def test_control_whole_histories_grow_with_the_square_of_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meta, "MAX_HISTORY_BYTES", 1 << 40)
+    monkeypatch.setattr(blocks_meta, "MAX_HISTORY_BYTES", 1 << 40)
     assert told_bytes(120) > 3.5 * told_bytes(60)

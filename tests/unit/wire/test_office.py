@@ -16,8 +16,8 @@ from turnlog import events as ev
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG
 from turnlog.events.agent import StopReason
-from turnlog.wire.dialect import DONE
-from turnlog.wire.office import CODES, CONTENT_CHARACTERS, SAY, Office, heartbeat
+from turnlog.wire.dialects.base import DONE
+from turnlog.wire.dialects.office import CODES, CONTENT_CHARACTERS, SAY, Office, heartbeat
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "office"

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from turnlog.agents.models.faults import fault, status_fault
+from turnlog.agents.models.errors import fault, status_fault
 from turnlog.agents.models.files import with_files
 from turnlog.agents.models.messages import Body, body_of, own_turn, thinks
 from turnlog.agents.models.model import ModelFault, Request

@@ -51,7 +51,7 @@ from turnlog.agents.models.scripted import (
 )
 from turnlog.errors import CallerError, quote
 from turnlog.events import Citation, File, Usage
-from turnlog.events.gate import problem
+from turnlog.events.strict_json import problem
 from turnlog.parse import reply as replies
 from turnlog.state.history import Message
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnlog.agents.models.faults import (
+from turnlog.agents.models.errors import (
     DETAIL_CHARS,
     RETRIABLE,
     SENTENCES,

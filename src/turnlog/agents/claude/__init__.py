@@ -1,0 +1,1 @@
+"""A Claude Code process as the agent of a session."""

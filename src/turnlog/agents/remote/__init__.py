@@ -1,0 +1,1 @@
+"""Executors that run tools in another process, as clients of the server."""

@@ -1,0 +1,1 @@
+"""The session runtime: turn loop, driver, tool executor, approvals and appends."""

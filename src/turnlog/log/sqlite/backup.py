@@ -1,0 +1,108 @@
+"""A copy of a SQLite log that another process may be writing: consistent, whole, and with a mark of its own.
+
+The copy has every session, event and blob up to one moment. Its sessions have new epochs: where it takes the
+place of the log, the log may have gone on after that moment, and a reader's cursor must not be continued as
+if nothing had happened. The server's key is not copied: whoever has a copy must not sign in at the server.
+"""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from turnlog.errors import CallerError
+from turnlog.ids import new_epoch
+from turnlog.log.sqlite import verify
+from turnlog.log.sqlite.checksums import values_checksum
+from turnlog.log.sqlite.files import reading_mode
+from turnlog.log.sqlite.queries import HEAD_UPDATE, all_heads, head_values, is_whole
+from turnlog.log.sqlite.store import reported, snapshot
+from turnlog.log.sqlite.watermark import Mark, Slot
+from turnlog.log.store import Head
+
+PAGES = 4096  # copied between two looks whether the copy was cancelled: 32 MB
+
+
+def back_up(source: Path, target: Path) -> list[Head]:
+    """Copy a log to a file that is not there yet, for its owner alone; return its sessions.
+
+    Raise `CallerError` if there is such a file, `StoreError` if the log cannot be read or the copy written.
+    """
+    mark = target.with_name(target.name + ".mark")
+    for file in (target, mark):
+        if file.exists():
+            raise CallerError(f"{file} is there already: name a file that is not")
+    with reported(), private_copy(target) as copy:
+        marked = slots_beside(source)  # before the copy: a session may have grown since, never shrunk
+        uri = f"file:{quote(str(source.resolve()))}?{reading_mode(source.resolve())}"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            heads = copied(connection, copy)
+        write_mark(mark, heads, marked)
+        os.replace(copy, target)
+        sync_folder(target.parent)
+    return list(heads.values())
+
+
+@contextmanager
+def private_copy(target: Path) -> Iterator[Path]:
+    """Yield a new file beside another; it is removed if it is still there afterwards."""
+    number, name = tempfile.mkstemp(prefix=f"{target.name}.", dir=target.parent)
+    os.close(number)
+    try:
+        yield Path(name)
+    finally:
+        for ending in ("", "-journal"):
+            Path(name + ending).unlink(missing_ok=True)
+
+
+def slots_beside(source: Path) -> dict[int, Slot]:
+    """Return how far the sessions of a log had come, as its mark says."""
+    mark = Mark(source.with_name(source.name + ".mark"), writable=False)
+    slots = dict(mark.slots())
+    mark.close()
+    return slots
+
+
+def copied(source: sqlite3.Connection, path: Path) -> dict[int, Head]:
+    """Copy one state of a database into an empty file; return the copy's sessions by number."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as copy:
+        with snapshot(source):
+            verify.definitions(source)
+            source.backup(copy, pages=PAGES)
+        copy.execute("pragma journal_mode = delete")  # one file, which can be read on a read-only medium
+        heads: dict[int, Head] = {}
+        copy.execute("begin immediate")
+        for number, head, crc in list(all_heads(copy)):
+            if not is_whole(head, crc):
+                continue  # it stays as it is, and `verify` reports it
+            heads[number] = head.moved(epoch=new_epoch(), revision=head.revision + 1)
+            values = head_values(heads[number])
+            copy.execute(HEAD_UPDATE, (*values, values_checksum(*values), number))
+        copy.execute("commit")
+    return heads
+
+
+def write_mark(path: Path, heads: Mapping[int, Head], marked: Mapping[int, Slot]) -> None:
+    """Write how far the sessions of the copy have come; of one that the log has lost, how far it had come."""
+    slots = dict(marked)
+    for number, head in heads.items():
+        before = marked.get(number)
+        last = max(head.last, before.last if before else -1)
+        slots[number] = Slot(last, head.revision, head.session_id)
+    mark = Mark(path, writable=True, sessions=max(slots, default=0))
+    mark.set(slots)
+    mark.close()
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of new files on the disk."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,1 @@
+"""The stream-json output of a Claude Code process, parsed to events."""

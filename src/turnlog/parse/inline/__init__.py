@@ -1,0 +1,1 @@
+"""Inline elements in model text: tags and markers."""

@@ -1,0 +1,1 @@
+"""Authentication: credentials, keys, tokens of an identity provider, Host and Origin checks."""

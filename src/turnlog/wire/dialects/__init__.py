@@ -1,0 +1,1 @@
+"""Dialects: pure projections of the log, one module each."""

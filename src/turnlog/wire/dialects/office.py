@@ -1,0 +1,331 @@
+"""The dialect `office`: the 22 typed events of document 004, with exactly their fields.
+
+An event becomes one message or none, complete by itself: `id` is the bare seq, `ts` milliseconds, `sessionId`
+the session. `heartbeat` is the only one that no event of the log becomes; the server sends it in silences.
+
+A block is one `claude_text`, all of a reply with the same `messageId`; deltas, partial texts and retractions
+have no counterpart, nor have views, files, approvals, refused text and what applications declare. The start
+and the end of a turn's own agent are `claude_system` and `claude_result`; agents that it calls only speak. A
+turn that was handed over has one result with the sums of all who had it: that is the state, and it is empty
+between turns. A tool's content begins with the addresses of its images and is cut at 10,000 characters.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    ArtifactWrite,
+    AssistantMessage,
+    AssistantThinking,
+    ContextCompact,
+    Envelope,
+    JobSuggest,
+    Payload,
+    ProcessAuth,
+    ProcessEnd,
+    ProcessStart,
+    RosterJoin,
+    RosterOffer,
+    RosterStatus,
+    ScreenCommand,
+    SessionError,
+    ToolCall,
+    ToolResult,
+    UiCommand,
+    UiMessage,
+    Unknown,
+    Usage,
+)
+from turnlog.events.agent import add_counts
+from turnlog.events.envelope import milliseconds
+from turnlog.events.ui import EndSession, StartSession, Summon, Wake
+from turnlog.state.documents import PARTS, text_part
+from turnlog.wire.dialects.base import DONE, with_images
+
+Body = dict[str, Any]
+
+CONTENT_CHARACTERS = 10_000  # of a tool's output, as the original cuts it
+CODES = frozenset(
+    {
+        "auth_failed",
+        "session_conflict",
+        "setup_required",
+        "stdin_write_failed",
+        "process_exited",
+        "turn_timeout",
+        "inactivity_timeout",
+    }
+)
+SUBTYPES = {  # every other reason is an error
+    "end_turn": "success",
+    "stop_sequence": "success",
+    "max_tokens": "success",
+    "refusal": "success",
+    "timeout": "timeout",
+}
+NOTHING = Usage(input_tokens=0, output_tokens=0)
+
+
+class Office:
+    """One projection of a session's log."""
+
+    def __init__(self) -> None:
+        self._handed: dict[str, AgentEnd] = {}  # by turn: the sums of those who handed it over
+
+    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+        """The message of one event, if it has one."""
+        event = self._turn_end(envelope, payload) if isinstance(payload, AgentEnd) else payload
+        say = SAY.get(type(event))
+        body = say(envelope, event) if say else None
+        if body is None:
+            return []
+        return [encode(envelope.seq, milliseconds(envelope.ts), envelope.session_id, body)]
+
+    def close(self) -> list[bytes]:
+        """What ends a response."""
+        return [DONE]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is open: the state is empty between turns."""
+        return not self._handed
+
+    def _turn_end(self, envelope: Envelope, payload: AgentEnd) -> AgentEnd | None:
+        """The end of a turn with the sums of all who had it; an agent that was called ends no turn."""
+        if envelope.depth:
+            return None
+        turn = envelope.trace_id or ""
+        before = self._handed.pop(turn, None)
+        end = payload if before is None else joined(before, payload)
+        if end.stop_reason != "handoff":
+            return end
+        self._handed[turn] = end
+        return None
+
+
+def heartbeat(seq: int, ts_ms: int, session_id: str) -> bytes:
+    """A sign of life after the event at this seq."""
+    return encode(seq, ts_ms, session_id, {"type": "heartbeat"})
+
+
+def encode(seq: int, ts_ms: int, session_id: str, body: Body) -> bytes:
+    """A message: the common fields, then its own."""
+    return msgspec.json.encode({"id": seq, "ts": ts_ms, "sessionId": session_id, **body})
+
+
+def joined(before: AgentEnd, end: AgentEnd) -> AgentEnd:
+    """An end with what an earlier agent of the turn took."""
+    usage = before.usage + end.usage if before.usage and end.usage else end.usage or before.usage
+    cost = before.cost + end.cost if before.cost and end.cost else end.cost or before.cost
+    if any(one.usage and not one.cost for one in (before, end)):
+        cost = None  # a sum with an unknown price in it is unknown (protocol 4.16)
+    return structs.replace(end, steps=add_counts(before.steps, end.steps), usage=usage, cost=cost)
+
+
+def _process_start(_: Envelope, payload: ProcessStart) -> Body:
+    return {
+        "type": "session_start",
+        "pid": payload.pid,
+        "model": payload.model or "",
+        "demoMode": payload.demo_mode,
+    }
+
+
+def _process_end(_: Envelope, payload: ProcessEnd) -> Body:
+    return {"type": "session_end", "exitCode": payload.exit_code, "reason": payload.reason}
+
+
+def _process_auth(_: Envelope, payload: ProcessAuth) -> Body:
+    return {
+        "type": "auth_state",
+        "authMethod": payload.method,
+        "needsSetup": payload.needs_setup,
+        "expiresInMinutes": payload.expires_in_minutes,
+    }
+
+
+def _agent_start(envelope: Envelope, payload: AgentStart) -> Body | None:
+    """The start of a turn; who takes over from another goes on with it."""
+    if envelope.depth or payload.via != "prompt":
+        return None
+    return {
+        "type": "claude_system",
+        "claudeSessionId": payload.source_session or "",
+        "availableTools": payload.tools,
+    }
+
+
+def _agent_end(_: Envelope, payload: AgentEnd) -> Body:
+    usage = payload.usage or NOTHING
+    return {
+        "type": "claude_result",
+        "subtype": SUBTYPES.get(payload.stop_reason, "error"),
+        "numTurns": payload.steps,
+        "costUsd": payload.cost.total_cost if payload.cost else None,
+        "usage": {
+            "inputTokens": usage.input_tokens,
+            "outputTokens": usage.output_tokens,
+            "cacheReadTokens": usage.cache_read_tokens,
+            "cacheCreationTokens": usage.cache_creation_tokens,
+        },
+        "resultText": payload.result or "",
+    }
+
+
+def _block(envelope: Envelope, payload: Any) -> Body | None:
+    """A whole block; one without a message of its own is one by itself, for readers join by this id."""
+    part = PARTS[type(payload)](payload)
+    if part is None:
+        return None
+    message_id = payload.message_id or "msg_" + envelope.id.removeprefix("evt_")
+    return {"type": "claude_text", "messageId": message_id, "content": [part]}
+
+
+def _message(envelope: Envelope, payload: AssistantMessage) -> Body | None:
+    """A text, of the model itself or of somebody of the team."""
+    part = text_part(payload)
+    if part is None or payload.speaker is None:
+        return _block(envelope, payload)
+    return {"type": "agent_message", "agentName": payload.speaker, "content": [part]}
+
+
+def _tool_result(_: Envelope, payload: ToolResult) -> Body:
+    return {
+        "type": "claude_tool_result",
+        "toolUseId": payload.call_id,
+        "toolName": payload.tool,
+        "content": with_images(payload)[:CONTENT_CHARACTERS],
+        "isError": not payload.ok,
+    }
+
+
+def _compact(_: Envelope, __: ContextCompact) -> Body:
+    return {"type": "claude_compact"}
+
+
+def _user_message(envelope: Envelope, payload: UiMessage) -> Body:
+    return {
+        "type": "user_message",
+        "text": payload.text,
+        "speakerName": payload.speaker or envelope.actor or "",
+        "targetAgent": payload.target,
+    }
+
+
+def _command(_: Envelope, payload: UiCommand) -> Body | None:
+    say = COMMANDS.get(type(payload.command))
+    return say(payload.command) if say else None
+
+
+def _summon(_: Summon) -> Body:
+    return {"type": "user_summon"}
+
+
+def _wake(command: Wake) -> Body:
+    agents = [
+        {
+            "name": agent.name,
+            "color": agent.color,
+            "colorName": agent.color_name,
+            "gridPosition": agent.seat,
+            "hasSoul": agent.has_soul,
+            "hasTranscript": agent.has_transcript,
+        }
+        for agent in command.agents
+    ]
+    return {"type": "user_wake", "agentPayloads": agents}
+
+
+def _start_session(command: StartSession) -> Body:
+    return {
+        "type": "user_session_start",
+        "demoMode": command.demo_mode,
+        "hasPreviousTranscript": command.has_previous_transcript,
+        "hasArtifactCatalog": command.has_artifact_catalog,
+    }
+
+
+def _end_session(_: EndSession) -> Body:
+    return {"type": "user_session_end"}
+
+
+def _join(envelope: Envelope, payload: RosterJoin) -> Body:
+    agent = {
+        "name": payload.name,
+        "color": payload.color,
+        "colorName": payload.color_name,
+        "gender": payload.gender,
+        "gridPosition": payload.seat,
+        "faceVariant": {"eyes": payload.face.eyes, "mouth": payload.face.mouth},
+        "individuationArtifact": payload.soul,
+        "createdAt": payload.created_at or envelope.ts,
+    }
+    return {"type": "agent_registered", "agent": agent}
+
+
+def _status(_: Envelope, payload: RosterStatus) -> Body:
+    agents = [{"name": one.name, "status": one.status, "gridPosition": one.seat} for one in payload.agents]
+    return {"type": "agent_status", "agents": agents}
+
+
+def _offer(_: Envelope, payload: RosterOffer) -> Body:
+    return {"type": "agent_work_offered", "agentName": payload.agent, "jobNames": payload.jobs}
+
+
+def _artifact(_: Envelope, payload: ArtifactWrite) -> Body:
+    return {
+        "type": "artifact_written",
+        "filename": payload.filename,
+        "path": payload.path,
+        "isNew": payload.is_new,
+        "sizeBytes": payload.size_bytes,
+        "meta": payload.meta,
+    }
+
+
+def _screen(_: Envelope, payload: ScreenCommand) -> Body:
+    face = {} if payload.expression is None else {"expression": payload.expression}
+    return {"type": "screen_command", "command": payload.command, **face}
+
+
+def _job(_: Envelope, payload: JobSuggest) -> Body:
+    return {"type": "job_help", "suggestions": payload.suggestions}
+
+
+def _error(_: Envelope, payload: SessionError) -> Body:
+    code = payload.code if payload.code in CODES else "unknown"
+    return {"type": "server_error", "message": payload.message, "code": code}
+
+
+COMMANDS: dict[type, Callable[[Any], Body]] = {
+    Summon: _summon,
+    Wake: _wake,
+    StartSession: _start_session,
+    EndSession: _end_session,
+}
+SAY: dict[type, Callable[[Envelope, Any], Body | None]] = {
+    ProcessStart: _process_start,
+    ProcessEnd: _process_end,
+    ProcessAuth: _process_auth,
+    AgentStart: _agent_start,
+    AgentEnd: _agent_end,
+    AssistantMessage: _message,
+    AssistantThinking: _block,
+    ToolCall: _block,
+    ToolResult: _tool_result,
+    ContextCompact: _compact,
+    UiMessage: _user_message,
+    UiCommand: _command,
+    RosterJoin: _join,
+    RosterStatus: _status,
+    RosterOffer: _offer,
+    ArtifactWrite: _artifact,
+    ScreenCommand: _screen,
+    JobSuggest: _job,
+    SessionError: _error,
+}
