@@ -2,8 +2,8 @@
 
 A reader is a cursor and holds little else: no task, no timer and no queue of its own. Where the server offers
 its connection in the scope (`uvicorn_server.py` does), bytes are written to it by a plain call and it says
-when the peer is gone; elsewhere each page is awaited with `send`, and a task waits for the peer to leave. A stream
-ends when its client leaves, its time is over, its reader's roles change or the server stops; none of that
+when the peer is gone; elsewhere each page is awaited with `send`, and a task waits for the peer to leave. A
+stream ends when its client leaves, its time is over, its reader's roles change or the server stops; none of that
 touches the session.
 """
 
