@@ -45,7 +45,7 @@ _numbers = count()
 def make(number: int) -> list[Event]:
     """Events nobody has seen, ready to append: deltas, as most events are."""
     return [
-        CATALOG.event(
+        CATALOG.build_event(
             BlockDelta(block_id="blk_1", text=TEXT),
             id=f"evt_01a1e16b-cd7c-7ef8-8cca-{next(_numbers):012}",
             origin="model",

@@ -27,7 +27,7 @@ from turnlog.app.sessions import make_session
 from turnlog.events import CATALOG, Envelope, SessionTitle, UiMessage
 from turnlog.log import Log, open_log
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.server.limits import Limits
 
 ROUNDS = 5
@@ -134,7 +134,7 @@ async def fill_session(log: Log, events: int) -> None:
         if len(batch) >= 1_000:
             await log.append(NAME, batch)
             batch = []
-    title = CATALOG.event(SessionTitle(title=LAST), id="evt_title", origin="system")
+    title = CATALOG.build_event(SessionTitle(title=LAST), id="evt_title", origin="system")
     await log.append(NAME, [*batch, title])
 
 
@@ -187,7 +187,7 @@ async def costs_in(size: int, fill: Fill, asks: Callable[[int], list[Ask]]) -> l
         log = await open_log(url)
         await fill(log, size)
         await log.close()
-        auth = Auth(b"k" * 32, {token_hash(name): one for name, one in PEOPLE.items()})
+        auth = BuiltinAuth(b"k" * 32, {hash_token(name): one for name, one in PEOPLE.items()})
         application = create_app(make_app(), url, auth=auth, limits=LIMITS)
         async with application.router.lifespan_context(application):
             return [(ask, await cost_of(application, ask)) for ask in asks(size)]

@@ -21,7 +21,7 @@ from anthropic.lib.streaming._messages import accumulate_event, build_events
 from anthropic.types import RawMessageStreamEvent
 
 from bench.tags import corpus, cut, interleaved, speed, stream, verdict
-from turnlog.parse import AgentStreamParser, MessagesParser, Reply, strip_event_tags
+from turnlog.parse import AgentStreamParser, MessagesParser, ReplyBuilder, strip_event_tags
 
 TEXT_CHARS = 32_000
 ARGUMENT_CHARS = 16_000
@@ -70,7 +70,7 @@ def parse(events: Sequence[Any], times: int = OFTEN) -> None:
     """Turnlog: every event to its payloads."""
     for _ in range(times):
         numbers = count()
-        feed = MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}")).feed  # noqa: B023
+        feed = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}")).feed  # noqa: B023
         for event in events:
             feed(event)
 

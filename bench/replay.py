@@ -23,8 +23,8 @@ import uvloop
 from bench.chunks import Times, speed, verdict
 from bench.log import make
 from tests.faults.large_log import build, name_of
-from turnlog.events import Envelope, Event, decode
-from turnlog.log import Log, MemoryStore, Row, SqliteStore, line_of
+from turnlog.events import Envelope, Event, decode_envelope
+from turnlog.log import Log, MemoryStore, Row, SqliteStore, envelope_json
 
 ROUNDS = 7
 EVENTS = 50_000
@@ -48,7 +48,7 @@ async def replay(log: Log, session: str, origin: int | None) -> int:
     """A session from its beginning, followed as the server does and framed; how many bytes."""
     head, size = await log.info(session), 0
     end = f":{head.last}\n".encode()
-    async with aclosing(log.frames(session, origin=origin)) as pages:
+    async with aclosing(log.follow_frames(session, replay_from=origin)) as pages:
         async for page in pages:
             size += len(page)
             if end in page[-FRAME_BYTES:]:
@@ -68,7 +68,7 @@ class Columns:
         """The same events as the log has."""
         places = ", ".join("?" * len(FIELDS))
         for row in rows:
-            fields = msgspec.structs.asdict(decode(line_of(row)))
+            fields = msgspec.structs.asdict(decode_envelope(envelope_json(row)))
             values = [bytes(fields[name]).decode() if name == "payload" else fields[name] for name in FIELDS]
             self.connection.execute(f"insert into event values ({places})", values)
         self.connection.commit()

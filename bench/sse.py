@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from bench.chunks import Candidates, Times, interleaved, speed, verdict
-from turnlog.events import CATALOG, BlockDelta, Event, Scope, frame
-from turnlog.events.envelope import timestamp
+from turnlog.events import CATALOG, BlockDelta, Event, Scope, encode_sse_frame
+from turnlog.events.envelope import format_timestamp
 from turnlog.log import Page
 from turnlog.wire import sse
 
@@ -62,17 +62,17 @@ class Bare(msgspec.Struct, omit_defaults=True):
 def event() -> Event:
     """A validated event, from its payload."""
     payload = BlockDelta(block_id="blk_1", text=TEXT)
-    return CATALOG.event(payload, id=ID, origin="model", scope=SCOPE)
+    return CATALOG.build_event(payload, id=ID, origin="model", scope=SCOPE)
 
 
 def stored(what: Event) -> bytes:
     """The event in its place, as the log keeps it."""
-    return frame(what, session_id=SESSION, seq=42, ts_ms=TS_MS)
+    return encode_sse_frame(what, session_id=SESSION, seq=42, ts_ms=TS_MS)
 
 
 def ready(frames: list[bytes]) -> bytes:
     """A page of the `turnlog` dialect: the log keeps `data:` frames, the ids are added per page."""
-    return Page([(42, b"", kept, 0) for kept in frames], "0").ready().data
+    return Page([(42, b"", kept, 0) for kept in frames], "0").frames().data
 
 
 def joined(way: Callable[[], bytes]) -> Callable[[], object]:
@@ -86,7 +86,7 @@ def fields() -> dict[str, Any]:
         "type": "block.delta",
         "id": ID,
         "seq": 42,
-        "ts": timestamp(TS_MS),
+        "ts": format_timestamp(TS_MS),
         "session_id": SESSION,
         "trace_id": "tr_01a1e16b",
         "agent_id": "agt_01a1e16b",

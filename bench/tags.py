@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from turnlog.parse import AgentStreamParser, Parsed, TagEvent, strip_event_tags
+from turnlog.parse import AgentStreamParser, ParsedText, TagEvent, strip_event_tags
 
 ROUNDS = 9
 CORPUS_CHARS = 1_000_000
@@ -37,8 +37,8 @@ Times = dict[str, list[float]]
 class Return:
     """The bound of the interface: an answer, and nothing else."""
 
-    def feed(self, chunk: str) -> Parsed:
-        return Parsed(chunk, [], [])
+    def feed(self, chunk: str) -> ParsedText:
+        return ParsedText(chunk, [], [])
 
     def flush(self) -> None:
         pass

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from turnlog import open_log
-from turnlog.agents import Agent, Reply, Request
+from turnlog.agents import Agent, ReplyBuilder, Request
 from turnlog.events import Payload
 from turnlog.ids import new_id
 from turnlog.log import Log
@@ -47,7 +47,7 @@ class Talker:
     heard: asyncio.Semaphore | None = None  # released by a caller for each event it has seen
     name: str = "talker"
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         for said in range(TOKENS):
             await (self.heard.acquire() if self.heard else asyncio.sleep(0))
             yield reply.text(TOKEN)
@@ -58,7 +58,7 @@ class Talker:
 async def alone() -> float:
     """Seconds of the model and its parser, and nothing else."""
     begun = time.perf_counter()
-    async for _ in Talker().stream(Request("", []), Reply(new_id)):
+    async for _ in Talker().stream(Request("", []), ReplyBuilder(new_id)):
         pass
     return time.perf_counter() - begun
 

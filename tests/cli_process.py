@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import CORE, TEAM, Catalog, ParseReject, decode, stamp
-from turnlog.parse.claude.agents import Said
-from turnlog.parse.claude.lines import CLI, Line
+from turnlog.events import CORE, TEAM, Catalog, ParseReject, decode_envelope, encode_envelope
+from turnlog.parse.claude.agents import EventDraft
+from turnlog.parse.claude.lines import CLAUDE_CLI, Line
 from turnlog.parse.claude.parser import CliParser
-from turnlog.parse.claude.turns import Asked
+from turnlog.parse.claude.turns import SentMessage
 from turnlog.state.tree import Tree
 
 FOLDER = Path(__file__).parent / "vectors" / "claude_cli"
 VECTORS: list[dict[str, Any]] = [
     vector for path in sorted(FOLDER.glob("*.json")) for vector in json.loads(path.read_text())["vectors"]
 ]
-CATALOG = Catalog(CORE, TEAM, CLI)
+CATALOG = Catalog(CORE, TEAM, CLAUDE_CLI)
 
 
 def counting() -> Callable[[str], str]:
@@ -35,7 +35,7 @@ def counting() -> Callable[[str], str]:
 def parser_of(vector: dict[str, Any]) -> CliParser:
     parser = CliParser(counting())
     for uuid, asked in vector.get("asked", {}).items():
-        parser.expect(uuid, Asked(**asked))
+        parser.expect(uuid, SentMessage(**asked))
     return parser
 
 
@@ -43,12 +43,12 @@ def bytes_of(lines: Iterable[Any]) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def run(vector: dict[str, Any], pieces: Iterable[bytes]) -> list[Said]:
+def run(vector: dict[str, Any], pieces: Iterable[bytes]) -> list[EventDraft]:
     parser = parser_of(vector)
     return [said for piece in pieces for said in parser.feed(piece)] + parser.flush()
 
 
-def shown(said: Said) -> dict[str, Any]:
+def shown(said: EventDraft) -> dict[str, Any]:
     """An event as it stands in a vector."""
     payload, scope = said.payload, said.scope
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
@@ -58,19 +58,19 @@ def shown(said: Said) -> dict[str, Any]:
         fields = {"kind": payload.kind}
     parts = (scope.trace_id, scope.agent_id, scope.agent_name, scope.depth, scope.channel)
     who = "/".join(str(part) for part in parts if part is not None) or "nobody"
-    return {"who": who, "from": said.origin, "type": CATALOG.name(type(payload)), **fields}
+    return {"who": who, "from": said.origin, "type": CATALOG.get_type_name(type(payload)), **fields}
 
 
-def types(saids: Iterable[Said]) -> list[str]:
-    return [CATALOG.name(type(said.payload)) for said in saids]
+def types(saids: Iterable[EventDraft]) -> list[str]:
+    return [CATALOG.get_type_name(type(said.payload)) for said in saids]
 
 
-def assert_lawful(saids: list[Said]) -> None:
+def assert_lawful(saids: list[EventDraft]) -> None:
     """Everything can be stored, starts before it ends, and nothing is open at the end."""
     tree, begun, ended = Tree(), Counter[str](), Counter[str]()
     for seq, said in enumerate(saids):
-        event = CATALOG.event(said.payload, id=f"evt_{seq}", origin=said.origin, scope=said.scope)
-        envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=0))
+        event = CATALOG.build_event(said.payload, id=f"evt_{seq}", origin=said.origin, scope=said.scope)
+        envelope = decode_envelope(encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=0))
         agent_id = said.scope.agent_id or ""
         if event.type == "agent.start":
             begun[agent_id] += 1

@@ -14,9 +14,9 @@ import msgspec
 from tests.support.limits import HANG_S
 from tests.unit.app.desk import ADA, Desk, desk
 from turnlog import App
-from turnlog.agents.claude.claude_code import ClaudeCli
-from turnlog.agents.claude.driver import ProcessDriver
-from turnlog.app import Seat
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.agents.claude.driver import ClaudeDriver
+from turnlog.app import Membership
 from turnlog.events import Envelope
 from turnlog.log import Log
 from turnlog.state.roster import Roster
@@ -44,12 +44,12 @@ def init():
 
 def make_app(folder: Path, command: Sequence[str] = COMMAND, **options: Any) -> App:
     limit_s = options.pop("turn_limit_s", LIMIT_S)
-    julian = ClaudeCli(
+    julian = ClaudeCode(
         command,
         name="Julian",
         cwd=folder,
-        memory=str(folder / "memory"),
-        screen="localhost:3848/cmd",
+        artifact_dir=str(folder / "memory"),
+        screen_url="localhost:3848/cmd",
         **options,
     )
     return App("office", julian, turn_limit_s=limit_s)
@@ -58,12 +58,12 @@ def make_app(folder: Path, command: Sequence[str] = COMMAND, **options: Any) -> 
 class Room:
     """One session and what happens in it."""
 
-    def __init__(self, desk: Desk, seat: Seat) -> None:
+    def __init__(self, desk: Desk, seat: Membership) -> None:
         self.desk, self.seat = desk, seat
 
-    async def driver(self) -> ProcessDriver:
-        driver = await self.desk.sessions._driver(self.seat.head)
-        assert isinstance(driver, ProcessDriver)
+    async def driver(self) -> ClaudeDriver:
+        driver = await self.desk.sessions._get_driver(self.seat.head)
+        assert isinstance(driver, ClaudeDriver)
         return driver
 
     async def say(self, text: str, **more: Any) -> str:
@@ -77,8 +77,8 @@ class Room:
 
     async def rests(self, trace: str) -> None:
         driver = await self.driver()
-        await driver.caught_up()
-        await driver.rested(trace)
+        await driver.wait_for_head()
+        await driver.wait_until_idle(trace)
 
     async def command(self, kind: str, **fields: Any) -> None:
         await self.desk.post(self.seat, "ui.command", {"command": {"kind": kind, **fields}})
@@ -86,9 +86,12 @@ class Room:
     async def decide(self, decision: str) -> None:
         """Decide the one call that waits."""
         driver = await self.driver()
-        await driver.caught_up()
+        await driver.wait_for_head()
         [asked] = [
-            call.asked for agent in driver.tree.open.values() for call in agent.calls.values() if call.asked
+            call.approval_request
+            for agent in driver.tree.open.values()
+            for call in agent.calls.values()
+            if call.approval_request
         ]
         answer = {"call_id": asked.call_id, "args_hash": asked.args_hash, "decision": decision}
         await self.desk.post(self.seat, "approval.decision", answer)
@@ -125,7 +128,7 @@ def body(event: Envelope) -> Any:
 async def events_of(log: Log, session_id: str, *types: str) -> list[Envelope]:
     found: list[Envelope] = []
     last = -1
-    while page := await log.read(session_id, last, origin=-1):
+    while page := await log.read(session_id, last, replay_from=-1):
         found += [event for event in page.envelopes() if not types or event.type in types]
         last = page.last
     return found
@@ -142,7 +145,7 @@ def lawful(app: App, events: Sequence[Envelope]) -> Roster:
     tree, roster, begun, ended = Tree(), Roster(), Counter[str](), Counter[str]()
     running: set[int] = set()
     for event in events:
-        agent_id, payload = event.agent_id or "", app.catalog.payload(event)
+        agent_id, payload = event.agent_id or "", app.catalog.decode_payload(event)
         begun[agent_id] += event.type == "agent.start"
         assert not agent_id or begun[agent_id] == 1 + ended[agent_id], event
         if event.type == "agent.end":
@@ -150,14 +153,14 @@ def lawful(app: App, events: Sequence[Envelope]) -> Roster:
             assert (invocation.blocks, invocation.calls) == ({}, {}), event
             ended[agent_id] += 1
         if event.type == "tool.result":
-            assert tree.call(agent_id, body(event)["call_id"]), event
+            assert tree.find_call(agent_id, body(event)["call_id"]), event
         if event.type.startswith("process.") and body(event).get("process") == "model":
             ({"process.start": running.add, "process.end": running.remove}[event.type])(body(event)["pid"])
             assert len(running) < 2, "two at a time"
         tree.apply(event, payload)
         roster.apply(event, payload)
     assert begun == ended
-    assert (tree.open, tree.queue, running) == ({}, {}, set())
+    assert (tree.open, tree.queued_turns, running) == ({}, {}, set())
     return roster
 
 

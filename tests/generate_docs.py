@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from turnlog.events import CATALOG, Envelope, Kind, Scope, stamp
+from turnlog.events import CATALOG, Envelope, EventType, Scope, encode_envelope
 from turnlog.events import payload as base
 
 ROOT = Path(__file__).parent.parent
@@ -35,7 +35,7 @@ marked *live* or *legacy*.
 """
 FORMS: list[tuple[Any, str, str]] = [
     (base.Name, "name", "1 to 128 bytes of UTF-8 without control characters"),
-    (base.Key, "key", "1 to 128 visible ASCII characters"),
+    (base.OpaqueId, "key", "1 to 128 visible ASCII characters"),
     (base.EventId, "event id", "`evt_` and 1 to 64 of `A-Z a-z 0-9 _ -`; the other ids have the same form"),
     (base.SessionId, "session id", "`sess_...`"),
     (base.TraceId, "trace id", "`tr_...`"),
@@ -90,7 +90,7 @@ def presence(field: inspect.Field) -> str:
     """Whether a field must be there, and what stands for one that is not."""
     if field.required:
         return "required"
-    if field.default_factory is base.null:
+    if field.default_factory is base.explicit_null:
         return "always written, may be null"
     if field.default in (NODEFAULT, None, (), "") or isinstance(field.default, msgspec.Struct):
         return "optional"
@@ -125,17 +125,17 @@ def example(value: object) -> str:
     return f"```json\n{text}\n```\n"
 
 
-def emitters(kind: Kind) -> str:
+def emitters(kind: EventType) -> str:
     """Who may emit a type, and how long it matters."""
-    origins = kind.payload.ORIGINS
+    origins = kind.payload_class.ORIGINS
     if callable(origins):
         who = "It depends on the payload who may emit it."
-    elif origins == base.ANYONE:
+    elif origins == base.ANY_ORIGIN:
         who = "Anyone may emit it."
     else:
         who = f"Origin: {any_of(f'`{origin}`' for origin in ORIGINS if origin in origins)}."
-    live = " *Live*: it matters only while it happens." if kind.payload.LIVE else ""
-    legacy = " *Legacy*: it is still read, but not written any more." if kind.payload.LEGACY else ""
+    live = " *Live*: it matters only while it happens." if kind.payload_class.LIVE else ""
+    legacy = " *Legacy*: it is still read, but not written any more." if kind.payload_class.LEGACY else ""
     return f"{who}{live}{legacy}\n"
 
 
@@ -145,9 +145,9 @@ def doc(thing: Any) -> str:
     return "\n".join(line.strip() for line in lines) + "\n" if any(lines) else ""
 
 
-def type_section(kind: Kind) -> list[str]:
+def type_section(kind: EventType) -> list[str]:
     """The section of one type."""
-    payload = kind.payload
+    payload = kind.payload_class
     return [f"### {kind.name}\n", doc(payload), emitters(kind), table(payload), example(payload.EXAMPLE)]
 
 
@@ -155,8 +155,8 @@ def family_sections() -> Iterator[str]:
     """One section per module, in the order of the catalog."""
     family = ""
     for kind in CATALOG:
-        if kind.payload.__module__ != family:
-            family = kind.payload.__module__
+        if kind.payload_class.__module__ != family:
+            family = kind.payload_class.__module__
             yield from (f"## {family.rpartition('.')[2]}\n", doc(sys.modules[family]))
         yield from type_section(kind)
 
@@ -181,7 +181,7 @@ def record_sections() -> Iterator[str]:
     """One section per record, in the order of first use."""
     users: dict[type[Any], dict[str, None]] = {}
     for kind in CATALOG:
-        for record in records(inspect.type_info(kind.payload)):
+        for record in records(inspect.type_info(kind.payload_class)):
             users.setdefault(record, {})[f"`{kind.name}`"] = None
     yield "## Records\n"
     for record, names in users.items():
@@ -196,10 +196,12 @@ def record_sections() -> Iterator[str]:
 
 def envelope_sections() -> Iterator[str]:
     """The envelope with an example."""
-    kind = CATALOG.kind("tool.call")
+    kind = CATALOG.get_event_type("tool.call")
     scope = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Researcher", depth=1)
-    event = CATALOG.event(kind.name, kind.payload.EXAMPLE, id="evt_1", origin="model", scope=scope)
-    line = stamp(event, session_id="sess_1", seq=42, ts_ms=1767875696789)
+    event = CATALOG.build_event(
+        kind.name, kind.payload_class.EXAMPLE, id="evt_1", origin="model", scope=scope
+    )
+    line = encode_envelope(event, session_id="sess_1", seq=42, ts_ms=1767875696789)
     yield from ("## The envelope\n", doc(Envelope), table(Envelope), example(json.loads(line)))
 
 
@@ -217,12 +219,12 @@ Facts = dict[str, Any]
 
 def snapshot() -> Facts:
     """Everything the catalog declares, by name, each with what may not change."""
-    payloads = [kind.payload for kind in CATALOG]
+    payloads = [kind.payload_class for kind in CATALOG]
     _, shapes = msgspec.json.schema_components([Envelope, *payloads], ref_template="{name}")
     facts: Facts = {}
     for kind in CATALOG:
-        facts[kind.name] = {"live": kind.payload.LIVE, "legacy": kind.payload.LEGACY}
-        facts.update(field_facts(kind.name, shapes.pop(kind.payload.__name__)))
+        facts[kind.name] = {"live": kind.payload_class.LIVE, "legacy": kind.payload_class.LEGACY}
+        facts.update(field_facts(kind.name, shapes.pop(kind.payload_class.__name__)))
     for title, shape in shapes.items():
         facts.update(field_facts(title, shape))
     return facts

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.logs import Item, log, scope
 from turnlog import events as ev
-from turnlog.wire.dialects.base import bare
+from turnlog.wire.dialects.base import strip_agent_prefix
 
 Script = list[ev.Payload]
 Placed = list[tuple[ev.Payload, ev.Scope]]
@@ -140,7 +140,7 @@ class Writer:
     def result(self, call: ev.ToolCall) -> ev.ToolResult:
         text = self.draw(texts)
         if self.draw(st.integers(0, 3)) == 0:
-            fault = ev.Fault(code="CANCELLED", message=text, details={"path": [text]})
+            fault = ev.ErrorInfo(code="CANCELLED", message=text, details={"path": [text]})
             return ev.ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=fault)
         images = (ev.Image(src="api/blobs/1", media_type="image/png"),) * (len(text) % 3)
         value = text if len(text) % 2 else {"text": text}
@@ -249,7 +249,7 @@ def expected(items: list[Item]) -> Said:
     """What stands of each agent's output, by the log alone."""
     blocks: dict[str, dict[str, tuple[str, Any]]] = {}
     for envelope, payload in items:
-        mine = blocks.setdefault(bare(envelope.agent_id or ""), {})
+        mine = blocks.setdefault(strip_agent_prefix(envelope.agent_id or ""), {})
         key = getattr(payload, "block_id", None) or envelope.id
         match payload:
             case ev.BlockStart(kind="text" | "thinking" as kind):
@@ -267,7 +267,7 @@ def expected(items: list[Item]) -> Said:
             case ev.ToolResult(kind="x_tool_result"):
                 mine[f"{list(mine)[-1]} result"] = ("result", payload.result)
             case ev.BlockRetract(block_ids=void):
-                blocks[bare(envelope.agent_id or "")] = {
+                blocks[strip_agent_prefix(envelope.agent_id or "")] = {
                     at: it for at, it in mine.items() if at.split()[0] not in void
                 }
     return standing(

@@ -5,10 +5,21 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import CATALOG, Catalog, Envelope, Event, Origin, Payload, Scope, Unknown, decode, stamp
-from turnlog.state.tree import Closing
+from turnlog.events import (
+    CATALOG,
+    Catalog,
+    Envelope,
+    Event,
+    Origin,
+    Payload,
+    Scope,
+    UnknownPayload,
+    decode_envelope,
+    encode_envelope,
+)
+from turnlog.state.tree import ClosingEvent
 
-Item = tuple[Envelope, Payload | Unknown]
+Item = tuple[Envelope, Payload | UnknownPayload]
 
 ORIGINS: tuple[Origin, ...] = ("system", "model", "ui", "tool", "app")
 
@@ -20,8 +31,10 @@ def scope(agent_id: str, depth: int = 0, trace_id: str = "tr_1") -> Scope:
 
 def place(event: Event, seq: int, catalog: Catalog = CATALOG) -> Item:
     """An event at its seq."""
-    envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=1_767_875_696_000 + seq))
-    return envelope, catalog.payload(envelope)
+    envelope = decode_envelope(
+        encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=1_767_875_696_000 + seq)
+    )
+    return envelope, catalog.decode_payload(envelope)
 
 
 def entry(
@@ -31,9 +44,9 @@ def entry(
     catalog: Catalog = CATALOG,
 ) -> Item:
     """One event of a log, from whoever may emit it."""
-    kind = catalog.kind(catalog.name(type(payload)))
-    origin = next(origin for origin in ORIGINS if kind.admits(payload, origin))
-    return place(catalog.event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq, catalog)
+    kind = catalog.get_event_type(catalog.get_type_name(type(payload)))
+    origin = next(origin for origin in ORIGINS if kind.allows_origin(payload, origin))
+    return place(catalog.build_event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq, catalog)
 
 
 def log(*entries: tuple[Payload, Scope]) -> list[Item]:
@@ -58,16 +71,16 @@ def vector_event(fields: Mapping[str, Any], seq: int) -> Event:
     return Event(
         type=fields["type"],
         id=f"evt_{seq}",
-        payload=Unknown(msgspec.Raw(body)),
+        payload=UnknownPayload(msgspec.Raw(body)),
         body=body,
         origin=fields.get("origin", "system"),
         scope=msgspec.convert(at, Scope),
     )
 
 
-def closing_log(closings: Iterable[Closing], seq: int) -> list[Item]:
+def closing_log(closings: Iterable[ClosingEvent], seq: int) -> list[Item]:
     """The closing events in the log, from a seq on; the catalog has to take them."""
     return [
-        place(CATALOG.event(item.payload, id=item.id, origin="system", scope=item.scope), seq + number)
+        place(CATALOG.build_event(item.payload, id=item.id, origin="system", scope=item.scope), seq + number)
         for number, item in enumerate(closings)
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turnlog.client.assembler import Assembler
-from turnlog.client.blocks import Block
+from turnlog.client.blocks import AssembledBlock
 
 READER = Path(__file__).parent.parent / "web" / "tests" / "reader.mjs"
 
@@ -16,7 +16,7 @@ Message = tuple[str, str]  # data, SSE id
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def shown(blocks: list[Block]) -> list[object]:
+def shown(blocks: list[AssembledBlock]) -> list[object]:
     return [[block.type, block.agent, block.id, block.void, block.text] for block in blocks]
 
 

@@ -10,13 +10,13 @@ from tests.clock import move_on, run_on_clock
 from tests.ledger import body
 from tests.troupe import confirm, event_of, inquire, remove
 from turnlog import open_log
-from turnlog.agents import Agent, Context, Reply, Request, WaitForInput, tool
-from turnlog.agents.agent import Cast
-from turnlog.agents.runtime.agent_driver import Driver
-from turnlog.agents.runtime.turn_loop import Item
-from turnlog.agents.runtime.user_input import answer_items
-from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiMessage, decode
-from turnlog.log import Log, line_of
+from turnlog.agents import Agent, ReplyBuilder, Request, ToolContext, WaitForInput, tool
+from turnlog.agents.agent import AgentTeam
+from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.agents.runtime.user_input import answer_events
+from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiMessage, decode_envelope
+from turnlog.log import Log, envelope_json
 from turnlog.state.history import Message
 from turnlog.state.tree import Tree
 
@@ -35,7 +35,7 @@ class Mind:
     name: str = "mind"
     hung_up: list[str] = field(default_factory=list)
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         word = word_of(request.messages)
         if word == "hang":
             yield reply.text("Let me")
@@ -81,7 +81,7 @@ async def stall() -> str:
 
 def team(mind: Mind, gate: asyncio.Event) -> Agent:
     @tool
-    async def later(context: Context) -> str:
+    async def later(context: ToolContext) -> str:
         """Ask the person when the gate is open."""
         await gate.wait()
         if context.values is None:
@@ -98,8 +98,8 @@ class Scene:
 
     def __init__(self, log: Any, session: str) -> None:
         self.log, self.session, self.mind, self.gate = log, session, Mind(), asyncio.Event()
-        self.driver = Driver(
-            log, session, Cast(team(self.mind, self.gate)), CATALOG, None, turn_limit_s=LIMIT_S
+        self.driver = AgentDriver(
+            log, session, AgentTeam(team(self.mind, self.gate)), CATALOG, None, turn_limit_s=LIMIT_S
         )
         self.sent = 0
 
@@ -107,7 +107,9 @@ class Scene:
         """A message in a turn of its own."""
         self.sent += 1
         at = Scope(trace_id=f"tr_{self.sent}", channel=channel)
-        await self.log.append(self.session, [event_of(Item(UiMessage(text=text, channel=channel), at, "ui"))])
+        await self.log.append(
+            self.session, [event_of(TurnEvent(UiMessage(text=text, channel=channel), at, "ui"))]
+        )
         return f"tr_{self.sent}"
 
     async def until(self, kind: str, times: int = 1) -> None:
@@ -121,11 +123,11 @@ class Scene:
 
     async def passes(self, seconds: float) -> None:
         """Time goes by; whatever rings now has been heard, and what follows from it is known."""
-        await self.driver.caught_up()
+        await self.driver.wait_for_head()
         await ring(seconds)
-        async with self.driver._deciding:
+        async with self.driver._decision_lock:
             pass
-        await self.driver.caught_up()
+        await self.driver.wait_for_head()
 
     async def answer(self, value: Any) -> None:
         """Answer the one call that waits."""
@@ -135,16 +137,19 @@ class Scene:
         """What answers the one call that waits, as the log stands."""
         tree = Tree()
         for event in await self.events():
-            tree.apply(event, CATALOG.payload(event))
+            tree.apply(event, CATALOG.decode_payload(event))
         [waiting] = [
-            call_id for agent in tree.open.values() for call_id, call in agent.calls.items() if call.waits
+            call_id
+            for agent in tree.open.values()
+            for call_id, call in agent.calls.items()
+            if call.is_waiting
         ]
-        return [event_of(item) for item in answer_items(tree, waiting, value)]
+        return [event_of(item) for item in answer_events(tree, waiting, value)]
 
     async def events(self) -> list[Envelope]:
         found: list[Envelope] = []
         while page := await self.log.read(self.session, found[-1].seq if found else -1):
-            found += [decode(line_of(row)) for row in page]
+            found += [decode_envelope(envelope_json(row)) for row in page]
         return found
 
     async def bodies(self, kind: str) -> list[Any]:

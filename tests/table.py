@@ -6,8 +6,8 @@ from typing import Any
 from tests.logs import place, scope
 from tests.troupe import confirm, inquire, look, remove, weigh
 from turnlog.agents import Agent, Scripted
-from turnlog.agents.agent import Cast
-from turnlog.agents.runtime.turn_loop import Ask, Effect, Loop
+from turnlog.agents.agent import AgentTeam
+from turnlog.agents.runtime.turn_loop import CallModel, Effect, TurnLoop
 from turnlog.events import (
     CATALOG,
     AgentEnd,
@@ -42,11 +42,11 @@ class Table:
 
     def __init__(self, root: Agent = GUIDE) -> None:
         numbers = count(1)
-        self.loop = Loop(Cast(root), lambda prefix: f"{prefix}{next(numbers)}")
+        self.loop = TurnLoop(AgentTeam(root), lambda prefix: f"{prefix}{next(numbers)}")
         self.seq = 0
 
     def feed(self, payload: Payload, at: Scope = ROOT, origin: Origin = "system") -> list[Effect]:
-        event = CATALOG.event(payload, id=f"evt_{self.seq}", origin=origin, scope=at)
+        event = CATALOG.build_event(payload, id=f"evt_{self.seq}", origin=origin, scope=at)
         envelope, decoded = place(event, self.seq)
         self.seq += 1
         self.loop.apply(envelope, decoded)
@@ -74,7 +74,7 @@ def running(root: Agent = GUIDE) -> Table:
     """A table at which the guide has started."""
     table = Table(root)
     table.message()
-    assert table.feed(BEGIN) == [Ask("agt_root")]
+    assert table.feed(BEGIN) == [CallModel("agt_root")]
     return table
 
 

@@ -13,7 +13,7 @@ from tests.generate_docs import Facts, gained, lost, recorded, records, snapshot
 from tests.support.tables import for_each_row
 from turnlog import events
 from turnlog.errors import InvalidEvent
-from turnlog.events import CORE, TEAM, Catalog, Envelope, Kind, Origin
+from turnlog.events import CORE, TEAM, Catalog, Envelope, EventType, Origin
 from turnlog_examples.broker.events import BROKER
 
 KINDS = [*CORE, *TEAM, *BROKER]
@@ -30,9 +30,9 @@ def words(name: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", re.sub(r"[A-Z]", lambda hump: " " + hump[0].lower(), name))
 
 
-def shapes(kind: Kind) -> Iterator[inspect.Field]:
+def shapes(kind: EventType) -> Iterator[inspect.Field]:
     """Every field of a payload and of the records in it."""
-    for record in records(inspect.type_info(kind.payload)):
+    for record in records(inspect.type_info(kind.payload_class)):
         shape = inspect.type_info(record)
         assert isinstance(shape, inspect.StructType)
         yield from shape.fields
@@ -53,52 +53,52 @@ def is_free(shape: inspect.Type) -> bool:
 
 
 @each_kind
-def test_a_class_is_frozen_and_keyword_only(kind: Kind) -> None:
-    for record in records(inspect.type_info(kind.payload)):
+def test_a_class_is_frozen_and_keyword_only(kind: EventType) -> None:
+    for record in records(inspect.type_info(kind.payload_class)):
         assert record.__struct_config__.frozen, record
         parameters = signature(record).parameters.values()
         assert {parameter.kind for parameter in parameters} <= {Parameter.KEYWORD_ONLY}, record
 
 
 @each_kind
-def test_a_class_says_what_it_is(kind: Kind) -> None:
-    assert (kind.payload.__doc__ or "").strip().endswith(".")
+def test_a_class_says_what_it_is(kind: EventType) -> None:
+    assert (kind.payload_class.__doc__ or "").strip().endswith(".")
 
 
 @each_kind
-def test_wire_name_and_class_name_are_the_same_words(kind: Kind) -> None:
-    assert words(kind.name.removeprefix("broker.")) == words(kind.payload.__name__)
+def test_wire_name_and_class_name_are_the_same_words(kind: EventType) -> None:
+    assert words(kind.name.removeprefix("broker.")) == words(kind.payload_class.__name__)
 
 
 @each_kind
-def test_the_example_can_be_built_by_each_of_its_origins_only(kind: Kind) -> None:
-    assert kind.payload.EXAMPLE or not kind.payload.__struct_fields__
-    payload = kind.decoder.decode(json.dumps(kind.payload.EXAMPLE))
-    admitted = [origin for origin in get_args(Origin) if kind.admits(payload, origin)]
+def test_the_example_can_be_built_by_each_of_its_origins_only(kind: EventType) -> None:
+    assert kind.payload_class.EXAMPLE or not kind.payload_class.__struct_fields__
+    payload = kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE))
+    admitted = [origin for origin in get_args(Origin) if kind.allows_origin(payload, origin)]
     assert admitted
     for origin in get_args(Origin):
-        if origin in admitted and not kind.payload.LEGACY:
-            event = EVERYTHING.event(kind.name, kind.payload.EXAMPLE, id="evt_1", origin=origin)
+        if origin in admitted and not kind.payload_class.LEGACY:
+            event = EVERYTHING.build_event(kind.name, kind.payload_class.EXAMPLE, id="evt_1", origin=origin)
             assert event.payload == payload
         else:
             with pytest.raises(InvalidEvent):
-                EVERYTHING.event(kind.name, kind.payload.EXAMPLE, id="evt_1", origin=origin)
+                EVERYTHING.build_event(kind.name, kind.payload_class.EXAMPLE, id="evt_1", origin=origin)
 
 
 @each_kind
-def test_only_what_has_no_form_is_untyped(kind: Kind) -> None:
+def test_only_what_has_no_form_is_untyped(kind: EventType) -> None:
     assert {field.name for field in shapes(kind) if is_free(field.type)} <= FREE_FORM
 
 
 def test_names_are_unique() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS)
-    assert len({kind.payload.__name__ for kind in KINDS}) == len(KINDS)
+    assert len({kind.payload_class.__name__ for kind in KINDS}) == len(KINDS)
 
 
 def test_every_payload_is_exported() -> None:
     for kind in (*CORE, *TEAM):
-        assert kind.payload.__name__ in events.__all__
-        assert getattr(events, kind.payload.__name__) is kind.payload
+        assert kind.payload_class.__name__ in events.__all__
+        assert getattr(events, kind.payload_class.__name__) is kind.payload_class
 
 
 def test_every_exported_name_is_there() -> None:
@@ -117,8 +117,8 @@ def test_everything_new_is_recorded() -> None:
 def test_the_snapshot_holds_every_type_and_field() -> None:
     facts = recorded()
     for kind in (*CORE, *TEAM):
-        assert facts[kind.name] == {"live": kind.payload.LIVE, "legacy": kind.payload.LEGACY}
-        assert all(f"{kind.name}:{field}" in facts for field in kind.payload.__struct_fields__)
+        assert facts[kind.name] == {"live": kind.payload_class.LIVE, "legacy": kind.payload_class.LEGACY}
+        assert all(f"{kind.name}:{field}" in facts for field in kind.payload_class.__struct_fields__)
     assert all(f"Envelope:{field}" in facts for field in Envelope.__struct_fields__)
 
 
@@ -157,7 +157,7 @@ def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
     ("before", "now", "added"),
     [
         (without("tool.call:args"), snapshot(), ["tool.call:args"]),
-        (without("Fault:code", "job.suggest"), snapshot(), ["job.suggest", "Fault:code"]),
+        (without("ErrorInfo:code", "job.suggest"), snapshot(), ["job.suggest", "ErrorInfo:code"]),
         (snapshot(), changed("tool.call", legacy=True), ["tool.call"]),
         (
             changed("tool.call:executor", schema={"enum": ["backend", "remote"], "default": "backend"}),

@@ -60,7 +60,9 @@ def step(shape: inspect.Type, word: str) -> inspect.Type:
 def resolve(path: str) -> inspect.Type:
     """The type of an attribute."""
     owner, _, words = path.partition(":")
-    shape = inspect.type_info(Envelope if owner == "envelope" else CATALOG.kind(owner).payload)
+    shape = inspect.type_info(
+        Envelope if owner == "envelope" else CATALOG.get_event_type(owner).payload_class
+    )
     for word in words.split("."):
         shape = step(shape, word)
     return shape
@@ -124,9 +126,11 @@ ADDED = {("accept_counter_offer", "offerId"), ("refuse_counter_offer", "offerId"
 
 
 def test_the_broker_speaks_the_names_of_document_000() -> None:
-    spoken = [kind for kind in BROKER if kind.payload in TAXONOMY]
+    spoken = [kind for kind in BROKER if kind.payload_class in TAXONOMY]
     assert {kind.tag for kind in spoken} == set(NAMES["000"])
     for kind in spoken:
-        fields = {field.encode_name: f"{kind.name}:{field.name}" for field in structs.fields(kind.payload)}
+        fields = {
+            field.encode_name: f"{kind.name}:{field.name}" for field in structs.fields(kind.payload_class)
+        }
         told = {name: place for name, place in fields.items() if (kind.tag, name) not in ADDED}
         assert held("000", kind.tag) == {"type": "envelope:type", **told}

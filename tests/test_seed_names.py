@@ -46,4 +46,4 @@ def test_every_name_of_a_document_is_mapped(seed: str) -> None:
 
 
 def test_every_event_of_the_vocabulary_is_mapped_to() -> None:
-    assert set(CATALOG.kinds) - named(0) == set()
+    assert set(CATALOG.types) - named(0) == set()

@@ -13,7 +13,7 @@ from turnlog.events.ui import (
     TableDeleteRow,
     TableSave,
 )
-from turnlog.events.view_nodes import FIELDS, NODES
+from turnlog.events.view_nodes import FIELD_TYPES, NODE_TYPES
 
 Tree = dict[str, Any]
 
@@ -104,7 +104,7 @@ SCREENS = node("screen", {"children": st.lists(NODE_TREES, max_size=4)}, title=L
 ANY_TREES: st.SearchStrategy[Tree] = st.just(dict[str, Any]()) | SCREENS | NODE_TREES
 TREES = ANY_TREES.filter(has_each_id_once)
 
-KINDS = st.sampled_from([*NODES.split(", "), *FIELDS.split(", "), "screen", "html"]) | VALUES
+KINDS = st.sampled_from([*NODE_TYPES.split(", "), *FIELD_TYPES.split(", "), "screen", "html"]) | VALUES
 KEYS = st.sampled_from(["type", "id", "children", "fields", "columns", "rows", "options", "name", "label"])
 NEARLY = st.recursive(
     VALUES | TREES,

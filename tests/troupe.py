@@ -15,17 +15,17 @@ from typing import Any
 
 from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
-from turnlog.agents import Agent, Context, ModelFault, Reply, Request, Tool, WaitForInput, tool
-from turnlog.agents.agent import Cast, Patience
+from turnlog.agents import Agent, ModelError, ReplyBuilder, Request, Tool, ToolContext, WaitForInput, tool
+from turnlog.agents.agent import AgentTeam, RetryPolicy
 from turnlog.agents.models import Model, Scripted, ToolUse
-from turnlog.agents.models.script import Steps, read_script
-from turnlog.agents.runtime.agent_driver import Driver
-from turnlog.agents.runtime.turn_loop import Item
-from turnlog.agents.runtime.user_input import answer_items, message_batch
-from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiCommand, UiMessage, decode
+from turnlog.agents.models.script import ScriptedSteps, read_script
+from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.agents.runtime.user_input import answer_events, message_events
+from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiCommand, UiMessage, decode_envelope
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Log, line_of, open_log
+from turnlog.log import Log, envelope_json, open_log
 from turnlog.state.history import Message
 from turnlog.state.tree import Tree
 
@@ -51,7 +51,7 @@ def confirm(question: str) -> bool:
 
 
 @tool
-def inquire(question: str, context: Context) -> str:
+def inquire(question: str, context: ToolContext) -> str:
     """Ask the person, in the middle of a tool."""
     if context.values is None:
         raise WaitForInput({"question": question})
@@ -80,13 +80,13 @@ BOX: dict[str, Tool] = {item.name: item for item in (look, confirm, inquire, rem
 class Player:
     """A model of a team: it plays its script, and says one more thing when asked to go on."""
 
-    script: Steps
+    script: ScriptedSteps
     trouble: "Trouble"
     name: str = "scripted"
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         fails = self.trouble.model_call(self.script.path)
-        fault = ModelFault("overloaded_error", "Busy.", retriable=self.trouble.retriable)
+        fault = ModelError("overloaded_error", "Busy.", retriable=self.trouble.retriable)
         said = 0
         if fails == 0:
             raise fault
@@ -121,7 +121,7 @@ def make_team(team: Mapping[str, Any], trouble: "Trouble") -> Agent:
         if name not in made:
             role = team[name]
             steps = read_script(json.dumps(role["script"]).encode(), name).steps
-            model: Model = Player(Steps(name, steps), trouble)
+            model: Model = Player(ScriptedSteps(name, steps), trouble)
             made[name] = Agent(
                 name,
                 f"You are {name}.",
@@ -130,7 +130,7 @@ def make_team(team: Mapping[str, Any], trouble: "Trouble") -> Agent:
                 agents=[agent(other) for other in role.get("agents", ())],
                 handoffs=[agent(other) for other in role.get("handoffs", ())],
                 max_steps=role.get("max_steps", 25),
-                patience=Patience(tries=TRIES, first_s=0),
+                retry=RetryPolicy(max_attempts=TRIES, initial_delay_s=0),
             )
         return made[name]
 
@@ -199,12 +199,12 @@ class Shaky:
         return await self.submit(session_id, events, **options)
 
 
-def stop() -> Item:
-    return Item(UiCommand(command=Stop()), Scope(), "ui")
+def stop() -> TurnEvent:
+    return TurnEvent(UiCommand(command=Stop()), Scope(), "ui")
 
 
-def event_of(item: Item) -> Event:
-    return CATALOG.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
+def event_of(item: TurnEvent) -> Event:
+    return CATALOG.build_event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
 
 
 # playing
@@ -218,7 +218,7 @@ class Stage:
         self.trouble = trouble
         self.team = team
         self.tree = Tree()
-        self.driver: Driver | None = None
+        self.driver: AgentDriver | None = None
         self.session = ""
 
     async def open(self) -> None:
@@ -226,7 +226,9 @@ class Stage:
         self.session = self.session or await self.log.create("troupe")
         log: Any = Shaky(self.log, self.trouble)
         team = make_team(self.team, self.trouble)
-        self.driver = Driver(log, self.session, Cast(team), CATALOG, None, turn_limit_s=TURN_LIMIT_S)
+        self.driver = AgentDriver(
+            log, self.session, AgentTeam(team), CATALOG, None, turn_limit_s=TURN_LIMIT_S
+        )
         await self.driver.open()
 
     async def crash(self) -> None:
@@ -234,7 +236,7 @@ class Stage:
         assert self.driver is not None
         assert self.driver._follower.task is not None
         await self._look()
-        waiting = set() if self.tree.stopped else set(self.tree.waiters())
+        waiting = set() if self.tree.traces_to_stop else set(self.tree.waiting_agents())
         tasks = [self.driver._follower.task, *self.driver._tasks]
         for task in tasks:
             task.cancel()
@@ -254,14 +256,14 @@ class Stage:
             seqs = await self.log.append(self.session, [event_of(item) for item in items])
             await self.rest(seqs[-1], stopped="stop" in move)
 
-    def items(self, move: Mapping[str, Any]) -> Iterator[Item]:
+    def items(self, move: Mapping[str, Any]) -> Iterator[TurnEvent]:
         if "prompt" in move:
-            yield from message_batch(self.tree, UiMessage(text=move["prompt"]), new_id("tr_"))
+            yield from message_events(self.tree, UiMessage(text=move["prompt"]), new_id("tr_"))
         if "stop" in move:
             yield stop()
         for name, value in move.get("answer", {}).items():
             for call_id in self.waiting(name):
-                yield from answer_items(self.tree, call_id, value)
+                yield from answer_events(self.tree, call_id, value)
 
     def waiting(self, name: str) -> list[str]:
         """The calls of a tool that wait for somebody."""
@@ -269,7 +271,7 @@ class Stage:
             call_id
             for invocation in self.tree.open.values()
             for call_id, call in invocation.calls.items()
-            if call.waits and call.call.tool == name
+            if call.is_waiting and call.call.tool == name
         ]
 
     async def rest(self, seq: int, *, stopped: bool) -> None:
@@ -296,34 +298,39 @@ class Stage:
     async def _heard(self) -> None:
         """Whoever wants to end a turn stands in line already, and has been let in after this."""
         assert self.driver is not None
-        async with self.driver._deciding:
+        async with self.driver._decision_lock:
             pass
         await self._look()
 
     async def _rest(self, seq: int, *, stopped: bool) -> None:
-        async with aclosing(self.log.follow(self.session, self.tree.last)) as pages:
+        async with aclosing(self.log.follow(self.session, self.tree.last_seq)) as pages:
             while not self.rests(seq) or (stopped and self.tree.open):
                 self._apply(await anext(pages))
 
     def rests(self, seq: int) -> bool:
         tree = self.tree
-        return tree.last >= seq and not tree.queue and not tree.coming and tree.all_wait
+        return (
+            tree.last_seq >= seq
+            and not tree.queued_turns
+            and not tree.handoff_targets
+            and tree.is_all_waiting
+        )
 
     async def _look(self) -> None:
-        while page := await self.log.read(self.session, self.tree.last):
+        while page := await self.log.read(self.session, self.tree.last_seq):
             self._apply(page)
 
     def _apply(self, page: Sequence[Any]) -> None:
         for row in page:
-            if row.seq > self.tree.last:
-                envelope = decode(line_of(row))
-                self.tree.apply(envelope, CATALOG.payload(envelope))
+            if row.seq > self.tree.last_seq:
+                envelope = decode_envelope(envelope_json(row))
+                self.tree.apply(envelope, CATALOG.decode_payload(envelope))
 
     async def events(self) -> list[Envelope]:
         """Everything in the log."""
         found: list[Envelope] = []
         while page := await self.log.read(self.session, found[-1].seq if found else -1):
-            found += [decode(line_of(row)) for row in page]
+            found += [decode_envelope(envelope_json(row)) for row in page]
         return found
 
 

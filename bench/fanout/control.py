@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from turnlog import event
-from turnlog.events import BlockDelta, BlockStart, Event, frame
+from turnlog.events import BlockDelta, BlockStart, Event, encode_sse_frame
 from turnlog.log import Page
 
 SESSION = "sess_fanout"
@@ -37,14 +37,14 @@ def delta(number: int) -> Event:
 
 def line(what: Event, seq: int) -> str:
     """The envelope of an event, as the log keeps it."""
-    kept = frame(what, session_id=SESSION, seq=seq, ts_ms=time.time_ns() // 1_000_000)
+    kept = encode_sse_frame(what, session_id=SESSION, seq=seq, ts_ms=time.time_ns() // 1_000_000)
     return kept.decode()[len("data: ") : -2]
 
 
 def sent(what: Event, seq: int) -> bytes:
     """An event as `GET /api/events` sends it; what the floor sends too."""
-    kept = frame(what, session_id=SESSION, seq=seq, ts_ms=time.time_ns() // 1_000_000)
-    return Page([(seq, b"", kept, 0)], "0" * 8).ready().data
+    kept = encode_sse_frame(what, session_id=SESSION, seq=seq, ts_ms=time.time_ns() // 1_000_000)
+    return Page([(seq, b"", kept, 0)], "0" * 8).frames().data
 
 
 def announce(port: int, path: str, headers: list[str]) -> None:

@@ -20,7 +20,7 @@ from turnlog.agents.models.scripted import Scripted
 from turnlog.app import LOCAL, Sessions
 from turnlog.log import Log
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.server.limits import Limits
 from turnlog.server.uvicorn_server import listen, serve
 
@@ -46,7 +46,7 @@ async def appending(log: Log) -> None:
 def build(log_url: str, port: int) -> Starlette:
     """The application; while it runs, it has a session and takes commands."""
     app = App("fanout", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
-    auth = Auth(b"no link is signed with it", {token_hash(TOKEN): LOCAL})
+    auth = BuiltinAuth(b"no link is signed with it", {hash_token(TOKEN): LOCAL})
     application = create_app(
         app, log_url, auth=auth, limits=Limits(program_streams=READERS, program_burst=READERS)
     )

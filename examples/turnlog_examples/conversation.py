@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from turnlog.state.history import Message, Part
+from turnlog.state.history import ContentPart, Message
 
 HELLO = r"hi|hello|hey|hallo|good (?:morning|day|evening)|thanks|thank you|help|what can you do"
 GREETING = re.compile(rf"\W*(?:{HELLO})(?:,? (?:there|all|everyone|me|you))?\W*", re.I)
@@ -51,7 +51,7 @@ def results(messages: list[Message]) -> list[Result]:
     return found
 
 
-def words(content: str | list[Part]) -> str:
+def words(content: str | list[ContentPart]) -> str:
     """The words of a result, without its pictures."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return "\n".join(part["text"] for part in parts if part["type"] == "text")

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from turnlog.cli.terminal import console, escape
+from turnlog.cli.terminal import escape_controls, make_console
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
@@ -59,26 +59,27 @@ async def shown(events: AsyncGenerator[Entry, None], client: Client) -> AsyncGen
 
 def harmless(text: str) -> str:
     """Text whose lines stay lines, and nothing else in it acts on a terminal."""
-    return "\n".join(map(escape, text.split("\n")))
+    return "\n".join(map(escape_controls, text.split("\n")))
 
 
 def short(value: object) -> str:
     """A value in a few characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    line = escape(" ".join(text.split()))
+    line = escape_controls(" ".join(text.split()))
     return line if len(line) <= SHORT_CHARS else line[: SHORT_CHARS - 1] + "…"
 
 
 def call_line(tool: str, args: dict[str, Any]) -> str:
     """A call as one would write it."""
-    return f"{escape(tool)}({', '.join(f'{escape(name)}={short(value)}' for name, value in args.items())})"
+    arguments = ", ".join(f"{escape_controls(name)}={short(value)}" for name, value in args.items())
+    return f"{escape_controls(tool)}({arguments})"
 
 
 class Answers:
     """What the agents at depth 0 say, word by word."""
 
     def __init__(self, screen: Console | None = None) -> None:
-        self._screen = screen or console()
+        self._screen = screen or make_console()
         self._open: set[str] = set()  # the texts that are being said
 
     def show(self, entry: Entry) -> None:
@@ -92,7 +93,7 @@ class Answers:
     def _begin(self, entry: Entry, start: BlockStart) -> None:
         if start.kind == "text":
             self._open.add(start.block_id)
-            self._write(f"{escape(entry.agent_name or '')}  ", COLOURS[0])
+            self._write(f"{escape_controls(entry.agent_name or '')}  ", COLOURS[0])
 
     def _go_on(self, _: Entry, delta: BlockDelta) -> None:
         if delta.block_id in self._open:
@@ -104,7 +105,7 @@ class Answers:
             self._write("…\n" if end.status == "aborted" else "\n")
 
     def _retract(self, _: Entry, retract: BlockRetract) -> None:
-        self._write(f"({escape(retract.reason)}: that does not count, once more)\n", "yellow")
+        self._write(f"({escape_controls(retract.reason)}: that does not count, once more)\n", "yellow")
 
     def _wait(self, _: Entry, wait: ToolAwait) -> None:
         for call in wait.calls:
@@ -127,7 +128,7 @@ class Everything:
     """What agents of every level do, a line for each thing that happened."""
 
     def __init__(self, screen: Console | None = None) -> None:
-        self._screen = screen or console()
+        self._screen = screen or make_console()
         self._numbers: Counter[str] = Counter()
         self._labels: dict[str, str] = {}  # by agent
         self._calls: dict[tuple[str | None, str | None], ToolCall] = {}
@@ -140,7 +141,7 @@ class Everything:
     def _line(self, entry: Entry, sign: str, text: str, style: str = "") -> None:
         """One thing that happened, under the name of its agent."""
         label = self._labels.get(entry.agent_id or "", entry.agent_name or "")
-        line = Text().append(escape(label), COLOURS[entry.depth % len(COLOURS)])
+        line = Text().append(escape_controls(label), COLOURS[entry.depth % len(COLOURS)])
         line.append(f" {sign} ", "dim").append(indent(text, "  ").lstrip(" "), style)
         if self._screen.is_terminal:
             self._screen.print(Padding(line, (0, 0, 0, 2 * entry.depth)))
@@ -162,7 +163,7 @@ class Everything:
         self._line(entry, "■", ", ".join([end.stop_reason, *spent, *cost]), "dim")
 
     def _hand_over(self, entry: Entry, handoff: AgentHandoff) -> None:
-        self._line(entry, "⇢", f"hands over to {escape(handoff.to)}", "green")
+        self._line(entry, "⇢", f"hands over to {escape_controls(handoff.to)}", "green")
 
     def _say(self, entry: Entry, said: AssistantMessage) -> None:
         self._line(entry, "│", harmless(said.text) + "".join(map(source_line, said.citations)))
@@ -184,7 +185,10 @@ class Everything:
         said = call_line(call.tool, call.args)
         if result.error is not None:
             self._line(
-                entry, "✗", f"{said} → {escape(result.error.code)}, {short(result.error.message)}", "red"
+                entry,
+                "✗",
+                f"{said} → {escape_controls(result.error.code)}, {short(result.error.message)}",
+                "red",
             )
         else:
             images = "".join(f" [{image.media_type}]" for image in result.images)
@@ -195,14 +199,14 @@ class Everything:
             self._line(entry, "?", call_line(call.tool, call.args), "green")
 
     def _files(self, entry: Entry, made: AssistantFiles) -> None:
-        names = ", ".join(escape(file.filename) for file in made.files)
+        names = ", ".join(escape_controls(file.filename) for file in made.files)
         self._line(entry, "→", f"files: {names}")
 
     def _retract(self, entry: Entry, retract: BlockRetract) -> None:
-        self._line(entry, "↶", f"{escape(retract.reason)}: begins again", "yellow")
+        self._line(entry, "↶", f"{escape_controls(retract.reason)}: begins again", "yellow")
 
     def _fail(self, entry: Entry, error: SessionError) -> None:
-        self._line(entry, "✗", f"{escape(error.code)}: {short(error.message)}", "red")
+        self._line(entry, "✗", f"{escape_controls(error.code)}: {short(error.message)}", "red")
 
     SHOWS: ClassVar[dict[type, Callable[["Everything", Entry, Any], None]]] = {
         AgentStart: _start,

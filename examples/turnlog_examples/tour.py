@@ -86,7 +86,7 @@ def make_app(pace_s: float = 0.0) -> App:
         guiding,
         vocabulary=Vocabulary("tour", [NoteTrip]),
         reducers={NoteTrip: note_trip},
-        start=lambda: {"trips": []},
+        initial_state=lambda: {"trips": []},
     )
 
 

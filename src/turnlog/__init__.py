@@ -48,7 +48,7 @@ def event(
 
     An application's events are built by its own `Catalog`.
     """
-    return CATALOG.event(what, data, id=id or new_id("evt_"), origin=origin, scope=scope)
+    return CATALOG.build_event(what, data, id=id or new_id("evt_"), origin=origin, scope=scope)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,25 +9,25 @@
     │   ├── Conflict         the log moved on, or the id is taken by another event
     │   ├── LimitReached     there are as many of something as there may be
     │   ├── Fenced           a newer writer has taken over
-    │   ├── Closed           the session takes no more events
-    │   └── RuleFault        rules of an application that cannot be followed; carries which
-    │       └── Unsettled    they do not come to rest
+    │   ├── SessionClosed    the session takes no more events
+    │   └── RuleError        a rule of the application failed; carries which
+    │       └── RulesDidNotConverge   the rules do not reach a fixed point
     ├── PeerError            what came from outside is wrong
-    │   └── BadInput         JSON that the gate refuses; carries the JSON path
+    │   └── BadInput         JSON that `events/strict_json` refuses; carries the JSON path
     └── StoreError           the store cannot do its work
-        ├── Damaged          a part of a session is lost; carries which
+        ├── SessionDamaged   a part of a session is lost; carries which
         └── Unavailable      the log, or the follower of a session, has stopped
 
 A message says what was expected, what came and where, with at most 80 characters of the input.
 """
 
-QUOTE_CHARS = 80  # enough to recognise the input, too little to fill a log
+MAX_QUOTE_CHARS = 80  # enough to recognise the input, too little to fill a log
 
 
 def quote(text: object) -> str:
     """The input as it may appear in a message: one line, at most 80 characters."""
     shown = repr(text)
-    return shown if len(shown) <= QUOTE_CHARS else shown[: QUOTE_CHARS - 1] + "…"
+    return shown if len(shown) <= MAX_QUOTE_CHARS else shown[: MAX_QUOTE_CHARS - 1] + "…"
 
 
 class TurnlogError(Exception):
@@ -83,11 +83,11 @@ class Fenced(CallerError):
     """A newer writer has taken over the session; this one must stop."""
 
 
-class Closed(CallerError):
+class SessionClosed(CallerError):
     """The session is closed and takes no more events."""
 
 
-class RuleFault(CallerError):
+class RuleError(CallerError):
     """Rules of an application that cannot be followed, each named once."""
 
     code = "rule_failed"
@@ -97,17 +97,19 @@ class RuleFault(CallerError):
         self.rules = tuple(dict.fromkeys(rules))
 
 
-class Unsettled(RuleFault):
+class RulesDidNotConverge(RuleError):
     """Rules that kept firing."""
 
     code = "rules_unsettled"
 
-    def __init__(self, fired: list[str], rounds: int) -> None:
-        named = ", ".join(dict.fromkeys(fired))
-        super().__init__(f"expected the rules to settle in {rounds} rounds, got no end of {named}", *fired)
+    def __init__(self, rule_names: list[str], rounds: int) -> None:
+        named = ", ".join(dict.fromkeys(rule_names))
+        super().__init__(
+            f"expected the rules to settle in {rounds} rounds, got no end of {named}", *rule_names
+        )
 
 
-class Damaged(StoreError):
+class SessionDamaged(StoreError):
     """A part of a session is lost: `first` to `last`. The rest stays readable."""
 
     def __init__(self, session_id: str, first: int, last: int, problem: str) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from turnlog.log import SqliteStore
-from turnlog.testing import CONTRACTS, LASTING_CONTRACTS, Contract
+from turnlog.testing import CONTRACTS, DURABLE_CONTRACTS, Contract
 
 
-@pytest.mark.parametrize("contract", [*CONTRACTS, *LASTING_CONTRACTS], ids=str)
+@pytest.mark.parametrize("contract", [*CONTRACTS, *DURABLE_CONTRACTS], ids=str)
 def test_contract(contract: Contract, tmp_path: Path) -> None:
     contract.check(lambda: SqliteStore(tmp_path / "log.db"))

@@ -16,7 +16,7 @@ def talk(messages: list[Message]) -> Iterator[str | ToolUse]:
     yield "word " * 2000
 
 
-endless = App("endless", Agent("Talker", "Talk.", Scripted(talk, pace_s=0.01)))
+endless = App("endless", Agent("Talker", "Talk.", Scripted(talk, word_delay_s=0.01)))
 
 
 def fail(messages: list[Message]) -> Iterator[str | ToolUse]:

@@ -14,7 +14,7 @@ from tests.e2e.examples import over, read
 from tests.e2e.harness import Reader, Server, running
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.events import CORE, TEAM, Catalog, decode
+from turnlog.events import CORE, TEAM, Catalog, decode_envelope
 from turnlog.state.fold import Item
 from turnlog_examples.broker.events import BROKER
 
@@ -118,8 +118,8 @@ class Office:
         """The log of the case."""
         status, lines = self.root.raw(f"/api/log?session={self.root.session_id}")
         assert status == 200
-        envelopes = [decode(line) for line in lines.split(b"\n")[1:-1]]
-        return [(envelope, CATALOG.payload(envelope)) for envelope in envelopes]
+        envelopes = [decode_envelope(line) for line in lines.split(b"\n")[1:-1]]
+        return [(envelope, CATALOG.decode_payload(envelope)) for envelope in envelopes]
 
     def moved(self, server: Server) -> None:
         """Go on with another process."""

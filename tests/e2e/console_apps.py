@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from turnlog import Agent, App, Vocabulary, tool
-from turnlog.agents import Context, Model, Reply, Request, Scripted, ToolUse
-from turnlog.agents.models.scripted import Cite, Part, Script, Thinking
-from turnlog.agents.tools import Picture
+from turnlog.agents import Model, ReplyBuilder, Request, Scripted, ToolContext, ToolUse
+from turnlog.agents.models.scripted import Cite, Script, ScriptPart, Thinking
+from turnlog.agents.tools import ImageContent
 from turnlog.events import Citation, Envelope, Payload, View
 from turnlog.events.view_nodes import Form, NumberField, TextField
 from turnlog.state.history import Message
@@ -73,22 +73,22 @@ def shred(what: str) -> str:
 
 
 @tool
-def weigh(context: Context, error: str = "", value: float = 0) -> str:
+def weigh(context: ToolContext, error: str = "", value: float = 0) -> str:
     """Ask for a weight."""
     fields: list[NumberField | TextField] = [
         NumberField("weight", "Weight", required=True, above=0, value=value or None, error=error or None),
         TextField("name", "Name", required=True, value="Ada" if error else None),
     ]
-    context.show(View.of("weighing", Form("weight_form", fields, title="Weighing", submit="Save")))
+    context.show_view(View.of("weighing", Form("weight_form", fields, title="Weighing", submit="Save")))
     return "shown"
 
 
 @tool
-def draw(context: Context) -> Picture:
+def draw(context: ToolContext) -> ImageContent:
     """Draw a chart."""
     context.progress("drawing the axes\n")
     context.progress("drawing the bars\n")
-    return Picture(bars([2, 3, 9], 6), "image/png")
+    return ImageContent(bars([2, 3, 9], 6), "image/png")
 
 
 def words(messages: list[Message]) -> tuple[str, str, dict[str, Any]]:
@@ -104,7 +104,7 @@ def acted(text: str) -> dict[str, Any] | None:
     return json.loads(text[len(marker) : -1])["action"]["values"] if text.startswith(marker) else None
 
 
-def judged(values: dict[str, Any]) -> Iterator[Part]:
+def judged(values: dict[str, Any]) -> Iterator[ScriptPart]:
     """A weight is looked at."""
     if values["weight"] > 100:
         yield "That cannot be."
@@ -113,7 +113,7 @@ def judged(values: dict[str, Any]) -> Iterator[Part]:
         yield f"Thank you, {values['name']}: {values['weight']}."
 
 
-def everything(_: str) -> Iterator[Part]:
+def everything(_: str) -> Iterator[ScriptPart]:
     yield Thinking("First the chart, then a scout.")
     yield "Here is **all of it**, with `code`."
     yield Cite(
@@ -128,7 +128,7 @@ def everything(_: str) -> Iterator[Part]:
     yield ToolUse("scout", {"prompt": "Bergen"})
 
 
-ORDERS: dict[str, Callable[[str], Iterator[Part]]] = {
+ORDERS: dict[str, Callable[[str], Iterator[ScriptPart]]] = {
     "team": lambda rest: iter([f"I ask my scout about {rest}.", ToolUse("scout", {"prompt": f"ask {rest}"})]),
     "dare": lambda rest: iter([f"My scout dares {rest}.", ToolUse("scout", {"prompt": f"dare {rest}"})]),
     "form": lambda _: iter(["Please fill this in.", ToolUse("weigh", {})]),
@@ -140,7 +140,7 @@ ORDERS: dict[str, Callable[[str], Iterator[Part]]] = {
 }
 
 
-def lead(messages: list[Message]) -> Iterator[Part]:
+def lead(messages: list[Message]) -> Iterator[ScriptPart]:
     order, rest, last = words(messages)
     values = acted(str(last.get("text", "")))
     if values is not None:
@@ -153,7 +153,7 @@ def lead(messages: list[Message]) -> Iterator[Part]:
         yield f"I heard: {last['text']}"
 
 
-def scout(messages: list[Message]) -> Iterator[Part]:
+def scout(messages: list[Message]) -> Iterator[ScriptPart]:
     order, rest, last = words(messages)
     if last["type"] == "tool_result":
         yield f"The expert says {last['content']}."
@@ -166,7 +166,7 @@ def scout(messages: list[Message]) -> Iterator[Part]:
         yield f"In {order}, see the harbour."
 
 
-def expert(messages: list[Message]) -> Iterator[Part]:
+def expert(messages: list[Message]) -> Iterator[ScriptPart]:
     order, rest, last = words(messages)
     if last["type"] == "tool_result":
         yield f"{last['content']}, then"
@@ -178,7 +178,7 @@ def expert(messages: list[Message]) -> Iterator[Part]:
         yield ToolUse("confirm", {"question": f"Is {last['text']} far?"})
 
 
-def closer(_: list[Message]) -> Iterator[Part]:
+def closer(_: list[Message]) -> Iterator[ScriptPart]:
     yield "I close this."
 
 
@@ -207,7 +207,7 @@ class Held:
     allowance: Allowance
     name: str = "held"
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         async for batch in Scripted(self.script).stream(request, reply):
             await self.allowance.wait()
             yield batch
@@ -220,7 +220,7 @@ class Book:
     pace_s: float = 0.005
     name: str = "book"
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         reply.begin(self.name)
         size = len(BOOK) // BOOK_PIECES + 1
         for start in range(0, len(BOOK), size):
@@ -247,7 +247,7 @@ def make_app(speak: Callable[[Script], Model]) -> App:
         leads,
         vocabulary=Vocabulary("desk", [Note]),
         reducers={Note: noted},
-        start=lambda: {"notes": []},
+        initial_state=lambda: {"notes": []},
     )
 
 

@@ -9,11 +9,11 @@ picture    a tool that makes a picture
 from collections.abc import Iterator
 
 from turnlog import Agent, App, tool
-from turnlog.agents import Context, Scripted, ToolUse
-from turnlog.agents.models.scripted import Part
-from turnlog.agents.tools import Picture
+from turnlog.agents import Scripted, ToolContext, ToolUse
+from turnlog.agents.models.scripted import ScriptPart
+from turnlog.agents.tools import ImageContent
 from turnlog.events import View
-from turnlog.events.view_nodes import DatetimeField, NumberField, Row, TableEditor
+from turnlog.events.view_nodes import DatetimeField, NumberField, TableEditor, TableRow
 from turnlog.state.history import Message
 from turnlog_examples.assistant.chart import bars
 
@@ -25,10 +25,10 @@ COLUMNS: list[DatetimeField | NumberField] = [
 
 
 @tool
-def table(context: Context) -> str:
+def table(context: ToolContext) -> str:
     """Show a table."""
-    rows = [Row("row_1", {"measured_at": "2026-11-16T12:00:00-05:00", "weight_lbs": 187.6})]
-    context.show(View.of("weights", TableEditor("weights", COLUMNS, rows=rows, can_delete=True)))
+    rows = [TableRow("row_1", {"measured_at": "2026-11-16T12:00:00-05:00", "weight_lbs": 187.6})]
+    context.show_view(View.of("weights", TableEditor("weights", COLUMNS, rows=rows, can_delete=True)))
     return "shown"
 
 
@@ -45,9 +45,9 @@ def look(where: str) -> str:
 
 
 @tool
-def picture() -> Picture:
+def picture() -> ImageContent:
     """Draw a chart."""
-    return Picture(bars([2, 3, 9], 6), "image/png")
+    return ImageContent(bars([2, 3, 9], 6), "image/png")
 
 
 CALLS = {
@@ -58,7 +58,7 @@ CALLS = {
 }
 
 
-def answer(messages: list[Message]) -> Iterator[Part]:
+def answer(messages: list[Message]) -> Iterator[ScriptPart]:
     last = messages[-1].content[-1]
     if last["type"] == "tool_result":
         yield "Done."
@@ -71,6 +71,6 @@ def answer(messages: list[Message]) -> Iterator[Part]:
 app = App(
     "desk",
     Agent("Lead", "Answer.", Scripted(answer), tools=(table, delete, look, picture)),
-    tries=TRIES,
+    suggestions=TRIES,
     guide="A desk.",
 )

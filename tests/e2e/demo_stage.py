@@ -16,5 +16,5 @@ def make_apps(folder: Path | str, model: str | None = None) -> dict[str, App]:
 
 
 if __name__ == "__main__":
-    turnlog.cli.demo.STAGE = "tests.e2e.demo_stage"
+    turnlog.cli.demo.DEMO_MODULE = "tests.e2e.demo_stage"
     turnlog.cli.main()

@@ -1,10 +1,10 @@
 """The examples for the tests over sockets: without a pace, and slow enough to be interrupted."""
 
-from turnlog.agents.agent import Patience
+from turnlog.agents.agent import RetryPolicy
 from turnlog_examples import assistant, pipeline
 from turnlog_examples.pipeline.archive import Claim
 
-AT_ONCE = Patience(first_s=0.0)
+AT_ONCE = RetryPolicy(initial_delay_s=0.0)
 OWN = {
     "tin": (Claim("Tin melts before lead does."), Claim("Tin cans are made of tin.", "They are of steel.")),
     "zinc": (Claim("Zinc is a metal."),),

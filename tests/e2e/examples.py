@@ -10,14 +10,14 @@ from tests.e2e.harness import TURNLOG, Reader, Server
 from tests.support.limits import HANG_S
 from turnlog.client.assembler import Assembler
 from turnlog.events import CATALOG
-from turnlog.wire.sse import Message
+from turnlog.wire.sse import ServerSentEvent
 
 APPS = "tests.e2e.example_apps:"
-LIVE = {kind.name for kind in CATALOG if kind.payload.LIVE}
+LIVE = {kind.name for kind in CATALOG if kind.payload_class.LIVE}
 BOTH = "&dialect=blocks&stream_meta_history_and_tool_results=true&stream_tool_results=true"
 
 
-def over(message: Message) -> bool:
+def over(message: ServerSentEvent) -> bool:
     """Whether this event ends a turn: the agent at the top ends, and nobody takes over."""
     event: Any = json.loads(message.data) if message.event == "message" else {"type": message.event}
     ended = event["type"] == "agent.end" and event["depth"] == 0
@@ -38,7 +38,7 @@ def watch(server: Server, session: str, message: str, until: Any) -> list[Any]:
     async def watching() -> bool:
         here = asyncio.Event()
 
-        def seen(message: Message) -> bool:
+        def seen(message: ServerSentEvent) -> bool:
             here.set()
             return bool(until(message))
 
@@ -84,12 +84,12 @@ def bodies(events: list[Any], type: str) -> list[Any]:
     return [event["payload"] for event in events if event["type"] == type]
 
 
-def told(server: Server, session: str, agent_id: str) -> list[Message]:
+def told(server: Server, session: str, agent_id: str) -> list[ServerSentEvent]:
     """Everything that `blocks` says with both options, up to the end of an agent."""
     reader = Reader(server, session, BOTH)
     last = agent_id.removeprefix("agt_")
 
-    def ended(message: Message) -> bool:
+    def ended(message: ServerSentEvent) -> bool:
         said = json.loads(message.data) if message.event == "message" else {"type": message.event}
         return bool(said["type"] == "meta_final" and said["agent"] == last and said["final"])
 
@@ -97,7 +97,7 @@ def told(server: Server, session: str, agent_id: str) -> list[Message]:
     return [message for message in reader.messages if message.event == "message"]
 
 
-def assembled(messages: list[Message]) -> Assembler:
+def assembled(messages: list[ServerSentEvent]) -> Assembler:
     """What a reader of `blocks` puts together."""
     assembler = Assembler()
     for message in messages:

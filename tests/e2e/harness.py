@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.e2e.forks import Fork
 from tests.support.limits import HANG_S
-from turnlog.wire.sse import Decoder, Message
+from turnlog.wire.sse import Decoder, ServerSentEvent
 
 ROOT = Path(__file__).parent.parent.parent
 TURNLOG = str(Path(sys.executable).parent / "turnlog")
@@ -165,7 +165,7 @@ class Reader:
     session: str
     query: str = ""
     last_id: str = ""
-    messages: list[Message] = field(default_factory=list)
+    messages: list[ServerSentEvent] = field(default_factory=list)
     status: int = 0
     prefix: str = ""
 
@@ -204,7 +204,7 @@ class Reader:
                         return False
         return False
 
-    def take(self, messages: list[Message], until: Any) -> bool:
+    def take(self, messages: list[ServerSentEvent], until: Any) -> bool:
         """Keep what came; whether the wanted message was among it."""
         for message in messages:
             self.messages.append(message)
@@ -222,7 +222,7 @@ class Reader:
 def kind(name: str, agent: str | None = None) -> Any:
     """A condition: an event of this type, of this agent."""
 
-    def matches(message: Message) -> bool:
+    def matches(message: ServerSentEvent) -> bool:
         if message.event != "message":
             return message.event == name
         event = json.loads(message.data)

@@ -15,10 +15,10 @@ from starlette.routing import Mount, Route
 
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.agents.tools import Picture
+from turnlog.agents.tools import ImageContent
 from turnlog.app import Principal
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, Known
+from turnlog.server.auth.credentials import BuiltinAuth, Identity
 from turnlog.state.history import Message
 
 DOT = bytes.fromhex(
@@ -31,15 +31,15 @@ USERS = {"cookie-of-ada": Principal("ada"), "cookie-of-bob": Principal("bob")}
 class Users:
     """The users that the host knows, by a cookie of its own."""
 
-    async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+    async def authenticate(self, connection: HTTPConnection, now_s: float) -> Identity | None:
         principal = USERS.get(connection.cookies.get("user", ""))
-        return Known(principal) if principal else None
+        return Identity(principal) if principal else None
 
 
 @tool
-def draw() -> Picture:
+def draw() -> ImageContent:
     """Draw a dot."""
-    return Picture(DOT, "image/png")
+    return ImageContent(DOT, "image/png")
 
 
 def script(messages: list[Message]) -> Iterator[str | ToolUse]:
@@ -80,7 +80,7 @@ async def hello(_: Request) -> PlainTextResponse:
 
 def in_starlette(folder: str) -> Starlette:
     """Two prefixes deep, with Turnlog's own sign-in; the lifespan of Turnlog is that of the host."""
-    inner = turnlog_app(folder, Auth(b"k" * 32))
+    inner = turnlog_app(folder, BuiltinAuth(b"k" * 32))
     routes = [Route("/hello", hello), Mount("/a", routes=[Mount("/b", inner)])]
     return Starlette(routes=routes, lifespan=inner.router.lifespan_context)
 

@@ -15,10 +15,10 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from turnlog import Agent, App, tool
-from turnlog.agents import Context, Scripted, ToolFault, ToolUse, WaitForInput
-from turnlog.agents.agent import Patience
-from turnlog.agents.models.scripted import Cite, Fail, Part, Spend, Thinking
-from turnlog.agents.tools import Picture
+from turnlog.agents import Scripted, ToolContext, ToolError, ToolUse, WaitForInput
+from turnlog.agents.agent import RetryPolicy
+from turnlog.agents.models.scripted import Cite, Fail, ScriptPart, Thinking, UsageReport
+from turnlog.agents.tools import ImageContent
 from turnlog.events import Citation, Usage
 from turnlog.state.history import Message
 from turnlog_examples import assistant, broker, pipeline, weights
@@ -57,12 +57,12 @@ After that there is only the sea, and a bird."""
 
 
 @tool
-def rain(context: Context, place: str) -> list[object]:
+def rain(context: ToolContext, place: str) -> list[object]:
     """How many millimetres of rain fall, month by month."""
     context.progress("12 months from the station\n")
     return [
         "190 mm in an average month",
-        Picture(bars([19, 15, 17, 11, 10, 13, 15, 19, 28, 27], 20), "image/png"),
+        ImageContent(bars([19, 15, 17, 11, 10, 13, 15, 19, 28, 27], 20), "image/png"),
     ]
 
 
@@ -73,7 +73,7 @@ def confirm(question: str) -> bool:
 
 
 @tool
-def travellers(context: Context) -> str:
+def travellers(context: ToolContext) -> str:
     """Ask who comes along."""
     if context.values is None:
         raise WaitForInput(
@@ -97,7 +97,7 @@ def book_hotel(name: str, nights: int, price_eur: float) -> str:
 
 
 @tool
-async def ferries(context: Context, day: str) -> str:
+async def ferries(context: ToolContext, day: str) -> str:
     """Look for ferries; the harbour is slow."""
     context.progress("Asking the harbour\n3 of 8 lines have answered\n")
     await asyncio.Event().wait()
@@ -107,7 +107,7 @@ async def ferries(context: Context, day: str) -> str:
 @tool
 def trains(day: str) -> str:
     """Look for trains."""
-    raise ToolFault("NO_TIMETABLE", f"there is no timetable for {day}")
+    raise ToolError("NO_TIMETABLE", f"there is no timetable for {day}")
 
 
 def source(text: str) -> Cite:
@@ -117,7 +117,7 @@ def source(text: str) -> Cite:
     )
 
 
-def plan(_: str) -> Iterator[Part]:
+def plan(_: str) -> Iterator[ScriptPart]:
     yield Thinking("A weekend: the weather first, then somebody who knows the town.", "signed")
     yield "Bergen is wet at any time, so I look at the rain first."
     yield source(RAIN)
@@ -125,11 +125,11 @@ def plan(_: str) -> Iterator[Part]:
     yield ToolUse("scout", {"prompt": "Bergen"})
 
 
-def one(words: str, use: ToolUse) -> Callable[[str], Iterator[Part]]:
+def one(words: str, use: ToolUse) -> Callable[[str], Iterator[ScriptPart]]:
     return lambda _: iter([words, use])
 
 
-ORDERS: dict[str, Callable[[str], Iterator[Part]]] = {
+ORDERS: dict[str, Callable[[str], Iterator[ScriptPart]]] = {
     "Plan": plan,
     "Ask": one("I ask somebody who was there.", ToolUse("scout", {"prompt": "Ask whether the walk is long"})),
     "Add": one("I need to know who comes along.", ToolUse("travellers", {})),
@@ -143,7 +143,7 @@ ORDERS: dict[str, Callable[[str], Iterator[Part]]] = {
 }
 
 
-def planner(messages: list[Message]) -> Iterator[Part]:
+def planner(messages: list[Message]) -> Iterator[ScriptPart]:
     said, found = last_text(messages), results(messages)
     order, _, rest = said.partition(" ")
     if found and order == "Plan":
@@ -155,26 +155,26 @@ def planner(messages: list[Message]) -> Iterator[Part]:
         yield f"Done: {found[-1].text}."
     else:
         yield from ORDERS[order](rest) if order in ORDERS else iter([f"I heard: {said}"])
-    yield Spend(Usage(input_tokens=len(repr(messages)) // 4, output_tokens=90))
+    yield UsageReport(Usage(input_tokens=len(repr(messages)) // 4, output_tokens=90))
 
 
-def scout(messages: list[Message]) -> Iterator[Part]:
+def scout(messages: list[Message]) -> Iterator[ScriptPart]:
     yield "I was there in May. " if results(messages) else "I know somebody in the town."
     if results(messages):
         yield results(messages)[-1].text
     else:
         yield ToolUse("guide", {"prompt": last_text(messages)})
-    yield Spend(Usage(input_tokens=420, output_tokens=40))
+    yield UsageReport(Usage(input_tokens=420, output_tokens=40))
 
 
-def guide(messages: list[Message]) -> Iterator[Part]:
+def guide(messages: list[Message]) -> Iterator[ScriptPart]:
     asked = last_text(messages).startswith("Ask")
     if asked and not results(messages):
         yield "That depends on how you walk."
         yield ToolUse("confirm", {"question": "Do you walk more than ten kilometres a day?"})
     else:
         yield "Start early: by ten the wharf is full. `Fløyen` is best on foot."
-    yield Spend(Usage(input_tokens=260, output_tokens=30))
+    yield UsageReport(Usage(input_tokens=260, output_tokens=30))
 
 
 def make_trips() -> App:
@@ -187,10 +187,10 @@ def make_trips() -> App:
         tools=(rain, travellers, book_hotel, ferries, trains),
         agents=(scouts,),
     )
-    return App("trips", planners, title="Trips", guide=GUIDE, tries=TRIES)
+    return App("trips", planners, title="Trips", guide=GUIDE, suggestions=TRIES)
 
 
-briefing = assistant.make_app(PACE_S, patience=Patience(first_s=0.0))
+briefing = assistant.make_app(PACE_S, patience=RetryPolicy(initial_delay_s=0.0))
 checks = pipeline.make_app()
 entries = weights.make_app()
 loans = broker.make_app()

@@ -11,7 +11,7 @@ from typing import Any
 from tests.e2e.examples import over, read
 from tests.e2e.harness import Reader, Server, kind, running
 from tests.e2e.weights_desk import executing
-from turnlog.wire.sse import Message
+from turnlog.wire.sse import ServerSentEvent
 
 APPS = [f"tests.e2e.screen_apps:{name}" for name in ("briefing", "checks", "entries", "loans", "trips")]
 OFFICE = "tests.e2e.office_apps:demo"
@@ -42,18 +42,20 @@ class Talk:
         session = str(answer["session_id"])
         return cls(server, session, Reader(server, session))
 
-    def say(self, text: str, until: Callable[[Message], bool] = over, channel: str | None = None) -> "Talk":
+    def say(
+        self, text: str, until: Callable[[ServerSentEvent], bool] = over, channel: str | None = None
+    ) -> "Talk":
         """Say something, and wait for what comes of it."""
         body = {"session": self.session, "message": text} | ({"channel": channel} if channel else {})
         status, answer = self.server.post("/api/send", body)
         assert status == 202, answer
         return self.wait(until)
 
-    def wait(self, until: Callable[[Message], bool] = over) -> "Talk":
+    def wait(self, until: Callable[[ServerSentEvent], bool] = over) -> "Talk":
         read(self.reader, until)
         return self
 
-    def post(self, type: str, payload: Any, until: Callable[[Message], bool] = over) -> "Talk":
+    def post(self, type: str, payload: Any, until: Callable[[ServerSentEvent], bool] = over) -> "Talk":
         body = {"session": self.session, "events": [{"type": type, "payload": payload}]}
         status, answer = self.server.post("/api/events", body)
         assert status == 202, answer

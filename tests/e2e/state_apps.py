@@ -78,7 +78,7 @@ def script(messages: list[Message]) -> Iterator[str | ToolUse]:
 
 
 def clerk(name: str) -> Agent:
-    return Agent(name, "", Scripted(script, pace_s=0.002), tools=(confirm,))
+    return Agent(name, "", Scripted(script, word_delay_s=0.002), tools=(confirm,))
 
 
 app = App(
@@ -91,6 +91,6 @@ app = App(
         Rule("loops", "apply", loops, tally),
         Rule("breaks", "apply", breaks, tally),
     ],
-    start=lambda: {"notes": 0, "tally": 0, "last": "", "at": ""},
-    roles=Roles(sees={"back": lambda state: {"tally": state["tally"]}}),
+    initial_state=lambda: {"notes": 0, "tally": 0, "last": "", "at": ""},
+    roles=Roles(state_views={"back": lambda state: {"tally": state["tally"]}}),
 )

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from tests.e2e.harness import Dechunker, Reader, Server
 from tests.support.limits import HANG_S
 from turnlog.cli.convert import Converter
-from turnlog.server.routes.api import MAX_EVENTS
+from turnlog.server.routes.api import MAX_EVENTS_PER_BODY
 from turnlog.wire.dialects.base import BlocksOptions
-from turnlog.wire.dialects.registry import Wanted
-from turnlog.wire.sse import Decoder, Message
+from turnlog.wire.dialects.registry import DialectRequest
+from turnlog.wire.sse import Decoder, ServerSentEvent
 
 TOO_OFTEN = 429
 LIVE = ("block.delta", "tool.progress")
@@ -54,9 +54,9 @@ class Wish(NamedTuple):
 
     def expected(self, lines: list[bytes]) -> list[Told]:
         """What the whole log is in this dialect, made from its lines without the server."""
-        converter, decoder = Converter(Wanted(self.dialect, BlocksOptions()), None), Decoder()
+        converter, decoder = Converter(DialectRequest(self.dialect, BlocksOptions()), None), Decoder()
         wanted = [line for line in lines if self.takes(json.loads(line))]
-        frames = [converter.take(number, line) for number, line in enumerate(wanted, 1)]
+        frames = [converter.convert_line(number, line) for number, line in enumerate(wanted, 1)]
         return [(message.id, message.data) for message in decoder.feed(b"".join(frames))]
 
     def check(self, told: list[Told], expected: list[Told]) -> None:
@@ -83,7 +83,7 @@ def durable(told: Told) -> bool:
     return json.loads(told[1])["type"] not in LIVE
 
 
-def told_by(messages: list[Message]) -> list[Told]:
+def told_by(messages: list[ServerSentEvent]) -> list[Told]:
     """The log events of a stream, with their places."""
     return [(place(message.id), message.data) for message in messages if message.event == "message"]
 
@@ -233,7 +233,7 @@ def add_notes(server: Server, session: str, count: int, size: int) -> int:
     """Post notes; the seq of the last one."""
     seqs = list[int]()
     note = {"type": "duo.note", "payload": {"text": "x" * size}}
-    step = min(MAX_EVENTS, max(1, 400_000 // size))
+    step = min(MAX_EVENTS_PER_BODY, max(1, 400_000 // size))
     for start in range(0, count, step):
         events = [note] * min(step, count - start)
         status, answer = server.post("/api/events", {"session": session, "events": events})
@@ -247,7 +247,7 @@ def add_turns(server: Server, session: str, count: int) -> None:
     seqs = [server.send(session, "Go on")["eventId"] for _ in range(count)]
     ends = 0
 
-    def over(message: Message) -> bool:
+    def over(message: ServerSentEvent) -> bool:
         nonlocal ends
         ends += message.event == "message"
         return ends == count

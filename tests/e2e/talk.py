@@ -10,9 +10,9 @@ import anthropic
 
 from tests.e2e.provider import Answer, Provider, serving
 from tests.support.limits import HANG_S
-from turnlog.agents.models import AnthropicModel, ModelFault, Request
+from turnlog.agents.models import AnthropicModel, ModelError, Request
 from turnlog.events import Payload
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 
 WAIT_S = HANG_S
@@ -43,11 +43,11 @@ def message(*blocks: list[Any], reason: str = "end_turn", **more: Any) -> list[A
     return [START, *(event for events in blocks for event in events), *ending(reason, **more)]
 
 
-def new_reply() -> Reply:
+def new_reply() -> ReplyBuilder:
     counts = {"blk_": count(1), "call_": count(1)}
-    return Reply(
+    return ReplyBuilder(
         lambda prefix: f"{prefix}{next(counts[prefix])}",
-        executor=lambda tool: "frontend" if tool == "confirm" else "backend",
+        executor_for=lambda tool: "frontend" if tool == "confirm" else "backend",
     )
 
 
@@ -58,14 +58,14 @@ class Talk:
         self.provider, self.model = provider, model
         self.reply = new_reply()
         self.said: list[Payload] = []
-        self.fault: ModelFault | None = None
+        self.fault: ModelError | None = None
 
     async def ask(self, request: Request = Request("", HELLO)) -> None:  # noqa: B008
         self.reply, self.said, self.fault = new_reply(), [], None
         try:
             async for batch in self.model.stream(request, self.reply):
                 self.said += batch
-        except ModelFault as fault:
+        except ModelError as fault:
             self.fault = fault
 
     @property

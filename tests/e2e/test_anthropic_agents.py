@@ -23,12 +23,12 @@ from tests.e2e.provider import (
 from tests.e2e.talk import KEY, START, WAIT_S, block, message, text
 from tests.ledger import Ledger
 from turnlog import Agent, tool
-from turnlog.agents import AnthropicModel, Patience
-from turnlog.events import CATALOG, decode
-from turnlog.log import Log, MemoryStore, line_of
+from turnlog.agents import AnthropicModel, RetryPolicy
+from turnlog.events import CATALOG, decode_envelope
+from turnlog.log import Log, MemoryStore, envelope_json
 from turnlog.wire.dialects.blocks import Blocks
 
-QUICK = Patience(tries=5, first_s=0)
+QUICK = RetryPolicy(max_attempts=5, initial_delay_s=0)
 
 
 @tool
@@ -69,7 +69,7 @@ class Stage:
 
     async def check(self) -> None:
         """The laws of agents hold for the whole log."""
-        Ledger([decode(line_of(row)) for row in await self.log.read(self.session)])
+        Ledger([decode_envelope(envelope_json(row)) for row in await self.log.read(self.session)])
 
 
 @asynccontextmanager
@@ -164,7 +164,7 @@ def test_every_way_to_fail_is_retracted_and_tried_again() -> None:
         return next(ways, whole(message(text("Grass ", "is green."))))
 
     async def act(made: Stage) -> None:
-        events = await made.run(Agent("Clerk", "", made.model, patience=QUICK), "Grass?")
+        events = await made.run(Agent("Clerk", "", made.model, retry=QUICK), "Grass?")
         voids = [event.payload.reason for event in events if event.type == "block.retract"]
         assert voids == ["overloaded_error", "incomplete", "incomplete"]
         assert [e.payload.text for e in events if e.type == "assistant.message"] == ["Grass is green."]
@@ -178,7 +178,7 @@ def test_a_model_that_stays_away_ends_its_agent_and_the_next_turn_works() -> Non
     answers = iter([*[refusing(529)] * 5, whole(message(text("Back.")))])
 
     async def act(made: Stage) -> None:
-        agent = Agent("Clerk", "", made.model, patience=QUICK)
+        agent = Agent("Clerk", "", made.model, retry=QUICK)
         events = await made.run(agent, "Anyone?")
         assert [e.type for e in events][-2:] == ["session.error", "agent.end"]
         assert (await made.run(agent, "And now?"))[-1].payload.result == "Back."
@@ -199,7 +199,7 @@ def test_a_slow_stream_is_told_as_it_comes() -> None:
 
     async def act(made: Stage) -> None:
         made.session = await made.log.create("t")
-        agent = Agent("Clerk", "", made.model, patience=QUICK)
+        agent = Agent("Clerk", "", made.model, retry=QUICK)
         events: list[Any] = []
         async for entry in agent.run("Go", log=made.log, session_id=made.session):
             events.append(entry)
@@ -214,14 +214,16 @@ async def told_in_blocks(made: Stage) -> list[dict[str, Any]]:
     """The whole log in the dialect `blocks`."""
     dialect, found = Blocks(), list[dict[str, Any]]()
     for row in await made.log.read(made.session):
-        envelope = decode(line_of(row))
-        found += [json.loads(message) for message in dialect.convert(envelope, CATALOG.payload(envelope))]
+        envelope = decode_envelope(envelope_json(row))
+        found += [
+            json.loads(message) for message in dialect.convert(envelope, CATALOG.decode_payload(envelope))
+        ]
     return found
 
 
 def test_an_error_event_of_the_api_is_an_error_in_blocks() -> None:
     async def act(made: Stage) -> None:
-        await made.run(Agent("Clerk", "", made.model, patience=QUICK), "Grass?")
+        await made.run(Agent("Clerk", "", made.model, retry=QUICK), "Grass?")
         messages = await told_in_blocks(made)
         [error] = [message for message in messages if message["type"] == "error"]
         assert (set(error), error["final"]) == ({"type", "agent", "final", "delta"}, True)

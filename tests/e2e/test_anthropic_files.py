@@ -10,10 +10,10 @@ from tests.e2e.provider import Answer, Provider, refusing, serving, whole
 from tests.e2e.talk import KEY, WAIT_S, block, message, text
 from turnlog import Agent
 from turnlog.agents import AnthropicModel
-from turnlog.agents.models.files import FILE_BYTES
-from turnlog.events import CATALOG, AssistantFiles, decode
+from turnlog.agents.models.files import MAX_FILE_BYTES
+from turnlog.events import CATALOG, AssistantFiles, decode_envelope
 from turnlog.events.assistant import File
-from turnlog.log import Log, MemoryStore, line_of
+from turnlog.log import Log, MemoryStore, envelope_json
 
 ABOUT = {"created_at": "2026-01-08T12:00:00Z", "type": "file", "mime_type": "application/pdf"}
 
@@ -49,7 +49,10 @@ def played(*answers: Answer) -> tuple[list[File], str, dict[str, bytes], Provide
                 session = await log.create("t")
                 model = AnthropicModel("claude-test", client=client)
                 said = await Agent("Guide", "Draw.", model).ask("Go", log=log, session_id=session)
-                payloads = [CATALOG.payload(decode(line_of(row))) for row in await log.read(session)]
+                payloads = [
+                    CATALOG.decode_payload(decode_envelope(envelope_json(row)))
+                    for row in await log.read(session)
+                ]
                 files = [file for one in payloads if isinstance(one, AssistantFiles) for file in one.files]
                 places = [file.storage_location for file in files]
                 names = [place.removeprefix("api/blobs/") for place in places if place.startswith("api/")]
@@ -77,7 +80,7 @@ def test_what_cannot_be_fetched_stays_with_the_provider_and_the_answer_goes_on()
     files, said, blobs, _ = played(
         making("gone", "large", "held", "broken"),
         refusing(404),
-        about("large", "large.bin", FILE_BYTES + 1),
+        about("large", "large.bin", MAX_FILE_BYTES + 1),
         about("held", "mine.txt", downloadable=False),
         about("broken", "b" * 300),
         refusing(500),

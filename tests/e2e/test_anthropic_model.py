@@ -23,7 +23,7 @@ from tests.e2e.provider import (
     whole,
 )
 from tests.e2e.talk import HELLO, KEY, START, Talk, block, message, talking, text, told
-from turnlog.agents.models import AnthropicModel, ModelFault, Request, make_model
+from turnlog.agents.models import AnthropicModel, ModelError, Request, make_model
 from turnlog.events import CATALOG, BlockDelta, BlockEnd, ParseReject, Payload, Usage
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "parse" / "messages_api.json").read_text())
@@ -43,7 +43,7 @@ def shown(payload: Payload) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
     if isinstance(payload, ParseReject):
         fields = {name: fields[name] for name in ("reason", "name") if name in fields}
-    return fields | {"type": CATALOG.name(type(payload))}
+    return fields | {"type": CATALOG.get_type_name(type(payload))}
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -187,7 +187,7 @@ def test_without_a_key_the_fault_says_what_to_do(
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv(place, str(tmp_path))
 
-    async def play() -> ModelFault | None:
+    async def play() -> ModelError | None:
         model = make_model("anthropic:claude-test")
         assert isinstance(model, AnthropicModel)
         talk = Talk(Provider(), model)
@@ -211,7 +211,7 @@ def test_the_key_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
             assert isinstance(model, AnthropicModel)
             talk = Talk(provider, model)
             await talk.ask()
-            assert (talk.reply.said, model.name) == ("Green.", "claude-test")
+            assert (talk.reply.text_so_far, model.name) == ("Green.", "claude-test")
             assert provider.asked[0].headers["authorization"].endswith(KEY)
             await model.aclose()
 
@@ -250,7 +250,7 @@ def test_the_end_of_the_message_is_enough_and_the_connection_is_used_again() -> 
         async with talking(whole(message(text("One."))), endless) as talk:
             await talk.ask()
             await talk.ask()
-            assert (talk.reply.said, talk.fault) == ("Two.", None)
+            assert (talk.reply.text_so_far, talk.fault) == ("Two.", None)
             assert [asked.connection for asked in talk.provider.asked] == [1, 1]
 
     asyncio.run(play())

@@ -43,7 +43,7 @@ def test_the_request_says_what_the_agent_has() -> None:
 
 def test_betas_are_asked_for() -> None:
     talk = told(whole(message(text("Green."))), betas=("mcp-client-2025-11-20",))
-    assert talk.reply.said == "Green."
+    assert talk.reply.text_so_far == "Green."
     assert talk.provider.asked[0].headers["anthropic-beta"] == "mcp-client-2025-11-20"
 
 
@@ -86,7 +86,7 @@ def test_the_conversation_goes_back_as_it_came_and_images_arrive() -> None:
             images = (Image(src="api/blobs/ab12", media_type="image/png"),)
             result = ToolResult(call_id="toolu_1", tool="camera", ok=True, result="a lawn", images=images)
             history.apply(*entry(result, at))
-            await talk.ask(Request("", history.messages("agt_1"), blob=blob))
+            await talk.ask(Request("", history.messages("agt_1"), read_blob=blob))
             return talk.body["messages"]
 
     picture = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
@@ -131,7 +131,7 @@ def test_what_goes_on_in_a_container_names_it_and_another_turn_does_not() -> Non
 
 
 def test_only_so_many_containers_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlog.agents.models.anthropic.CONTAINERS", 1)
+    monkeypatch.setattr("turnlog.agents.models.anthropic.MAX_CONTAINERS", 1)
     codes = [{"type": "server_tool_use", "id": f"srv_{n}", "name": "bash", "input": {}} for n in range(2)]
     first = message(
         block(0, codes[0]), block(1, codes[1]), reason="pause_turn", container={"id": "container_1"}

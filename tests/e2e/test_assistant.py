@@ -25,7 +25,7 @@ from tests.e2e.killed_at_work import kill_and_continue
 from tests.e2e.test_crash import NOTHING, answer, open_things
 from tests.test_seed_names import NAMES
 from turnlog.client.assembler import Assembler
-from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog_examples.assistant.tools import FIELDS, LIMIT_KNOTS, forecast
 
 CALM = "Oslo"  # and without a field: everything happens
@@ -129,7 +129,7 @@ def check_results(mine: list[Any]) -> None:
 def test_one_turn_has_all_13_types_and_a_rollback_in_an_order_the_document_allows(server: Server) -> None:
     session, events = briefing(server, CALM)
     said = told(server, session, root_of(events))
-    assert all(len(message.data.encode()) <= LIMIT_BYTES for message in said)
+    assert all(len(message.data.encode()) <= MAX_MESSAGE_BYTES for message in said)
     messages = [json.loads(message.data) for message in said]
     assert {message["type"] for message in messages} == {*NAMES["003"], "rollback"}
     check_order(messages)

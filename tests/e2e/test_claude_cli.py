@@ -19,7 +19,7 @@ import pytest
 from tests.cli_sessions import Room, goes, is_there, lawful, room
 from tests.unit.app.desk import ADA, desk
 from turnlog import App
-from turnlog.agents.claude.claude_code import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
 
@@ -133,7 +133,7 @@ def claude(folder: Path, model: type[BaseHTTPRequestHandler] = Model) -> Iterato
     }
     assert CLAUDE is not None
     try:
-        yield App("real", ClaudeCli([CLAUDE], cwd=folder, env=env))
+        yield App("real", ClaudeCode([CLAUDE], cwd=folder, env=env))
     finally:
         over.set()
         server.shutdown()
@@ -155,7 +155,7 @@ def test_turns_permissions_stops_and_deaths(tmp_path: Path) -> None:
             await stopped(office)
             await killed(office)
         async with desk(app, log=log) as later:  # another server goes on with the conversation
-            again = Room(later, await later.sessions.seat(ADA, office.seat.session_id))
+            again = Room(later, await later.sessions.get_membership(ADA, office.seat.session_id))
             await again.ask("still there?")
             assert (await texts(again))[-1] == "You said still there?."
         lawful(app, await again.events())

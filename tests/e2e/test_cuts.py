@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.harness import Dechunker, Reader, Server, kind, running
 from tests.e2e.streams import WISHES, Told, Wish, finish, keep_reading, log_lines, place, told_by
-from turnlog.wire.sse import Decoder, Message
+from turnlog.wire.sse import Decoder, ServerSentEvent
 
 STEPS = ((11, 97, 4999), (613, 2003), (1201, 7, 3001))  # bytes between cuts; one of each gets past any frame
 
@@ -22,7 +22,7 @@ class Taken:
 
     reader: Reader
     raw: bytes = b""
-    messages: list[Message] = field(default_factory=list)
+    messages: list[ServerSentEvent] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self) -> None:
@@ -132,7 +132,7 @@ async def all_resumed(turn: Turn, wish: Wish) -> dict[str, list[Told]]:
 def test_a_stream_cut_at_every_byte_goes_on_where_it_was(turn: Turn, wish: Wish) -> None:
     whole = wish.expected(turn.lines)
     after = asyncio.run(all_resumed(turn, wish))
-    decoder, dechunker, seen = Decoder(), Dechunker(), list[Message]()
+    decoder, dechunker, seen = Decoder(), Dechunker(), list[ServerSentEvent]()
     checked = -1
     for position in range(len(turn.taken[wish].raw)):
         seen += decoder.feed(dechunker.feed(turn.taken[wish].raw[position : position + 1]))

@@ -19,7 +19,7 @@ from tests.e2e.examples import over, read
 from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.e2e.test_crash import NOTHING, open_things
 from tests.support.limits import HANG_S
-from turnlog.cli.demo import KEY, NAMES
+from turnlog.cli.demo import API_KEY_VARIABLE, DEMO_NAMES
 from turnlog_examples import assistant, broker, pipeline, weights
 from turnlog_examples.office import team as office
 
@@ -123,7 +123,9 @@ class Page:
 def running(*arguments: str, **env: str) -> Iterator[Demo]:
     """The command in a process of its own; stopped at the end if it still runs."""
     command = [sys.executable, "-m", "tests.e2e.demo_stage", "demo", *arguments]
-    known = {name: value for name, value in os.environ.items() if name not in (KEY, "TURNLOG_TOKEN")} | env
+    known = {
+        name: value for name, value in os.environ.items() if name not in (API_KEY_VARIABLE, "TURNLOG_TOKEN")
+    } | env
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=known)
     assert process.stdout is not None
     try:
@@ -190,8 +192,8 @@ def test_the_link_leads_to_a_session_of_the_named_system_and_the_others_are_ther
         assert (status, server.follow()[0]) == (303, 403)
         listed = server.told("/api/sessions")["sessions"]
         apps = server.told("/api/apps")["apps"]
-        assert [app["name"] for app in apps] == ["broker", *[name for name in NAMES if name != "broker"]]
-        assert sorted(one["app"] for one in listed) == sorted(NAMES)
+        assert [app["name"] for app in apps] == ["broker", *[name for name in DEMO_NAMES if name != "broker"]]
+        assert sorted(one["app"] for one in listed) == sorted(DEMO_NAMES)
         [first] = [one["session_id"] for one in listed if one["app"] == "broker"]
         assert place == f"/?session={first}"
         assert [line.strip() for line in server.said[3:-1]] == list(broker.TRIES)

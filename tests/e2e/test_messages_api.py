@@ -12,8 +12,8 @@ import anthropic
 import msgspec
 import pytest
 
-from turnlog.events import CATALOG, Fault, ParseReject, Payload
-from turnlog.parse import MessagesParser, Reply
+from turnlog.events import CATALOG, ErrorInfo, ParseReject, Payload
+from turnlog.parse import MessagesParser, ReplyBuilder
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "parse" / "messages_api.json").read_text())[
     "vectors"
@@ -89,9 +89,9 @@ async def serving(*answers: Answer) -> AsyncIterator[tuple[str, list[str]]]:
 
 def parser() -> MessagesParser:
     counts = {"blk_": count(1), "call_": count(1)}
-    reply = Reply(
+    reply = ReplyBuilder(
         lambda prefix: f"{prefix}{next(counts[prefix])}",
-        executor=lambda tool: "frontend" if tool == "confirm" else "backend",
+        executor_for=lambda tool: "frontend" if tool == "confirm" else "backend",
     )
     return MessagesParser(reply)
 
@@ -120,7 +120,7 @@ def read(*answers: Answer, retries: int = 0) -> tuple[MessagesParser, list[Paylo
             except Exception as error:  # noqa: BLE001  whatever the client raises: its class is the finding
                 failure = type(error).__name__
                 code = str(getattr(error, "type", None) or failure)
-                said += parsing.flush(Fault(code=code, message=code))
+                said += parsing.flush(ErrorInfo(code=code, message=code))
             said += parsing.flush()
         return parsing, said, requests, failure
 
@@ -132,7 +132,7 @@ def shown(payload: Payload) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
     if isinstance(payload, ParseReject):
         fields = {name: fields[name] for name in ("reason", "name") if name in fields}
-    return fields | {"type": CATALOG.name(type(payload))}
+    return fields | {"type": CATALOG.get_type_name(type(payload))}
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -160,13 +160,13 @@ def test_a_connection_that_breaks_keeps_what_there_was(name: str) -> None:
     parsing, said, _, failure = read(cut(sse(name)))
     assert failure == "RemoteProtocolError"
     assert [shown(payload) for payload in said] == STREAMS[name]["expected"]
-    assert parsing.reply.error == Fault(code="RemoteProtocolError", message="RemoteProtocolError")
+    assert parsing.reply.error == ErrorInfo(code="RemoteProtocolError", message="RemoteProtocolError")
 
 
 def test_an_overloaded_server_says_nothing_and_fails() -> None:
     parsing, said, requests, failure = read(busy)
     assert (said, len(requests), failure) == ([], 1, "OverloadedError")
-    assert parsing.reply.error == Fault(code="overloaded_error", message="overloaded_error")
+    assert parsing.reply.error == ErrorInfo(code="overloaded_error", message="overloaded_error")
 
 
 def test_a_retry_of_the_client_is_one_message() -> None:

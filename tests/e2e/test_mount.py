@@ -24,7 +24,7 @@ from tests.e2e.mounted import DOT
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_MS, HANG_S
 from turnlog.app import Principal
-from turnlog.server.auth.credentials import Auth, Known
+from turnlog.server.auth.credentials import BuiltinAuth, Identity
 
 
 @dataclass
@@ -172,11 +172,11 @@ def test_the_page_works_in_a_browser_below_the_prefix(ada: Mounted, chromium: st
 def test_below_two_prefixes_with_turnlogs_own_sign_in(tmp_path: Path) -> None:
     with hosting("starlette", "/a/b", tmp_path) as host:
         assert asked(host, "/hello")[2] == b"hello"
-        code = Auth(b"k" * 32).join_code("sess_none", "inv_1")
+        code = BuiltinAuth(b"k" * 32).make_join_code("sess_none", "inv_1")
         assert asked(host, f"/a/b/sign-in?code={code}")[0] == 403
         assert host.get("/api/me")[0] == 401
-        owner = Auth(b"k" * 32)
-        cookie = f"{owner.cookie_name}={owner.cookie(Known(Principal('ada')), time.time())[0]}"
+        owner = BuiltinAuth(b"k" * 32)
+        cookie = f"{owner.cookie_name}={owner.make_cookie(Identity(Principal('ada')), time.time())[0]}"
         ada = Mounted(host.process, host.port, prefix="/a/b", cookie=cookie)
         session, _ = drawn(ada)
         path = ada.post("/api/links", {"session": session, "roles": ["guest"]})[1]["path"]

@@ -16,7 +16,7 @@ from tests.e2e.office_desk import OFFICE, Desk, bodies, of, serving, typed, unen
 from tests.test_seed_fields import interface_name
 from tests.test_seed_names import NAMES
 from tests.typescript import interfaces
-from turnlog.server.console_files import page_routes
+from turnlog.server.console_files import console_routes
 
 CONSOLE = ROOT / "web" / "console"
 INTERFACES = Path(__file__).parents[1] / "vectors" / "office" / "interfaces.ts"
@@ -346,6 +346,6 @@ def test_the_console_reads_typed_events_and_nothing_else(server: Server) -> None
     assert "../client/" in source
     for word in ("AGENT_", "file_path", "3848", "EventSource", "getReader", "TextDecoder"):
         assert word not in source
-    served = [server.get(file.path)[1].decode() for file in page_routes() if file.path.endswith(".js")]
+    served = [server.get(file.path)[1].decode() for file in console_routes() if file.path.endswith(".js")]
     for word in ("AGENT_", "file_path", "3848"):
         assert word not in "".join(served)

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.harness import Server, running
 from tests.support.limits import HANG_S
 from turnlog.client.assembler import Assembler
-from turnlog.wire.sse import Decoder, Message
+from turnlog.wire.sse import Decoder, ServerSentEvent
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ class Answer:
 
     status: int
     headers: dict[str, str]
-    messages: list[Message]
+    messages: list[ServerSentEvent]
 
     @property
     def bodies(self) -> list[Any]:
@@ -43,7 +43,7 @@ def post(server: Server, path: str, body: object) -> Answer:
     except urllib.error.HTTPError as error:
         raw, status, found = error.read(), error.code, error.headers
         error.close()
-        return Answer(status, dict(found), [Message(raw.decode(), "", "")] if raw else [])
+        return Answer(status, dict(found), [ServerSentEvent(raw.decode(), "", "")] if raw else [])
     decoder = Decoder()
     messages = [*decoder.feed(raw), *decoder.flush()]
     return Answer(status, {name.lower(): value for name, value in found.items()}, messages)

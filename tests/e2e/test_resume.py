@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import Dechunker, Reader, Server, kind, running
-from turnlog.wire.sse import Decoder, Message
+from turnlog.wire.sse import Decoder, ServerSentEvent
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +56,24 @@ async def raw_stream(server: Server, session: str, query: str, last_id: str) -> 
     raise AssertionError("the stream ended early")
 
 
-async def everything(server: Server, session: str, query: str, done: Any) -> list[Message]:
+async def everything(server: Server, session: str, query: str, done: Any) -> list[ServerSentEvent]:
     reader = Reader(server, session, query)
     assert await reader.read(done)
     return reader.messages
 
 
-def join(prefix: list[Message], rest: list[Message]) -> list[tuple[str, str]]:
+def join(prefix: list[ServerSentEvent], rest: list[ServerSentEvent]) -> list[tuple[str, str]]:
     return [(message.id, message.data) for message in [*prefix, *rest] if message.event == "message"]
 
 
 async def cut_everywhere(
     server: Server, session: str, query: str, done: Any
-) -> list[tuple[str, list[Message], list[Message]]]:
+) -> list[tuple[str, list[ServerSentEvent], list[ServerSentEvent]]]:
     """For every byte of the stream: the id to resume from, what came before the cut, what came after."""
     whole = await everything(server, session, query, done)
     raw = await raw_stream(server, session, query, whole[-1].id)
-    decoder, dechunker, seen = Decoder(), Dechunker(), list[Message]()
-    resumed: dict[str, list[Message]] = {}
+    decoder, dechunker, seen = Decoder(), Dechunker(), list[ServerSentEvent]()
+    resumed: dict[str, list[ServerSentEvent]] = {}
     results = []
     for position in range(len(raw)):
         seen += decoder.feed(dechunker.feed(raw[position : position + 1]))
@@ -116,7 +116,7 @@ def test_a_blocks_reader_cut_at_every_byte_gets_every_message_once_and_the_same_
     session, live = turn
     said_so_far: list[str] = []
 
-    def finished(message: Message) -> bool:
+    def finished(message: ServerSentEvent) -> bool:
         data = json.loads(message.data)
         said_so_far.append(data["delta"])
         return bool(data["type"] == "text" and data["final"] and "Have a good time!" in "".join(said_so_far))

@@ -19,8 +19,8 @@ from tests.e2e.forks import Fork
 from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.server.auth.credentials import token_hash
-from turnlog.wire.sse import Message
+from turnlog.server.auth.credentials import hash_token
+from turnlog.wire.sse import ServerSentEvent
 
 APPS = ("tests.e2e.apps:fast", "tests.e2e.apps:endless", "tests.e2e.apps:remote")
 ROLES = {"ada": [], "bob": [], "eve": [], "root": ["operator"]}
@@ -35,7 +35,7 @@ def token(name: str) -> str:
 
 def write_tokens(folder: Path, *names: str) -> Path:
     """The file of tokens of some people."""
-    said = {name: {"sha256": token_hash(token(name)), "roles": ROLES[name]} for name in names}
+    said = {name: {"sha256": hash_token(token(name)), "roles": ROLES[name]} for name in names}
     (folder / "tokens.json").write_text(json.dumps(said))
     return folder / "tokens.json"
 
@@ -322,7 +322,7 @@ def test_several_sessions_on_one_stream_live_and_resumed_at_every_message(ada: P
     async def follow() -> bool:
         begun = asyncio.Event()
 
-        def last(message: Message) -> bool:
+        def last(message: ServerSentEvent) -> bool:
             begun.set()
             return '"last one"' in message.data
 

@@ -15,11 +15,11 @@ import pytest
 from tests.e2e.harness import ROOT, Server, running
 from tests.support.limits import HANG_S
 from tests.unit.cli.test_link import Terminal
-from turnlog.server.auth.credentials import token_hash
+from turnlog.server.auth.credentials import hash_token
 
 
 def tokens_of(*names: str) -> str:
-    return json.dumps({name: {"sha256": token_hash(name * 8)} for name in names})
+    return json.dumps({name: {"sha256": hash_token(name * 8)} for name in names})
 
 
 def status(server: Server, name: str) -> int:

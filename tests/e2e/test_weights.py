@@ -30,7 +30,7 @@ from tests.e2e.weights_desk import (
 from tests.statements.test_examples import EXAMPLES, fits
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.server.auth.credentials import token_hash
+from turnlog.server.auth.credentials import hash_token
 
 SAVE, DELETE = "weight_entry_save_batch", "weight_entry_delete"
 NOON = "2026-01-08T12:00:00-05:00"
@@ -348,7 +348,7 @@ def posted(server: Server, headers: dict[str, str], body: object) -> int:
 def test_only_an_executor_answers_the_call(tmp_path: Path) -> None:
     token = "the-token-of-an-executor-0123"
     tokens = tmp_path / "tokens.json"
-    tokens.write_text(json.dumps({"worker": {"sha256": token_hash(token), "roles": ["executor"]}}))
+    tokens.write_text(json.dumps({"worker": {"sha256": hash_token(token), "roles": ["executor"]}}))
     with running(APP, tmp_path, options=["--tokens", str(tokens)]) as server:
         desk = Desk.at(server, tmp_path)
         guest = cookie_of(server, desk.session, "guest")

@@ -3,7 +3,7 @@
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from turnlog.cli import main
-from turnlog.server.uvicorn_server import Connection
+from turnlog.server.uvicorn_server import PacedHttpProtocol
 
 if __name__ == "__main__":
     for name in (
@@ -14,5 +14,5 @@ if __name__ == "__main__":
         "on_headers_complete",
         "on_body",
     ):
-        setattr(Connection, name, getattr(HttpToolsProtocol, name))
+        setattr(PacedHttpProtocol, name, getattr(HttpToolsProtocol, name))
     main()

@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from tests.e2e.harness import ROOT, Server
 from tests.e2e.streams import Wish, log_lines, metric, place, until
 from tests.support.limits import HANG_MS
-from turnlog.server.console_files import PAGE_HEADERS
+from turnlog.server.console_files import CONSOLE_HEADERS
 
 FOLDERS = (ROOT / "web/tests/page", ROOT / "web/client")
 LIMIT_MS = HANG_MS
@@ -30,7 +30,7 @@ def fulfil(route: Route) -> None:
     """A file, with the headers of the server's own page."""
     name = route.request.url.partition("?")[0].rpartition("/")[2] or "index.html"
     path = found(name)
-    route.fulfill(body=path.read_text(), content_type=KINDS[path.suffix], headers=PAGE_HEADERS)
+    route.fulfill(body=path.read_text(), content_type=KINDS[path.suffix], headers=CONSOLE_HEADERS)
 
 
 def signed_in(context: BrowserContext, server: Server, link: str = "") -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from tests.cli_sessions import Room, make_app
 from tests.unit.app.desk import ADA, desk
-from turnlog.agents.claude.process import CliProcess
+from turnlog.agents.claude.process import ClaudeProcess
 from turnlog.log import Log, SqliteStore
 
 
@@ -37,9 +37,9 @@ class Fuse:
         self.lit = False
 
     def cut(self) -> None:
-        pieces = CliProcess.pieces
+        pieces = ClaudeProcess.chunks
 
-        async def lines(process: CliProcess) -> AsyncIterator[bytes]:
+        async def lines(process: ClaudeProcess) -> AsyncIterator[bytes]:
             rest = b""
             async for piece in pieces(process):
                 *whole, rest = (rest + piece).split(b"\n")
@@ -48,9 +48,9 @@ class Fuse:
                     yield line + b"\n"
             yield rest
 
-        CliProcess.pieces = lines  # type: ignore[assignment,method-assign]
+        ClaudeProcess.chunks = lines  # type: ignore[assignment,method-assign]
 
-    def burn(self, process: CliProcess) -> None:
+    def burn(self, process: ClaudeProcess) -> None:
         if self.lit and self._left == 0:
             if self._both:
                 os.kill(process.pid, signal.SIGKILL)
@@ -70,8 +70,8 @@ async def serve(order: Order) -> None:
         fuse.lit = True
         await (room.command("summon") if last == "summon" else room.ask(last))
         driver = await room.driver()
-        while not (await room.events("agent.end"))[len(before) :] and not driver.tree.waiting():
-            await driver.reached(driver.tree.last + 1)
+        while not (await room.events("agent.end"))[len(before) :] and not driver.tree.agents_asking_page():
+            await driver.wait_for_seq(driver.tree.last_seq + 1)
     await log.close()
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.sample import turn
-from turnlog.errors import Damaged, NotFound, StoreError
-from turnlog.log import Damage, Head, Log, Row, SqliteStore, line_of
+from turnlog.errors import NotFound, SessionDamaged, StoreError
+from turnlog.log import Damage, Log, Row, SessionRecord, SqliteStore, envelope_json
 from turnlog.wire.sse import Decoder
 
 Image = Mapping[str, bytes]  # by what follows the name of the database
@@ -42,7 +42,7 @@ class Contents:
         rows: list[Row] = self.answers.get(("rows", session, origin), [])
         return rows
 
-    def head(self, session: str) -> Head | None:
+    def head(self, session: str) -> SessionRecord | None:
         return self.answers.get(("info", session))
 
 
@@ -82,8 +82,8 @@ async def closed(image: Image, folder: Path) -> Image:
 
 async def create(log: Log, session: str) -> None:
     """A session with a given epoch: the same image every time."""
-    head = Head(session, epoch=f"e{session}", app="faults", created_ms=NOW_MS)
-    await log.work(lambda store: store.put_head(head))
+    head = SessionRecord(session, epoch=f"e{session}", app="faults", created_ms=NOW_MS)
+    await log.transact(lambda store: store.put_record(head))
 
 
 async def fill(log: Log, session: str, turns: range) -> None:
@@ -129,15 +129,15 @@ async def contents(path: Path) -> Contents:
 
 async def ask_all(log: Log, found: Contents) -> None:
     await ask(found, ("sessions",), log.sessions())
-    await ask(found, ("unfinished",), log.unfinished())
+    await ask(found, ("unfinished",), log.sessions_with_open_agents())
     for session in SESSIONS:
         for origin in ORIGINS:
             found.answers["rows", session, origin] = await read_on(log, session, origin, found)
         found.answers["frames", session] = await sent(log, session, found)
         for at in (0, 30):
-            await ask(found, ("turn_start", session, at), log.turn_start(session, at))
+            await ask(found, ("turn_start", session, at), log.oldest_open_turn_start(session, at))
         for key in (f"blk_{session}_1", f"call_{session}_5"):
-            await ask(found, ("ended", session, key), log.ended(session, key))
+            await ask(found, ("ended", session, key), log.closing_event(session, key))
         await ask(found, ("info", session), log.info(session))
     await ask(found, ("verify",), log.verify())
     await ask(found, ("damages",), log.damages())
@@ -160,11 +160,11 @@ async def read_on(log: Log, session: str, origin: int | None, found: Contents) -
     for _ in range(TRIES):
         try:
             after = rows[-1].seq if rows else -1
-            while page := await log.read(session, after, origin=origin, max_bytes=8192):
+            while page := await log.read(session, after, replay_from=origin, max_bytes=8192):
                 rows += page
                 after = page[-1].seq
             break
-        except Damaged as damage:
+        except SessionDamaged as damage:
             found.errors.append(str(damage))
         except NotFound:
             break
@@ -181,7 +181,7 @@ async def sent(log: Log, session: str, found: Contents) -> list[tuple[int, str]]
     decoder, messages = Decoder(), list[tuple[int, str]]()
     for _ in range(TRIES):
         try:
-            async for data in log.frames(session, messages[-1][0] if messages else -1, idle_s=0.0):
+            async for data in log.follow_frames(session, messages[-1][0] if messages else -1, idle_s=0.0):
                 read = [(int(item.id.partition(":")[2]), item.data) for item in decoder.feed(data)]
                 messages += read
                 if not data:
@@ -201,7 +201,7 @@ def judge(original: Contents, found: Contents) -> None:
         return
     for session in SESSIONS:
         written = {row.seq: row for row in original.rows(session)}
-        lines = {seq: line_of(row).decode() for seq, row in written.items()}
+        lines = {seq: envelope_json(row).decode() for seq, row in written.items()}
         told = found.answers.get(("frames", session), [])
         assert all(lines.get(seq) == data for seq, data in told), "wrong data was sent"
         for origin in ORIGINS:

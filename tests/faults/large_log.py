@@ -6,10 +6,10 @@ from typing import cast
 
 from tests.faults.sample import turn
 from turnlog.events import Event
-from turnlog.log import Head, SqliteStore, Store
-from turnlog.log.append import Expected, write
-from turnlog.log.sqlite.checksums import link, make_row
-from turnlog.log.store import NewRow, Row, SpanMark
+from turnlog.log import SessionRecord, SqliteStore, Store
+from turnlog.log.append import ExpectedPosition, append_events
+from turnlog.log.sqlite.checksums import chain_hash, make_row
+from turnlog.log.store import NewRow, Row, SpanEdge
 
 LONG = "sess_long_one"
 TURN_EVENTS = 20
@@ -26,44 +26,44 @@ def turns(count: int) -> Iterator[list[Event]]:
 class Recorder:
     """A store that keeps what is put into it. Nothing in it is known before: the ids are fresh."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: SessionRecord) -> None:
         self._head = head
         self.rows: list[NewRow] = []
-        self.marks: list[SpanMark] = []
+        self.marks: list[SpanEdge] = []
 
-    def head(self, session_id: str) -> Head:
+    def get_record(self, session_id: str) -> SessionRecord:
         return self._head
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         return {}
 
-    def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
-        self._head = head
+    def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
+        self._head = record
         self.rows += rows
-        self.marks += marks
+        self.marks += edges
 
-    def take(self) -> tuple[Head, list[NewRow], list[SpanMark]]:
+    def take(self) -> tuple[SessionRecord, list[NewRow], list[SpanEdge]]:
         """What came since the last time."""
         rows, marks, self.rows, self.marks = self.rows, self.marks, [], []
         return self._head, rows, marks
 
 
-def new_head(session: str) -> Head:
-    return Head(session, epoch="00000000", app="faults", created_ms=NOW_MS)
+def new_head(session: str) -> SessionRecord:
+    return SessionRecord(session, epoch="00000000", app="faults", created_ms=NOW_MS)
 
 
 def renamed(
-    template: tuple[Head, list[NewRow], list[SpanMark]], session: str
-) -> tuple[Head, list[NewRow], list[SpanMark]]:
+    template: tuple[SessionRecord, list[NewRow], list[SpanEdge]], session: str
+) -> tuple[SessionRecord, list[NewRow], list[SpanEdge]]:
     """The same events in another session, whose name is as long."""
     head, rows, marks = template
     old, new, chain, moved = head.session_id.encode(), session.encode(), b"", []
     for row in rows:
         frame = row.row.frame.replace(old, new)
-        chain = chain if row.chain is None else link(chain, frame)
+        chain = chain if row.chain is None else chain_hash(chain, frame)
         placed = make_row(session, row.row.seq, row.row.meta, frame)
         moved.append(row._replace(row=placed, chain=None if row.chain is None else chain))
-    return head.moved(session_id=session, chain=chain), moved, marks
+    return head.replace(session_id=session, chain=chain), moved, marks
 
 
 def name_of(number: int) -> str:
@@ -75,20 +75,20 @@ def build(path: Path, *, sessions: int, events_each: int, long_events: int) -> N
     store = SqliteStore(path)
     recorder = Recorder(new_head(name_of(0)))
     for events in turns(events_each // TURN_EVENTS):
-        write(cast(Store, recorder), name_of(0), events, Expected(), None, NOW_MS)
+        append_events(cast(Store, recorder), name_of(0), events, ExpectedPosition(), None, NOW_MS)
     template = recorder.take()
     at_once = max(1, GROUP // events_each)
     for first in range(0, sessions, at_once):
         with store.transaction():
             for number in range(first, min(first + at_once, sessions)):
-                store.put_head(new_head(name_of(number)))
-                store.put(*renamed(template, name_of(number)))
+                store.put_record(new_head(name_of(number)))
+                store.insert_rows(*renamed(template, name_of(number)))
     with store.transaction():
-        store.put_head(new_head(LONG))
+        store.put_record(new_head(LONG))
     recorder = Recorder(new_head(LONG))
     for number, events in enumerate(turns(long_events // TURN_EVENTS), 1):
-        write(cast(Store, recorder), LONG, events, Expected(), None, NOW_MS)
+        append_events(cast(Store, recorder), LONG, events, ExpectedPosition(), None, NOW_MS)
         if number % (GROUP // TURN_EVENTS) == 0 or number == long_events // TURN_EVENTS:
             with store.transaction():
-                store.put(*recorder.take())
+                store.insert_rows(*recorder.take())
     store.close()

@@ -38,6 +38,6 @@ def turn(name: str, deltas: int = 4, words: str = WORDS) -> list[Event]:
     ]
     scope = Scope(trace_id=f"tr_{name}", agent_id=f"agt_{name}", agent_name="Guide", depth=0)
     return [
-        CATALOG.event(payload, id=f"evt_{name}_{number}", origin=origin, scope=scope)
+        CATALOG.build_event(payload, id=f"evt_{name}_{number}", origin=origin, scope=scope)
         for number, (origin, payload) in enumerate(said)
     ]

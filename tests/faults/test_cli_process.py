@@ -49,10 +49,10 @@ async def settled(office: Room, turns: int) -> bool:
     """Wait until so many turns are over; False if the last one waits for somebody."""
     driver = await office.driver()
     while len([end for end in await office.events("agent.end") if not end.depth]) < turns:
-        await driver.caught_up()
-        if driver.tree.waiting():
+        await driver.wait_for_head()
+        if driver.tree.agents_asking_page():
             return False
-        await driver.reached(driver.tree.last + 1)
+        await driver.wait_for_seq(driver.tree.last_seq + 1)
     return True
 
 
@@ -130,11 +130,11 @@ def nursery() -> Iterator[Nursery]:
 async def rests(office: Room, turn: str) -> bool:
     """Wait until a turn is over; False if another one waits for somebody before that."""
     driver = await office.driver()
-    await driver.caught_up()
-    while not driver.tree.rests(turn):
-        if driver.tree.waiting():
+    await driver.wait_for_head()
+    while not driver.tree.is_settled(turn):
+        if driver.tree.agents_asking_page():
             return False
-        await driver.reached(driver.tree.last + 1)
+        await driver.wait_for_seq(driver.tree.last_seq + 1)
     return True
 
 
@@ -146,7 +146,7 @@ def recovered(folder: Path) -> None:
         log = Log(SqliteStore(folder / "log.db"))
         async with desk(app, log=log) as served:
             await served.sessions.recover()
-            office = Room(served, await served.sessions.seat(ADA, "sess_1"))
+            office = Room(served, await served.sessions.get_membership(ADA, "sess_1"))
             for pid in (before := await office.pids()):
                 goes(pid)
             turn = await office.say("Who is here?")

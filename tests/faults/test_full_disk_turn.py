@@ -107,7 +107,7 @@ def test_control_a_server_that_does_not_notice_failing_writes_says_that_it_works
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(WriteHealth, "note", lambda *_: None)
+        monkeypatch.setattr(WriteHealth, "record_outcomes", lambda *_: None)
         async with served(plain, f"sqlite:///{disk}/log.db") as at:
             session = await at.session("ada")
             ballast = fill(disk)

@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 from tests.faults.writer import SESSIONS, Order, batch
-from turnlog.events import decode
-from turnlog.log import Log, Row, SqliteStore, line_of
+from turnlog.events import decode_envelope
+from turnlog.log import Log, Row, SqliteStore, envelope_json
 
 LOGS, LIVES = 2, 6
 ACKS = 24  # a writer lives until it has acknowledged up to this many appends ...
@@ -146,7 +146,7 @@ def take(book: Book, session: str, rows: list[Row]) -> None:
     before, places = book.seen.get(session, []), book.places.setdefault(session, {})
     assert rows[: len(before)] == before
     for row in rows[len(before) :]:
-        envelope = decode(line_of(row))
+        envelope = decode_envelope(envelope_json(row))
         assert envelope.seq == row.seq
         assert envelope.id not in places, "doubled"
         places[envelope.id] = row.seq
@@ -159,7 +159,7 @@ def where(book: Book, attempt: Try) -> list[int | None]:
     seqs = [book.places.get(session, {}).get(event.id) for event in batch(name)]
     for event, seq in zip(batch(name), seqs, strict=True):
         if seq is not None:
-            envelope = decode(line_of(book.seen[session][seq]))
+            envelope = decode_envelope(envelope_json(book.seen[session][seq]))
             assert (envelope.type, bytes(envelope.payload)) == (event.type, event.body)
     return seqs
 

@@ -87,7 +87,7 @@ async def peak_while_following(path: Path, origin: int | None) -> tuple[int, int
     last, events, size = (await log.info(LONG)).last, 0, 0
     tracemalloc.start()
     try:
-        async for rows in log.follow(LONG, origin=origin, max_bytes=PAGE_BYTES):
+        async for rows in log.follow(LONG, replay_from=origin, max_bytes=PAGE_BYTES):
             events, size = events + len(rows), size + sum(len(row.frame) for row in rows)
             if rows[-1].seq == last:
                 break
@@ -108,7 +108,7 @@ def test_following_a_long_session_holds_some_pages_and_not_the_session(
 
 def reader_of(store: SqliteStore) -> sqlite3.Connection:
     """The connection on which this thread reads: only there can its work be counted."""
-    return store._reader()
+    return store._reader_connection()
 
 
 def read_all(store: SqliteStore, session: str, origin: int | None) -> list[Row]:
@@ -123,8 +123,8 @@ def ask_everything(store: SqliteStore, session: str) -> int:
     store.info(session)
     rows = len(read_all(store, session, None)) + len(read_all(store, session, -1))
     for seq in (0, 33, 79):
-        store.holds(session, seq)
-        store.turn_start(session, seq)
+        store.has_event(session, seq)
+        store.oldest_open_turn_start(session, seq)
     store.span_end(session, "blk_000001")
     return rows
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from tests.cli_process import assert_lawful, counting
 from tests.fuzz.cuts import cuttings
-from turnlog.parse import Asked, CliParser, Said
+from turnlog.parse import CliParser, EventDraft, SentMessage
 
 
-def parse_pieces(pieces: Iterable[bytes]) -> list[Said]:
+def parse_pieces(pieces: Iterable[bytes]) -> list[EventDraft]:
     parser = CliParser(counting())
-    parser.expect("u-1", Asked("tr_1"))
+    parser.expect("u-1", SentMessage("tr_1"))
     return [said for piece in pieces for said in parser.feed(piece)] + parser.flush()
 
 

@@ -8,7 +8,7 @@ MAX_SEQ = 10**18
 
 def parse_or_refuse(text: str) -> cursor.Cursor | None:
     try:
-        return cursor.parse(text)
+        return cursor.parse_cursor(text)
     except BadInput:
         return None
 
@@ -20,5 +20,5 @@ def target(data: bytes) -> None:
         return
     assert -1 <= position.seq < MAX_SEQ
     assert position.chunk is None or position.seq >= 0
-    assert cursor.parse(str(position)) == position
+    assert cursor.parse_cursor(str(position)) == position
     assert len(str(position)) <= max(2, len(text))

@@ -8,11 +8,11 @@ import msgspec
 
 from turnlog.errors import BadInput
 from turnlog.events import CATALOG
-from turnlog.events.strict_json import LIMIT_DEPTH, decode
+from turnlog.events.strict_json import MAX_JSON_DEPTH, decode_strict_json
 
 MAX_MESSAGE_CHARS = 600  # a sentence, a path and what the input begins with
 MAX_GROWTH = 8  # `9e15` is written as `9000000000000000.0`
-TYPES = [kind.payload for kind in CATALOG]
+TYPES = [kind.payload_class for kind in CATALOG]
 ANYTHING: Any = Any
 
 
@@ -61,12 +61,12 @@ def read_strictly(data: bytes) -> tuple[bool, Any]:
         json.dumps(value, ensure_ascii=False).encode()  # lone surrogates
     except (ValueError, RecursionError):
         return False, None
-    return depth_of(value) <= LIMIT_DEPTH, value
+    return depth_of(value) <= MAX_JSON_DEPTH, value
 
 
 def decode_or_refuse(data: bytes, kind: type[Any]) -> tuple[Any, BadInput | None]:
     try:
-        return decode(data, kind), None
+        return decode_strict_json(data, kind), None
     except BadInput as error:
         return None, error
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 
 from tests.fuzz.cuts import cuttings
-from turnlog.parse import AgentStreamParser, Parsed
+from turnlog.parse import AgentStreamParser, ParsedText
 
 MIN_ELEMENT_CHARS = 9  # `[JOB_HELP` without its end is the shortest that can leave a reject
 
 
-def parse_pieces(parser: AgentStreamParser, pieces: Iterable[str]) -> Parsed:
+def parse_pieces(parser: AgentStreamParser, pieces: Iterable[str]) -> ParsedText:
     parts = [*(parser.feed(piece) for piece in pieces), parser.flush()]
-    return Parsed(
+    return ParsedText(
         "".join(part.display_text for part in parts),
         [event for part in parts for event in part.events],
         [reject for part in parts for reject in part.rejects],

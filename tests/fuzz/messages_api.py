@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from turnlog.events import CATALOG, BlockDelta, BlockEnd, BlockStart, ParseReject, Payload, ToolCall
-from turnlog.parse import MessagesParser, Reply
+from turnlog.parse import MessagesParser, ReplyBuilder
 
 CUT_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 MAX_EVENTS = 64  # a long stream finds nothing that a short one does not
@@ -26,7 +26,7 @@ def read_events(data: bytes) -> Iterator[Any]:
 
 def new_parser() -> MessagesParser:
     numbers = count()
-    return MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}"))
+    return MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}"))
 
 
 def parse_events(parser: MessagesParser, events: Iterable[Any]) -> list[Payload]:
@@ -86,8 +86,10 @@ def target(data: bytes) -> None:
     assert calls == parser.reply.calls
     assert not calls or parser.reply.complete
     for payload in payloads:
-        kind = CATALOG.kind(CATALOG.name(type(payload)))
-        CATALOG.event(payload, id="evt_1", origin="model" if kind.admits(payload, "model") else "system")
+        kind = CATALOG.get_event_type(CATALOG.get_type_name(type(payload)))
+        CATALOG.build_event(
+            payload, id="evt_1", origin="model" if kind.allows_origin(payload, "model") else "system"
+        )
 
     pieces = [piece for event in events for piece in cut_delta(event)]
     assert without_cuts(parse_events(new_parser(), pieces)) == without_cuts(payloads)

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from tests.fuzz.cuts import cuttings
 from turnlog.errors import BadInput
-from turnlog.wire.sse import LIMIT_BYTES, Decoder, Message, encode
+from turnlog.wire.sse import MAX_SSE_MESSAGE_BYTES, Decoder, ServerSentEvent, encode
 
 SMALL_BYTES = 24  # so that short inputs reach the limit
 
 
-def read(pieces: Iterable[bytes], limit_bytes: int) -> tuple[list[Message], str, int | None, bool]:
+def read(pieces: Iterable[bytes], limit_bytes: int) -> tuple[list[ServerSentEvent], str, int | None, bool]:
     decoder = Decoder(limit_bytes)
-    messages: list[Message] = []
+    messages: list[ServerSentEvent] = []
     try:
         for piece in pieces:
             messages += decoder.feed(piece)
@@ -22,16 +22,16 @@ def read(pieces: Iterable[bytes], limit_bytes: int) -> tuple[list[Message], str,
 
 
 def target(data: bytes) -> None:
-    for limit_bytes in (SMALL_BYTES, LIMIT_BYTES):
+    for limit_bytes in (SMALL_BYTES, MAX_SSE_MESSAGE_BYTES):
         whole = read([data], limit_bytes)
         for pieces in cuttings(data):
             assert read(pieces, limit_bytes) == whole, len(pieces)
 
-    messages, _, _, fits = read([data], LIMIT_BYTES)
+    messages, _, _, fits = read([data], MAX_SSE_MESSAGE_BYTES)
     assert fits
     assert sum(len(message.data) + 1 for message in messages) <= len(data)
     for message in messages:
         if "\0" in message.event:  # the standard lets a reader take it; the encoder refuses to write it
             continue
         frame = encode(message.data.encode(), id=message.id, event=message.event, retry_ms=message.retry_ms)
-        assert read([frame], LIMIT_BYTES)[0] == [message]
+        assert read([frame], MAX_SSE_MESSAGE_BYTES)[0] == [message]

@@ -13,7 +13,7 @@ from tests.grammar import Legal, Said, expected, hostile, logs, pruned, standing
 from tests.logs import Item, entry, scope
 from tests.support.examples import examples
 from turnlog import events as ev
-from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
@@ -119,7 +119,7 @@ def test_an_xml_reader_gets_everything_back(drawn: Legal) -> None:
         assert message not in (b"", DONE)
         assert not set(message) & set(b"\r\n")
         assert message[:1] not in b"[{"
-        assert len(message) <= LIMIT_BYTES or message.count(b"<") == 1
+        assert len(message) <= MAX_MESSAGE_BYTES or message.count(b"<") == 1
 
 
 @quick
@@ -132,7 +132,9 @@ def test_the_provider_s_client_gets_everything_back(drawn: Legal) -> None:
     assert read_raw(said(BlocksRaw(), pruned(items))) == wanted
     for message in messages:
         assert b"\n" not in message
-        assert len(message) <= LIMIT_BYTES or re.search(b"content_block_start|citations_delta", message[:90])
+        assert len(message) <= MAX_MESSAGE_BYTES or re.search(
+            b"content_block_start|citations_delta", message[:90]
+        )
 
 
 @quick

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.cli_process import VECTORS, assert_lawful, bytes_of, counting
 from tests.support.examples import examples
 from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, ToolCall
-from turnlog.parse import Asked, CliParser, MarkerParser
-from turnlog.parse.claude.agents import Said
+from turnlog.parse import CliParser, MarkerParser, SentMessage
+from turnlog.parse.claude.agents import EventDraft
 from turnlog.parse.claude.parser import LINE_READERS, SYSTEM_READERS
-from turnlog.parse.deeds import Deeds
+from turnlog.parse.deeds import ToolEffects
 from turnlog.parse.inline.marker_scanner import MARKERS
-from turnlog.parse.inline.markers import TagsAndMarkers
-from turnlog.parse.inline.parsed_text import Parsed
+from turnlog.parse.inline.markers import TagAndMarkerParser
+from turnlog.parse.inline.parsed_text import ParsedText
 
 words = st.text(max_size=6)
 scalars = st.none() | st.booleans() | st.integers(-2, 2**64) | st.floats(allow_nan=False) | words
@@ -122,13 +122,15 @@ streams = st.lists(usual | lines, max_size=20)
 
 
 def parser() -> CliParser:
-    parsing = CliParser(counting(), tags=TagsAndMarkers, deeds=Deeds("/memory", "localhost"))
-    parsing.expect("u-1", Asked("tr_a"))
-    parsing.expect("u-2", Asked("tr_b", "team", "Lyra"))
+    parsing = CliParser(
+        counting(), make_text_parser=TagAndMarkerParser, tool_effects=ToolEffects("/memory", "localhost")
+    )
+    parsing.expect("u-1", SentMessage("tr_a"))
+    parsing.expect("u-2", SentMessage("tr_b", "team", "Lyra"))
     return parsing
 
 
-def run(data: bytes, cuts: list[int]) -> list[Said]:
+def run(data: bytes, cuts: list[int]) -> list[EventDraft]:
     parsing, places = parser(), [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     pieces = [data[a:b] for a, b in pairwise(places)]
     return [said for piece in pieces for said in parsing.feed(piece)] + parsing.flush()
@@ -178,11 +180,11 @@ prose = st.text(st.sampled_from("ab [J\n]{}\"'."), max_size=12)
 noise = st.lists(st.sampled_from([*'[]{}"\\:,`> \nax0', *MARKERS]), max_size=40).map("".join)
 
 
-def parsed(text: str, cuts: list[int]) -> Parsed:
+def parsed(text: str, cuts: list[int]) -> ParsedText:
     parsing, places = MarkerParser(), [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     pieces = [text[a:b] for a, b in pairwise(places)]
     parts = [*(parsing.feed(piece) for piece in pieces), parsing.flush()]
-    return Parsed(
+    return ParsedText(
         "".join(part.display_text for part in parts),
         [event for part in parts for event in part.events],
         [reject for part in parts for reject in part.rejects],

@@ -17,14 +17,14 @@ from tests.logs import Item
 from tests.property.test_state import CATALOG, Agree, sessions
 from tests.support.examples import examples
 from turnlog.app import read_models
-from turnlog.app.read_models import Derived, Panels
+from turnlog.app.read_models import ReadModels, ReadModelStore
 from turnlog.events import Catalog, Envelope, Event, Payload, ToolResult, UiMessage
 from turnlog.log import Document, Log, MemoryStore, SqliteStore, Store
-from turnlog.state.documents import documents
+from turnlog.state.documents import fold_documents
 from turnlog.state.fold import Reducer
-from turnlog.state.pending import pending
-from turnlog.state.roster import report
-from turnlog.state.tree import scope_of
+from turnlog.state.pending import build_pending_report
+from turnlog.state.roster import build_roster_report
+from turnlog.state.tree import scope_without_actor
 
 NAME = "sess_1"
 some = examples(5)
@@ -47,7 +47,7 @@ class Counter(NamedTuple):
     name: str = "counter"
     catalog: Catalog = CATALOG
     reducers: Mapping[type[Payload], Reducer] = dict.fromkeys((Agree, UiMessage, ToolResult), counted)
-    start: Callable[[], Any] = dict
+    initial_state: Callable[[], Any] = dict
 
 
 APP = Counter()
@@ -57,31 +57,31 @@ def event_of(item: Item) -> Event:
     """An event as it was before it was stamped."""
     envelope, payload = item
     assert isinstance(payload, Payload)
-    scope = msgspec.structs.replace(scope_of(envelope), actor=envelope.actor)
-    return CATALOG.event(payload, id=envelope.id, origin=envelope.origin, scope=scope)
+    scope = msgspec.structs.replace(scope_without_actor(envelope), actor=envelope.actor)
+    return CATALOG.build_event(payload, id=envelope.id, origin=envelope.origin, scope=scope)
 
 
-def shown(panels: Panels) -> bytes:
+def shown(panels: ReadModels) -> bytes:
     """All of it, as an answer has it."""
     told = {
         "seq": panels.seq,
         "state": panels.state,
-        "transcript": list(panels.transcript.bubbles.values()),
+        "transcript": list(panels.transcript.entries.values()),
         "meters": panels.meters.report(),
-        "roster": report(panels.roster.teams),
-        "open": pending(panels.tree),
+        "roster": build_roster_report(panels.roster.teams),
+        "open": build_pending_report(panels.tree),
     }
     return msgspec.json.encode(told)
 
 
 async def live(log: Log) -> list[bytes]:
     """What was shown after each event, by a fold that saw it happen."""
-    panels = Panels(APP)
+    panels = ReadModels(APP)
     moments = [shown(panels)]
     after = -1
     while page := await log.read(NAME, after):
         for envelope in page.envelopes():
-            panels.apply(envelope, CATALOG.payload(envelope))
+            panels.apply(envelope, CATALOG.decode_payload(envelope))
             moments.append(shown(panels))
         after = page.last
     return moments
@@ -108,15 +108,15 @@ def test_any_question_in_any_order_has_the_answer_of_the_live_fold(make: Stores)
             moments = await live(log)
             for number, at in enumerate([*asked, len(items) - 1, *asked]):
                 if number == forget:
-                    await log.forget_derived()
-                again = Derived(log)  # of another process, if you like
-                assert shown(await again.panels(APP, NAME, at)) == moments[at + 1]
-            assert shown(await Derived(log).panels(APP, NAME)) == moments[-1]
+                    await log.delete_derived()
+                again = ReadModelStore(log)  # of another process, if you like
+                assert shown(await again.load_read_models(APP, NAME, at)) == moments[at + 1]
+            assert shown(await ReadModelStore(log).load_read_models(APP, NAME)) == moments[-1]
             await log.close()
 
         with ExitStack() as stack:
-            stack.enter_context(patch.object(read_models, "EVERY", every))
-            stack.enter_context(patch.object(read_models, "TAIL_BYTES", page))
+            stack.enter_context(patch.object(read_models, "SNAPSHOT_EVERY_EVENTS", every))
+            stack.enter_context(patch.object(read_models, "MAX_READ_BYTES", page))
             asyncio.run(run(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
 
     holds()
@@ -134,13 +134,13 @@ def test_documents_asked_for_at_any_moment_are_those_of_a_rebuild(make: Stores) 
             await log.create("counter", NAME)
             for number, item in enumerate(items):
                 if number in moments:
-                    await Derived(log).documents(NAME)
+                    await ReadModelStore(log).documents(NAME)
                 await log.append(NAME, [event_of(item)])
-            kept = await Derived(log).documents(NAME)
+            kept = await ReadModelStore(log).documents(NAME)
             stored = list(await all_items(log))
-            assert kept == [Document(NAME, *made) for _, made in sorted(documents(stored).items())]
-            await log.forget_derived()
-            assert await Derived(log).documents(NAME) == kept
+            assert kept == [Document(NAME, *made) for _, made in sorted(fold_documents(stored).items())]
+            await log.delete_derived()
+            assert await ReadModelStore(log).documents(NAME) == kept
             await log.close()
 
         with tempfile.TemporaryDirectory() as folder:
@@ -152,5 +152,5 @@ def test_documents_asked_for_at_any_moment_are_those_of_a_rebuild(make: Stores) 
 async def all_items(log: Log) -> list[Item]:
     found: list[Item] = []
     while page := await log.read(NAME, len(found) - 1):
-        found += [(envelope, CATALOG.payload(envelope)) for envelope in page.envelopes()]
+        found += [(envelope, CATALOG.decode_payload(envelope)) for envelope in page.envelopes()]
     return found

@@ -19,17 +19,22 @@ from turnlog.client.assembler import Assembler
 from turnlog.log import open_log
 from turnlog.state.history import History, result_text
 from turnlog.wire import sse
-from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
-from turnlog.wire.dialects.registry import BLOCKS, Told, Wanted, frames
+from turnlog.wire.dialects.registry import (
+    BLOCK_DIALECT_FACTORIES,
+    DialectRequest,
+    DialectWithHistory,
+    encode_frames,
+)
 
 quick = examples(13)
 thorough = examples(25)
 options = st.builds(
     BlocksOptions, stream_meta_history_and_tool_results=st.booleans(), stream_tool_results=st.booleans()
 )
-EACH = pytest.mark.parametrize("name", BLOCKS)
+EACH = pytest.mark.parametrize("name", BLOCK_DIALECT_FACTORIES)
 
 
 class Placed(NamedTuple):
@@ -40,7 +45,7 @@ class Placed(NamedTuple):
     message: bytes
 
 
-def convert(told: Told, items: list[Item]) -> list[Placed]:
+def convert(told: DialectWithHistory, items: list[Item]) -> list[Placed]:
     return [
         Placed(envelope.seq, number, message)
         for envelope, payload in items
@@ -48,9 +53,9 @@ def convert(told: Told, items: list[Item]) -> list[Placed]:
     ]
 
 
-def begun(wanted: Wanted, items: list[Item], start: int) -> Told:
+def begun(wanted: DialectRequest, items: list[Item], start: int) -> DialectWithHistory:
     """A projection that begins at a seq, with the history before it."""
-    told = Told(wanted)
+    told = DialectWithHistory(wanted)
     for item in items[:start]:
         told.history.apply(*item)
     return told
@@ -62,8 +67,8 @@ def begun(wanted: Wanted, items: list[Item], start: int) -> Told:
 def test_a_reader_that_comes_back_misses_and_repeats_nothing(
     name: str, legal: Legal, asked: BlocksOptions, cuts: list[int]
 ) -> None:
-    items, wanted = legal.items, Wanted(name, asked)
-    whole = convert(Told(wanted), items)
+    items, wanted = legal.items, DialectRequest(name, asked)
+    whole = convert(DialectWithHistory(wanted), items)
     for cut in cuts:
         seq, number, _ = whole[cut % len(whole)]
         complete = cut % len(whole) == len(whole) - 1 or whole[cut % len(whole) + 1].seq > seq
@@ -80,7 +85,7 @@ def test_a_reader_that_comes_back_misses_and_repeats_nothing(
 def test_between_turns_nothing_is_kept_and_a_response_ends(
     name: str, legal: Legal, asked: BlocksOptions
 ) -> None:
-    dialect = BLOCKS[name](asked, History().messages)
+    dialect = BLOCK_DIALECT_FACTORIES[name](asked, History().messages)
     begins = {first for first, _ in legal.turns}
     for envelope, payload in legal.items:
         if envelope.seq in begins:
@@ -94,7 +99,7 @@ def test_between_turns_nothing_is_kept_and_a_response_ends(
 @quick
 @given(legal=logs(), asked=options, cut=st.integers(0, 2**16))
 def test_a_response_may_end_anywhere(name: str, legal: Legal, asked: BlocksOptions, cut: int) -> None:
-    told = Told(Wanted(name, asked))
+    told = DialectWithHistory(DialectRequest(name, asked))
     convert(told, legal.items[: cut % (len(legal.items) + 1)])
     *ends, done = told.close()
     assert done == DONE
@@ -104,9 +109,9 @@ def test_a_response_may_end_anywhere(name: str, legal: Legal, asked: BlocksOptio
 @thorough
 @given(legal=logs(), asked=options)
 def test_every_message_of_blocks_is_complete_and_small(legal: Legal, asked: BlocksOptions) -> None:
-    for placed in convert(Told(Wanted("blocks", asked)), legal.items):
+    for placed in convert(DialectWithHistory(DialectRequest("blocks", asked)), legal.items):
         assert list(json.loads(placed.message))[:4] == ["type", "agent", "final", "delta"]
-        assert len(placed.message) <= LIMIT_BYTES
+        assert len(placed.message) <= MAX_MESSAGE_BYTES
         assert b"\n" not in placed.message
 
 
@@ -139,7 +144,7 @@ def spoken(messages: list[bytes]) -> Said:
         assembler.feed(message)
     for agent in assembler.agents.values():
         mine = said.setdefault(agent.id, [])
-        for block in agent.spoken:
+        for block in agent.model_blocks:
             kind = {"server_tool_result": "result", "tool_call": "call", "server_tool_call": "call"}
             value = block.value if block.type in ("tool_call", "server_tool_call") else block.text
             mine.append((kind.get(block.type, block.type), value))
@@ -153,10 +158,16 @@ def spoken(messages: list[bytes]) -> Said:
 def test_the_reader_has_what_the_log_says(legal: Legal) -> None:
     said = expected(legal.items)
     wanted = standing({agent: [item for item in mine if item[0] != "other"] for agent, mine in said.items()})
-    told = [placed.message for placed in convert(Told(Wanted("blocks", BlocksOptions())), legal.items)]
+    told = [
+        placed.message
+        for placed in convert(DialectWithHistory(DialectRequest("blocks", BlocksOptions())), legal.items)
+    ]
     assert spoken(told) == wanted
     told = [
-        placed.message for placed in convert(Told(Wanted("blocks", BlocksOptions())), pruned(legal.items))
+        placed.message
+        for placed in convert(
+            DialectWithHistory(DialectRequest("blocks", BlocksOptions())), pruned(legal.items)
+        )
     ]
     assert spoken(told) == wanted, "the deltas are gone"
 
@@ -170,7 +181,7 @@ def test_the_reader_has_what_the_log_says(legal: Legal) -> None:
 def test_python_and_javascript_read_a_log_alike(
     ask: Ask, legal: Legal, asked: BlocksOptions, back: list[tuple[int, int]]
 ) -> None:
-    placed = convert(Told(Wanted("blocks", asked)), legal.items)
+    placed = convert(DialectWithHistory(DialectRequest("blocks", asked)), legal.items)
     messages = sent(placed)
     for cut, count in back:  # a reader that comes back gets some of it again
         at = cut % len(messages)
@@ -184,7 +195,7 @@ def sent(placed: list[Placed]) -> list[tuple[str, str]]:
     by_seq: dict[int, list[bytes]] = {}
     for one in placed:
         by_seq.setdefault(one.seq, []).append(one.message)
-    body = b"".join(frame for seq, messages in by_seq.items() for frame in frames(messages, seq, "k1"))
+    body = b"".join(frame for seq, messages in by_seq.items() for frame in encode_frames(messages, seq, "k1"))
     return [(message.data, message.id) for message in sse.Decoder().feed(body)]
 
 
@@ -192,7 +203,7 @@ def sent(placed: list[Placed]) -> list[tuple[str, str]]:
 @quick
 @given(legal=logs(), cuts=st.lists(st.integers(0, 2**20), max_size=8))
 def test_frames_come_back_as_they_were_however_they_are_cut(name: str, legal: Legal, cuts: list[int]) -> None:
-    placed = convert(Told(Wanted(name, BlocksOptions())), legal.items)
+    placed = convert(DialectWithHistory(DialectRequest(name, BlocksOptions())), legal.items)
     body = b"".join(sse.encode(one.message, id=f"k1:{one.seq}.{one.number}") for one in placed)
     places = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
     decoder = sse.Decoder()
@@ -202,7 +213,7 @@ def test_frames_come_back_as_they_were_however_they_are_cut(name: str, legal: Le
     ]
 
 
-def again(envelope: ev.Envelope, payload: ev.Payload | ev.Unknown) -> ev.Event:
+def again(envelope: ev.Envelope, payload: ev.Payload | ev.UnknownPayload) -> ev.Event:
     """The event that an envelope was."""
     assert isinstance(payload, ev.Payload)
     at = ev.Scope(trace_id=envelope.trace_id, agent_id=envelope.agent_id, depth=envelope.depth)
@@ -216,7 +227,7 @@ def test_a_log_knows_the_same_oldest_open_turn(legal: Legal) -> None:
         log = await open_log("memory:")
         session = await log.create("t")
         await log.append(session, [again(*item) for item in legal.items])
-        found = [await log.turn_start(session, seq) for seq in range(-1, len(legal.items))]
+        found = [await log.oldest_open_turn_start(session, seq) for seq in range(-1, len(legal.items))]
         await log.close()
         return found
 

@@ -15,9 +15,19 @@ from msgspec.json import encode as to_json
 from tests.support.examples import examples
 from tests.trees import TREES
 from turnlog.errors import BadInput
-from turnlog.events import CATALOG, Envelope, Kind, Scope, Unknown, View, decode, stamp, strict_json
-from turnlog.events.envelope import timestamp
-from turnlog.events.payload import NAME_BYTES
+from turnlog.events import (
+    CATALOG,
+    Envelope,
+    EventType,
+    Scope,
+    UnknownPayload,
+    View,
+    decode_envelope,
+    encode_envelope,
+    strict_json,
+)
+from turnlog.events.envelope import format_timestamp
+from turnlog.events.payload import MAX_NAME_BYTES
 from turnlog.ids import uuid7
 from turnlog_examples.broker.events import BROKER
 
@@ -44,7 +54,7 @@ OBJECT = st.dictionaries(TEXT, JSON, max_size=4)
 def string(shape: inspect.StrType) -> st.SearchStrategy[str]:
     if shape.pattern is None:
         return TEXT
-    longest = shape.max_length or NAME_BYTES
+    longest = shape.max_length or MAX_NAME_BYTES
     return st.from_regex(shape.pattern).filter(lambda text: len(text.encode()) <= longest)
 
 
@@ -87,7 +97,7 @@ def values(shape: inspect.Type) -> st.SearchStrategy[Any]:
 
 
 IDS = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
-NAMES = string(inspect.StrType(max_length=NAME_BYTES, pattern=r"^[^\u0000-\u001f\u007f]+$(?!\n)"))
+NAMES = string(inspect.StrType(max_length=MAX_NAME_BYTES, pattern=r"^[^\u0000-\u001f\u007f]+$(?!\n)"))
 SCOPES = st.builds(
     Scope,
     trace_id=st.none() | IDS.map("tr_{}".format),
@@ -101,9 +111,9 @@ RANDOM = st.binary(min_size=10, max_size=10)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_payload_is_read_as_it_was_written(kind: Kind) -> None:
+def test_every_payload_is_read_as_it_was_written(kind: EventType) -> None:
     @EVERY
-    @given(payload(kind.payload))
+    @given(payload(kind.payload_class))
     def check(value: Any) -> None:
         assert kind.decoder.decode(to_json(value)) == value
 
@@ -116,15 +126,15 @@ def test_an_envelope_is_one_line_and_is_read_as_it_was_written(
     args: dict[str, Any], text: str, scope: Scope, event_id: str, session_id: str, seq: int, ts_ms: int
 ) -> None:
     data = {"call_id": "a", "tool": "b", "args": args, "incomplete": text}
-    event = CATALOG.event("tool.call", data, id=f"evt_{event_id}", origin="model", scope=scope)
-    line = stamp(event, session_id=f"sess_{session_id}", seq=seq, ts_ms=ts_ms)
-    again = decode(line)
+    event = CATALOG.build_event("tool.call", data, id=f"evt_{event_id}", origin="model", scope=scope)
+    line = encode_envelope(event, session_id=f"sess_{session_id}", seq=seq, ts_ms=ts_ms)
+    again = decode_envelope(line)
     assert not set(line) & set(b"\r\n")
     place = (again.type, again.id, again.seq, again.ts, again.session_id, again.origin)
-    assert place == (event.type, event.id, seq, timestamp(ts_ms), f"sess_{session_id}", event.origin)
+    assert place == (event.type, event.id, seq, format_timestamp(ts_ms), f"sess_{session_id}", event.origin)
     assert Scope(**{name: getattr(again, name) for name in Scope.__struct_fields__}) == scope
     assert bytes(again.payload) == event.body
-    assert CATALOG.payload(again) == event.payload
+    assert CATALOG.decode_payload(again) == event.payload
     assert to_json(again) == line
 
 
@@ -133,7 +143,7 @@ def stored(name: str, payload: bytes) -> bytes:
         "type": name,
         "id": "evt_1",
         "seq": 0,
-        "ts": timestamp(0),
+        "ts": format_timestamp(0),
         "session_id": "sess_1",
         "origin": "app",
     }
@@ -141,12 +151,12 @@ def stored(name: str, payload: bytes) -> bytes:
 
 
 @MANY
-@given(NAMES.filter(lambda name: name not in CATALOG.kinds), JSON, st.booleans())
+@given(NAMES.filter(lambda name: name not in CATALOG.types), JSON, st.booleans())
 def test_an_unknown_type_survives_byte_for_byte(name: str, value: Any, spaced: bool) -> None:
     body = json.dumps(value, separators=(" ,  ", " : ") if spaced else None).encode()
-    envelope = decode(stored(name, body))
-    kept = CATALOG.payload(envelope)
-    assert isinstance(kept, Unknown)
+    envelope = decode_envelope(stored(name, body))
+    kept = CATALOG.decode_payload(envelope)
+    assert isinstance(kept, UnknownPayload)
     assert bytes(kept.data) == body
     assert to_json(envelope) == stored(name, body)
 
@@ -155,8 +165,11 @@ def test_an_unknown_type_survives_byte_for_byte(name: str, value: Any, spaced: b
 @given(OBJECT, st.booleans())
 def test_an_unknown_field_survives_byte_for_byte(extra: dict[str, Any], escaped: bool) -> None:
     body = json.dumps({"later": extra, "text": "hi", "more": [extra]}, ensure_ascii=escaped).encode()
-    envelope = decode(stored("ui.message", body))
-    assert CATALOG.payload(envelope) == CATALOG.event("ui.message", {"text": "hi"}, id="evt_1").payload
+    envelope = decode_envelope(stored("ui.message", body))
+    assert (
+        CATALOG.decode_payload(envelope)
+        == CATALOG.build_event("ui.message", {"text": "hi"}, id="evt_1").payload
+    )
     assert to_json(envelope) == stored("ui.message", body)
 
 
@@ -172,15 +185,18 @@ def nested(layers: list[bool], core: Any) -> bytes:
 @example([False, True] * 16 + [False], None)
 def test_the_gate_counts_levels_whatever_nests(layers: list[bool], core: Any) -> None:
     fits, too_deep = nested(layers[1:], core), nested(layers, core)
-    assert strict_json.decode(fits, VALUE) == json.loads(fits)
+    assert strict_json.decode_strict_json(fits, VALUE) == json.loads(fits)
     with pytest.raises(BadInput, match="at most 32 levels"):
-        strict_json.decode(too_deep, VALUE)
+        strict_json.decode_strict_json(too_deep, VALUE)
 
 
 @MANY
 @given(JSON, st.booleans(), st.sampled_from([None, 1, "\r\n\t"]))
 def test_the_gate_lets_any_json_through(value: Any, escaped: bool, indent: int | str | None) -> None:
-    assert strict_json.decode(json.dumps(value, ensure_ascii=escaped, indent=indent).encode(), VALUE) == value
+    assert (
+        strict_json.decode_strict_json(json.dumps(value, ensure_ascii=escaped, indent=indent).encode(), VALUE)
+        == value
+    )
 
 
 @MANY
@@ -189,7 +205,7 @@ def test_the_gate_sees_any_repeated_key(value: dict[str, Any], data: st.DataObje
     key = data.draw(st.sampled_from(sorted(value)))
     twice = json.dumps(value)[:-1] + "," + json.dumps({key: None})[1:]
     with pytest.raises(BadInput, match="each key once"):
-        strict_json.decode(b"[%s]" % twice.encode(), VALUE)
+        strict_json.decode_strict_json(b"[%s]" % twice.encode(), VALUE)
 
 
 MARKS = rb'{ } [ ] , : " \ \u d800 dc00 0 - 1e999 NaN null "a":'.split(b" ")
@@ -199,7 +215,7 @@ PIECES = st.lists(st.sampled_from([*MARKS, *BYTES]), max_size=30).map(b"".join)
 
 def survives(data: bytes, kind: Any) -> None:
     try:
-        value = strict_json.decode(data, kind)
+        value = strict_json.decode_strict_json(data, kind)
     except BadInput:
         return
     assert kind is not VALUE or value == json.loads(data)
@@ -207,7 +223,8 @@ def survives(data: bytes, kind: Any) -> None:
 
 @MANY
 @given(
-    st.binary(max_size=60) | PIECES, st.sampled_from([VALUE, Envelope, *(kind.payload for kind in CATALOG)])
+    st.binary(max_size=60) | PIECES,
+    st.sampled_from([VALUE, Envelope, *(kind.payload_class for kind in CATALOG)]),
 )
 @example(b"", VALUE)
 @example(b"[" * 100_000, VALUE)
@@ -240,4 +257,4 @@ def test_a_uuid7_is_valid_and_sorts_by_time(ms: int, other: int, random: bytes, 
 @given(TIMES)
 def test_a_timestamp_is_exact_to_the_millisecond(ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-    assert datetime.fromisoformat(timestamp(ms)) == moment
+    assert datetime.fromisoformat(format_timestamp(ms)) == moment

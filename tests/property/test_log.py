@@ -25,22 +25,22 @@ from hypothesis.stateful import (
 
 from tests.support.examples import examples
 from tests.support.limits import HANG_S
-from turnlog.errors import Closed, Conflict, Fenced, TurnlogError
-from turnlog.events import Event, stamp
+from turnlog.errors import Conflict, Fenced, SessionClosed, TurnlogError
+from turnlog.events import Event, encode_envelope
 from turnlog.log import Damage, Log, MemoryStore, Page, Row, SqliteStore, Store
-from turnlog.log.store import span_mark, span_of
+from turnlog.log.store import live_event_span, span_edge
 from turnlog.testing.factories import (
-    aborted,
-    agent,
-    answered,
-    began,
-    called,
-    delta,
-    ended,
-    note,
-    over,
-    progress,
-    started,
+    agent_end_event,
+    agent_scope,
+    agent_start_event,
+    block_abort_event,
+    block_delta_event,
+    block_end_event,
+    block_start_event,
+    durable_event,
+    tool_call_event,
+    tool_progress_event,
+    tool_result_event,
 )
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class Model:
         seqs = []
         for event in events:
             self.last += 1
-            line = stamp(event, session_id=self.session, seq=self.last, ts_ms=ts_ms)
+            line = encode_envelope(event, session_id=self.session, seq=self.last, ts_ms=ts_ms)
             entry = Entry(event, self.last, b"data: " + line + b"\n\n", ts_ms)
             self.entries.append(entry)
             self.history[self.last] = entry
@@ -98,8 +98,8 @@ class Model:
         """Where each block, call and agent began and ended."""
         found: dict[str, tuple[int, int | None]] = {}
         for entry in self.entries:
-            mark = span_mark(entry.event.payload, entry.event.scope.agent_id, None, entry.seq)
-            if mark and mark.opens:
+            mark = span_edge(entry.event.payload, entry.event.scope.agent_id, None, entry.seq)
+            if mark and mark.is_start:
                 found[mark.key] = (entry.seq, None)
             elif mark and mark.key in found:
                 found[mark.key] = (found[mark.key][0], entry.seq)
@@ -109,7 +109,7 @@ class Model:
         """The live events of what began after a cursor and has ended."""
         spans, found = self.spans(), set()
         for entry in self.entries:
-            key = span_of(entry.event.payload)
+            key = live_event_span(entry.event.payload)
             if key in spans and spans[key][0] > origin and spans[key][1] is not None:
                 found.add(entry.seq)
         return found
@@ -136,20 +136,31 @@ class Model:
     def moves(self, pending: list[Event]) -> Iterator[Event]:
         self.made += 1
         number, opened = self.made, self.opened(pending)
-        yield note(f"{number}")
-        yield note(f"{number}", 'text with "quotes" \u2028 and more ' * 20)
-        yield began(f"b{number}")
-        yield called(f"c{number}")
-        yield started(agent(number, trace=number))
-        yield delta("stray", number)
+        yield durable_event(f"{number}")
+        yield durable_event(f"{number}", 'text with "quotes" \u2028 and more ' * 20)
+        yield block_start_event(f"b{number}")
+        yield tool_call_event(f"c{number}")
+        yield agent_start_event(agent_scope(number, trace=number))
+        yield block_delta_event("stray", number)
         for key in sorted(opened["block"]):
-            yield from (delta(key, number), delta(key, number), over(key), aborted(key))
+            yield from (
+                block_delta_event(key, number),
+                block_delta_event(key, number),
+                block_end_event(key),
+                block_abort_event(key),
+            )
         for key in sorted(opened["tool"]):
-            yield from (progress(key, number), progress(key, number), answered(key))
+            yield from (
+                tool_progress_event(key, number),
+                tool_progress_event(key, number),
+                tool_result_event(key),
+            )
         for key in sorted(opened["agent"]):
-            yield ended(agent(int(key.removeprefix("agt_")), trace=int(key.removeprefix("agt_"))))
+            yield agent_end_event(
+                agent_scope(int(key.removeprefix("agt_")), trace=int(key.removeprefix("agt_")))
+            )
         for key in sorted(opened["over"])[:1]:
-            yield delta(key, number)
+            yield block_delta_event(key, number)
 
     def opened(self, pending: list[Event]) -> dict[str, set[str]]:
         """The names of what is open, by the events alone, and of the blocks that are over."""
@@ -237,7 +248,7 @@ class LogMachine(RuleBasedStateMachine):
         events = model.events(count, chance)
         options = {"expected_last": model.last if chance % 2 else None, "fence": fence}
         if model.closed:
-            self.refused(Closed, name, events, **options)
+            self.refused(SessionClosed, name, events, **options)
         elif fence is not None and fence < model.fence:
             self.refused(Fenced, name, events, **options)
         else:
@@ -279,7 +290,7 @@ class LogMachine(RuleBasedStateMachine):
         if model.entries:
             old = Random(f"{chance} {self.steps}").choice(model.entries)
             batch = model.events(2, chance)
-            batch.insert(place, note(old.event.id.removeprefix("evt_"), "another body"))
+            batch.insert(place, durable_event(old.event.id.removeprefix("evt_"), "another body"))
             refusal = self.refused(Conflict, name, batch)
             assert isinstance(refusal, Conflict)
             assert refusal.last == model.last
@@ -288,7 +299,7 @@ class LogMachine(RuleBasedStateMachine):
     def expect_another_last(self, name: str, wrong: int, chance: int) -> None:
         model = self.models[name]
         if wrong != model.last:
-            error: type[TurnlogError] = Closed if model.closed else Conflict
+            error: type[TurnlogError] = SessionClosed if model.closed else Conflict
             refusal = self.refused(error, name, model.events(2, chance), expected_last=wrong)
             assert not isinstance(refusal, Conflict) or refusal.last == model.last
 
@@ -299,13 +310,13 @@ class LogMachine(RuleBasedStateMachine):
         for number in range(count):
             model = self.models[SESSIONS[(number + chance) % 2]]
             model.made += 1
-            jobs.append((model, [note(f"rush{model.made}")]))
+            jobs.append((model, [durable_event(f"rush{model.made}")]))
         for name in SESSIONS:
             self.follow(name, chance)
         outcomes = self.do(self.rush(jobs))
         for (model, events), outcome in zip(jobs, outcomes[:-1], strict=True):
             if model.closed:
-                assert isinstance(outcome, Closed)
+                assert isinstance(outcome, SessionClosed)
             else:
                 assert outcome == model.add(events, self.now_ms)
         assert isinstance(outcomes[-1], Conflict)
@@ -314,7 +325,9 @@ class LogMachine(RuleBasedStateMachine):
         waiting = [follower for follower in self.followers if not follower.model.closed]
         readers = [asyncio.ensure_future(anext(follower.pages)) for follower in waiting]
         writers = [self.log.submit(model.session, events) for model, events in jobs]
-        writers.append(self.log.submit(SESSIONS[0], [note("twice"), note("twice", "another body")]))
+        writers.append(
+            self.log.submit(SESSIONS[0], [durable_event("twice"), durable_event("twice", "another body")])
+        )
         outcomes = await asyncio.gather(*writers, return_exceptions=True)
         for follower, reader in zip(waiting, readers, strict=True):
             follower.got += await reader
@@ -344,7 +357,7 @@ class LogMachine(RuleBasedStateMachine):
             self.join(self.models[name], at, at if chance % 2 else None)
 
     def join(self, model: Model, at: int, origin: int | None) -> None:
-        pages = self.log.follow(model.session, at, origin=origin)
+        pages = self.log.follow(model.session, at, replay_from=origin)
         self.followers.append(Follower(model, at, origin, pages, model.epoch))
 
     @rule(chance=chances, pages=st.integers(1, 3))
@@ -400,13 +413,13 @@ class LogMachine(RuleBasedStateMachine):
                 assert found == model.after(after, origin)
                 assert list(found) == sorted(found)
         unfinished = [name for name in SESSIONS if self.models[name].opened([])["agent"]]
-        assert await self.log.unfinished() == unfinished
+        assert await self.log.sessions_with_open_agents() == unfinished
         assert await self.log.verify() == []
         assert len(await self.log.damages()) == self.damages
 
     async def rows(self, name: str, after: int, origin: int | None) -> list[Row]:
         found: list[Row] = []
-        while page := await self.log.read(name, after, origin=origin, max_bytes=2000):
+        while page := await self.log.read(name, after, replay_from=origin, max_bytes=2000):
             found += page
             after = page[-1].seq
         return found

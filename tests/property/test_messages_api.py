@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from turnlog.events import CATALOG, BlockDelta, BlockEnd, BlockStart, Payload, ToolCall
-from turnlog.parse.blocks import LIMIT_CHARS, LIMIT_WHOLE_BYTES
-from turnlog.parse.messages_api import BLOCKS, DELTAS, EVENTS, STOPS, MessagesParser
-from turnlog.parse.reply import Reply
+from turnlog.parse.blocks import MAX_REPLY_CHARS, MAX_REPLY_VALUE_BYTES
+from turnlog.parse.messages_api import (
+    BLOCK_OPENERS,
+    DELTA_READERS,
+    EVENT_READERS,
+    STOP_REASONS,
+    MessagesParser,
+)
+from turnlog.parse.reply import ReplyBuilder
 
 SMALL_CHARS = 1 << 17  # what a parser of tags may hold, and names
 
@@ -23,8 +29,10 @@ def objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 words = st.text(st.characters(exclude_categories=()), max_size=8)
 scalars = st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats() | words
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | objects(inner), max_leaves=8)
-kinds = st.sampled_from([*BLOCKS, "web_search_tool_result", "mcp_tool_result", "compaction", "hologram"])
-deltas = st.sampled_from([*DELTAS, "citations_delta", "compaction_delta", "new_delta"])
+kinds = st.sampled_from(
+    [*BLOCK_OPENERS, "web_search_tool_result", "mcp_tool_result", "compaction", "hologram"]
+)
+deltas = st.sampled_from([*DELTA_READERS, "citations_delta", "compaction_delta", "new_delta"])
 pieces = (
     st.sampled_from(["", "{", "}", '{"a":1}', " ", "a <", "<agent-event", " type='x' />", "\n", "é"]) | words
 )
@@ -66,7 +74,7 @@ changes = st.builds(
     deltas,
     some(text=pieces, thinking=pieces, partial_json=pieces, signature=words, citation=citations),
 )
-endings = some(stop_reason=st.sampled_from([*STOPS]), stop_details=values, container=some(id=words))
+endings = some(stop_reason=st.sampled_from([*STOP_REASONS]), stop_details=values, container=some(id=words))
 usages = some(input_tokens=st.integers(0, 9), output_tokens=st.integers(0, 9))
 messages = some(id=words, model=words, usage=usages)
 usual = st.one_of(
@@ -79,14 +87,14 @@ usual = st.one_of(
     st.just({"type": "message_stop"}),
 )
 wild = st.builds(
-    lambda kind, rest: {**rest, "type": kind}, st.sampled_from([*EVENTS]) | values, objects(values)
+    lambda kind, rest: {**rest, "type": kind}, st.sampled_from([*EVENT_READERS]) | values, objects(values)
 )
 streams = st.lists(usual | usual | usual | wild | values, max_size=25)
 
 
 def parser() -> MessagesParser:
     numbers = count()
-    return MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}"))
+    return MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}"))
 
 
 def fed(parsing: MessagesParser, events: Iterable[Any]) -> list[Payload]:
@@ -97,9 +105,9 @@ def fed(parsing: MessagesParser, events: Iterable[Any]) -> list[Payload]:
 @examples(48)
 def test_no_stream_raises_and_whatever_comes_out_can_be_stored(events: list[Any]) -> None:
     for payload in fed(parser(), events):
-        kind = CATALOG.kind(CATALOG.name(type(payload)))
-        origin: Any = "model" if kind.admits(payload, "model") else "system"
-        CATALOG.event(payload, id="evt_1", origin=origin)
+        kind = CATALOG.get_event_type(CATALOG.get_type_name(type(payload)))
+        origin: Any = "model" if kind.allows_origin(payload, "model") else "system"
+        CATALOG.build_event(payload, id="evt_1", origin=origin)
 
 
 @given(streams)
@@ -178,13 +186,13 @@ def test_what_is_remembered_is_bounded(name: str, stopped: bool) -> None:
             parsing.feed({"type": "content_block_delta", "index": index, "delta": delta})
         if stopped:
             parsing.feed({"type": "content_block_stop", "index": index})
-    assert kept(parsing, set()) <= LIMIT_CHARS + LIMIT_WHOLE_BYTES + SMALL_CHARS
+    assert kept(parsing, set()) <= MAX_REPLY_CHARS + MAX_REPLY_VALUE_BYTES + SMALL_CHARS
 
 
 @given(st.sampled_from([{"type": "text", "text": "a"}, {"type": "hologram"}, {"type": "tool_use"}]))
 @examples(3)
 def test_the_number_of_blocks_is_bounded(content: dict[str, Any]) -> None:
     parsing = parser()
-    for index in range(LIMIT_CHARS // 64 + 1000):
+    for index in range(MAX_REPLY_CHARS // 64 + 1000):
         parsing.feed({"type": "content_block_start", "index": index, "content_block": content})
-    assert len(parsing.reply.block_ids) <= LIMIT_CHARS // 64
+    assert len(parsing.reply.block_ids) <= MAX_REPLY_CHARS // 64

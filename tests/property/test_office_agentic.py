@@ -13,13 +13,13 @@ from tests.logs import Item, log
 from tests.support.examples import examples
 from turnlog import events as ev
 from turnlog.events import team, ui
-from turnlog.state.documents import documents
-from turnlog.state.fold import folded
+from turnlog.state.documents import fold_documents
+from turnlog.state.fold import apply_events
 from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
-from turnlog.state.tree import scope_of
-from turnlog.wire.dialects.base import DEFAULT, DONE, Dialect, bare, untold
-from turnlog.wire.dialects.registry import CONVERTED
+from turnlog.state.tree import scope_without_actor
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history, strip_agent_prefix
+from turnlog.wire.dialects.registry import DIALECT_FACTORIES
 
 quick = examples(14)
 EACH = pytest.mark.parametrize("name", ["office", "agentic"])
@@ -60,7 +60,9 @@ def team_logs(draw: st.DrawFn) -> Legal:
     """A legal log with events of a team anywhere in it."""
     items, turns = draw(logs())
     entries = [
-        (payload, scope_of(envelope)) for envelope, payload in items if isinstance(payload, ev.Payload)
+        (payload, scope_without_actor(envelope))
+        for envelope, payload in items
+        if isinstance(payload, ev.Payload)
     ]
     for life, place in draw(st.lists(st.tuples(lives, st.integers(0, 2**16)), max_size=8)):
         at = place % (len(entries) + 1)
@@ -70,7 +72,7 @@ def team_logs(draw: st.DrawFn) -> Legal:
 
 
 def fresh(name: str) -> Dialect:
-    return CONVERTED[name](DEFAULT, untold)
+    return DIALECT_FACTORIES[name](DEFAULT_OPTIONS, no_history)
 
 
 def convert(dialect: Dialect, items: list[Item]) -> list[Placed]:
@@ -151,7 +153,7 @@ def standing(items: list[Item]) -> dict[str, str]:
     """What stands of each agent's text, as a reader of `agentic` has it."""
     agentic, pieces = fresh("agentic"), dict[str, list[str]]()
     for envelope, payload in items:
-        mine = pieces.setdefault(bare(envelope.agent_id or ""), [])
+        mine = pieces.setdefault(strip_agent_prefix(envelope.agent_id or ""), [])
         for body in map(json.loads, agentic.convert(envelope, payload)):
             if body["type"] == "chat_output":
                 mine.append(body["payload"]["content"])
@@ -175,21 +177,21 @@ def test_the_texts_of_agentic_are_what_the_log_says_with_and_without_deltas(lega
 @given(legal=team_logs(), cut=st.integers(0, 2**16))
 def test_a_roster_goes_on_from_any_snapshot(legal: Legal, cut: int) -> None:
     at = cut % (len(legal.items) + 1)
-    kept = load(Roster, dump(folded(Roster(), legal.items[:at])))
-    assert dump(folded(kept, legal.items[at:])) == dump(folded(Roster(), legal.items))
-    assert dump(folded(Roster(), pruned(legal.items))) == dump(folded(Roster(), legal.items))
+    kept = load(Roster, dump(apply_events(Roster(), legal.items[:at])))
+    assert dump(apply_events(kept, legal.items[at:])) == dump(apply_events(Roster(), legal.items))
+    assert dump(apply_events(Roster(), pruned(legal.items))) == dump(apply_events(Roster(), legal.items))
 
 
 @quick
 @given(legal=team_logs())
 def test_a_roster_has_no_ghosts_and_knows_whom_the_documents_know(legal: Legal) -> None:
-    roster = folded(Roster(), legal.items)
-    for document in documents(legal.items).values():
+    roster = apply_events(Roster(), legal.items)
+    for document in fold_documents(legal.items).values():
         if document.type == "agent-identity":
             body = json.loads(document.body)
             member = roster.teams[""].seats[body["gridPosition"]]
             assert (member.state == "alive") == (body["status"] == "alive")
-    for everyone in folded(
+    for everyone in apply_events(
         roster, log((ev.ProcessEnd(process="server", reason="process_crash"), ev.Scope()))
     ).teams.values():
         assert {member.state for member in everyone.seats.values()} <= {"sleeping"}

@@ -15,15 +15,15 @@ from turnlog import events as ev
 from turnlog.events import AgentEnd, AgentUsage
 from turnlog.events.team import ArtifactMeta, RosterMember
 from turnlog.events.ui import ButtonClick
-from turnlog.state.documents import Documents, documents, seen_in
-from turnlog.state.fold import folded
+from turnlog.state.documents import Documents, fold_documents, is_document_visible
+from turnlog.state.fold import apply_events
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
-from turnlog.state.pending import pending
+from turnlog.state.pending import build_pending_report
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
-from turnlog.wire.dialects.base import bare
+from turnlog.wire.dialects.base import strip_agent_prefix
 
 FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
 some = examples(17)
@@ -74,13 +74,13 @@ def test_a_snapshot_at_any_cut_and_the_tail_are_the_whole(kind: Any) -> None:
     @some
     @given(sessions(), st.data())
     def holds(items: list[Item], data: st.DataObject) -> None:
-        whole = folded(kind(), items)
+        whole = apply_events(kind(), items)
         for cut in {0, len(items), *data.draw(st.lists(st.integers(0, len(items)), max_size=6))}:
-            before = folded(kind(), items[:cut])
+            before = apply_events(kind(), items[:cut])
             again = load(kind, dump(before))
             assert again == before or kind is History  # which may hold conversations without a word
             assert dump(again) == dump(before)
-            assert dump(folded(again, items[cut:])) == dump(whole)
+            assert dump(apply_events(again, items[cut:])) == dump(whole)
 
     holds()
 
@@ -98,33 +98,35 @@ def test_documents_made_one_by_one_across_a_snapshot_are_those_of_a_rebuild(
     first = Documents()
     stored = changes(first, items[:cut])
     stored |= changes(load(Documents, dump(first)), items[cut:])
-    assert stored == documents(items)
+    assert stored == fold_documents(items)
 
 
 @some
 @given(sessions())
 def test_nobody_sees_what_is_for_another_channel(items: list[Item]) -> None:
     public = [(envelope, payload) for envelope, payload in items if envelope.channel is None]
-    shown = {key: made for key, made in documents(items).items() if seen_in([], made.body)}
+    shown = {key: made for key, made in fold_documents(items).items() if is_document_visible([], made.body)}
     ends = [envelope.channel for envelope, payload in items if isinstance(payload, ev.ProcessEnd)]
-    assert any(ends) or shown == documents(public)  # an end is everybody's, wherever it is said
-    assert folded(Transcript(), items).seen_in([]) == folded(Transcript(), public).seen_in([])
+    assert any(ends) or shown == fold_documents(public)  # an end is everybody's, wherever it is said
+    assert apply_events(Transcript(), items).visible_in([]) == apply_events(Transcript(), public).visible_in(
+        []
+    )
 
 
 @some
 @given(sessions())
 def test_what_is_told_needs_no_live_events(items: list[Item]) -> None:
     for kind in (Transcript, Meters, Documents, History):
-        assert dump(folded(kind(), items)) == dump(folded(kind(), pruned(items)))
+        assert dump(apply_events(kind(), items)) == dump(apply_events(kind(), pruned(items)))
 
 
 @some
 @given(logs())
 def test_the_transcript_has_the_texts_that_stand(legal: Legal) -> None:
     said: dict[str, list[str]] = {}
-    for bubble in folded(Transcript(), legal.items).bubbles.values():
+    for bubble in apply_events(Transcript(), legal.items).entries.values():
         if bubble.who == "assistant":
-            said.setdefault(bare(bubble.agent_id or ""), []).append(bubble.text)
+            said.setdefault(strip_agent_prefix(bubble.agent_id or ""), []).append(bubble.text)
     stands = {
         agent: sorted(text for kind, text in parts if kind == "text" and text.strip())
         for agent, parts in expected(legal.items).items()
@@ -137,11 +139,11 @@ def test_the_transcript_has_the_texts_that_stand(legal: Legal) -> None:
 @some
 @given(logs())
 def test_message_documents_have_the_same_texts_whole(legal: Legal) -> None:
-    bubbles = folded(Transcript(), legal.items).bubbles.values()
+    bubbles = apply_events(Transcript(), legal.items).entries.values()
     whole = sorted(bubble.text for bubble in bubbles if not bubble.partial)
     parts = [
         part
-        for document in documents(legal.items).values()
+        for document in fold_documents(legal.items).values()
         if document.type == "message"
         for part in msgspec.json.decode(document.body)["content"]
     ]
@@ -151,7 +153,7 @@ def test_message_documents_have_the_same_texts_whole(legal: Legal) -> None:
 @some
 @given(logs())
 def test_the_meters_count_each_completion_once(legal: Legal) -> None:
-    meters = folded(Meters(), legal.items)
+    meters = apply_events(Meters(), legal.items)
     reported = [payload for _, payload in legal.items if isinstance(payload, AgentUsage)]
     assert meters.session is not None
     for counted in ([meters.session], meters.turns.values(), meters.agents.values()):
@@ -166,8 +168,8 @@ def test_the_meters_count_each_completion_once(legal: Legal) -> None:
 @some
 @given(logs(), st.data())
 def test_what_is_pending_is_json_and_what_the_tree_holds(legal: Legal, data: st.DataObject) -> None:
-    tree = folded(Tree(), legal.items[: data.draw(st.integers(0, len(legal.items)))])
-    shown = pending(tree)
+    tree = apply_events(Tree(), legal.items[: data.draw(st.integers(0, len(legal.items)))])
+    shown = build_pending_report(tree)
     assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
     assert len(shown["calls"]) == sum(len(invocation.calls) for invocation in tree.open.values())
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from turnlog.parse import AgentStreamParser, Stripped, strip_event_tags
+from turnlog.parse import AgentStreamParser, StrippedText, strip_event_tags
 
 LIMIT_CHARS = 1 << 16
 SMALL_CHARS = 512  # white space, a run of backticks and half an opener, with room
@@ -57,11 +57,11 @@ def wall(parts: tuple[str, str, int, str]) -> str:
     return start + piece * (size // len(piece)) + end
 
 
-def feed(text: str, cuts: list[int]) -> Stripped:
+def feed(text: str, cuts: list[int]) -> StrippedText:
     parser = AgentStreamParser()
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     answers = [*(parser.feed(text[at:end]) for at, end in pairwise(places)), parser.flush()]
-    return Stripped(
+    return StrippedText(
         "".join(answer.display_text for answer in answers),
         [event for answer in answers for event in answer.events],
         [reject for answer in answers for reject in answer.rejects],
@@ -113,7 +113,7 @@ def test_what_is_remembered_is_bounded(parts: tuple[str, str, int, str], size: i
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_text_without_a_tag_is_shown_as_it_is(text: str) -> None:
-    assert strip_event_tags(text) == Stripped(text, [], [])
+    assert strip_event_tags(text) == StrippedText(text, [], [])
 
 
 def test_the_forgery_works_where_nothing_stops_it() -> None:
@@ -125,7 +125,7 @@ def longest_run(text: str, mark: str) -> int:
 
 
 def unchanged(text: str, cuts: list[int]) -> bool:
-    return feed(text, cuts) == Stripped(text, [], [])
+    return feed(text, cuts) == StrippedText(text, [], [])
 
 
 @given(texts, st.sampled_from("`~"), st.integers(0, 3), st.lists(st.integers(0, 1000), max_size=5))

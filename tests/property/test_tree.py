@@ -26,7 +26,7 @@ from turnlog.events import (
     UiMessage,
     Usage,
 )
-from turnlog.state.tree import Tree, closing
+from turnlog.state.tree import Tree, build_closing_events
 
 DEPTH = 3
 STEPS = [("tool",), ("page",), ("agent",), ("agent", "agent"), ("tool", "page"), ("agent", "page", "tool")]
@@ -214,8 +214,8 @@ def grown(items: list[Item]) -> Tree:
 
 def close(items: list[Item], *, keep_waiting: bool) -> list[Item]:
     """The log with its closing events."""
-    closings = closing(grown(items), "error", "It stopped.", keep_waiting=keep_waiting)
-    assert closings == closing(grown(items), "error", "It stopped.", keep_waiting=keep_waiting)
+    closings = build_closing_events(grown(items), "error", "It stopped.", keep_waiting=keep_waiting)
+    assert closings == build_closing_events(grown(items), "error", "It stopped.", keep_waiting=keep_waiting)
     return items + closing_log(closings, len(items))
 
 
@@ -230,7 +230,7 @@ def test_a_stop_at_any_point_leaves_nothing_open(items: list[Item]) -> None:
         closed = close(items[:cut], keep_waiting=False)
         ledger, tree = Ledger(closed), grown(closed)
         assert (ledger.agents, ledger.blocks, ledger.calls) == ({}, {}, {})
-        assert (tree.open, list(tree.queue)) == ({}, ledger.pending)
+        assert (tree.open, list(tree.queued_turns)) == ({}, ledger.pending)
         assert close(closed, keep_waiting=False) == closed
 
 
@@ -243,8 +243,8 @@ def test_recovery_at_any_point_leaves_exactly_what_waits(items: list[Item]) -> N
         after, tree = Ledger(closed), grown(closed)
         assert set(after.agents) == before.waiting() == set(tree.open)
         assert (after.blocks, after.asked, after.pending) == ({}, before.asked, before.pending)
-        assert tree.all_wait
-        assert set(tree.waiting()) == {after.calls[call_id] for call_id in after.asked}
+        assert tree.is_all_waiting
+        assert set(tree.agents_asking_page()) == {after.calls[call_id] for call_id in after.asked}
         assert close(closed, keep_waiting=True) == closed
 
 
@@ -253,7 +253,7 @@ def test_recovery_at_any_point_leaves_exactly_what_waits(items: list[Item]) -> N
 def test_the_tree_is_what_the_events_leave_open(items: list[Item]) -> None:
     ledger, tree = Ledger(items), grown(items)
     assert list(tree.open) == list(ledger.agents)
-    assert list(tree.queue) == ledger.pending
+    assert list(tree.queued_turns) == ledger.pending
     assert {call_id for node in tree.open.values() for call_id in node.calls} == set(ledger.calls)
     assert {block_id for node in tree.open.values() for block_id in node.blocks} == set(ledger.blocks)
 
@@ -263,7 +263,7 @@ def test_such_logs_reach_waits_at_every_depth_and_beside_a_sibling_that_runs() -
     depths: set[int | None] = set()
     for _ in range(400):
         tree = grown(written([random.randrange(60) for _ in range(random.randrange(50))]))
-        depths |= {tree.open[agent_id].scope.depth for agent_id in tree.waiting()}
-        mixed += bool(tree.waiting()) and next(iter(tree.open)) not in tree.waiters()
+        depths |= {tree.open[agent_id].scope.depth for agent_id in tree.agents_asking_page()}
+        mixed += bool(tree.agents_asking_page()) and next(iter(tree.open)) not in tree.waiting_agents()
     assert depths == set(range(DEPTH + 1))
     assert mixed

@@ -11,7 +11,7 @@ from tests.trees import NEARLY, TREES, Tree, scenes
 from turnlog.events import AssistantView, UiAction, View, view_nodes
 from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
 from turnlog.events.view_nodes import Button, Form, TableEditor
-from turnlog.state.view_actions import KEPT, PROBLEMS, Views, check
+from turnlog.state.view_actions import MAX_OPEN_PARTS, MAX_PROBLEMS, OpenViews, validate_action
 
 MANY = examples(25)
 
@@ -23,16 +23,16 @@ def shown(tree: Tree, seq: int = 0) -> Any:
 @MANY
 @given(TREES)
 def test_what_can_be_shown_is_read_and_written_the_same(tree: Tree) -> None:
-    assert view_nodes.flaw(tree) is None
-    root = view_nodes.read(tree)
-    assert root is None or view_nodes.read(to_builtins(root)) == root
+    assert view_nodes.find_view_error(tree) is None
+    root = view_nodes.parse_view_tree(tree)
+    assert root is None or view_nodes.parse_view_tree(to_builtins(root)) == root
     assert shown(tree)[1].view.tree == json.decode(json.encode(tree))
 
 
 @MANY
 @given(NEARLY)
 def test_any_value_is_shown_or_refused(tree: Any) -> None:
-    flaw = view_nodes.flaw(tree)
+    flaw = view_nodes.find_view_error(tree)
     assert flaw is None or all(isinstance(part, str) for part in flaw)
 
 
@@ -40,23 +40,25 @@ def test_any_value_is_shown_or_refused(tree: Any) -> None:
 @given(scenes())
 def test_any_action_is_taken_or_refused_and_nothing_is_doubled(scene: tuple[Tree, list[Any]]) -> None:
     tree, actions = scene
-    folded = Views()
+    folded = OpenViews()
     folded.apply(*shown(tree))
     for action in actions:
         payload = UiAction(view_id="v", action=action)
-        problems = check(folded, payload)
-        assert len(problems) <= PROBLEMS
+        problems = validate_action(folded, payload)
+        assert len(problems) <= MAX_PROBLEMS
         assert len({problem.kind for problem in problems}) <= 1
         if not problems:
-            folded.take(payload)
-            again = check(folded, payload)
+            folded.record_action(payload)
+            again = validate_action(folded, payload)
             assert bool(again) == is_once(folded, action)
-    assert folded.size <= KEPT
+    assert folded.part_count <= MAX_OPEN_PARTS
 
 
-def is_once(folded: Views, action: Any) -> bool:
+def is_once(folded: OpenViews, action: Any) -> bool:
     """Whether the view says that the same action may not come again."""
-    part = folded.open[None, "v"].active.get(next(getattr(action, key) for key in action.__struct_fields__))
+    part = folded.open[None, "v"].parts_by_id.get(
+        next(getattr(action, key) for key in action.__struct_fields__)
+    )
     if isinstance(action, FormSubmit | ButtonClick):
         assert isinstance(part, Form | Button)
         return not part.repeat

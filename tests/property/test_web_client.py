@@ -14,13 +14,13 @@ from tests.readers import Ask
 from tests.support.examples import examples
 from tests.trees import NEARLY, TREES, Tree, scenes
 from turnlog.events import AssistantView, UiAction, View
-from turnlog.events.view_nodes import flaw
+from turnlog.events.view_nodes import find_view_error
 from turnlog.state.documents import Documents
 from turnlog.state.meters import Meters
-from turnlog.state.pending import pending
-from turnlog.state.transcript import Bubble, Transcript
+from turnlog.state.pending import build_pending_report
+from turnlog.state.transcript import Transcript, TranscriptEntry
 from turnlog.state.tree import Tree as AgentTree
-from turnlog.state.view_actions import Problem, Views, check
+from turnlog.state.view_actions import ActionProblem, OpenViews, validate_action
 
 some = examples(18)
 NUMBER = re.compile(r"-?\d[\d.]*(e[+-]?\d+)?")
@@ -32,7 +32,7 @@ def as_sent(item: Item) -> Any:
     return json.loads(msgspec.json.encode(item[0]))
 
 
-def values(bubbles: list[Bubble]) -> Any:
+def values(bubbles: list[TranscriptEntry]) -> Any:
     return msgspec.to_builtins(bubbles)
 
 
@@ -57,13 +57,13 @@ def folded(items: list[Item]) -> list[Any]:
         ]
         told.append(
             {
-                "bubbles": values(list(transcript.bubbles.values())),
+                "bubbles": values(list(transcript.entries.values())),
                 "meters": numbers(meters),
-                "open": pending(tree),
+                "open": build_pending_report(tree),
                 "documents": changed,
                 "seen": {
-                    "bubbles": values(transcript.seen_in(["customer"])),
-                    "meters": numbers(meters.seen_in(["customer"])),
+                    "bubbles": values(transcript.visible_in(["customer"])),
+                    "meters": numbers(meters.visible_in(["customer"])),
                 },
             }
         )
@@ -95,12 +95,12 @@ def test_which_trees_can_be_shown(ask: Ask) -> None:
     @given(st.one_of(TREES, NEARLY))
     def holds(tree: Any) -> None:
         assume(is_small(tree))
-        assert (ask({"tree": tree}) is None) == (flaw(tree) is None)
+        assert (ask({"tree": tree}) is None) == (find_view_error(tree) is None)
 
     holds()
 
 
-def told(problem: Problem) -> Any:
+def told(problem: ActionProblem) -> Any:
     return {"kind": problem.kind, "path": list(problem.path), "message": problem.message}
 
 
@@ -120,11 +120,13 @@ def test_what_is_wrong_with_an_action(ask: Ask) -> None:
         for action in actions:
             payload = UiAction(view_id="v", action=action)
             assume(is_small(msgspec.to_builtins(payload)))
-            views = Views()
+            views = OpenViews()
             for item in log:
                 views.apply(*item)
             asked = {"views": [as_sent(item) for item in log], "action": msgspec.to_builtins(payload)}
-            assert alike(list(ask(asked))) == alike([told(problem) for problem in check(views, payload)])
+            assert alike(list(ask(asked))) == alike(
+                [told(problem) for problem in validate_action(views, payload)]
+            )
             log.append(entry(payload, seq=len(log)))
 
     holds()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from turnlog.errors import BadInput, CallerError
 from turnlog.wire.chunks import Scalar, chunk
-from turnlog.wire.sse import Decoder, Message, encode
+from turnlog.wire.sse import Decoder, ServerSentEvent, encode
 
 PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 LONE = re.compile("[\ud800-\udfff]")
@@ -62,7 +62,9 @@ def pieces(stream: bytes, cuts: list[int]) -> list[bytes]:
     return [stream[start:end] for start, end in pairwise(places)]
 
 
-def decode(parts: list[bytes], limit_bytes: int = 1 << 20) -> tuple[list[Message], str, int | None, bool]:
+def decode(
+    parts: list[bytes], limit_bytes: int = 1 << 20
+) -> tuple[list[ServerSentEvent], str, int | None, bool]:
     decoder, messages, refused = Decoder(limit_bytes), [], False
     try:
         for part in parts:
@@ -105,7 +107,7 @@ def test_a_chunk_fits_or_is_refused(
 @given(plain, st.none() | labels, st.none() | labels, st.none() | st.integers(0, 10**15 - 1))
 def test_a_frame_comes_back(text: str, id: str | None, event: str | None, retry_ms: int | None) -> None:
     frame = encode(text.encode(), id=id, event=event, retry_ms=retry_ms)
-    message = Message(LINE_END.sub("\n", text), event or "message", id or "", retry_ms)
+    message = ServerSentEvent(LINE_END.sub("\n", text), event or "message", id or "", retry_ms)
     assert decode([frame]) == ([message], id or "", retry_ms, False)
 
 
@@ -115,7 +117,7 @@ def test_json_in_frames_comes_back_as_it_was(texts: list[str], cuts: list[int]) 
     lines = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
     stream = b"".join(encode(line.encode(), id=f"0:{seq}") for seq, line in enumerate(lines))
     messages, _, _, refused = decode(pieces(stream, cuts))
-    assert messages == [Message(line, id=f"0:{seq}") for seq, line in enumerate(lines)]
+    assert messages == [ServerSentEvent(line, id=f"0:{seq}") for seq, line in enumerate(lines)]
     assert not refused
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.work import is_linear
 from tests.unit.app.test_derived import APP, NAME, Rows, filled
 from tests.unit.log.delegates import scenario
-from turnlog.app.read_models import EVERY, Derived
+from turnlog.app.read_models import SNAPSHOT_EVERY_EVENTS, ReadModelStore
 from turnlog.log import Log, MemoryStore
 
 Derive = Callable[[Log], Any]
@@ -29,20 +29,20 @@ def rows_read(events: int, derive: Derive) -> int:
 
 
 async def all_derived(log: Log) -> None:
-    made = Derived(log)
-    assert (await made.panels(APP, NAME)).seq == (await log.info(NAME)).last
+    made = ReadModelStore(log)
+    assert (await made.load_read_models(APP, NAME)).seq == (await log.info(NAME)).last
     assert await made.documents(NAME)
 
 
 async def one_after_the_other(log: Log) -> None:
     """As it would be without snapshots: every question from the beginning."""
     for at in range(0, (await log.info(NAME)).last, 50):
-        await log.forget_derived()
-        await Derived(log).panels(APP, NAME, at)
+        await log.delete_derived()
+        await ReadModelStore(log).load_read_models(APP, NAME, at)
 
 
 def test_four_times_the_events_are_derived_from_four_times_the_rows() -> None:
-    assert is_linear(lambda events: rows_read(events, all_derived), 2 * EVERY)
+    assert is_linear(lambda events: rows_read(events, all_derived), 2 * SNAPSHOT_EVERY_EVENTS)
 
 
 def test_control_reading_from_the_beginning_each_time_is_seen() -> None:
@@ -51,9 +51,9 @@ def test_control_reading_from_the_beginning_each_time_is_seen() -> None:
 
 @scenario
 async def test_snapshots_together_take_no_more_than_the_events() -> None:
-    log = await filled(Log(MemoryStore(ring_events=1 << 20)), SNAPSHOTS * EVERY)
-    await Derived(log).panels(APP, NAME)
-    sizes, at = [], SNAPSHOTS * EVERY
+    log = await filled(Log(MemoryStore(ring_events=1 << 20)), SNAPSHOTS * SNAPSHOT_EVERY_EVENTS)
+    await ReadModelStore(log).load_read_models(APP, NAME)
+    sizes, at = [], SNAPSHOTS * SNAPSHOT_EVERY_EVENTS
     while found := await log.snapshot(NAME, "transcript", at):
         sizes.append(len(found[1]))
         at = found[0] - 1

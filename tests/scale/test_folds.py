@@ -24,11 +24,11 @@ from turnlog.events import (
     ToolCall,
     ToolResult,
     UiMessage,
-    Unknown,
+    UnknownPayload,
     Usage,
 )
 from turnlog.state.documents import Documents
-from turnlog.state.fold import folded
+from turnlog.state.fold import apply_events
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.transcript import Transcript
@@ -74,7 +74,7 @@ def written(turns: int, items: list[Item], agents: int) -> Iterator[Item]:
 
 
 def steps(kind: Any, items: list[Item]) -> int:
-    return count_lines(lambda: folded(kind(), items))
+    return count_lines(lambda: apply_events(kind(), items))
 
 
 def many_turns(events: int) -> list[Item]:
@@ -95,7 +95,7 @@ def test_folding_four_times_the_events_takes_four_times_the_steps(kind: Any, sha
 class Backward(list[int]):
     """A fold that looks at all earlier events for each one."""
 
-    def apply(self, envelope: Envelope, _: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, _: Payload | UnknownPayload) -> None:
         self.append(envelope.seq)
         total = 0
         for seq in self:

@@ -12,8 +12,8 @@ from pathlib import Path
 import turnlog
 from tests.support.limits import HANG_S
 from turnlog import events as ev
-from turnlog.log import Head, Log, open_log
-from turnlog.server.streaming.projection import Projection
+from turnlog.log import Log, SessionRecord, open_log
+from turnlog.server.streaming.projection import DialectProjection
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
@@ -28,7 +28,7 @@ class Counted(Blocks):
 
     converted = 0
 
-    def convert(self, envelope: ev.Envelope, payload: ev.Payload | ev.Unknown) -> list[bytes]:
+    def convert(self, envelope: ev.Envelope, payload: ev.Payload | ev.UnknownPayload) -> list[bytes]:
         type(self).converted += 1
         return super().convert(envelope, payload)
 
@@ -61,7 +61,7 @@ def ended(number: int) -> Iterator[ev.Event]:
 
 
 @asynccontextmanager
-async def filled(path: Path, turns: int) -> AsyncIterator[tuple[Log, Head]]:
+async def filled(path: Path, turns: int) -> AsyncIterator[tuple[Log, SessionRecord]]:
     """A log with finished turns, and one turn that goes on."""
     log = await open_log(f"sqlite:///{path / 'log.db'}")
     session = await log.create("t")
@@ -75,14 +75,14 @@ async def filled(path: Path, turns: int) -> AsyncIterator[tuple[Log, Head]]:
         await log.close()
 
 
-async def resumed(log: Log, head: Head, at: Cursor, last: int) -> tuple[list[str], int]:
+async def resumed(log: Log, head: SessionRecord, at: Cursor, last: int) -> tuple[list[str], int]:
     """The ids a reader gets from a cursor up to a seq, and how many events were converted for it."""
 
     async def make(_: int) -> Dialect:
         return Counted()
 
     Counted.converted = 0
-    projection = Projection(log, head, ev.CATALOG, make)
+    projection = DialectProjection(log, head, ev.CATALOG, make)
     frames, decoder, ids = projection.frames(at, HANG_S), sse.Decoder(), list[str]()
     async for page in frames:
         messages = decoder.feed(page)
@@ -91,7 +91,7 @@ async def resumed(log: Log, head: Head, at: Cursor, last: int) -> tuple[list[str
         if ids and ids[-1] == f"{head.epoch}:{last}":
             break
     await frames.aclose()
-    assert projection.converted == Counted.converted
+    assert projection.converted_count == Counted.converted
     return ids, Counted.converted
 
 

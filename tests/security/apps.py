@@ -6,11 +6,11 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from turnlog import Agent, App, Vocabulary, tool
-from turnlog.agents import Context, Scripted, ToolUse
-from turnlog.agents.tools import Picture
+from turnlog.agents import Scripted, ToolContext, ToolUse
+from turnlog.agents.tools import ImageContent
 from turnlog.app import Roles
 from turnlog.events import Payload, View
-from turnlog.events.payload import ANYONE, Name
+from turnlog.events.payload import ANY_ORIGIN, Name
 from turnlog.events.view_nodes import Form, TextField
 from turnlog.state.history import Message
 
@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
 class Note(Payload, frozen=True, kw_only=True):
     """Somebody wrote something down."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     EXAMPLE: ClassVar = {"text": "milk"}
 
@@ -30,7 +30,7 @@ class Note(Payload, frozen=True, kw_only=True):
 class Offer(Payload, frozen=True, kw_only=True):
     """A seller names a price."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     EXAMPLE: ClassVar = {"price": 3}
 
@@ -59,9 +59,9 @@ def weigh(what: str) -> str:
 
 
 @tool
-def picture() -> Picture:
+def picture() -> ImageContent:
     """Draw."""
-    return Picture(PNG, "image/png")
+    return ImageContent(PNG, "image/png")
 
 
 @tool
@@ -71,9 +71,9 @@ def recall(text: str) -> str:
 
 
 @tool
-def ask_name(context: Context) -> str:
+def ask_name(context: ToolContext) -> str:
     """Show a form."""
-    context.show(View.of("who", Form("person", [TextField("name", "Name", required=True)])))
+    context.show_view(View.of("who", Form("person", [TextField("name", "Name", required=True)])))
     return "shown"
 
 
@@ -161,5 +161,5 @@ def make(
 
 plain = make()
 POSTS: dict[str, list[type[Payload]]] = {"buyer": [Note], "seller": [Note, Offer]}
-counter = make("counter", Roles(posts=POSTS), channels=("buyer", "seller"))
-endless = App("endless", Agent("Drone", "Talk.", Scripted(drone, pace_s=0.01)), vocabulary=VOCABULARY)
+counter = make("counter", Roles(postable_events=POSTS), channels=("buyer", "seller"))
+endless = App("endless", Agent("Drone", "Talk.", Scripted(drone, word_delay_s=0.01)), vocabulary=VOCABULARY)

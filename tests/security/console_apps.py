@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from tests.security.console_payloads import CALM, SHARP, Attacks
 from turnlog import Agent, App, Vocabulary, tool
-from turnlog.agents import Context, Reply, Request
+from turnlog.agents import ReplyBuilder, Request, ToolContext
 from turnlog.events import CORE, TEAM, Catalog, Envelope, Payload
 from turnlog.events.agent import Usage
-from turnlog.events.payload import ANYONE
+from turnlog.events.payload import ANY_ORIGIN
 
 ARGUMENTS = 10  # drawings of arguments
 STEP_S = 0.018  # more than a frame: each is drawn
@@ -23,7 +23,7 @@ PROGRESS_S = 0.3
 class Noted(Payload, frozen=True, kw_only=True):
     """Somebody noted something."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     EXAMPLE: ClassVar = {"text": "milk"}
 
@@ -48,14 +48,16 @@ class Spiteful:
     steps: int
     name: str = "spiteful"
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         reply.begin(self.name)
         if request.messages[-1].content[-1]["type"] != "tool_result":
             async for batch in self._rant(reply):
                 yield batch
-        yield reply.done("tool_use" if reply.calling else "end_turn", Usage(input_tokens=0, output_tokens=0))
+        yield reply.done(
+            "tool_use" if reply.has_deferred_calls else "end_turn", Usage(input_tokens=0, output_tokens=0)
+        )
 
-    async def _rant(self, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def _rant(self, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         blocks = [(reply.open_text(), pieces(text, self.steps)) for text in self.attacks.by("live")]
         for step in range(self.steps):
             await asyncio.sleep(STEP_S)  # the page draws each piece
@@ -75,7 +77,7 @@ def made(name: str, title: str, attacks: Attacks, steps: int) -> App:
     """An application that is hostile wherever it can be."""
 
     @tool
-    async def grind(context: Context, text: str) -> str:
+    async def grind(context: ToolContext, text: str) -> str:
         """Say all payloads, line by line, and give a text back."""
         for line in attacks.by("progress"):
             context.progress(f"{line}\n")
@@ -87,10 +89,10 @@ def made(name: str, title: str, attacks: Attacks, steps: int) -> App:
         Agent("Spiteful", "Attack.", Spiteful(attacks, steps), tools=(grind,)),
         vocabulary=VOCABULARY,
         reducers={Noted: noted},
-        start=lambda: {"notes": []},
+        initial_state=lambda: {"notes": []},
         title=title,
         guide="\n\n".join(attacks.by("guide")),
-        tries=attacks.by("try"),
+        suggestions=attacks.by("try"),
     )
 
 

@@ -39,7 +39,7 @@ from turnlog.events.assistant import (
     File,
 )
 from turnlog.events.block import BlockEnd, BlockStart
-from turnlog.events.envelope import Unknown
+from turnlog.events.envelope import UnknownPayload
 from turnlog.events.parse import ParseReject
 from turnlog.events.process import ProcessStart, SessionError, SessionMember, SessionTitle
 from turnlog.events.team import (
@@ -53,7 +53,7 @@ from turnlog.events.team import (
 from turnlog.events.tool import (
     ApprovalRequest,
     AwaitedCall,
-    Fault,
+    ErrorInfo,
     Image,
     ToolAwait,
     ToolCall,
@@ -65,11 +65,11 @@ from turnlog.events.view_nodes import (
     Form,
     Node,
     Option,
-    Row,
     Screen,
     Section,
     SelectField,
     TableEditor,
+    TableRow,
     Text,
     TextField,
 )
@@ -82,12 +82,12 @@ USED = Usage(input_tokens=9, output_tokens=6)
 
 
 def written(payload: Payload, origin: Origin, scope: Scope) -> Event:
-    return CATALOG.event(payload, id=turnlog.new_id("evt_"), origin=origin, scope=scope)
+    return CATALOG.build_event(payload, id=turnlog.new_id("evt_"), origin=origin, scope=scope)
 
 
 def unknown(type: str, body: bytes) -> Event:
     """An event that no vocabulary has."""
-    payload = Unknown(Raw(body))
+    payload = UnknownPayload(Raw(body))
     return Event(type=type, id=turnlog.new_id("evt_"), payload=payload, body=body, origin="app")
 
 
@@ -127,7 +127,7 @@ def failures(scope: Scope, attacks: Attacks) -> Iterator[Event]:
     """What went wrong, in hostile words: calls, the session, a parser, an agent that spoke for another."""
     for number, attack in enumerate(attacks.all):
         call, tool = f"call_f{number}", as_name(attack, "tool")
-        fault = Fault(code=as_name(attack, "code"), message=attack.by("fault"), details=POLLUTION)
+        fault = ErrorInfo(code=as_name(attack, "code"), message=attack.by("fault"), details=POLLUTION)
         yield written(ToolCall(call_id=call, tool=tool, args={}), "model", scope)
         yield written(ToolResult(call_id=call, tool=tool, ok=False, error=fault), "tool", scope)
         problem = SessionError(code=as_name(attack, "code"), message=attack.by("problem"))
@@ -197,7 +197,7 @@ def table(attacks: Attacks) -> TableEditor:
     """A table with hostile columns, cells and complaints."""
     columns = [TextField(f"c{at}", text) for at, text in enumerate(attacks.labels("column")[:20])]
     rows = [
-        Row(f"r{at}", values={"c0": attack.by("cell")}, errors={"c1": attack.by("cell-error")})
+        TableRow(f"r{at}", values={"c0": attack.by("cell")}, errors={"c1": attack.by("cell-error")})
         for at, attack in enumerate(attacks.all[:20])
     ]
     return TableEditor("table", columns, rows, title=columns[0].label, save=columns[0].label)
@@ -254,7 +254,9 @@ def keys(scope: Scope, _: Attacks) -> Iterator[Event]:
 
 
 def turnlog_json(data: dict[str, Any]) -> bytes:
-    return CATALOG.event("assistant.block", {"kind": "x", "data": data}, id="evt_1", origin="model").body
+    return CATALOG.build_event(
+        "assistant.block", {"kind": "x", "data": data}, id="evt_1", origin="model"
+    ).body
 
 
 def waiting(scope: Scope, attacks: Attacks) -> Iterator[Event]:

@@ -30,12 +30,12 @@ async def plain(_: Request) -> Response:
 def pages(builds: Path) -> dict[str, Endpoint]:
     """The files of every layer by their path, each with its headers."""
     found: dict[str, Endpoint] = {PLAIN: plain}
-    headers = console_files.PAGE_HEADERS
+    headers = console_files.CONSOLE_HEADERS
     for layer in LAYERS:
-        console_files.PAGE_HEADERS = headers if "policy" in layer.has else {}
-        for route in console_files.page_routes(builds / named(layer.build)):
+        console_files.CONSOLE_HEADERS = headers if "policy" in layer.has else {}
+        for route in console_files.console_routes(builds / named(layer.build)):
             found[f"/{layer.name}{route.path}"] = route.endpoint
-    console_files.PAGE_HEADERS = headers
+    console_files.CONSOLE_HEADERS = headers
     return found
 
 

@@ -21,11 +21,11 @@ from tests.support.limits import HANG_S
 from turnlog.app import LOCAL, App, Principal
 from turnlog.log import Store
 from turnlog.server import create_app
-from turnlog.server.auth.authentication import KNOWN, PRINCIPAL, Entry
-from turnlog.server.auth.credentials import Auth, Known, Verify, nobody, token_hash
+from turnlog.server.auth.authentication import IDENTITY_KEY, PRINCIPAL_KEY, AuthenticationCheck
+from turnlog.server.auth.credentials import BuiltinAuth, Identity, TokenVerifier, hash_token, reject_token
 from turnlog.server.auth.host_check import LOOPBACK
 from turnlog.server.limits import Limits
-from turnlog.server.middleware import Front
+from turnlog.server.middleware import RequestChecksMiddleware
 from turnlog.wire.sse import Decoder
 
 KEY = b"k" * 32
@@ -36,7 +36,7 @@ STREAM = "text/event-stream"
 # An attack is many requests at once; those that are about a limit set their own.
 MANY = Limits(
     burst=100_000, burst_bytes=1 << 30, guest_burst=100_000, guest_burst_bytes=1 << 30,
-    burst_busy_s=1e6, guest_burst_busy_s=1e6, at_once=10_000, guest_at_once=10_000,
+    burst_busy_s=1e6, guest_burst_busy_s=1e6, concurrent_requests=10_000, guest_concurrent_requests=10_000,
 )  # fmt: skip
 
 Change = Callable[[Starlette], None]
@@ -49,8 +49,8 @@ def token(name: str) -> str:
 
 def tokens() -> dict[str, Principal]:
     """Everybody who has a token, by its hash; `root` is an operator."""
-    known = {token_hash(token(name)): Principal(name) for name in NAMES}
-    return known | {token_hash(token(one.name)): one for one in (ROOT, WORKER)}
+    known = {hash_token(token(name)): Principal(name) for name in NAMES}
+    return known | {hash_token(token(one.name)): one for one in (ROOT, WORKER)}
 
 
 def bearer(name: str) -> dict[str, str]:
@@ -246,11 +246,13 @@ async def desk(
     *,
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits = MANY,
-    verify: Verify = nobody,
+    verify: TokenVerifier = reject_token,
     change: Change = lambda _: None,
 ) -> AsyncIterator[Desk]:
     """A server while it runs; `change` takes a defence away from it."""
-    application = create_app(apps, log_url, auth=Auth(KEY, tokens(), verify), hosts=hosts, limits=limits)
+    application = create_app(
+        apps, log_url, auth=BuiltinAuth(KEY, tokens(), verify), hosts=hosts, limits=limits
+    )
     change(application)
     async with application.router.lifespan_context(application):
         yield Desk(application)
@@ -263,7 +265,9 @@ def kind_of(gate: Middleware) -> object:
 
 def front_of(application: Starlette) -> dict[str, Any]:
     """What the front of an application is made with, to be changed."""
-    [front] = [gate.kwargs for gate in application.user_middleware if kind_of(gate) is Front]
+    [front] = [
+        gate.kwargs for gate in application.user_middleware if kind_of(gate) is RequestChecksMiddleware
+    ]
     return front
 
 
@@ -286,13 +290,13 @@ def bare(application: Starlette) -> None:
 
 async def let_in(scope: Scope) -> None:
     """In the place of the entry: everybody is the owner of everything."""
-    known = Known(LOCAL)
-    scope.update({KNOWN: known, PRINCIPAL: known.principal})
+    known = Identity(LOCAL)
+    scope.update({IDENTITY_KEY: known, PRINCIPAL_KEY: known.principal})
 
 
 def everybody(application: Starlette) -> None:
     """The application without its entry."""
-    without(Entry)(application)
+    without(AuthenticationCheck)(application)
     front_of(application)["checks"].append(let_in)
 
 
@@ -301,15 +305,15 @@ def run(scenario: Coroutine[Any, Any, None], limit_s: float = HANG_S) -> None:
     asyncio.run(asyncio.wait_for(scenario, limit_s))
 
 
-def expiring(seconds: float) -> Verify:
+def expiring(seconds: float) -> TokenVerifier:
     """Tokens that begin with `short-` hold for so long after the first request with one of them."""
     until_s = 0.0
 
-    def verify(given: str, now_s: float) -> Known | None:
+    def verify(given: str, now_s: float) -> Identity | None:
         nonlocal until_s
         if not given.startswith("short-"):
             return None
         until_s = until_s or now_s + seconds
-        return Known(Principal(given.removeprefix("short-")), until_s) if now_s < until_s else None
+        return Identity(Principal(given.removeprefix("short-")), until_s) if now_s < until_s else None
 
     return verify

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from tests.security.desk import Desk
 from tests.support.invitations import redemption
-from turnlog.server.console_files import page_routes
+from turnlog.server.console_files import console_routes
 
-PAGE = tuple(route.path for route in page_routes())
+PAGE = tuple(route.path for route in console_routes())
 BARE = (  # routes that take nothing
     "GET /api/sessions",
     "GET /api/me",

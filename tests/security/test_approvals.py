@@ -8,10 +8,10 @@ import pytest
 from tests.security.apps import Shredder, make
 from tests.security.desk import Answer, Desk, desk, run
 from turnlog.agents.runtime import approvals, user_input
-from turnlog.agents.runtime.agent_driver import Driver
-from turnlog.agents.runtime.idempotency import args_hash
-from turnlog.app import Seat, client_events
-from turnlog.events.envelope import timestamp
+from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.idempotency import hash_call_args
+from turnlog.app import Membership, client_events
+from turnlog.events.envelope import format_timestamp
 from turnlog.ids import now_ms
 
 
@@ -70,7 +70,7 @@ async def wrong(at: Desk) -> list[int]:
     session, call, hashed = await asked(at)
     other = await asked(at, "archive")
     given = [
-        await decide(at, "ada", session, call_id=call, args_hash=args_hash({"what": "archive"})),
+        await decide(at, "ada", session, call_id=call, args_hash=hash_call_args({"what": "archive"})),
         await decide(at, "ada", session, call_id=call, args_hash=other.hashed),
         await decide(at, "bob", session, call_id=call, args_hash=hashed),
         await decide(at, "ada", session, call_id=other.call, args_hash=other.hashed),
@@ -97,7 +97,7 @@ def test_control_a_server_that_does_not_judge_runs_what_nobody_approved(
     shredder = Shredder()
 
     async def scenario() -> None:
-        monkeypatch.setattr(user_input, "judge", lambda *_: None)
+        monkeypatch.setattr(user_input, "check_decision", lambda *_: None)
         async with desk(app(shredder)) as at:
             session, call, _ = await asked(at)
             answer = await decide(at, "bob", session, call_id=call, args_hash="0" * 64)
@@ -131,14 +131,14 @@ def test_control_a_server_without_a_clock_takes_it_late(monkeypatch: pytest.Monk
         pass
 
     async def scenario() -> None:
-        monkeypatch.setattr(Driver, "_expire", never)
+        monkeypatch.setattr(AgentDriver, "_expire_approval", never)
         for module in (approvals, client_events):
             monkeypatch.setattr(module, "is_over", lambda *_: False)
         async with desk(app(shredder, 0.05)) as at:
             session, call, hashed = await asked(at)
             [event] = await at.told("ada", session, "approval.request")
             expires_at = event["payload"]["expires_at"]
-            while timestamp(now_ms()) < expires_at:  # looking at the log takes its time too
+            while format_timestamp(now_ms()) < expires_at:  # looking at the log takes its time too
                 await at.log("ada", session)
             assert (await decide(at, "ada", session, call_id=call, args_hash=hashed)).status == 202
             await at.told("ada", session, "agent.end")
@@ -179,7 +179,7 @@ def test_control_an_expiry_that_is_not_written_is_forgotten(monkeypatch: pytest.
         pass
 
     async def scenario() -> None:
-        monkeypatch.setattr(client_events.Poster, "_expire", nothing)
+        monkeypatch.setattr(client_events.ClientEventBatch, "_append_expiry", nothing)
         async with desk(app(shredder, 3600)) as at:
             assert await decide_when_the_clock_goes_back(at, monkeypatch) == [400, 202]
             assert shredder.done == ["draft"]
@@ -211,7 +211,7 @@ def test_calls_for_another_process_are_answered_by_executors() -> None:
 
 def test_control_without_that_a_guest_answers_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Seat, "may_answer", lambda *_: True)
+        monkeypatch.setattr(Membership, "may_answer", lambda *_: True)
         async with desk(make()) as at:
             assert await answer_for_another(at, "bob") == 202
 

@@ -12,10 +12,10 @@ from tests.security.apps import counter, plain
 from tests.security.desk import Answer, Desk, bearer, desk, run
 from tests.security.routes import PERSONAL, Ask, every_route
 from tests.support.invitations import FORM, redemption
-from turnlog.app import App, Principal, Seat, sessions
-from turnlog.log import Head, Log
+from turnlog.app import App, Membership, Principal, sessions
+from turnlog.log import Log, SessionRecord
 from turnlog.server.auth.jwt import JwtTokens
-from turnlog.server.streaming.streams import Readers
+from turnlog.server.streaming.streams import StreamRegistry
 
 SECRET = b"a secret that the provider and the server share"
 GRANTED = 200
@@ -194,8 +194,8 @@ def test_control_a_seat_for_everyone_lets_everyone_in(
         return True
 
     async def scenario() -> None:
-        monkeypatch.setattr(sessions, "seat_of", owner_seat)
-        monkeypatch.setattr(Readers, "hold", always)
+        monkeypatch.setattr(sessions, "membership_of", owner_seat)
+        monkeypatch.setattr(StreamRegistry, "is_still_allowed", always)
         async with closed_market(kept) as (crowd, session, turn):
             for who in ("stranger", "removed", "buyer"):
                 assert any(told for _, _, told in await read_streams(crowd, who, session, turn)), who
@@ -203,5 +203,5 @@ def test_control_a_seat_for_everyone_lets_everyone_in(
     run(scenario())
 
 
-def owner_seat(principal: Principal, head: Head, app: App) -> Seat:
-    return Seat(head, app, principal, frozenset({"owner"}))
+def owner_seat(principal: Principal, head: SessionRecord, app: App) -> Membership:
+    return Membership(head, app, principal, frozenset({"owner"}))

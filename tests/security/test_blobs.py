@@ -182,7 +182,7 @@ def test_html_is_never_a_page_of_this_server(kept: list[Log]) -> None:
 
 def test_control_without_its_headers_it_is(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "BLOB_HEADERS", {})
-    monkeypatch.setattr(api, "PICTURES", frozenset(MEDIA))
+    monkeypatch.setattr(api, "IMAGE_TYPES", frozenset(MEDIA))
 
     async def scenario() -> None:
         async with desk(plain, change=bare) as at:

@@ -18,9 +18,9 @@ from tests.security.desk import Desk, desk, run
 from tests.security.routes import Ask, every_route
 from tests.support.limits import HANG_S
 from turnlog.events import strict_json
-from turnlog.server.request_body import SMALL_BYTES
+from turnlog.server.request_body import MAX_SMALL_BODY_BYTES
 
-LIMIT = strict_json.LIMIT_BYTES
+LIMIT = strict_json.MAX_JSON_BYTES
 GROWTH_KB = 10_000
 
 
@@ -74,7 +74,7 @@ def test_every_route_refuses_every_bomb() -> None:
                 for name, (data, status) in bombs(ask.body).items():
                     answer = await at.post("root", ask.path, data)
                     # A route whose bodies are small does not look into a large one.
-                    expected = {status, 413} if len(data) > SMALL_BYTES else {status}
+                    expected = {status, 413} if len(data) > MAX_SMALL_BODY_BYTES else {status}
                     assert answer.status in expected, (ask.route, name, answer.body[:200])
                     assert len(answer.body) < 500, (ask.route, name)
                 for name, pack in PACKED.items():
@@ -93,7 +93,7 @@ def test_control_without_the_gate_ambiguous_bodies_are_taken(monkeypatch: pytest
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(strict_json, "decode", naive)
+            monkeypatch.setattr(strict_json, "decode_strict_json", naive)
             body = {"message": "hear"}
             taken = bombs(body)
             for name in ("33 levels", "NaN", "Infinity", "twice", "escaped twice", "surrogate"):

@@ -11,15 +11,15 @@ from tests.security.desk import desk, run
 from tests.support.work import count_lines
 from turnlog.errors import BadInput
 from turnlog.events import strict_json
-from turnlog.server.request_body import INLINE_BYTES
-from turnlog.server.routes.api import MAX_EVENTS
+from turnlog.server.request_body import MAX_INLINE_DECODE_BYTES
+from turnlog.server.routes.api import MAX_EVENTS_PER_BODY
 
 NOTE = {"type": "case.note", "payload": {"text": "milk"}}
 
 
 def crowded(path: str, session: str) -> dict[str, Any]:
     """A body with more events than a route takes."""
-    many, result = MAX_EVENTS + 1, {"tool_use_id": "x", "content": 1}
+    many, result = MAX_EVENTS_PER_BODY + 1, {"tool_use_id": "x", "content": 1}
     bodies: dict[str, dict[str, Any]] = {
         "/api/events": {"session": session, "events": [NOTE] * many},
         "/api/chat/owner": {"sessionId": session, "directEvents": [{"type": "note"}] * many},
@@ -39,7 +39,7 @@ def test_body_with_more_events_than_allowed_is_refused_whole(path: str) -> None:
             before = await at.log("ada", session)
             answer = await at.post("ada", path, crowded(path, session))
             assert answer.status == 400
-            assert f"<= {MAX_EVENTS}" in answer.value["error"]
+            assert f"<= {MAX_EVENTS_PER_BODY}" in answer.value["error"]
             assert await at.log("ada", session) == before
 
     run(scenario())
@@ -48,13 +48,13 @@ def test_body_with_more_events_than_allowed_is_refused_whole(path: str) -> None:
 def is_decoded_on_the_loop(monkeypatch: pytest.MonkeyPatch, size: int) -> list[bool]:
     """Whether a message of so many characters is decoded where all requests wait for it."""
     threads = list[threading.Thread]()
-    decode = strict_json.decode
+    decode = strict_json.decode_strict_json
 
     def recording(data: bytes, kind: type[Any]) -> Any:
         threads.append(threading.current_thread())
         return decode(data, kind)
 
-    monkeypatch.setattr(strict_json, "decode", recording)
+    monkeypatch.setattr(strict_json, "decode_strict_json", recording)
 
     async def scenario() -> None:
         async with desk(plain) as at:
@@ -66,7 +66,7 @@ def is_decoded_on_the_loop(monkeypatch: pytest.MonkeyPatch, size: int) -> list[b
     return [thread is threading.main_thread() for thread in threads]
 
 
-@pytest.mark.parametrize(("size", "is_inline"), [(100, True), (INLINE_BYTES + 1, False)])
+@pytest.mark.parametrize(("size", "is_inline"), [(100, True), (MAX_INLINE_DECODE_BYTES + 1, False)])
 def test_body_above_the_limit_is_decoded_outside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch, size: int, is_inline: bool
 ) -> None:
@@ -76,8 +76,8 @@ def test_body_above_the_limit_is_decoded_outside_the_event_loop(
 def test_control_with_a_high_limit_a_large_body_is_decoded_on_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("turnlog.server.request_body.INLINE_BYTES", strict_json.LIMIT_BYTES)
-    assert is_decoded_on_the_loop(monkeypatch, INLINE_BYTES + 1) == [True]
+    monkeypatch.setattr("turnlog.server.request_body.MAX_INLINE_DECODE_BYTES", strict_json.MAX_JSON_BYTES)
+    assert is_decoded_on_the_loop(monkeypatch, MAX_INLINE_DECODE_BYTES + 1) == [True]
 
 
 KEYS = ",".join(f'"k{number}":{number}' for number in range(4000))
@@ -94,7 +94,7 @@ MORE_LINES = 200  # what it takes to make a message
 def lines_to_decode(data: bytes) -> int:
     def decode() -> None:
         with suppress(BadInput):
-            strict_json.decode(data, dict[str, Any])
+            strict_json.decode_strict_json(data, dict[str, Any])
 
     return count_lines(decode)
 
@@ -107,5 +107,5 @@ def test_refused_body_takes_no_more_steps_than_an_accepted_one(kind: str) -> Non
 def test_control_where_the_place_in_large_bodies_is_named_a_refusal_walks_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(strict_json, "NAMED_BYTES", strict_json.LIMIT_BYTES)
+    monkeypatch.setattr(strict_json, "MAX_PATH_SEARCH_BYTES", strict_json.MAX_JSON_BYTES)
     assert lines_to_decode(REFUSED["a key twice"]) > lines_to_decode(ACCEPTED) + 4000

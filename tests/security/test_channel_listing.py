@@ -6,7 +6,7 @@ import pytest
 
 from tests.security.apps import counter
 from tests.security.desk import Desk, desk, run
-from turnlog.app import Seat
+from turnlog.app import Membership
 
 
 async def listed(at: Desk, who: str) -> Any:
@@ -71,7 +71,7 @@ def test_list_of_the_owner_has_the_last_seq() -> None:
 
 def test_control_a_list_of_whole_sessions_tells_of_the_other_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Seat, "sees", property(lambda _: None))
+        monkeypatch.setattr(Membership, "visible_channels", property(lambda _: None))
         async with desk(counter) as at:
             assert await changes_for_bob(at) == {"last", "last_activity", "state"}
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.security.apps import counter, make
 from tests.security.desk import Call, Desk, desk, run
-from turnlog.app import Roles, Seat
+from turnlog.app import Membership, Roles
 from turnlog.events import CATALOG, Scope, UiMessage
 from turnlog.log import Log
 from turnlog.state.history import Conversation, History
@@ -135,7 +135,7 @@ def test_a_team_is_told_to_its_channel_and_the_owner_alone() -> None:
 def test_control_who_sees_every_channel_hears_every_word(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with market() as (at, session):
-            monkeypatch.setattr(Seat, "sees", property(lambda seat: None))
+            monkeypatch.setattr(Membership, "visible_channels", property(lambda seat: None))
             told = await heard(at, session, "bob")
             silent = {path for path in told if path not in leaking(told)}
             own = {path for path in told if path.startswith(("run ", "my turn"))}
@@ -146,9 +146,11 @@ def test_control_who_sees_every_channel_hears_every_word(monkeypatch: pytest.Mon
 
 def test_control_with_one_conversation_for_all_responses_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(History, "_root", lambda history, _: history.roots.setdefault("", Conversation()))
+        monkeypatch.setattr(
+            History, "_channel_conversation", lambda history, _: history.roots.setdefault("", Conversation())
+        )
         async with market() as (at, session):
-            monkeypatch.setattr(Seat, "sees", property(lambda seat: None))
+            monkeypatch.setattr(Membership, "visible_channels", property(lambda seat: None))
             told = await heard(at, session, "bob")
             assert {"run blocks", "run blocks-xml", "run blocks-raw"} <= set(leaking(told))
 
@@ -243,7 +245,7 @@ def test_nobody_stops_a_turn_of_another_channel(roles: list[str], reached: list[
 def test_control_a_stop_that_is_in_no_channel_ends_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with market() as (at, session):
-            monkeypatch.setattr(Seat, "stops", property(lambda seat: (None,)))
+            monkeypatch.setattr(Membership, "stoppable_channels", property(lambda seat: (None,)))
             assert await stopped_by(at, session, "bob", "buyer") == ["buyer", "seller"]
 
     run(scenario())
@@ -278,8 +280,8 @@ def test_who_makes_a_session_cannot_give_roles_beyond_its_own() -> None:
 
 def test_control_a_server_that_asks_only_for_a_seat_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Seat, "_may_give", lambda *_: True)
-        monkeypatch.setattr(Seat, "is_protected", lambda *_: False)
+        monkeypatch.setattr(Membership, "_may_grant", lambda *_: True)
+        monkeypatch.setattr(Membership, "is_protected", lambda *_: False)
         async with desk(MAKER) as at:
             assert await climb(at) == [202, 202, 202, 201]
 
@@ -292,7 +294,7 @@ async def mixed(at: Desk, session: str, kept: list[Log]) -> list[str]:
     await at.told("ada", session, "agent.end")
     aside = UiMessage(text=WORDS[0], channel="seller")
     scope = Scope(trace_id=turn, channel="seller")
-    await kept[-1].append(session, [CATALOG.event(aside, id="evt_aside", origin="app", scope=scope)])
+    await kept[-1].append(session, [CATALOG.build_event(aside, id="evt_aside", origin="app", scope=scope)])
     found = []
     for name in DIALECTS:
         call = at.follow("bob", f"session={session}&turn={turn}&dialect={name}")
@@ -311,7 +313,7 @@ def test_a_turn_tells_nothing_of_another_channel_even_if_it_holds_some(kept: lis
 def test_control_a_turn_told_whole_tells_it(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with market() as (at, session):
-            monkeypatch.setattr(Seat, "sees", property(lambda _: None))
+            monkeypatch.setattr(Membership, "visible_channels", property(lambda _: None))
             assert "turnlog" in await mixed(at, session, kept)
 
     run(scenario())

@@ -13,7 +13,7 @@ from tests.e2e.harness import Server, running
 from tests.security.apps import plain
 from tests.security.desk import desk, run, token
 from tests.support.limits import HANG_S
-from turnlog.server.auth.credentials import token_hash
+from turnlog.server.auth.credentials import hash_token
 from turnlog.server.limits import Limits
 
 FILES = 64
@@ -36,7 +36,7 @@ UNBOUNDED = (
 def few_files(folder: Path, change: str = "") -> Iterator[Server]:
     """A server that may open few files, and knows ada."""
     tokens = folder / "tokens.json"
-    tokens.write_text(json.dumps({"ada": {"sha256": token_hash(token("ada"))}}))
+    tokens.write_text(json.dumps({"ada": {"sha256": hash_token(token("ada"))}}))
     program = sys.executable, "-c", FEW_FILES.format(files=FILES, change=change)
     options = ["--tokens", str(tokens)]
     with running("tests.security.apps:plain", folder, program=program, options=options) as server:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from tests.security.apps import plain
 from tests.security.desk import desk, run
 from turnlog.cli import main, tail, terminal
-from turnlog.cli.terminal import CONTROLS
-from turnlog.server.access_log import Lines
+from turnlog.cli.terminal import CONTROL_CHARACTERS
+from turnlog.server.access_log import JsonFormatter
 
 HOSTILE = (
     "\x1b]0;owned\x07",
@@ -28,7 +28,7 @@ HOSTILE = (
     "\U000e0041tag",
     "=HYPERLINK(1)",
 )
-CONTROL = re.compile("(?!\n)" + CONTROLS.pattern)
+CONTROL = re.compile("(?!\n)" + CONTROL_CHARACTERS.pattern)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_nothing_in_a_log_controls_a_terminal(log_url: str) -> None:
 
 
 def test_control_text_that_is_not_escaped_does(log_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "escape", str)
+    monkeypatch.setattr(tail, "escape_controls", str)
     assert {"\x1b", "\u202e", "\x9b"} <= set(CONTROL.findall(shown(log_url)))
 
 
@@ -115,7 +115,7 @@ def line(text: str, formatter: logging.Formatter) -> str:
 
 def test_names_that_callers_choose_stay_inside_a_line_of_the_journal() -> None:
     for text in HOSTILE:
-        written = line(text, Lines())
+        written = line(text, JsonFormatter())
         assert written.isascii()
         assert written.isprintable()
         assert json.loads(written)["session"] == text

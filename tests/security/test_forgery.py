@@ -9,7 +9,7 @@ import pytest
 from tests.security.apps import counter, endless, plain
 from tests.security.desk import Desk, desk, run
 from turnlog.app import client_events
-from turnlog.events import CATALOG, Kind
+from turnlog.events import CATALOG, EventType
 from turnlog.parse.inline.tags import strip_event_tags
 from turnlog.state.tree import closing_id
 
@@ -111,11 +111,13 @@ async def post(at: Desk, session: str, **event: Any) -> tuple[int, str]:
     return answer.status, answer.body.decode()
 
 
-def forbidden() -> list[Kind]:
+def forbidden() -> list[EventType]:
     """Every type of event that is not for pages."""
-    kinds = [kind for kind in CATALOG if not kind.payload.LEGACY]
-    examples = [(kind, kind.decoder.decode(json.dumps(kind.payload.EXAMPLE).encode())) for kind in kinds]
-    return [kind for kind, payload in examples if not kind.admits(payload, "ui")]
+    kinds = [kind for kind in CATALOG if not kind.payload_class.LEGACY]
+    examples = [
+        (kind, kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE).encode())) for kind in kinds
+    ]
+    return [kind for kind, payload in examples if not kind.allows_origin(payload, "ui")]
 
 
 def test_a_page_posts_no_event_that_is_not_for_pages() -> None:
@@ -126,7 +128,9 @@ def test_a_page_posts_no_event_that_is_not_for_pages() -> None:
             kinds = forbidden()
             assert len(kinds) > 20
             for kind in kinds:
-                status, body = await post(at, session, type=kind.name, payload=dict(kind.payload.EXAMPLE))
+                status, body = await post(
+                    at, session, type=kind.name, payload=dict(kind.payload_class.EXAMPLE)
+                )
                 assert status == 400, (kind.name, body)
             assert (await post(at, session, type="case.verdict", payload={"outcome": "granted"}))[0] == 400
             assert (await post(at, session, type="ui.message", payload={"text": "around the door"}))[0] == 400
@@ -139,7 +143,7 @@ def test_control_without_origins_a_page_decides_its_own_case(monkeypatch: pytest
     async def scenario() -> None:
         async with desk(plain) as at:
             session = await at.session("ada")
-            monkeypatch.setattr(Kind, "admits", lambda *_: True)
+            monkeypatch.setattr(EventType, "allows_origin", lambda *_: True)
             assert (await post(at, session, type="case.verdict", payload={"outcome": "granted"}))[0] == 202
             member = {"principal": "bob", "roles": ["owner"]}
             assert (await post(at, session, type="session.member", payload=member))[0] == 202
@@ -167,7 +171,7 @@ def test_a_role_posts_only_what_is_for_its_role() -> None:
 
 def test_control_without_that_a_buyer_names_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(client_events.Poster, "_may_post", lambda *_: True)
+        monkeypatch.setattr(client_events.ClientEventBatch, "_may_post", lambda *_: True)
         async with desk(counter) as at:
             assert await offer(at, "bob") == 202
 
@@ -251,7 +255,7 @@ def test_control_whoever_could_take_one_would_keep_its_turn_open(monkeypatch: py
     from turnlog.errors import Conflict
 
     async def scenario() -> None:
-        monkeypatch.setattr(client_events, "DERIVED", re.compile("nothing"))
+        monkeypatch.setattr(client_events, "RESERVED_ID_PATTERN", re.compile("nothing"))
         with pytest.raises(Conflict, match="is the id of another event"):  # and the server cannot even stop
             async with desk(endless) as at:
                 assert (await take_the_end(at))[0] == 202

@@ -8,10 +8,10 @@ import pytest
 from tests.security.apps import confirm, make
 from tests.security.desk import Answer, Desk, desk, run
 from turnlog import Agent, App, tool
-from turnlog.agents import Context, Scripted, ToolUse, WaitForInput
+from turnlog.agents import Scripted, ToolContext, ToolUse, WaitForInput
 from turnlog.agents.runtime import user_input
 from turnlog.app import Roles, client_events
-from turnlog.events import CORE, TEAM, Kind
+from turnlog.events import CORE, TEAM, EventType
 from turnlog.state.history import Message
 
 METADATA = "http://169.254.169.254/latest/meta-data/"
@@ -30,7 +30,7 @@ async def post(at: Desk, who: str, session: str, type: str, payload: Any) -> Ans
     )
 
 
-def core_kinds() -> list[Kind]:
+def core_kinds() -> list[EventType]:
     return [kind for kind in (*CORE, *TEAM) if not kind.payload.LEGACY]
 
 
@@ -38,7 +38,7 @@ async def accepted(at: Desk) -> list[str]:
     """The core types that a guest can post with their examples."""
     session = await guested(at)
     statuses = {
-        kind.name: (await post(at, "bob", session, kind.name, dict(kind.payload.EXAMPLE))).status
+        kind.name: (await post(at, "bob", session, kind.name, dict(kind.payload_class.EXAMPLE))).status
         for kind in core_kinds()
     }
     assert set(statuses.values()) <= {202, 400, 404, 409}, statuses
@@ -58,8 +58,8 @@ def test_control_without_origins_and_rights_a_guest_posts_most_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Kind, "admits", lambda *_: True)
-        monkeypatch.setattr(client_events.Poster, "_may_post", lambda *_: True)
+        monkeypatch.setattr(EventType, "allows_origin", lambda *_: True)
+        monkeypatch.setattr(client_events.ClientEventBatch, "_may_post", lambda *_: True)
         async with desk(make()) as at:
             assert {"session.member", "agent.start", "session.title"} <= set(await accepted(at))
 
@@ -76,7 +76,7 @@ def sign(text: str) -> bool:
 
 
 @tool(roles=("clerk",))
-def measure(context: Context) -> str:
+def measure(context: ToolContext) -> str:
     """Ask the clerk for a length."""
     if context.values is None:
         raise WaitForInput({"length": "How long?"})
@@ -139,7 +139,7 @@ def test_input_for_a_tool_with_roles_is_given_by_these_roles_only() -> None:
 
 def test_control_without_the_roles_of_a_call_a_customer_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(user_input, "entitled", lambda *_: True)
+        monkeypatch.setattr(user_input, "has_any_role", lambda *_: True)
         async with desk(office) as at:
             session, call = await asked(at, "sign")
             assert await sign_as(at, "bob", session, call) == 202
@@ -184,7 +184,7 @@ def test_picture_in_an_answer_is_a_blob_of_the_session_or_inline(src: str, statu
 
 def test_control_without_the_check_a_picture_has_any_address(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(client_events.Poster, "_check_images", lambda *_: None)
+        monkeypatch.setattr(client_events.ClientEventBatch, "_check_images", lambda *_: None)
         async with desk(make()) as at:
             assert await answer_with(at, METADATA) == 202
 

@@ -15,7 +15,7 @@ from tests.support import hostile_guest
 from tests.support.hostile_guest import BATCH, Counts, Guest
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.server.auth.credentials import token_hash
+from turnlog.server.auth.credentials import hash_token
 from turnlog.server.limits import Limits
 
 APP = "tests.security.apps:plain"
@@ -41,7 +41,7 @@ main()
 def served(folder: Path, *program: str) -> Iterator[Server]:
     """A server that knows ada and bob by their tokens."""
     tokens = folder / "tokens.json"
-    tokens.write_text(json.dumps({name: {"sha256": token_hash(token(name))} for name in ("ada", "bob")}))
+    tokens.write_text(json.dumps({name: {"sha256": hash_token(token(name))} for name in ("ada", "bob")}))
     with running(APP, folder, program=program, options=["--tokens", str(tokens)]) as server:
         yield server
 

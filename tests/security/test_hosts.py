@@ -15,7 +15,7 @@ from tests.security.desk import Desk, desk, everybody, run, without
 from tests.security.routes import PERSONAL, Ask, every_route
 from tests.support.limits import HANG_S
 from turnlog.cli import main, serve
-from turnlog.server.auth.host_check import Guard
+from turnlog.server.auth.host_check import HostOriginCheck
 
 REBOUND = (  # a name of the attacker, or one that is not exactly ours
     "evil.example",
@@ -93,7 +93,7 @@ def test_every_route_refuses_every_foreign_name_and_page() -> None:
 
 def test_control_without_the_guard_every_one_of_them_gets_in() -> None:
     async def scenario() -> None:
-        async with desk(plain, change=without(Guard)) as at:
+        async with desk(plain, change=without(HostOriginCheck)) as at:
             asks = await every_route(at, "root")
             for ask in asks:
                 assert await asked(at, ask, {"host": "evil.example"}) < 400, ask
@@ -173,7 +173,7 @@ def test_control_a_server_with_cors_is_noticed() -> None:
     from starlette.middleware.cors import CORSMiddleware
 
     def open_wide(application: Starlette) -> None:
-        without(Guard)(application)
+        without(HostOriginCheck)(application)
         application.add_middleware(CORSMiddleware, allow_origins=["*"])
 
     async def scenario() -> None:
@@ -253,11 +253,11 @@ def test_control_a_body_that_is_not_looked_at_is_taken(monkeypatch: pytest.Monke
     from turnlog.server.routes import api
 
     async def trusting(request: Request, kind: type) -> object:
-        return strict_json.decode(await request.body(), kind)
+        return strict_json.decode_strict_json(await request.body(), kind)
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(api, "body", trusting)
+            monkeypatch.setattr(api, "read_json_body", trusting)
             answer = await at.post("ada", "/api/send", {"message": "hi"}, **{"content-type": "text/plain"})
             assert answer.status == 202
 

@@ -13,7 +13,7 @@ from tests.support.invitations import redemption
 from turnlog.app import Principal
 from turnlog.server import html_pages
 from turnlog.server.auth.credentials import JoinCode
-from turnlog.server.auth.host_check import Guard
+from turnlog.server.auth.host_check import HostOriginCheck
 from turnlog.server.routes import sign_in
 
 MARKUP = "<img src=x onerror=alert(1)>\"'&"
@@ -52,14 +52,14 @@ def test_control_a_server_that_redeems_what_is_fetched_has_its_links_used_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def at_once(self: sign_in.SignIn, request: Request) -> Response:
-        given = self._own().read(request.query_params["code"], 0)
+        given = self._builtin_auth().verify_signed(request.query_params["code"], 0)
         assert isinstance(given, JoinCode)
-        return await self._join(request, given, Principal("guest_1"), time.time()) or Response(
+        return await self._redeem_invite(request, given, Principal("guest_1"), time.time()) or Response(
             status_code=303
         )
 
     async def scenario() -> None:
-        monkeypatch.setattr(sign_in.SignIn, "by_code", at_once)
+        monkeypatch.setattr(sign_in.SignIn, "sign_in_by_code", at_once)
         async with desk(plain) as at:
             _, link = await link_of(at)
             assert (await fetched(at, link))[0].status == 303
@@ -114,7 +114,7 @@ def test_a_name_that_changes_how_other_text_reads_is_refused() -> None:
 
 def test_control_without_that_check_a_name_turns_the_text_around(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(sign_in, "SPOOFING", frozenset[str]())
+        monkeypatch.setattr(sign_in, "SPOOFING_CATEGORIES", frozenset[str]())
         async with desk(plain) as at:
             assert await named(at, SPOOFS[0]) == 303
 
@@ -137,7 +137,7 @@ def test_a_form_of_another_site_redeems_no_link() -> None:
 
 def test_control_without_the_guard_it_signs_its_visitor_in() -> None:
     async def scenario() -> None:
-        async with desk(plain, change=without(Guard)) as at:
+        async with desk(plain, change=without(HostOriginCheck)) as at:
             assert SimpleCookie((await from_elsewhere(at)).header("set-cookie"))
 
     run(scenario())

@@ -7,7 +7,7 @@ import pytest
 from tests.security.apps import make, plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.support.invitations import redemption
-from turnlog.app import App, Roles, Seat, invites, member_changes
+from turnlog.app import App, Membership, Roles, invites, member_changes
 from turnlog.events import CATALOG, SessionMember
 from turnlog.log import Log, MemoryStore, append
 from turnlog.server.routes import sign_in
@@ -84,7 +84,7 @@ def test_creator_is_removed_by_an_operator_only() -> None:
 
 def test_control_a_creator_without_protection_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Seat, "is_protected", lambda *_: False)
+        monkeypatch.setattr(Membership, "is_protected", lambda *_: False)
         async with desk(CLERKS) as at:
             assert await remove_creator(at) == (202, 404)
 
@@ -119,7 +119,7 @@ def test_used_link_stays_used_when_the_ring_has_turned() -> None:
 
 def test_control_an_invite_that_only_its_events_close_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(append, "_without", lambda head, _: head.invites)
+        monkeypatch.setattr(append, "_invites_without", lambda head, _: head.invites)
         async with desk(plain, MemoryStore(ring_events=RING_EVENTS)) as at:
             assert (await use_again(at))[2] == 303
 
@@ -145,7 +145,7 @@ def test_log_says_who_invited_whom_and_who_came_by_which_link() -> None:
 
 
 def broker(roles: Roles) -> App:
-    return App("broker", make_agents(), vocabulary=BROKER, start=start, roles=roles)
+    return App("broker", make_agents(), vocabulary=BROKER, initial_state=start, roles=roles)
 
 
 async def second_customer(at: Desk) -> tuple[int, int, int]:
@@ -173,7 +173,7 @@ def test_link_for_a_role_that_another_person_has_by_now_is_refused(kept: list[Lo
             session = await at.session("ada")
             link = await link_of(at, "ada", session, "customer")
             member = SessionMember(principal="cyd", roles=("customer",))
-            await kept[-1].append(session, [CATALOG.event(member, id="evt_app", origin="app")])
+            await kept[-1].append(session, [CATALOG.build_event(member, id="evt_app", origin="app")])
             refused = await redeem(at, link)
             assert (refused.status, b"One person can be customer here" in refused.body) == (409, True)
 
@@ -253,7 +253,7 @@ def test_control_a_server_that_does_not_look_who_is_signed_in_makes_her_a_guest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(sign_in, "person_of", lambda _: None)
+        monkeypatch.setattr(sign_in, "get_identity_or_none", lambda _: None)
         async with desk(plain) as at:
             status, cookie, _ = await fixation(at)
             assert (status, bool(cookie)) == (303, True)
@@ -335,7 +335,7 @@ def test_control_a_revocation_that_leaves_the_invite_open_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(append, "_without", lambda head, _: head.invites)
+        monkeypatch.setattr(append, "_invites_without", lambda head, _: head.invites)
         async with desk(CLERKS) as at:
             assert (await revoked(at))[1] == 303
 

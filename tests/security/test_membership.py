@@ -9,9 +9,9 @@ from tests.security.apps import plain
 from tests.security.desk import Answer, Desk, desk, run
 from tests.security.routes import MISSING, Ask, Known, asks, every_route, own
 from tests.support.invitations import redemption
-from turnlog.app import App, Principal, Seat, member_changes, sessions
+from turnlog.app import App, Membership, Principal, member_changes, sessions
 from turnlog.events.roles import OWNER
-from turnlog.log import Blob, Head, Log
+from turnlog.log import Blob, Log, SessionRecord
 from turnlog.server.routes import api
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
@@ -60,13 +60,13 @@ def test_a_foreign_session_is_not_there_on_any_route() -> None:
 
 
 def test_control_if_everybody_had_a_seat_every_route_would_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seat_for_all(principal: Principal, head: Head, app: App) -> Seat:
-        return Seat(head, app, principal, frozenset({OWNER}))
+    def seat_for_all(principal: Principal, head: SessionRecord, app: App) -> Membership:
+        return Membership(head, app, principal, frozenset({OWNER}))
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(sessions, "seat_of", seat_for_all)
-            monkeypatch.setattr(member_changes, "seat_of", seat_for_all)
+            monkeypatch.setattr(sessions, "membership_of", seat_for_all)
+            monkeypatch.setattr(member_changes, "membership_of", seat_for_all)
             granted = [ask for ask in await every_route(at, "ada") if ask.names]
             for ask in granted:
                 assert (await at.ask("bob", ask.method, ask.path, ask.body)).status < 400, ask
@@ -176,7 +176,7 @@ def test_control_keys_that_are_only_joined_collide(monkeypatch: pytest.MonkeyPat
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(api, "keyed_id", joined)
+            monkeypatch.setattr(api, "make_idempotent_event_id", joined)
             first, second = await collide(at)
             assert (first.status, second.status) == (202, 409)
 

@@ -126,7 +126,7 @@ def test_a_piece_of_a_statement_is_no_session(tmp_path: Path) -> None:
 def test_control_a_statement_that_is_joined_finds_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound = queries.numbered_head
+    bound = queries.load_record
 
     def joined(connection: sqlite3.Connection, name: str) -> Any:
         try:
@@ -138,7 +138,7 @@ def test_control_a_statement_that_is_joined_finds_one(
     async def scenario() -> None:
         async with desk(plain, f"sqlite:///{tmp_path}/log.db") as at:
             await at.session("ada")
-            monkeypatch.setattr(store, "numbered_head", joined)
+            monkeypatch.setattr(store, "load_record", joined)
             assert [await log_by(at, text) for text in INJECTIONS[:2]] == [200, 200]
 
     run(scenario())

@@ -7,7 +7,7 @@ import pytest
 
 from tests.security.apps import make
 from tests.security.desk import Desk, desk, run
-from turnlog.agents.runtime.user_input import answer_id
+from turnlog.agents.runtime.user_input import remote_answer_id
 from turnlog.app import client_events
 
 
@@ -18,7 +18,7 @@ async def weighing(at: Desk) -> tuple[str, str, str]:
     await at.send("ada", session, "weigh it")
     [call] = await at.told("ada", session, "tool.call")
     call_id = call["payload"]["call_id"]
-    return session, call_id, answer_id(session, call["agent_id"], call_id)
+    return session, call_id, remote_answer_id(session, call["agent_id"], call_id)
 
 
 async def post(at: Desk, who: str, session: str, **event: Any) -> int:
@@ -61,7 +61,7 @@ def test_answer_under_the_id_of_another_answer_is_refused() -> None:
     async def scenario() -> None:
         async with desk(make()) as at:
             session, call_id, _ = await weighing(at)
-            other = answer_id(session, "agt_other", call_id)
+            other = remote_answer_id(session, "agt_other", call_id)
             assert await post(at, "worker", session, **result(call_id, other)) == 400
 
     run(scenario())
@@ -69,7 +69,7 @@ def test_answer_under_the_id_of_another_answer_is_refused() -> None:
 
 def test_control_without_reserved_ids_a_guest_keeps_the_answer_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(client_events, "DERIVED", re.compile("nothing"))
+        monkeypatch.setattr(client_events, "RESERVED_ID_PATTERN", re.compile("nothing"))
         async with desk(make()) as at:
             session, call_id, taken = await weighing(at)
             assert await post(at, "bob", session, **note(taken)) == 202

@@ -15,7 +15,7 @@ from tests.e2e.harness import TURNLOG, Server, running
 from tests.security.apps import plain
 from tests.security.desk import Desk, desk, run
 from tests.support.limits import HANG_S
-from turnlog.server.limits import Budgets, Limits
+from turnlog.server.limits import Limits, RateLimiter
 
 FEW = Limits(streams=3, burst=10_000)
 ROUNDS = 500
@@ -39,7 +39,7 @@ def test_a_stream_whose_reader_left_before_it_began_is_given_back() -> None:
 
 def test_control_streams_that_are_not_given_back_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Budgets, "close_stream", lambda *_: None)
+        monkeypatch.setattr(RateLimiter, "release_stream", lambda *_: None)
         async with desk(plain, limits=FEW) as at:
             session = await at.session("ada")
             statuses = [await gone_at_once(at, session) for _ in range(5)]

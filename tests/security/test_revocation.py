@@ -7,10 +7,10 @@ import pytest
 from tests.security.apps import Clinging, endless, make, plain
 from tests.security.desk import Call, Desk, desk, expiring, run
 from tests.support.invitations import redemption
-from turnlog.app import Seat, Sessions
-from turnlog.server.auth.authentication import known_of
+from turnlog.app import Membership, Sessions
+from turnlog.server.auth.authentication import get_identity
 from turnlog.server.routes import agent, api
-from turnlog.server.streaming.streams import Readers
+from turnlog.server.streaming.streams import StreamRegistry
 
 QUERIES = ("", "&dialect=blocks", "&types=ui,assistant", "&dialect=blocks-raw&depth=1", "&after=0")
 SECRET = "said after bob had to go"
@@ -85,7 +85,7 @@ def test_a_change_of_roles_ends_streams_of_the_one_who_changed_only() -> None:
 
 def test_control_a_server_that_does_not_look_goes_on_telling(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Readers, "change", lambda *_: None)
+        monkeypatch.setattr(StreamRegistry, "on_roles_changed", lambda *_: None)
         async with desk(plain) as at:
             session = await shared(at, "plain")
             call = at.follow("bob", f"session={session}")
@@ -129,7 +129,7 @@ def test_control_where_only_the_runner_tells_the_removed_member_reads_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Readers, "change", lambda *_: None)
+        monkeypatch.setattr(StreamRegistry, "on_roles_changed", lambda *_: None)
         call = await removed_while_a_stop_waits()
         assert SECRET.encode() in call.answer.body
 
@@ -161,7 +161,7 @@ def test_a_guest_has_the_session_of_its_link_and_makes_none() -> None:
 def test_control_guests_that_make_sessions_go_on_at_the_hosts_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         for module in (agent, api):
-            monkeypatch.setattr(module, "maker_of", lambda scope: known_of(scope).principal)
+            monkeypatch.setattr(module, "maker_of", lambda scope: get_identity(scope).principal)
         async with desk(plain) as at:
             assert await spend(at) == [201, 202, 200]
 
@@ -172,15 +172,15 @@ async def late(at: Desk, monkeypatch: pytest.MonkeyPatch) -> Call:
     """A stream whose reader is sent away after it was let in, and before the first byte."""
     session = await shared(at, "plain")
     inside, go = asyncio.Event(), asyncio.Event()
-    touch = Sessions.touch
+    touch = Sessions.ensure_driver
 
-    async def slow(sessions: Sessions, seat: Seat) -> None:
+    async def slow(sessions: Sessions, seat: Membership) -> None:
         if seat.principal.name == "bob":
             inside.set()
             await go.wait()
         await touch(sessions, seat)
 
-    monkeypatch.setattr(Sessions, "touch", slow)
+    monkeypatch.setattr(Sessions, "ensure_driver", slow)
     call = at.follow("bob", f"session={session}")
     await inside.wait()
     await at.enrol("ada", session, "bob")
@@ -203,7 +203,7 @@ def test_control_a_stream_that_looks_only_before_it_begins_tells(monkeypatch: py
         return True
 
     async def scenario() -> None:
-        monkeypatch.setattr(Readers, "hold", trusting)
+        monkeypatch.setattr(StreamRegistry, "is_still_allowed", trusting)
         async with desk(plain) as at:
             call = await late(at, monkeypatch)
             await call.word(SECRET)

@@ -76,12 +76,12 @@ def test_control_a_secret_that_somebody_writes_is_found_everywhere(
 
 def test_only_the_server_reads_its_key(used: tuple[Server, Path, str, str], tmp_path: Path) -> None:
     from turnlog.errors import CallerError
-    from turnlog.server.auth.keys import key_of
+    from turnlog.server.auth.keys import load_or_create_key
 
     _, folder, _, _ = used
     assert stat.S_IMODE(os.stat(folder / "log.db.key").st_mode) == 0o600
     url = f"sqlite:///{tmp_path}/log.db"
-    assert key_of(url) == key_of(url)
+    assert load_or_create_key(url) == load_or_create_key(url)
     (tmp_path / "log.db.key").chmod(0o644)  # control: a key that others can read is noticed
     with pytest.raises(CallerError, match="can be read by others"):
-        key_of(url)
+        load_or_create_key(url)

@@ -70,7 +70,7 @@ def test_control_without_the_name_of_its_source_a_sub_is_the_member_of_that_name
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("turnlog.server.auth.jwt.source_prefix", lambda name: "")
+        monkeypatch.setattr("turnlog.server.auth.jwt.make_provider_prefix", lambda name: "")
         async with desk(plain, verify=provider({})) as at:
             session = await at.session("ada")
             assert await statuses(at, session, bearer("ada")) == [200, 1, 202, 202]

@@ -9,9 +9,9 @@ from tests.security.apps import plain
 from tests.security.desk import KEY, Call, Desk, desk, run, token, tokens
 from turnlog.app import LOCAL
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, Known, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, Identity, hash_token
 from turnlog.server.auth.revocation import RevokedCookies
-from turnlog.server.streaming.streams import Readers
+from turnlog.server.streaming.streams import StreamRegistry
 
 WORD = "after the end"
 
@@ -78,7 +78,7 @@ def test_control_where_sign_out_is_not_recorded_cookie_and_stream_live_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(RevokedCookies, "has", lambda *_: False)
+        monkeypatch.setattr(RevokedCookies, "is_revoked", lambda *_: False)
         async with desk(plain) as at:
             session, cookie = await at.session("ada"), await sign_in(at, "ada")
             call = await follow(at, session, cookie)
@@ -91,8 +91,8 @@ def test_control_where_sign_out_is_not_recorded_cookie_and_stream_live_on(
     run(scenario())
 
 
-def served(revoked: RevokedCookies) -> Auth:
-    return Auth(KEY, tokens(), revoked=revoked)
+def served(revoked: RevokedCookies) -> BuiltinAuth:
+    return BuiltinAuth(KEY, tokens(), revoked_cookies=revoked)
 
 
 async def signed_out_before_a_restart(first: RevokedCookies, second: RevokedCookies) -> int:
@@ -111,8 +111,8 @@ def test_cookie_that_was_signed_out_is_refused_after_a_restart(tmp_path: Path) -
     async def scenario() -> None:
         file = tmp_path / "log.db.revoked"
         first = RevokedCookies(file)
-        cookie, _ = served(first).cookie(Known(tokens()[token_hash(token("ada"))]), time.time())
-        await served(first).revoke(cookie, time.time())
+        cookie, _ = served(first).make_cookie(Identity(tokens()[hash_token(token("ada"))]), time.time())
+        await served(first).revoke_cookie(cookie, time.time())
         assert file.stat().st_mode & 0o777 == 0o600
         again = RevokedCookies(file, time.time())
         after = create_app(plain, "memory:", auth=served(again))
@@ -129,9 +129,9 @@ def test_control_a_server_that_keeps_sign_outs_in_memory_forgets_them() -> None:
     run(scenario())
 
 
-async def status_of_local(before: Auth, after: Auth) -> int:
+async def status_of_local(before: BuiltinAuth, after: BuiltinAuth) -> int:
     """What a server answers to who came in by the link of the server before it."""
-    cookie, _ = before.cookie(Known(LOCAL), time.time())
+    cookie, _ = before.make_cookie(Identity(LOCAL), time.time())
     application = create_app(plain, "memory:", auth=after)
     async with application.router.lifespan_context(application):
         return await status(Desk(application), {"cookie": f"{after.cookie_name}={cookie}"})
@@ -142,17 +142,17 @@ def test_cookie_of_local_is_refused_by_a_server_that_knows_people_by_tokens() ->
         def verify(text: str, now_s: float) -> None:
             return None
 
-        assert await status_of_local(Auth(KEY), Auth(KEY, tokens())) == 401
-        assert await status_of_local(Auth(KEY), Auth(KEY, {})) == 401
-        assert await status_of_local(Auth(KEY), Auth(KEY, verify=verify)) == 401
+        assert await status_of_local(BuiltinAuth(KEY), BuiltinAuth(KEY, tokens())) == 401
+        assert await status_of_local(BuiltinAuth(KEY), BuiltinAuth(KEY, {})) == 401
+        assert await status_of_local(BuiltinAuth(KEY), BuiltinAuth(KEY, verify=verify)) == 401
 
     run(scenario())
 
 
 def test_control_cookie_of_local_is_good_where_the_same_links_are_given() -> None:
     async def scenario() -> None:
-        assert await status_of_local(Auth(KEY), Auth(KEY)) == 200
-        assert await status_of_local(Auth(KEY, tokens()), Auth(KEY, tokens())) == 200
+        assert await status_of_local(BuiltinAuth(KEY), BuiltinAuth(KEY)) == 200
+        assert await status_of_local(BuiltinAuth(KEY, tokens()), BuiltinAuth(KEY, tokens())) == 200
 
     run(scenario())
 
@@ -191,7 +191,7 @@ def test_control_where_streams_are_not_looked_at_they_outlive_the_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(Readers, "end_signed_out", lambda _: None)
+        monkeypatch.setattr(StreamRegistry, "end_signed_out", lambda _: None)
         async with desk(plain) as at:
             session, calls = await tokens_without_bob(at)
             await at.send("ada", session, WORD)

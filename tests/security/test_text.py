@@ -44,7 +44,7 @@ async def told(at: Desk, words: list[str]) -> tuple[list[str], set[str]]:
     body = (await call.leave()).body
     notes = [event for event in Decoder().feed(body) if '"case.note"' in event.data[:30]]
     kinds = {message.event for message in Decoder().feed(body)}
-    read = [strict_json.parse(message.data.encode())["payload"]["text"] for message in notes]
+    read = [strict_json.parse_strict_json(message.data.encode())["payload"]["text"] for message in notes]
     return read, kinds
 
 
@@ -109,7 +109,7 @@ def parsed(text: str) -> object:
 
 def decoded(text: str) -> object:
     try:
-        return strict_json.decode(text.encode(), dict)
+        return strict_json.decode_strict_json(text.encode(), dict)
     except BadInput as refusal:
         return refusal
 

@@ -21,12 +21,12 @@ from tests.security.apps import plain
 from tests.security.desk import KEY, Answer, Desk, bare, desk, kind_of, run, token, tokens
 from tests.security.routes import every_route
 from tests.support.limits import HANG_S
-from turnlog.server.access_log import Journal, Lines
-from turnlog.server.auth.credentials import COOKIE_S, Auth, Known, token_hash
+from turnlog.server.access_log import AccessLogMiddleware, JsonFormatter
+from turnlog.server.auth.credentials import COOKIE_LIFETIME_S, BuiltinAuth, Identity, hash_token
 
 
-def auth_of(at: Desk) -> Auth:
-    auth: Auth = at.application.state.auth
+def auth_of(at: Desk) -> BuiltinAuth:
+    auth: BuiltinAuth = at.application.state.auth
     return auth
 
 
@@ -41,12 +41,12 @@ def test_a_link_works_once_not_too_late_and_not_after_a_restart() -> None:
     async def scenario() -> None:
         async with desk(plain) as at:
             auth, now_s = auth_of(at), time.time()
-            code = auth.sign_in_code(now_s)
+            code = auth.make_sign_in_code(now_s)
             assert [(await sign_in(at, code)).status for _ in range(3)] == [303, 403, 403]
-            old = auth.sign_in_code(now_s - 15 * 60)
-            before = Auth(KEY, tokens()).sign_in_code(now_s)  # the same key, another start
-            forged = Auth(b"x" * 32).sign_in_code(now_s)
-            cut = auth.sign_in_code(now_s)[:-1]
+            old = auth.make_sign_in_code(now_s - 15 * 60)
+            before = BuiltinAuth(KEY, tokens()).make_sign_in_code(now_s)  # the same key, another start
+            forged = BuiltinAuth(b"x" * 32).make_sign_in_code(now_s)
+            cut = auth.make_sign_in_code(now_s)[:-1]
             for bad in (
                 old,
                 before,
@@ -57,7 +57,7 @@ def test_a_link_works_once_not_too_late_and_not_after_a_restart() -> None:
                 "a.b",
                 "%00",
                 code + "x",
-                auth.cookie(Known(tokens()[token_hash(token("ada"))]), now_s)[0],
+                auth.make_cookie(Identity(tokens()[hash_token(token("ada"))]), now_s)[0],
             ):
                 answer = await sign_in(at, bad)
                 assert (answer.status, answer.header("set-cookie")) == (403, ""), bad
@@ -69,15 +69,15 @@ def test_control_a_server_that_keeps_no_count_lets_them_in_again(monkeypatch: py
     async def scenario() -> None:
         async with desk(plain) as at:
             auth, now_s = auth_of(at), time.time()
-            monkeypatch.setattr(auth, "_first_use", lambda *_: True)
-            code = auth.sign_in_code(now_s)
+            monkeypatch.setattr(auth, "_use_code_once", lambda *_: True)
+            code = auth.make_sign_in_code(now_s)
             assert [(await sign_in(at, code)).status for _ in range(2)] == [303, 303]
-            other = Auth(KEY, tokens(), start=auth.start)
-            assert (await sign_in(at, other.sign_in_code(now_s))).status == 303
+            other = BuiltinAuth(KEY, tokens(), start_id=auth.start_id)
+            assert (await sign_in(at, other.make_sign_in_code(now_s))).status == 303
             monkeypatch.setattr(
                 time, "time", lambda: now_s - 3600
             )  # to a clock that is late nothing is too old
-            assert (await sign_in(at, auth.sign_in_code(now_s - 3600))).status == 303
+            assert (await sign_in(at, auth.make_sign_in_code(now_s - 3600))).status == 303
 
     run(scenario())
 
@@ -90,14 +90,14 @@ def weak(header: str, secure: bool = False) -> list[str]:
     [cookie] = SimpleCookie(header).values()
     missing = [name for name in ("httponly", *(["secure"] if secure else [])) if not cookie[name]]
     missing += [] if cookie["samesite"].lower() == "strict" else ["samesite"]
-    missing += [] if 0 < int(cookie["max-age"] or 0) <= COOKIE_S else ["max-age"]
+    missing += [] if 0 < int(cookie["max-age"] or 0) <= COOKIE_LIFETIME_S else ["max-age"]
     return missing + (["domain"] if cookie["domain"] else [])
 
 
 def test_cookies_are_for_this_server_and_no_script() -> None:
     async def scenario() -> None:
         async with desk(plain) as at:
-            by_link = await sign_in(at, auth_of(at).sign_in_code(time.time()))
+            by_link = await sign_in(at, auth_of(at).make_sign_in_code(time.time()))
             by_token = await at.post("ada", "/api/sign-in", None)
             for answer in (by_link, by_token):
                 assert weak(answer.header("set-cookie")) == []
@@ -115,7 +115,7 @@ def test_control_a_cookie_as_frameworks_set_it_is_found_weak(monkeypatch: pytest
     async def scenario() -> None:
         monkeypatch.setattr(Response, "set_cookie", plainly)
         async with desk(plain) as at:
-            answer = await sign_in(at, auth_of(at).sign_in_code(time.time()))
+            answer = await sign_in(at, auth_of(at).make_sign_in_code(time.time()))
             missing = weak(answer.header("set-cookie"), secure=True)
             assert missing == ["httponly", "secure", "samesite", "max-age"]
 
@@ -136,11 +136,11 @@ def test_a_token_in_a_url_is_not_taken() -> None:
 
 
 def test_control_a_server_that_looks_into_urls_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def careless(auth: Auth, connection: HTTPConnection, now_s: float) -> Known | None:
-        return await auth._bearer(connection.query_params.get("token", ""), now_s)
+    async def careless(auth: BuiltinAuth, connection: HTTPConnection, now_s: float) -> Identity | None:
+        return await auth._authenticate_bearer(connection.query_params.get("token", ""), now_s)
 
     async def scenario() -> None:
-        monkeypatch.setattr(Auth, "who", careless)
+        monkeypatch.setattr(BuiltinAuth, "authenticate", careless)
         async with desk(plain) as at:
             assert (await at.get(None, f"/api/me?token={token('ada')}")).status == 200
 
@@ -149,7 +149,7 @@ def test_control_a_server_that_looks_into_urls_takes_it(monkeypatch: pytest.Monk
 
 async def leaks(at: Desk) -> tuple[list[str], list[str]]:
     """The routes whose answers hold what signs somebody in, and whose pages send others a Referer."""
-    code = auth_of(at).sign_in_code(time.time())
+    code = auth_of(at).make_sign_in_code(time.time())
     first = await sign_in(at, code)
     cookie = first.header("set-cookie").partition(";")[0].partition("=")
     secrets = [code, cookie[2], token("root")]
@@ -259,12 +259,12 @@ def chatted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formatter: logging.
     monkeypatch.setattr(logger, "propagate", False)
 
     def change(application: Starlette) -> None:
-        assert Journal in [kind_of(gate) for gate in application.user_middleware]
+        assert AccessLogMiddleware in [kind_of(gate) for gate in application.user_middleware]
         application.user_middleware.append(Middleware(Chatty))
 
     async def scenario() -> None:
         async with desk(plain, change=change) as at:
-            await sign_in(at, auth_of(at).sign_in_code(time.time()))
+            await sign_in(at, auth_of(at).make_sign_in_code(time.time()))
             await at.get("ada", f"/api/me?code={token('bob')}")
 
     run(scenario())
@@ -275,7 +275,7 @@ def chatted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, formatter: logging.
 def test_what_others_log_during_a_request_is_struck_out_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    text = chatted(monkeypatch, tmp_path, Lines())
+    text = chatted(monkeypatch, tmp_path, JsonFormatter())
     assert "/sign-in?" in text
     assert not [secret for secret in ("token-of-ada", "token-of-bob", "code=ey") if secret in text]
 

@@ -160,8 +160,8 @@ async def look_beside_hung_tools(at: Desk, number: int) -> str:
 
 @pytest.fixture
 def two_hung_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "GRACE_S", 0.001)
-    monkeypatch.setattr(sessions, "HungTools", lambda: executor.HungTools(most=2))
+    monkeypatch.setattr(executor, "STOP_GRACE_S", 0.001)
+    monkeypatch.setattr(sessions, "HungTools", lambda: executor.HungTools(max_tools=2))
 
 
 @pytest.mark.usefixtures("two_hung_tools")

@@ -84,7 +84,7 @@ def test_what_does_not_fit_the_view_is_refused_whole() -> None:
 
 def test_control_without_the_check_everything_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(client_events, "check", lambda *_, **__: [])
+        monkeypatch.setattr(client_events, "validate_action", lambda *_, **__: [])
         async with desk(plain) as at:
             assert await late_or_foreign(at) == [202, 202, 202, 202]
             session = await at.session("ada")
@@ -141,7 +141,7 @@ TREES: list[Any] = [
 def refused(tree: Any) -> bool:
     view = {"kind": "a2ui.v1", "view_id": "v", "tree": tree}
     try:
-        CATALOG.event("assistant.view", {"view": view}, id="evt_1", origin="tool")
+        CATALOG.build_event("assistant.view", {"view": view}, id="evt_1", origin="tool")
     except InvalidEvent:
         return True
     return False
@@ -153,6 +153,6 @@ def test_trees_of_unknown_deep_or_poisoned_nodes_are_refused() -> None:
 
 
 def test_control_without_that_check_every_tree_of_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_nodes, "flaw", lambda tree: None)
+    monkeypatch.setattr(view_nodes, "find_view_error", lambda tree: None)
     assert [tree for tree in TREES if isinstance(tree, dict) and refused(tree)] == []
     assert not refused(nested(25))

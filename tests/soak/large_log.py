@@ -29,7 +29,7 @@ async def follow_kib(path: Path, origin: int | None) -> tuple[int, int, int]:
     """How much memory reading the long session to its end takes beyond the first pages; events and bytes."""
     log = await open_log(f"sqlite:///{path}")
     last, events, size, base, pages = (await log.info(LONG)).last, 0, 0, 0, 0
-    async for rows in log.follow(LONG, origin=origin):
+    async for rows in log.follow(LONG, replay_from=origin):
         pages, events, size = pages + 1, events + len(rows), size + sum(len(row.frame) for row in rows)
         if pages == 8:  # they grow up to then
             base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -30,7 +30,7 @@ from tests.soak.figures import Measure
 from tests.unit.app.test_derived import filled
 from turnlog.log import Log, MemoryStore
 from turnlog.state.documents import Documents
-from turnlog.state.fold import folded
+from turnlog.state.fold import apply_events
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.transcript import Transcript
@@ -55,7 +55,7 @@ def least_s(work: Callable[[], object], runs: int) -> float:
 
 
 def folding(kind: Any, items: list[Item]) -> float:
-    return least_s(lambda: folded(kind(), items), 2)
+    return least_s(lambda: apply_events(kind(), items), 2)
 
 
 @pytest.mark.parametrize("shape", [many_turns, one_agent_that_never_ends])

@@ -10,12 +10,12 @@ from typing import Any
 import turnlog
 from turnlog import Agent, App, Catalog, open_log
 from turnlog.agents import Model, Scripted, ToolUse
-from turnlog.app import LOCAL, Posted, Seat, Sessions
-from turnlog.events import Envelope, UiMessage, decode
-from turnlog.log import Log, line_of
+from turnlog.app import LOCAL, ClientEvent, Membership, Sessions
+from turnlog.events import Envelope, UiMessage, decode_envelope
+from turnlog.log import Log, envelope_json
 from turnlog.state.fold import fold
 from turnlog.state.history import Message
-from turnlog.testing.harness import following
+from turnlog.testing.harness import open_follower
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.tour import make_app
 
@@ -36,7 +36,9 @@ def trip(city: str) -> str:
 def touring(model: Model) -> App:
     """The tour with another guide."""
     guide = Agent("Guide", "", model)
-    return App("tour", guide, vocabulary=TOUR.vocabulary, reducers=TOUR.reducers, start=TOUR.start)
+    return App(
+        "tour", guide, vocabulary=TOUR.vocabulary, reducers=TOUR.reducers, initial_state=TOUR.initial_state
+    )
 
 
 def saying(script: Script) -> App:
@@ -57,21 +59,23 @@ class Room:
         await self.sessions.send(await self.seat(), UiMessage(text=text))
         await self._take()
 
-    async def seat(self) -> Seat:
-        return await self.sessions.seat(LOCAL, self.session)
+    async def seat(self) -> Membership:
+        return await self.sessions.get_membership(LOCAL, self.session)
 
     async def answer(self, result: bool) -> None:
         """Answer the question that waits, like a page."""
         await self.sessions.tree(await self.seat())
         [call] = body(self.events[-1])["calls"]
         payload = {"call_id": call["call_id"], "tool": call["tool"], "ok": True, "result": result}
-        await self.sessions.post(await self.seat(), [Posted("tool.result", payload, turnlog.new_id("evt_"))])
+        await self.sessions.post(
+            await self.seat(), [ClientEvent("tool.result", payload, turnlog.new_id("evt_"))]
+        )
         await self._take()
 
     async def _take(self) -> None:
-        async with following(self.log, self.session, self.events[-1].seq if self.events else -1) as pages:
+        async with open_follower(self.log, self.session, self.events[-1].seq if self.events else -1) as pages:
             async for page in pages:
-                new = [decode(line_of(row)) for row in page]
+                new = [decode_envelope(envelope_json(row)) for row in page]
                 self.events += new
                 if any(event.type in ("agent.end", "tool.await") and not event.depth for event in new):
                     return
@@ -111,8 +115,8 @@ def of_type(happened: list[Envelope], name: str) -> list[Any]:
 
 def cities(app: App, happened: list[Envelope]) -> list[str]:
     """The trips in the state that these events make."""
-    items = ((event, app.catalog.payload(event)) for event in happened)
-    state = fold(app.reducers, items, app.start())
+    items = ((event, app.catalog.decode_payload(event)) for event in happened)
+    state = fold(app.reducers, items, app.initial_state())
     return [noted["city"] for noted in state["trips"]]
 
 

@@ -26,24 +26,28 @@ from tests.statements.room import (
     trip,
 )
 from turnlog import Agent, App, events, open_log
-from turnlog.agents import Reply, Request
-from turnlog.app import LOCAL, Posted, Sessions
-from turnlog.events import CATALOG, Envelope, Kind, Payload, UiMessage
-from turnlog.parse import AgentStreamParser, Parsed, TagEvent, strip_event_tags
+from turnlog.agents import ReplyBuilder, Request
+from turnlog.app import LOCAL, ClientEvent, Sessions
+from turnlog.events import CATALOG, Envelope, EventType, Payload, UiMessage
+from turnlog.parse import AgentStreamParser, ParsedText, TagEvent, strip_event_tags
 from turnlog.state.history import History, Message
 from turnlog_examples.broker.events import BROKER
 
 
 def test_model_and_page_say_an_event_by_the_same_name_and_shape() -> None:
-    def from_both(kind: Kind) -> bool:
-        payload = msgspec.convert(kind.payload.EXAMPLE, kind.payload)
-        return kind.admits(payload, "model") and kind.admits(payload, "ui") and not kind.payload.LEGACY
+    def from_both(kind: EventType) -> bool:
+        payload = msgspec.convert(kind.payload_class.EXAMPLE, kind.payload_class)
+        return (
+            kind.allows_origin(payload, "model")
+            and kind.allows_origin(payload, "ui")
+            and not kind.payload_class.LEGACY
+        )
 
     both = [kind for kind in BROKER if from_both(kind)]
     assert len(both) == 13
     for kind in both:
-        [found] = strip_event_tags(tag(kind.tag, kind.payload.EXAMPLE), BROKER).events
-        sent = BROKERS.event(kind.name, kind.payload.EXAMPLE, id="evt_1", origin="ui")
+        [found] = strip_event_tags(tag(kind.tag, kind.payload_class.EXAMPLE), BROKER).events
+        sent = BROKERS.build_event(kind.name, kind.payload_class.EXAMPLE, id="evt_1", origin="ui")
         assert (f"broker.{found.type}", found.payload) == (sent.type, sent.payload)
 
 
@@ -57,7 +61,7 @@ def test_regulated_events_come_from_the_page_and_not_from_the_model() -> None:
         "select_offer": {"offerId": "offer_1"},
     }
     for name, data in regulated.items():
-        assert BROKERS.event(f"broker.{name}", data, id="evt_1", origin="ui").type == f"broker.{name}"
+        assert BROKERS.build_event(f"broker.{name}", data, id="evt_1", origin="ui").type == f"broker.{name}"
         stripped = strip_event_tags("Done." + tag(name, data), BROKER)
         assert ([reject.reason for reject in stripped.rejects], stripped.events) == (["wrong_origin"], [])
 
@@ -91,7 +95,9 @@ def test_no_fourth_form_is_read_and_the_text_goes_on(data: str) -> None:
 def test_an_event_comes_when_its_tag_is_closed_and_not_before() -> None:
     streaming, text = AgentStreamParser(), tag("t", {"a": 1})
     assert streaming.feed("Hi. ").display_text == "Hi."
-    assert [streaming.feed(character) for character in text[:-1]] == [Parsed("", [], [])] * (len(text) - 1)
+    assert [streaming.feed(character) for character in text[:-1]] == [ParsedText("", [], [])] * (
+        len(text) - 1
+    )
     assert streaming.feed(text[-1]).events == [TagEvent("t", {"a": 1})]
 
 
@@ -117,7 +123,7 @@ class Telling:
     pieces: Sequence[str]
     name: str = "telling"
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         for piece in self.pieces:
             yield reply.text(piece)
         yield reply.done("end_turn")
@@ -171,7 +177,7 @@ class Watching:
     room: Room | None = None
     seen: list[str] = field(default_factory=list)
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         assert self.room
         self.seen += [row.type for row in await self.room.log.read(self.room.session)]
         yield [*reply.text("Hi."), *reply.done("end_turn")]
@@ -180,7 +186,7 @@ class Watching:
 def test_direct_events_and_the_start_of_an_agent_are_there_before_its_model_is_asked() -> None:
     async def play() -> None:
         async with opened(App("broker", Agent("Broker", "", model), vocabulary=BROKER)) as model.room:
-            posted = Posted("broker.record_eligibility", eligible, "evt_1")
+            posted = ClientEvent("broker.record_eligibility", eligible, "evt_1")
             assert await model.room.sessions.post(await model.room.seat(), [posted]) == [2]
             await model.room.send("hello")
             assert (model.room.events[2].origin, body(model.room.events[2])) == ("ui", eligible)
@@ -198,12 +204,12 @@ def test_direct_events_and_the_start_of_an_agent_are_there_before_its_model_is_a
 
 
 def test_request_decision_is_a_legacy_type_that_is_still_read() -> None:
-    kind = BROKERS.kind("broker.request_decision")
-    assert (kind.payload.LEGACY, kind.decoder.decode(b"{}")) == (True, kind.payload())
+    kind = BROKERS.get_event_type("broker.request_decision")
+    assert (kind.payload_class.LEGACY, kind.decoder.decode(b"{}")) == (True, kind.payload_class())
 
 
 def test_no_type_and_no_envelope_has_a_version() -> None:
-    assert not [name for name in (*CATALOG.kinds, *BROKERS.kinds) if re.search(r"v\d|version", name)]
+    assert not [name for name in (*CATALOG.types, *BROKERS.types) if re.search(r"v\d|version", name)]
     assert "version" not in Envelope.__struct_fields__
 
 

@@ -24,14 +24,14 @@ from tests.unit.examples.test_broker_session import (
     play,
 )
 from turnlog import Agent, App, Catalog, tool
-from turnlog.agents import Reply, Request, Scripted, ToolUse
+from turnlog.agents import ReplyBuilder, Request, Scripted, ToolUse
 from turnlog.agents.tag_instructions import is_for_models
-from turnlog.app import Posted
+from turnlog.app import ClientEvent
 from turnlog.app.messages import Chat
 from turnlog.cli import main
 from turnlog.errors import InvalidEvent
 from turnlog.events import CORE, Envelope, Payload, ToolResult, UiMessage, Vocabulary
-from turnlog.events.payload import ANYONE
+from turnlog.events.payload import ANY_ORIGIN
 from turnlog.ids import new_id
 from turnlog.state.fold import fold
 from turnlog.state.history import Message
@@ -51,12 +51,12 @@ SUBMITTED = vector_event({"type": "broker.submit_application", "payload": {}}, 9
 ELIGIBLE = {"isOver18": True, "isUkResident": True, "isHomeowner": True, "isEmployed": True}
 
 
-def direct(*events: tuple[str, Facts]) -> list[Posted]:
-    return [Posted(f"broker.{name}", data, new_id("evt_")) for name, data in events]
+def direct(*events: tuple[str, Facts]) -> list[ClientEvent]:
+    return [ClientEvent(f"broker.{name}", data, new_id("evt_")) for name, data in events]
 
 
 def test_the_taxonomy_has_five_groups() -> None:
-    tags = {kind.payload: kind.tag for kind in BROKER}
+    tags = {kind.payload_class: kind.tag for kind in BROKER}
     assert {name: [tags[payload] for payload in group] for name, group in GROUPS.items()} == {
         "Project & contact": [
             "record_project_facts",
@@ -87,15 +87,15 @@ def test_a_reference_lists_the_payload_of_every_event() -> None:
     printed = CliRunner().invoke(main, ["schema", "--app", "turnlog_examples.broker:app"])
     payloads = json.loads(printed.output)["payloads"]
     for kind in BROKER:
-        shape = payloads[kind.name]["$defs"][kind.payload.__name__]
-        assert list(shape["properties"]) == list(kind.payload.__struct_encode_fields__)
+        shape = payloads[kind.name]["$defs"][kind.payload_class.__name__]
+        assert list(shape["properties"]) == list(kind.payload_class.__struct_encode_fields__)
     alone = json.loads(CliRunner().invoke(main, ["schema"]).output)["payloads"]
     assert not [name for name in alone if name.startswith("broker.")]
 
 
 def test_the_brokers_events_are_tags_and_not_calls() -> None:
     for agent in make_agents().values():
-        assert (agent.tools, agent.specs) == ((), ())
+        assert (agent.tools, agent.tool_specs) == ((), ())
 
     async def run() -> None:
         async with opened(script.customer) as session:
@@ -113,7 +113,7 @@ def test_what_the_model_may_emit_stands_under_the_available_events_of_its_prompt
     class Reading:
         name: str = "reading"
 
-        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
             asked.append(request.instructions)
             yield [*reply.text("Hi."), *reply.done("end_turn")]
 
@@ -123,7 +123,7 @@ def test_what_the_model_may_emit_stands_under_the_available_events_of_its_prompt
     told = re.findall(r"<agent-event type=\"(\w+)\" data='(.*)' />", listed)
     by_model = [kind for kind in BROKER if is_for_models(kind)]
     assert [(name, json.loads(data)) for name, data in told] == [
-        (kind.tag, kind.payload.EXAMPLE) for kind in by_model
+        (kind.tag, kind.payload_class.EXAMPLE) for kind in by_model
     ]
     assert "submit_application" not in listed
 
@@ -195,9 +195,15 @@ def test_the_same_change_could_be_carried_by_a_call() -> None:
     cases = []
     for model in (calling, telling):
         guide = Agent("Guide", "", Scripted(model), tools=[record_eligibility])
-        app = App("broker", guide, vocabulary=BROKER, reducers={**REDUCERS, ToolResult: by_call}, start=start)
-        happened = [(one, app.catalog.payload(one)) for one in talk(app, "Yes, all four")]
-        case = fold(app.reducers, happened, app.start())
+        app = App(
+            "broker",
+            guide,
+            vocabulary=BROKER,
+            reducers={**REDUCERS, ToolResult: by_call},
+            initial_state=start,
+        )
+        happened = [(one, app.catalog.decode_payload(one)) for one in talk(app, "Yes, all four")]
+        case = fold(app.reducers, happened, app.initial_state())
         cases.append((case["status"], {name: case["eligibility"][name] for name in ELIGIBLE}))
     assert cases == [("quote_ready", ELIGIBLE)] * 2
 
@@ -210,7 +216,7 @@ class Watching:
     session: Any = None
     seen: list[Any] = field(default_factory=list)
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         _, state = await self.session.sessions.state(self.session.seat)
         last = request.messages[-1]
         self.seen.append((state["status"], last.role, [part["text"] for part in last.content]))
@@ -306,7 +312,7 @@ def test_a_follow_on_effect_is_added_as_a_rule() -> None:
 class NoteCost(Payload, frozen=True, kw_only=True):
     """A price in pounds and pence, as it was once written."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     LEGACY: ClassVar = True
 
@@ -316,7 +322,7 @@ class NoteCost(Payload, frozen=True, kw_only=True):
 class NotePrice(Payload, frozen=True, kw_only=True):
     """A price in pence: the sibling, with a name of its own."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     pence: int
 
@@ -331,9 +337,9 @@ def test_an_old_type_leads_to_its_sibling() -> None:
         return priced(state, NotePrice(pence=round(float(payload.cost) * 100)), at)
 
     catalog = Catalog(CORE, Vocabulary("shop", [NoteCost, NotePrice]))
-    new = catalog.event("shop.note_price", {"pence": 1}, id="evt_1")
+    new = catalog.build_event("shop.note_price", {"pence": 1}, id="evt_1")
     old = vector_event({"type": "shop.note_cost", "payload": {"cost": "12.50"}}, 0)
     items = [place(old, 0, catalog), place(new, 1, catalog)]
     assert fold({NotePrice: priced, NoteCost: cost}, items, []) == [1250, 1]
     with pytest.raises(InvalidEvent):
-        catalog.event("shop.note_cost", {"cost": "12.50"}, id="evt_2")
+        catalog.build_event("shop.note_cost", {"cost": "12.50"}, id="evt_2")

@@ -9,8 +9,8 @@ from tests.statements.room import body, of_type, opened, result_count, saying, t
 from turnlog import Agent, App, open_log
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Sessions
-from turnlog.events import CATALOG, Envelope, decode
-from turnlog.log import line_of
+from turnlog.events import CATALOG, Envelope, decode_envelope
+from turnlog.log import envelope_json
 from turnlog.state.history import Message
 
 
@@ -58,7 +58,7 @@ def test_a_reader_can_leave_out_sub_agents_by_depth(tree: list[Envelope]) -> Non
 
 
 def test_the_types_of_a_turn_are_a_declared_set(tree: list[Envelope]) -> None:
-    assert {event.type for event in tree} <= set(CATALOG.kinds)
+    assert {event.type for event in tree} <= set(CATALOG.types)
 
 
 def test_the_conversation_is_kept_as_long_as_the_session() -> None:
@@ -83,7 +83,7 @@ async def followed(agent: Agent) -> list[Envelope]:
     session = await log.create("line")
     async for _ in agent.run("go", log=log, session_id=session):
         pass
-    happened = [decode(line_of(row)) for row in await log.read(session)]
+    happened = [decode_envelope(envelope_json(row)) for row in await log.read(session)]
     await log.close()
     return happened
 

@@ -11,7 +11,7 @@ import pytest
 import turnlog
 from turnlog import Scope
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Kind, Origin, stamp
+from turnlog.events import CATALOG, EventType, Origin, encode_envelope
 
 ENTRY = {"measured_at": "2026-01-08", "weight_lbs": 187.6}
 ROW = {"measured_at": "2026-01-08T12:00:00-05:00", "weight_lbs": 187.6, "notes": ""}
@@ -34,7 +34,7 @@ EXAMPLES: list[tuple[str, Origin, dict[str, Any]]] = [
 def written(name: str, origin: Origin, payload: Mapping[str, Any], trace: str | None = "tr_1") -> Any:
     """An event as it stands in the log."""
     event = turnlog.event(name, payload, origin=origin, scope=Scope(trace_id=trace))
-    return json.loads(stamp(event, session_id="sess_1", seq=7, ts_ms=1_767_875_696_789))
+    return json.loads(encode_envelope(event, session_id="sess_1", seq=7, ts_ms=1_767_875_696_789))
 
 
 @pytest.mark.parametrize(("name", "origin", "payload"), EXAMPLES)
@@ -51,11 +51,11 @@ def test_what_a_page_sends_needs_no_trace(name: str, origin: Origin, payload: An
 
 
 @pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: kind.name)
-def test_every_event_has_the_common_envelope(kind: Kind) -> None:
-    payload = msgspec.convert(kind.payload.EXAMPLE, kind.payload)
+def test_every_event_has_the_common_envelope(kind: EventType) -> None:
+    payload = msgspec.convert(kind.payload_class.EXAMPLE, kind.payload_class)
     origins: tuple[Origin, ...] = ("system", "model", "ui", "tool")
-    origin = next(origin for origin in origins if kind.admits(payload, origin))
-    said = written(kind.name, origin, kind.payload.EXAMPLE)
+    origin = next(origin for origin in origins if kind.allows_origin(payload, origin))
+    said = written(kind.name, origin, kind.payload_class.EXAMPLE)
     assert (said["type"], type(said["payload"])) == (kind.name, dict)
     places = " ".join(said[name] for name in ("id", "ts", "trace_id", "session_id"))
     assert re.fullmatch(r"evt_\S+ \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z tr_\S+ sess_\S+", places)

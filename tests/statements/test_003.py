@@ -19,11 +19,11 @@ from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.models.scripted import Files
 from turnlog.events import CATALOG, Envelope, Payload
 from turnlog.state.history import Message
-from turnlog.wire.chunks import LIMIT_BYTES, chunk
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES, chunk
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-from turnlog.wire.dialects.registry import Told, Wanted
+from turnlog.wire.dialects.registry import DialectRequest, DialectWithHistory
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "wire" / "blocks.json").read_text())["cases"]
 SAID = {case["name"]: case["messages"] for case in VECTORS}  # what `blocks` says: shown by its own tests
@@ -145,7 +145,7 @@ def test_what_is_large_is_cut_and_only_its_last_message_is_final(payload: Payloa
 def test_the_room_for_a_delta_is_2048_bytes_less_the_empty_message(extra: dict[str, Any]) -> None:
     empty = len(chunk("tool_result", "abc-123", "", final=False, **extra)[0])
     first, *_ = chunk("tool_result", "abc-123", "x" * 5000, final=False, **extra)
-    assert (LIMIT_BYTES, len(first), len(json.loads(first)["delta"])) == (2048, 2048, 2048 - empty)
+    assert (MAX_MESSAGE_BYTES, len(first), len(json.loads(first)["delta"])) == (2048, 2048, 2048 - empty)
     assert (empty > 65) == bool(extra), "extra fields take their room from the delta"
 
 
@@ -176,8 +176,8 @@ def run() -> list[Envelope]:
 
 def projected(happened: list[Envelope], **options: bool) -> list[tuple[str, Any]]:
     """The messages of a session, each with the origin of its event."""
-    dialect = Told(Wanted("blocks", BlocksOptions(**options)))
-    converted = [(event.origin, dialect.convert(event, CATALOG.payload(event))) for event in happened]
+    dialect = DialectWithHistory(DialectRequest("blocks", BlocksOptions(**options)))
+    converted = [(event.origin, dialect.convert(event, CATALOG.decode_payload(event))) for event in happened]
     return [(origin, json.loads(message)) for origin, messages in converted for message in messages]
 
 

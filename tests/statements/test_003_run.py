@@ -10,8 +10,8 @@ import pytest
 from tests.statements.room import body, result_count, talk
 from tests.statements.test_003 import projected
 from turnlog import Agent, App, tool
-from turnlog.agents import Picture, Scripted, ToolUse
-from turnlog.agents.models.scripted import Cite, Part, ProviderCall, Thinking
+from turnlog.agents import ImageContent, Scripted, ToolUse
+from turnlog.agents.models.scripted import Cite, ProviderCall, ScriptPart, Thinking
 from turnlog.events import CATALOG, Citation, Envelope
 from turnlog.state.history import Message
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
@@ -23,7 +23,7 @@ FOUND = [{"title": "Result 1"}]
 
 @tool
 def screenshot(page: str) -> list[Any]:
-    return ["Screenshot taken", Picture(PNG, "image/png"), Picture(JPEG, "image/jpeg")]
+    return ["Screenshot taken", ImageContent(PNG, "image/png"), ImageContent(JPEG, "image/jpeg")]
 
 
 @tool
@@ -36,7 +36,7 @@ def user_confirm(question: str) -> bool:
     raise NotImplementedError
 
 
-def script(messages: list[Message]) -> Iterator[Part]:
+def script(messages: list[Message]) -> Iterator[ScriptPart]:
     if result_count(messages) == 0:
         yield Thinking("I look.")
         yield "The grass is green."
@@ -77,7 +77,7 @@ def test_the_start_tells_who_works_for_what(run: list[Envelope], said: list[Any]
 def test_the_other_formatters_name_themselves(run: list[Envelope]) -> None:
     made: list[BlocksXml | BlocksRaw] = [BlocksXml(), BlocksRaw()]
     xml, raw = (
-        [text for event in run for text in one.convert(event, CATALOG.payload(event))] for one in made
+        [text for event in run for text in one.convert(event, CATALOG.decode_payload(event))] for one in made
     )
     assert '<meta_init data="{"format":"xml",' in html.unescape(xml[0].decode())
     assert json.loads(json.loads(raw[0])["delta"])["format"] == "raw"

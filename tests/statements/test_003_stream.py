@@ -8,7 +8,7 @@ import pytest
 
 from tests.logs import entry, scope
 from turnlog.parse.messages_api import MessagesParser
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
 
@@ -40,7 +40,7 @@ def block(content: dict[str, Any], *deltas: dict[str, Any], index: int = 0) -> l
 def messages(events: list[dict[str, Any]], **options: bool) -> list[list[Any]]:
     """The messages of each event of the API, whole."""
     numbers = count(1)
-    parser = MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}"))
+    parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}"))
     blocks = Blocks(BlocksOptions(**options))
     said = []
     for event in [START, *events, *STOP]:
@@ -161,7 +161,7 @@ def test_files_that_a_container_made_are_told() -> None:
 def test_a_call_that_broke_off_is_not_sent() -> None:
     content = {"type": "tool_use", "id": "toolu_01", "name": "grep_search", "input": {}}
     numbers = count(1)
-    parser = MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}"))
+    parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}"))
     blocks = Blocks()
     begun = block(content, {"type": "input_json_delta", "partial_json": '{"pat'})[:-1]
     payloads = [payload for event in [START, *begun] for payload in parser.feed(event)] + parser.flush()

@@ -20,10 +20,10 @@ from tests.test_seed_names import NAMES, mapping
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.app import Principal
-from turnlog.events import CATALOG, UiMessage, decode
-from turnlog.log import line_of
+from turnlog.events import CATALOG, UiMessage, decode_envelope
+from turnlog.log import envelope_json
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.wire.dialects.office import Office
 from turnlog.wire.sse import Decoder
 
@@ -48,7 +48,7 @@ def test_the_22_event_types_in_8_categories_are_said_by_the_vocabulary() -> None
     for row in mapping():
         for name in re.findall(r"`([^`]+)`", row[6]):
             homes.setdefault(name, set()).update(re.findall(r"`(\w+\.\w+)`", row[0]))
-    assert {home for name in names for home in homes[name]} <= set(CATALOG.kinds)
+    assert {home for name in names for home in homes[name]} <= set(CATALOG.types)
     assert [name for name in names if not homes[name]] == ["heartbeat"], "that one is on the wire only"
 
 
@@ -92,8 +92,8 @@ def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path
 
 def test_who_names_no_session_follows_its_own_one_of_the_application() -> None:
     apps = [App(name, Agent("Guide", "", Scripted(lambda _: ["Hi."]))) for name in ("desk", "shop")]
-    known = {token_hash(name): Principal(name) for name in ("ada", "guest_1")}
-    server = create_app(apps, "memory:", auth=Auth(b"k" * 32, known))
+    known = {hash_token(name): Principal(name) for name in ("ada", "guest_1")}
+    server = create_app(apps, "memory:", auth=BuiltinAuth(b"k" * 32, known))
     with TestClient(server, base_url="http://localhost", headers={"authorization": "Bearer ada"}) as client:
         sessions = []
         for app in ("desk", "shop"):
@@ -117,8 +117,8 @@ def test_the_speaker_of_a_message_is_who_is_signed_in() -> None:
             seat = await room.sessions.create(principal)
             await room.sessions.send(seat, UiMessage(text="Hello"))
             rows = await room.log.read(seat.session_id)
-            [sent] = [decode(line_of(row)) for row in rows if row.type == "ui.message"]
-            [message] = Office().convert(sent, CATALOG.payload(sent))
+            [sent] = [decode_envelope(envelope_json(row)) for row in rows if row.type == "ui.message"]
+            [message] = Office().convert(sent, CATALOG.decode_payload(sent))
             return json.loads(message)["speakerName"]
 
     assert [asyncio.run(play(Principal(name))) for name in ("ada", "bob")] == ["ada", "bob"]

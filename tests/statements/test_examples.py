@@ -15,7 +15,7 @@ import pytest
 import turnlog
 from tests.logs import vector_log
 from turnlog import Scope, open_log
-from turnlog.log import line_of
+from turnlog.log import envelope_json
 from turnlog.wire.chunks import chunk
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
@@ -83,7 +83,7 @@ def appended(event: Json) -> Any:
         await log.append(session, [made])
         [row] = await log.read(session)
         await log.close()
-        return line_of(row)
+        return envelope_json(row)
 
     return json.loads(asyncio.run(append()))
 

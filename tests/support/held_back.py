@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from turnlog.parse import AgentStreamParser
-from turnlog.parse.inline.tag_scanner import WHITE
+from turnlog.parse.inline.tag_scanner import WHITESPACE
 
 TAG = '<agent-event type="t" />'
 MARKER = '[JOB_HELP] {"suggestions": {}}'
@@ -70,7 +70,7 @@ def find_misfit(scanner: Scanner, elements: Sequence[str], pieces: Sequence[str]
         certain = common_start(certain, show_whole(scanner, text + rest))
         if certain == shown:
             return None
-    surplus = certain.removeprefix(shown).lstrip(WHITE) if certain.startswith(shown) else "?"
+    surplus = certain.removeprefix(shown).lstrip(WHITESPACE) if certain.startswith(shown) else "?"
     if WAITING.search(text) and any(element.startswith(surplus) for element in elements):
         return None
     return shown, certain

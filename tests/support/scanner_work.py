@@ -3,7 +3,7 @@
 import sys
 from types import FrameType
 
-from turnlog.parse import AgentStreamParser, Parsed
+from turnlog.parse import AgentStreamParser, ParsedText
 
 FILES = ("/parse/inline/tags.py", "/parse/inline/marker_scanner.py", "/parse/inline/json_scanner.py")
 
@@ -41,7 +41,7 @@ def rescanning(scanner: type[AgentStreamParser]) -> AgentStreamParser:
     class Rescanning(scanner):  # type: ignore[valid-type, misc]
         text = ""
 
-        def feed(self, chunk: str) -> Parsed:
+        def feed(self, chunk: str) -> ParsedText:
             self.text += chunk
             return scanner().feed(self.text)
 

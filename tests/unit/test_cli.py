@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import turnlog
-from turnlog.cli import Group, main
+from turnlog.cli import TurnlogGroup, main
 from turnlog.errors import NotFound
 from turnlog.events import CATALOG
 
@@ -54,7 +54,7 @@ def test_schema_of_everything() -> None:
     assert result.exit_code == 0
     document = json.loads(result.output)
     assert "session_id" in document["envelope"]["$defs"]["Envelope"]["properties"]
-    assert set(document["payloads"]) == set(CATALOG.kinds)
+    assert set(document["payloads"]) == set(CATALOG.types)
 
 
 def test_schema_of_no_type_lists_what_there_is() -> None:
@@ -84,7 +84,7 @@ def test_an_error_of_turnlog_is_one_line_that_cannot_control_the_terminal() -> N
     def fail() -> None:
         raise NotFound("no session \x1b[2J\nError: fake")
 
-    group = Group("turnlog", commands=[click.Command("fail", callback=fail)])
+    group = TurnlogGroup("turnlog", commands=[click.Command("fail", callback=fail)])
     result = CliRunner().invoke(group, ["fail"])
     assert result.exit_code == 1
     assert result.stderr == "Error: no session \\x1b[2J\\nError: fake\n"
@@ -95,7 +95,7 @@ def test_another_error_is_not_hidden() -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
-    group = Group("turnlog", commands=[click.Command("fail", callback=fail)])
+    group = TurnlogGroup("turnlog", commands=[click.Command("fail", callback=fail)])
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, ZeroDivisionError)
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_written_is_one_line(
         monkeypatch.setattr("sys.stdout", sys.stdout)  # the command gives it up; it is the runner's
         raise error
 
-    group = Group("turnlog", commands=[click.Command("fail", callback=fail)])
+    group = TurnlogGroup("turnlog", commands=[click.Command("fail", callback=fail)])
     result = CliRunner().invoke(group, ["fail"])
     assert (result.exit_code, result.stderr, result.stdout) == (1, line, "")
 

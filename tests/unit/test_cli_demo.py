@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from turnlog.agents.agent import AgentTeam
 from turnlog.agents.models import AnthropicModel
 from turnlog.cli import main
-from turnlog.cli.demo import KEY, MODEL, NAMES, real_model
-from turnlog.cli.serve import SCREENS, has_screen
+from turnlog.cli.demo import API_KEY_VARIABLE, DEMO_MODEL, DEMO_NAMES, choose_model
+from turnlog.cli.serve import SCREEN_VARIABLES, has_screen
 from turnlog_examples.demo import make_apps
 
 
@@ -36,30 +37,34 @@ def test_a_busy_port_is_refused_by_its_number() -> None:
 
 
 def test_a_system_that_is_not_there_is_refused_with_those_that_are() -> None:
-    assert ", ".join(f"'{name}'" for name in NAMES) in refusal("no_such")
+    assert ", ".join(f"'{name}'" for name in DEMO_NAMES) in refusal("no_such")
 
 
 @pytest.mark.parametrize("key", [None, ""])
 def test_without_a_key_the_words_are_scripted(
     key: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv(KEY, raising=False)
+    monkeypatch.delenv(API_KEY_VARIABLE, raising=False)
     if key is not None:
-        monkeypatch.setenv(KEY, key)
-    assert real_model() is None
+        monkeypatch.setenv(API_KEY_VARIABLE, key)
+    assert choose_model() is None
     assert capsys.readouterr().out == ""
 
 
 def test_with_a_key_a_real_model_speaks_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(KEY, "no-real-key")
-    assert real_model() == MODEL
-    assert capsys.readouterr().out == f"{KEY} is set: {MODEL} speaks, and costs what it costs.\n"
-    apps = make_apps(tmp_path, model=MODEL)
-    minds = [agent.mind for app in apps.values() if not app.cli for agent in app.who.team.values()]  # type: ignore[union-attr]
-    assert all(isinstance(mind, AnthropicModel) and mind.name == MODEL for mind in minds)
-    office = apps["office"].cli
+    monkeypatch.setenv(API_KEY_VARIABLE, "no-real-key")
+    assert choose_model() == DEMO_MODEL
+    assert (
+        capsys.readouterr().out
+        == f"{API_KEY_VARIABLE} is set: {DEMO_MODEL} speaks, and costs what it costs.\n"
+    )
+    apps = make_apps(tmp_path, model=DEMO_MODEL)
+    teams = [app.runtime for app in apps.values() if isinstance(app.runtime, AgentTeam)]
+    minds = [agent.mind for team in teams for agent in team.by_name.values()]
+    assert all(isinstance(mind, AnthropicModel) and mind.name == DEMO_MODEL for mind in minds)
+    office = apps["office"].claude_code
     assert office is not None
     assert office.demo_mode, "its process is played all the same"
 
@@ -67,9 +72,9 @@ def test_with_a_key_a_real_model_speaks_and_that_is_said(
 def test_a_key_without_the_package_is_said_and_stops_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(KEY, "no-real-key")
+    monkeypatch.setenv(API_KEY_VARIABLE, "no-real-key")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert real_model() is None
+    assert choose_model() is None
     said = capsys.readouterr().out
     assert "pip install 'turnlog[anthropic]'" in said
     assert said.endswith("The words are scripted.\n")
@@ -90,7 +95,7 @@ def test_a_key_without_the_package_is_said_and_stops_nothing(
 def test_a_browser_has_a_window_of_its_own_or_is_not_opened(
     platform: str, env: dict[str, str], found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in SCREENS:
+    for name in SCREEN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)

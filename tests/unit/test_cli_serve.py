@@ -13,10 +13,17 @@ from click.testing import CliRunner, Result
 
 import turnlog_examples.tour
 from turnlog.cli import load_app, main
-from turnlog.cli.serve import IN_USE, LOOPBACK, TOKEN, bare, bracketed, named
+from turnlog.cli.serve import (
+    LOOPBACK,
+    PORT_IN_USE_HINT,
+    TOKEN_VARIABLE,
+    check_host_names,
+    host_header_names,
+    url_host,
+)
 from turnlog.server.auth import host_check
-from turnlog.server.auth.credentials import token_hash
-from turnlog.server.auth.keys import tokens_in
+from turnlog.server.auth.credentials import hash_token
+from turnlog.server.auth.keys import read_token_entries
 from turnlog.server.uvicorn_server import listen
 
 TOUR = "turnlog_examples.tour:app"
@@ -28,7 +35,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty folder to be in, and a search path that is put back."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delenv(TOKEN, raising=False)
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
 
 
 @pytest.fixture
@@ -89,7 +96,7 @@ def test_an_address_that_others_reach_is_refused_unless_it_knows_who_may_come_in
     host: str, token: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if token is not None:
-        monkeypatch.setenv(TOKEN, token)
+        monkeypatch.setenv(TOKEN_VARIABLE, token)
     line = refusal(run("serve", TOUR, "--port", "0", "--host", host))
     assert line == (
         "Invalid value for --host: others can reach this address: "
@@ -99,7 +106,7 @@ def test_an_address_that_others_reach_is_refused_unless_it_knows_who_may_come_in
 
 def test_a_busy_port_is_refused_by_its_number(busy: int) -> None:
     line = refusal(run("serve", TOUR, "--port", str(busy)))
-    assert line == f"cannot listen on 127.0.0.1:{busy}: Address already in use{IN_USE}"
+    assert line == f"cannot listen on 127.0.0.1:{busy}: Address already in use{PORT_IN_USE_HINT}"
 
 
 def test_a_port_that_is_no_number_is_refused() -> None:
@@ -162,7 +169,7 @@ def test_a_name_that_no_request_has_is_refused(host: str) -> None:
     ("host", "name"), [("Log.Example.ORG", "log.example.org"), ("10.0.0.7", "10.0.0.7"), ("[::1]", "[::1]")]
 )
 def test_a_name_is_known_as_browsers_say_it(host: str, name: str) -> None:
-    assert bare((host,)) == (name,)
+    assert check_host_names((host,)) == (name,)
 
 
 @pytest.mark.parametrize("name", [":app", ".tour:app", ":"])
@@ -188,7 +195,7 @@ def test_a_refused_port_leaves_no_socket_open(busy: int) -> None:
 
 
 def test_a_token_that_can_be_guessed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(TOKEN, "x" * 23)
+    monkeypatch.setenv(TOKEN_VARIABLE, "x" * 23)
     assert refusal(run("serve", TOUR, "--port", "0")) == "expected a TURNLOG_TOKEN of at least 24 characters"
 
 
@@ -251,12 +258,12 @@ def test_two_applications_of_one_name_are_refused(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_a_server_answers_for_the_address_it_listens_on(host: str, names: tuple[str, ...]) -> None:
-    assert named(host) == names
-    assert all(host_check.host_name(f"{name}:8765") == name for name in names)
+    assert host_header_names(host) == names
+    assert all(host_check.strip_port(f"{name}:8765") == name for name in names)
 
 
 def test_loopback_is_the_same_for_the_command_and_the_guard() -> None:
-    assert {bracketed(host) for host in LOOPBACK} == set(host_check.LOOPBACK)
+    assert {url_host(host) for host in LOOPBACK} == set(host_check.LOOPBACK)
 
 
 class TestToken:
@@ -267,8 +274,8 @@ class TestToken:
         assert first == "The token of ada. It is kept nowhere: copy it now."
         assert second == "For the file of `turnlog serve --tokens`, which knows the token by its hash:"
         (tmp_path / "tokens.json").write_text(line)
-        [(digest, principal)] = tokens_in(tmp_path / "tokens.json").items()
-        assert (digest, principal.name) == (token_hash(token.strip()), "ada")
+        [(digest, principal)] = read_token_entries(tmp_path / "tokens.json").items()
+        assert (digest, principal.name) == (hash_token(token.strip()), "ada")
         assert principal.server_roles == {"operator", "executor"}
         assert token.strip() not in line
 
@@ -298,7 +305,7 @@ class TestToken:
 def test_serve_debug_where_others_can_reach_it_is_refused(
     more: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(TOKEN, "x" * 32)
+    monkeypatch.setenv(TOKEN_VARIABLE, "x" * 32)
     result = run("serve", TOUR, "--debug", *more)
     assert result.exit_code == 2
     assert "what tools raise may hold secrets" in " ".join(result.output.split())

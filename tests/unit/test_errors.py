@@ -15,11 +15,11 @@ TREE = {
     errors.Conflict: errors.CallerError,
     errors.LimitReached: errors.CallerError,
     errors.Fenced: errors.CallerError,
-    errors.Closed: errors.CallerError,
-    errors.RuleFault: errors.CallerError,
-    errors.Unsettled: errors.RuleFault,
+    errors.SessionClosed: errors.CallerError,
+    errors.RuleError: errors.CallerError,
+    errors.RulesDidNotConverge: errors.RuleError,
     errors.BadInput: errors.PeerError,
-    errors.Damaged: errors.StoreError,
+    errors.SessionDamaged: errors.StoreError,
     errors.Unavailable: errors.StoreError,
 }
 
@@ -59,9 +59,9 @@ def test_a_conflict_says_where_the_log_is() -> None:
 )
 def test_quoted_input_is_one_line_of_at_most_80_characters(value: object, shown: str) -> None:
     assert errors.quote(value) == shown
-    assert len(errors.quote(value)) <= errors.QUOTE_CHARS
+    assert len(errors.quote(value)) <= errors.MAX_QUOTE_CHARS
 
 
 def test_damage_without_a_place_names_none() -> None:
-    assert str(errors.Damaged("sess_1", 3, 5, "lost")) == "sess_1 is damaged at seq 3 to 5: lost"
-    assert str(errors.Damaged("sess_1", -1, -1, "its record")) == "sess_1 is damaged: its record"
+    assert str(errors.SessionDamaged("sess_1", 3, 5, "lost")) == "sess_1 is damaged at seq 3 to 5: lost"
+    assert str(errors.SessionDamaged("sess_1", -1, -1, "its record")) == "sess_1 is damaged: its record"

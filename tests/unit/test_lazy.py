@@ -25,8 +25,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_a_lazy_name_is_imported_from_where_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(turnlog.LAZY, "LIMIT_DEPTH", "turnlog.events.strict_json")
-    assert turnlog.LIMIT_DEPTH == 32
+    monkeypatch.setitem(turnlog.LAZY, "MAX_JSON_DEPTH", "turnlog.events.strict_json")
+    assert turnlog.MAX_JSON_DEPTH == 32
 
 
 def test_event_mints_an_id_unless_one_is_given() -> None:

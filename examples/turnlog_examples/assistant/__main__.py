@@ -10,7 +10,7 @@ import click
 
 from turnlog import open_log
 from turnlog.agents import Agent
-from turnlog.cli.terminal import escape
+from turnlog.cli.terminal import escape_controls
 from turnlog.errors import TurnlogError
 from turnlog.events import AwaitedCall, ToolAwait
 from turnlog_examples.assistant.team import make_agent
@@ -22,7 +22,7 @@ PACE_S = 0.05  # a word: as fast as one reads
 
 def question_of(call: AwaitedCall) -> str:
     """What the page would ask."""
-    return escape(str(call.args.get("question", call.tool)))
+    return escape_controls(str(call.args.get("question", call.tool)))
 
 
 async def talk(agent: Agent, question: str) -> None:

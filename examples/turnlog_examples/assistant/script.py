@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from turnlog.agents import ToolUse
-from turnlog.agents.models import Cite, Fail, Files, Part, ProviderCall, Spend, Thinking
+from turnlog.agents.models import Cite, Fail, Files, ProviderCall, ScriptPart, Thinking, UsageReport
 from turnlog.agents.models.scripted import Script
 from turnlog.events import Citation, File, Usage
 from turnlog.state.history import Message
@@ -31,7 +31,7 @@ class Unreliable:
     script: Script
     _failed: set[int] = field(default_factory=set)
 
-    def __call__(self, messages: list[Message]) -> Iterable[Part]:
+    def __call__(self, messages: list[Message]) -> Iterable[ScriptPart]:
         conversation = hash(repr(messages))
         greets = is_greeting(last_text(messages))
         if greets or results(messages) or conversation in self._failed:
@@ -51,12 +51,12 @@ def place_of(text: str) -> str:
     return (named[1] if named else text).strip(" .?!")
 
 
-def spent(messages: list[Message], output_tokens: int) -> Spend:
+def spent(messages: list[Message], output_tokens: int) -> UsageReport:
     """What a message of so many tokens costs: the conversation is read again each time."""
-    return Spend(Usage(input_tokens=len(repr(messages)) // 4, output_tokens=output_tokens))
+    return UsageReport(Usage(input_tokens=len(repr(messages)) // 4, output_tokens=output_tokens))
 
 
-def pilot(messages: list[Message]) -> Iterator[Part]:
+def pilot(messages: list[Message]) -> Iterator[ScriptPart]:
     """What the assistant says: look, ask, write."""
     place = place_of(last_text(messages))
     found = {result.tool: result for result in results(messages)}
@@ -71,14 +71,14 @@ def pilot(messages: list[Message]) -> Iterator[Part]:
     yield spent(messages, 120)
 
 
-def greet() -> Iterator[Part]:
+def greet() -> Iterator[ScriptPart]:
     """Say what to ask for."""
     fields = ", ".join(name.title() for name in FIELDS)
     yield "Hello! I brief balloon pilots. Name a place, and I look at its wind, sky, field and tower. "
     yield f"The register knows these fields: {fields}."
 
 
-def look(place: str) -> Iterator[Part]:
+def look(place: str) -> Iterator[ScriptPart]:
     """Read the rules, then look at everything at once."""
     yield Thinking(f"A launch at {place}: the rules, then wind, sky, field and tower.", "scripted")
     yield "Before a flight I look at the rules."
@@ -93,7 +93,7 @@ def look(place: str) -> Iterator[Part]:
     yield ToolUse("tower", {"prompt": place})
 
 
-def judge(place: str, found: dict[str, Result]) -> Iterator[Part]:
+def judge(place: str, found: dict[str, Result]) -> Iterator[ScriptPart]:
     """Too much wind ends it; else the user decides."""
     strongest = json.loads(found["wind"].text)["strongest"]
     sky, field_, tower = found["camera"], found["register"], found["tower"]
@@ -111,7 +111,7 @@ def judge(place: str, found: dict[str, Result]) -> Iterator[Part]:
         yield ToolUse("confirm", {"question": question})
 
 
-def finish(place: str, found: dict[str, Result]) -> Iterator[Part]:
+def finish(place: str, found: dict[str, Result]) -> Iterator[ScriptPart]:
     """Write the plan, if it is wanted."""
     if found["confirm"].text != "true":
         yield "As you like. The balloon stays in its bag."
@@ -144,7 +144,7 @@ def finish(place: str, found: dict[str, Result]) -> Iterator[Part]:
     yield Files((File(file_id="file_plan", filename=name, storage_location="provider:file_plan"),))
 
 
-def tower(messages: list[Message]) -> Iterator[Part]:
+def tower(messages: list[Message]) -> Iterator[ScriptPart]:
     """The tower knows its own field; where there is none, its line is dead."""
     place = last_text(messages)
     if place.casefold() not in FIELDS:

@@ -4,14 +4,14 @@ from importlib.resources import files
 
 from turnlog import Agent, App
 from turnlog.agents import Model, Scripted
-from turnlog.agents.agent import Patience
+from turnlog.agents.agent import RetryPolicy
 from turnlog.agents.models import AnthropicModel
 from turnlog_examples.assistant.script import Unreliable, pilot, tower
 from turnlog_examples.assistant.tools import LIMIT_KNOTS, camera, confirm, register, wind
 
 GUIDE = files("turnlog_examples.assistant").joinpath("guide.md").read_text(encoding="utf-8")
 TRIES = tuple(f"Can we fly from {place}?" for place in ("Göreme", "Oslo", "Bristol"))
-DEFAULT = Patience()
+DEFAULT = RetryPolicy()
 NAMES = ("scripted:claude-sonnet-4-5", "scripted:claude-haiku-4-5")  # whose prices are counted
 
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
@@ -23,14 +23,16 @@ def searching(name: str) -> AnthropicModel:
     return AnthropicModel(name, thinking=THINKING, provider_tools=(SEARCH,))
 
 
-def make_agent(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model | str | None = None) -> Agent:
+def make_agent(
+    pace_s: float = 0.0, patience: RetryPolicy = DEFAULT, model: Model | str | None = None
+) -> Agent:
     """The assistant. A pace makes the words come as from a model; a model of your own speaks for itself."""
     calling = Agent(
         "Tower",
         "You are the tower of the launch field that is named. Say in one line whether it is free.",
         model or Scripted(tower, pace_s, NAMES[1]),
         description="The tower of a launch field; the prompt is the name of the field.",
-        patience=patience,
+        retry=patience,
     )
     return Agent(
         "Assistant",
@@ -40,11 +42,11 @@ def make_agent(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model |
         model or Scripted(Unreliable(pilot), pace_s, NAMES[0]),
         tools=(wind, camera, register, confirm),
         agents=(calling,),
-        patience=patience,
+        retry=patience,
     )
 
 
-def make_app(pace_s: float = 0.0, patience: Patience = DEFAULT, model: Model | str | None = None) -> App:
+def make_app(pace_s: float = 0.0, patience: RetryPolicy = DEFAULT, model: Model | str | None = None) -> App:
     """The assistant behind a server: `turnlog serve turnlog_examples.assistant:app`."""
     agent = make_agent(pace_s, patience, model)
-    return App("assistant", agent, title="Balloon briefing", guide=GUIDE, tries=TRIES)
+    return App("assistant", agent, title="Balloon briefing", guide=GUIDE, suggestions=TRIES)

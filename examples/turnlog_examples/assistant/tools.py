@@ -5,7 +5,7 @@ from typing import Any
 from zlib import crc32
 
 from turnlog import tool
-from turnlog.agents import Context, Picture
+from turnlog.agents import ImageContent, ToolContext
 from turnlog_examples.assistant import chart
 
 LIMIT_KNOTS = 10
@@ -21,7 +21,7 @@ def forecast(place: str) -> dict[int, int]:
 
 
 @tool
-def wind(place: str, context: Context) -> list[Any]:
+def wind(place: str, context: ToolContext) -> list[Any]:
     """The wind over a place, hour by hour, with a chart.
 
     Args:
@@ -30,7 +30,7 @@ def wind(place: str, context: Context) -> list[Any]:
     knots = forecast(place)
     context.progress(f"{len(knots)} hours from the station")
     found = {"strongest": max(knots.values()), "calmest_hour": min(knots, key=lambda hour: knots[hour])}
-    return [found, Picture(chart.bars(list(knots.values()), LIMIT_KNOTS), "image/png")]
+    return [found, ImageContent(chart.bars(list(knots.values()), LIMIT_KNOTS), "image/png")]
 
 
 @tool
@@ -41,7 +41,7 @@ def camera(place: str) -> list[Any]:
         place: A town or a launch field.
     """
     clouds = crc32(place.casefold().encode()) % 9
-    return [f"{clouds} of 8 parts cloudy", Picture(chart.sky(clouds), "image/png")]
+    return [f"{clouds} of 8 parts cloudy", ImageContent(chart.sky(clouds), "image/png")]
 
 
 @tool

@@ -113,10 +113,10 @@ def for_customer(case: Case) -> Case:
 
 ROLES = Roles(
     creator=("installer",),
-    posts=POSTS,
+    postable_events=POSTS,
     emits=EMITS,
-    sees={"installer": for_installer, "customer": for_customer},
-    links={"installer": ("customer",)},
+    state_views={"installer": for_installer, "customer": for_customer},
+    invitable_roles={"installer": ("customer",)},
     unique=frozenset({"customer"}),
 )
 
@@ -134,11 +134,11 @@ def make_app(pace_s: float = 0.0, model: Model | str | None = None) -> App:
         vocabulary=BROKER,
         reducers=buttons.REDUCERS,
         rules=(*RULES, *buttons.RULES),
-        start=start,
+        initial_state=start,
         roles=ROLES,
         title="Credit broker",
         guide=GUIDE,
-        tries=TRIES,
+        suggestions=TRIES,
         untitled=title.UNKNOWN,
     )
 

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from turnlog.cli.log import log_option
-from turnlog.cli.log_access import opened, run
+from turnlog.cli.log_access import open_cli_log, run_command
 from turnlog.cli.terminal import write_json
 from turnlog.errors import NotFound, TurnlogError
 from turnlog.state.fold import Item
@@ -42,7 +42,7 @@ def replay(session: str, log_url: str, runs: int, model: str | None) -> None:
     """Ask the customer's guide again for every disclosure that was presented in SESSION."""
     happened = items(log_url, session)
     try:
-        results = run(replayed(happened, asking(make_agents(model=model)["customer"]), runs))
+        results = run_command(replayed(happened, asking(make_agents(model=model)["customer"]), runs))
     except TurnlogError as error:
         raise click.ClickException(str(error)) from error
     if not results:
@@ -54,13 +54,13 @@ def items(log_url: str, session: str) -> list[Item]:
     """Everything that happened in a session of a broker."""
 
     async def read() -> list[Item]:
-        async with opened(log_url) as log:
+        async with open_cli_log(log_url) as log:
             if (await log.info(session)).app != "broker":
                 raise NotFound(f"{session} is not a session of a broker")
             return await items_of(log, session)
 
     try:
-        return run(read())
+        return run_command(read())
     except TurnlogError as error:
         raise click.ClickException(str(error)) from error
 

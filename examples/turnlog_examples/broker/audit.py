@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from turnlog import Agent, Catalog
-from turnlog.agents import Reply, Request
+from turnlog.agents import ReplyBuilder, Request
 from turnlog.agents.tag_instructions import instructions_with_tags
-from turnlog.events import CORE, AssistantMessage, Envelope, Payload, ProcessStart, UiMessage, Unknown
+from turnlog.events import CORE, AssistantMessage, Envelope, Payload, ProcessStart, UiMessage, UnknownPayload
 from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.parse import strip_event_tags
-from turnlog.parse.reply import tags_of
-from turnlog.state.descriptions import is_news, news
+from turnlog.parse.reply import tag_parser_factory
+from turnlog.state.descriptions import describe_app_event, is_app_event_for_model
 from turnlog.state.fold import Item, fold
-from turnlog.state.history import Message, Role, add, text_part
+from turnlog.state.history import Message, MessageRole, append_part, text_part
 from turnlog_examples.broker import events as said
 from turnlog_examples.broker.answers import Tag
 from turnlog_examples.broker.case import REDUCERS, Case, new_case
@@ -83,8 +83,8 @@ LINES: dict[type[Payload], Line] = {
 async def items_of(log: Log, session_id: str) -> list[Item]:
     """Everything that happened in a session."""
     items: list[Item] = []
-    while page := await log.read(session_id, items[-1][0].seq if items else -1, origin=-1):
-        items += [(envelope, CATALOG.payload(envelope)) for envelope in page.envelopes()]
+    while page := await log.read(session_id, items[-1][0].seq if items else -1, replay_from=-1):
+        items += [(envelope, CATALOG.decode_payload(envelope)) for envelope in page.envelopes()]
     return items
 
 
@@ -172,25 +172,29 @@ class Spoken(NamedTuple):
     """What somebody said, or what happened, as a model reads it."""
 
     turn: str | None
-    role: Role
+    role: MessageRole
     text: str
 
 
-def words_of(envelope: Envelope, payload: Payload | Unknown) -> list[Spoken]:
+def words_of(envelope: Envelope, payload: Payload | UnknownPayload) -> list[Spoken]:
     """What a model reads of an event: words, and what a page did or a rule said."""
     if isinstance(payload, AssistantMessage):
         return [Spoken(envelope.trace_id, "assistant", payload.text)]
     if isinstance(payload, UiMessage):
         return [Spoken(envelope.trace_id, "user", payload.text)]
-    return [Spoken(envelope.trace_id, "user", news(envelope, payload))] if is_news(payload, envelope) else []
+    return (
+        [Spoken(envelope.trace_id, "user", describe_app_event(envelope, payload))]
+        if is_app_event_for_model(payload, envelope)
+        else []
+    )
 
 
 def conversation(spoken: Iterable[Spoken], last: str) -> list[Message]:
     """What was said as a model reads it, neighbours of one role joined, with a last line of the user."""
     messages: list[Message] = []
     for _, role, text in spoken:
-        add(messages, role, text_part(text))
-    add(messages, "user", text_part(last))
+        append_part(messages, role, text_part(text))
+    append_part(messages, "user", text_part(last))
     return messages
 
 
@@ -224,7 +228,7 @@ def asking(agent: Agent) -> Ask:
     instructions = instructions_with_tags(agent.instructions, said.BROKER)
 
     async def ask(messages: list[Message]) -> str:
-        reply, lines = Reply(new_id, tags_of(said.BROKER)), list[str]()
+        reply, lines = ReplyBuilder(new_id, tag_parser_factory(said.BROKER)), list[str]()
         async for batch in agent.mind.stream(Request(instructions, messages), reply):
             lines += [payload.text for payload in batch if isinstance(payload, AssistantMessage)]
             shown = [payload.id for payload in batch if isinstance(payload, said.PresentDisclosure)]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnlog.agents.models import Part
+from turnlog.agents.models import ScriptPart
 from turnlog.state.history import Message
 from turnlog_examples.broker import answers
 from turnlog_examples.broker.answers import Meant, Tag
@@ -171,7 +171,7 @@ def told_event(told: str) -> Tag | None:
     """The event in brackets; what the vocabulary does not know is only words."""
     try:
         event = msgspec.json.decode(told, type=Told)
-        kind = BROKER.tag(event.type)
+        kind = BROKER.find_tag(event.type)
         return Tag(event.type, msgspec.to_builtins(kind.decoder.decode(event.data))) if kind else None
     except (msgspec.MsgspecError, RecursionError):
         return None
@@ -222,7 +222,7 @@ def asked_in(turn: Turn, gates: tuple[Gate, ...]) -> Gate | None:
     return next((gate for gate in gates if gate.question in turn.before), first)
 
 
-def guided(guide: Guide, messages: list[Message]) -> Iterator[Part]:
+def guided(guide: Guide, messages: list[Message]) -> Iterator[ScriptPart]:
     """Say what is new, then ask what is next; the tags come last."""
     spoken = turns(messages)
     now = standing(guide.gates, spoken)
@@ -278,11 +278,11 @@ def news(tag: Tag) -> str | None:
     return NEWS.get(tag.type)
 
 
-def installer(messages: list[Message]) -> Iterator[Part]:
+def installer(messages: list[Message]) -> Iterator[ScriptPart]:
     """What the installer's guide says."""
     return guided(INSTALLER, messages)
 
 
-def customer(messages: list[Message]) -> Iterator[Part]:
+def customer(messages: list[Message]) -> Iterator[ScriptPart]:
     """What the customer's guide says."""
     return guided(CUSTOMER, messages)

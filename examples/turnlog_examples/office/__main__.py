@@ -4,12 +4,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from turnlog.app.read_models import Derived
-from turnlog.cli.log_access import opened, run
-from turnlog.cli.terminal import console, escape
+from turnlog.app.read_models import ReadModelStore
+from turnlog.cli.log_access import open_cli_log, run_command
+from turnlog.cli.terminal import escape_controls, make_console
 from turnlog.errors import CallerError, TurnlogError
 from turnlog.events import CORE, TEAM, Catalog
-from turnlog.state.roster import Member
+from turnlog.state.roster import TeamMember
 from turnlog_examples.office.floor import REDUCERS, Floor
 
 STATES = {"alive": "green", "hatching": "yellow", "sleeping": "dim"}
@@ -21,24 +21,24 @@ class Office:
     name = "office"
     catalog = Catalog(CORE, TEAM)
     reducers = REDUCERS
-    start = Floor
+    initial_state = Floor
 
 
 async def floor_of(session: str, log_url: str) -> Floor:
     """The office as a session has left it."""
-    async with opened(log_url) as log:
+    async with open_cli_log(log_url) as log:
         if (await log.info(session)).app != Office.name:
             raise CallerError(f"{session} is no session of the office")
-        floor = (await Derived(log).panels(Office, session)).state
+        floor = (await ReadModelStore(log).load_read_models(Office, session)).state
         assert isinstance(floor, Floor)
         return floor
 
 
-def seat(member: Member | None, number: int) -> Text:
+def seat(member: TeamMember | None, number: int) -> Text:
     """One place of the grid."""
     if member is None:
         return Text(f"{number}\n", "dim")
-    return Text(f"{number} {escape(member.name)}\n").append(member.state, STATES[member.state])
+    return Text(f"{number} {escape_controls(member.name)}\n").append(member.state, STATES[member.state])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,19 +47,20 @@ def seat(member: Member | None, number: int) -> Text:
 def main(session: str, log_url: str) -> None:
     """Print the roster and the artifacts of SESSION."""
     try:
-        floor = run(floor_of(session, log_url))
+        floor = run_command(floor_of(session, log_url))
     except TurnlogError as error:
-        raise click.ClickException(escape(str(error))) from None
+        raise click.ClickException(escape_controls(str(error))) from None
     grid = Table(show_header=False, show_lines=True)
     places = [seat(member, number) for number, member in enumerate(floor.grid)]
     for row in range(0, len(places), 3):
         grid.add_row(*places[row : row + 3])
-    screen = console()
+    screen = make_console()
     screen.print(grid)
     if floor.hatching:
         screen.print(f"Somebody is expected since {floor.hatching}.")
     for path, artifact in floor.artifacts.items():
-        line = f"{escape(path)}  {artifact.size_bytes} bytes  {escape(artifact.description or '')}"
+        description = escape_controls(artifact.description or "")
+        line = f"{escape_controls(path)}  {artifact.size_bytes} bytes  {description}"
         screen.print(Text(line.rstrip()), soft_wrap=True)
 
 

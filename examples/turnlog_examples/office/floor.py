@@ -24,7 +24,7 @@ from turnlog.events import (
     UiCommand,
 )
 from turnlog.state.fold import Reducers
-from turnlog.state.roster import EVERYBODY, SEATS, Member, Roster, Team
+from turnlog.state.roster import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
 from turnlog_examples.office.people import HOME
 
 SHOWN = 20  # commands and offers; the log has all of them
@@ -51,8 +51,9 @@ class Offer(Struct, frozen=True):
 class Floor(Struct, frozen=True):
     """The whole office. `hatching` is since when somebody is expected, `turn` which turn brings them."""
 
-    grid: tuple[Member | None, ...] = tuple(
-        Member(name="Julian", seat=HOME, state="sleeping") if seat == HOME else None for seat in range(SEATS)
+    grid: tuple[TeamMember | None, ...] = tuple(
+        TeamMember(name="Julian", seat=HOME, state="sleeping") if seat == HOME else None
+        for seat in range(SEAT_COUNT)
     )
     hatching: str | None = None
     turn: str | None = None
@@ -68,7 +69,7 @@ def seated(floor: Floor, payload: Any, envelope: Envelope) -> Floor:
     seats = {member.seat: structs.replace(member) for member in floor.grid if member}
     julian = seats.pop(HOME)
     team = Team(seats=seats, hatching=floor.hatching, turn=floor.turn)
-    Roster({EVERYBODY: team}).apply(envelope, payload)
+    Roster({NO_CHANNEL: team}).apply(envelope, payload)
     team.seats[HOME] = julian
     return structs.replace(floor, grid=tuple(team.grid()), hatching=team.hatching, turn=team.turn)
 

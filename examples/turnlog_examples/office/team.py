@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from turnlog import App
-from turnlog.agents.claude.claude_code import INACTIVITY_S, ClaudeCli
+from turnlog.agents.claude.claude_code import INACTIVITY_S, ClaudeCode
 from turnlog.app.app import TURN_LIMIT_S
 from turnlog_examples.office.floor import REDUCERS, Floor
 from turnlog_examples.office.instructions import INSTRUCTIONS
@@ -30,12 +30,12 @@ def make_app(
 ) -> App:
     """The office in a folder, which is made if it is not there; without a command as this machine has it."""
     (folder / "memory").mkdir(parents=True, exist_ok=True)
-    julian = ClaudeCli(
+    julian = ClaudeCode(
         command or julians_command(),
         name="Julian",
         cwd=folder,
-        memory=str(folder.resolve() / "memory"),
-        screen=SCREEN,
+        artifact_dir=str(folder.resolve() / "memory"),
+        screen_url=SCREEN,
         inactivity_s=inactivity_s,
         demo_mode=demo_mode,
     )
@@ -43,11 +43,11 @@ def make_app(
         "office",
         julian,
         reducers=REDUCERS,
-        start=Floor,
+        initial_state=Floor,
         turn_limit_s=turn_limit_s,
         title="Julian's office",
         guide=GUIDE,
-        tries=TRIES,
+        suggestions=TRIES,
     )
 
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from turnlog import Agent, App, tool
-from turnlog.agents import Context, Model, Scripted, Tool, ToolUse
-from turnlog.agents.models.scripted import Part, Script
+from turnlog.agents import Model, Scripted, Tool, ToolContext, ToolUse
+from turnlog.agents.models.scripted import Script, ScriptPart
 from turnlog.state.history import Message
 from turnlog_examples.conversation import is_greeting, last_text, results
 from turnlog_examples.pipeline.archive import ARCHIVE, Archive, claims_about, verdict_on
@@ -32,7 +32,7 @@ def subjects_of(topic: str) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part)) or [topic]
 
 
-def planner(messages: list[Message]) -> Iterator[Part]:
+def planner(messages: list[Message]) -> Iterator[ScriptPart]:
     """Send somebody for each subject, then hand what they found to the writer."""
     topic = " ".join(last_text(messages).split())
     found = [result for result in results(messages) if result.ok]
@@ -51,7 +51,7 @@ def planner(messages: list[Message]) -> Iterator[Part]:
         yield ToolUse("handoff_to_writer", {"prompt": f"{topic}\n{findings}"})
 
 
-def researcher(messages: list[Message]) -> Iterator[Part]:
+def researcher(messages: list[Message]) -> Iterator[ScriptPart]:
     """Search the shelves, and have every claim checked."""
     subject, found = last_text(messages), results(messages)
     claims: list[str] = json.loads(found[0].text) if found and found[0].ok else []
@@ -67,7 +67,7 @@ def researcher(messages: list[Message]) -> Iterator[Part]:
         yield "\n".join(result.text for result in found[1:] if result.ok)
 
 
-def fact_checker(messages: list[Message]) -> Iterator[Part]:
+def fact_checker(messages: list[Message]) -> Iterator[ScriptPart]:
     """Say whether one claim is true."""
     claim, found = last_text(messages), results(messages)
     if not found:
@@ -79,7 +79,7 @@ def fact_checker(messages: list[Message]) -> Iterator[Part]:
     )
 
 
-def writer(messages: list[Message]) -> Iterator[Part]:
+def writer(messages: list[Message]) -> Iterator[ScriptPart]:
     """Turn the findings into a text that tells what holds from what does not."""
     topic, *lines = last_text(messages).split("\n")
     sure = [line.removeprefix(TRUE).strip() for line in lines if line.startswith(TRUE)]
@@ -96,7 +96,7 @@ def make_tools(archive: Archive) -> tuple[Tool, Tool]:
     """What the researchers and the fact checker use."""
 
     @tool
-    def search(subject: str, context: Context) -> list[str]:
+    def search(subject: str, context: ToolContext) -> list[str]:
         """Find what was written about a subject.
 
         Args:
@@ -160,4 +160,4 @@ def make_team(pace_s: float = 0.0, archive: Archive = ARCHIVE, model: Model | st
 def make_app(pace_s: float = 0.0, archive: Archive = ARCHIVE, model: Model | str | None = None) -> App:
     """The team behind a server: `turnlog serve turnlog_examples.pipeline:app`."""
     team = make_team(pace_s, archive, model)
-    return App("pipeline", team, title="Research team", guide=GUIDE, tries=TRIES)
+    return App("pipeline", team, title="Research team", guide=GUIDE, suggestions=TRIES)

@@ -18,9 +18,9 @@ from typing import Any
 
 import click
 
-from turnlog.agents import Context, Tool
+from turnlog.agents import Tool, ToolContext
 from turnlog.agents.remote.executor import RemoteExecutor
-from turnlog.agents.remote.pool import RemoteExecutors
+from turnlog.agents.remote.pool import RemoteExecutorPool
 from turnlog.errors import TurnlogError
 from turnlog_examples.weights.contract import (
     Entry,
@@ -34,7 +34,7 @@ from turnlog_examples.weights.table import Caller, WeightTable
 APP = "weights"
 
 
-def caller_of(context: Context) -> Caller:
+def caller_of(context: ToolContext) -> Caller:
     """Who calls, and by which key; the call's own id is one, so a call that is run twice counts once."""
     return Caller(
         context.actor or "", context.session_id, context.tool, context.idempotency_key, context.call_id
@@ -44,16 +44,16 @@ def caller_of(context: Context) -> Caller:
 def make_tools(table: WeightTable) -> tuple[Tool, ...]:
     """The contract with functions behind it."""
 
-    def save(rows: list[Entry], context: Context) -> dict[str, Any]:
+    def save(rows: list[Entry], context: ToolContext) -> dict[str, Any]:
         return table.save(caller_of(context), rows)
 
-    def delete(ids: list[str], context: Context) -> dict[str, Any]:
+    def delete(ids: list[str], context: ToolContext) -> dict[str, Any]:
         return table.delete(caller_of(context), ids)
 
-    def newest(limit: int, context: Context) -> dict[str, Any]:
+    def newest(limit: int, context: ToolContext) -> dict[str, Any]:
         return {"rows": table.newest(context.actor or "", limit)}
 
-    def audit(limit: int, context: Context) -> dict[str, Any]:
+    def audit(limit: int, context: ToolContext) -> dict[str, Any]:
         return {"changes": table.audit(context.actor or "", limit)}
 
     pairs = (
@@ -62,7 +62,7 @@ def make_tools(table: WeightTable) -> tuple[Tool, ...]:
         (weight_entries_list, newest),
         (weight_audit_list, audit),
     )
-    return tuple(replace(tool, function=function, context="context") for tool, function in pairs)
+    return tuple(replace(tool, function=function, context_parameter="context") for tool, function in pairs)
 
 
 async def run(
@@ -79,7 +79,7 @@ async def run(
         if session is not None:
             await RemoteExecutor(url, session, tools, token).run()
         else:
-            await RemoteExecutors(url, APP, tools, token).run()
+            await RemoteExecutorPool(url, APP, tools, token).run()
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from turnlog.agents import ToolUse
-from turnlog.agents.models import Part
+from turnlog.agents.models import ScriptPart
 from turnlog.agents.models.scripted import Script
 from turnlog.events.ui import Action
 from turnlog.state.history import Message
@@ -49,7 +49,7 @@ class Turn(NamedTuple):
 def make_script(zone: ZoneInfo) -> Script:
     """The script for a user in a time zone."""
 
-    def weights(messages: list[Message]) -> Iterator[Part]:
+    def weights(messages: list[Message]) -> Iterator[ScriptPart]:
         text = last_text(messages)
         turn = Turn(text, action_in(text), results(messages), shown_last(messages), zone)
         if turn.found:
@@ -103,7 +103,7 @@ def is_saved(row_id: Any) -> bool:
 # what the user wrote or did
 
 
-def message(turn: Turn) -> Iterator[Part]:
+def message(turn: Turn) -> Iterator[ScriptPart]:
     """A weigh-in, a wish, or neither."""
     entries = entries_in(turn.text)
     if AUDIT.search(turn.text):
@@ -120,11 +120,11 @@ def message(turn: Turn) -> Iterator[Part]:
         yield HELP
 
 
-def submitted(turn: Turn) -> Iterator[Part]:
+def submitted(turn: Turn) -> Iterator[ScriptPart]:
     yield ToolUse("weight_entry_save_batch", {"rows": [row_of(turn.action["values"], turn.zone)]})
 
 
-def table_saved(turn: Turn) -> Iterator[Part]:
+def table_saved(turn: Turn) -> Iterator[ScriptPart]:
     """One call for all rows; rows that the user deleted are deleted after it."""
     rows = [row_of(row, turn.zone) for row in turn.action["rows"]]
     if rows:
@@ -133,13 +133,13 @@ def table_saved(turn: Turn) -> Iterator[Part]:
         yield from taken_out(turn)
 
 
-def taken_out(turn: Turn) -> Iterator[Part]:
+def taken_out(turn: Turn) -> Iterator[ScriptPart]:
     """Delete the saved rows that the user deleted in the table, or show what there is."""
     gone = [row_id for row_id in turn.action.get("deleted", ()) if is_saved(row_id)]
     yield ToolUse("weight_entry_delete", {"ids": gone}) if gone else ToolUse("weight_entries_list", {})
 
 
-def row_deleted(turn: Turn) -> Iterator[Part]:
+def row_deleted(turn: Turn) -> Iterator[ScriptPart]:
     """A saved row is deleted by the executor; one that was never saved is only shown no more."""
     row_id = turn.action["row_id"]
     if is_saved(row_id):
@@ -150,19 +150,19 @@ def row_deleted(turn: Turn) -> Iterator[Part]:
         yield ToolUse("weight_table", {"rows": rest})
 
 
-def row_added(turn: Turn) -> Iterator[Part]:
+def row_added(turn: Turn) -> Iterator[ScriptPart]:
     yield "Please fill in the new entry:"
     yield ToolUse("weight_entry_form", {"entry": {"measured_at": "today"}})
 
 
-def unknown(turn: Turn) -> Iterator[Part]:
+def unknown(turn: Turn) -> Iterator[ScriptPart]:
     yield HELP
 
 
 # what a call has brought
 
 
-def saved(turn: Turn, result: Result) -> Iterator[Part]:
+def saved(turn: Turn, result: Result) -> Iterator[ScriptPart]:
     """A sentence, or the table again; what was refused is shown where it is wrong."""
     if not result.ok:
         yield from refused(turn, json.loads(result.text))
@@ -174,7 +174,7 @@ def saved(turn: Turn, result: Result) -> Iterator[Part]:
         yield f"Saved: {values['weight_lbs']} lbs on {values['measured_at']}."
 
 
-def refused(turn: Turn, fault: Json) -> Iterator[Part]:
+def refused(turn: Turn, fault: Json) -> Iterator[ScriptPart]:
     """Show the user's own values again, with the objection at its place."""
     path = (fault.get("details") or {}).get("path", [])
     if fault["code"] != "VALIDATION_ERROR" or path[:1] != ["rows"]:
@@ -199,7 +199,7 @@ def drafted(values: Json) -> Json:
     return kept | ({"id": row_id} if is_saved(row_id) else {})
 
 
-def deleted(turn: Turn, result: Result) -> Iterator[Part]:
+def deleted(turn: Turn, result: Result) -> Iterator[ScriptPart]:
     if result.ok:
         yield f"Deleted: {json.loads(result.text)['deleted']}."
     else:
@@ -207,7 +207,7 @@ def deleted(turn: Turn, result: Result) -> Iterator[Part]:
     yield ToolUse("weight_entries_list", {})
 
 
-def listed(turn: Turn, result: Result) -> Iterator[Part]:
+def listed(turn: Turn, result: Result) -> Iterator[ScriptPart]:
     if not result.ok:
         yield f"The entries cannot be shown: {json.loads(result.text)['message']}."
         return
@@ -216,7 +216,7 @@ def listed(turn: Turn, result: Result) -> Iterator[Part]:
     yield ToolUse("weight_table", {"rows": rows})
 
 
-def audited(turn: Turn, result: Result) -> Iterator[Part]:
+def audited(turn: Turn, result: Result) -> Iterator[ScriptPart]:
     """What changed, when, by whom and by which call."""
     if not result.ok:
         yield f"The history cannot be shown: {json.loads(result.text)['message']}."
@@ -242,19 +242,19 @@ def brief(entry: Json) -> str:
     return f"{entry['weight_lbs']:g} lbs on {entry['measured_at'][:10]}{notes}"
 
 
-def nothing(turn: Turn, result: Result) -> Iterator[Part]:
+def nothing(turn: Turn, result: Result) -> Iterator[ScriptPart]:
     """The view speaks for itself."""
     return iter(())
 
 
-FIRST: dict[str, Callable[[Turn], Iterator[Part]]] = {
+FIRST: dict[str, Callable[[Turn], Iterator[ScriptPart]]] = {
     "message": message,
     "form.submit": submitted,
     "table.save": table_saved,
     "table.delete_row": row_deleted,
     "table.add_row": row_added,
 }
-AFTER: dict[str, Callable[[Turn, Result], Iterator[Part]]] = {
+AFTER: dict[str, Callable[[Turn, Result], Iterator[ScriptPart]]] = {
     "weight_entry_save_batch": saved,
     "weight_entry_delete": deleted,
     "weight_entries_list": listed,

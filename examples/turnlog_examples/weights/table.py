@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
-from turnlog.agents import ToolFault
+from turnlog.agents import ToolError
 from turnlog.state.view_actions import is_time
 from turnlog_examples.weights.contract import Entry
 
@@ -218,5 +218,5 @@ def problems(row: Entry, now: datetime) -> Iterator[tuple[str, str]]:
         yield "notes", f"must be at most {NOTES_CHARS} characters long"
 
 
-def invalid(message: str, path: list[Any]) -> ToolFault:
-    return ToolFault("VALIDATION_ERROR", message, {"path": path})
+def invalid(message: str, path: list[Any]) -> ToolError:
+    return ToolError("VALIDATION_ERROR", message, {"path": path})

@@ -72,4 +72,4 @@ def make_app(
 ) -> App:
     """The agent behind a server: `turnlog serve turnlog_examples.weights:app`."""
     agent = make_agent(pace_s, zone, now, expires_s, model)
-    return App("weights", agent, title="Weigh-ins", guide=GUIDE, tries=TRIES)
+    return App("weights", agent, title="Weigh-ins", guide=GUIDE, suggestions=TRIES)

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from turnlog import View, tool
-from turnlog.agents import Context, Tool
-from turnlog.events.view_nodes import DatetimeField, Form, NumberField, Row, TableEditor, TextField
+from turnlog.agents import Tool, ToolContext
+from turnlog.events.view_nodes import DatetimeField, Form, NumberField, TableEditor, TableRow, TextField
 
 FORM_VIEW, FORM = "view_weight_entry", "weight_entry"
 TABLE_VIEW, TABLE = "view_weight_entries", "weight_entries"
@@ -66,12 +66,12 @@ def table_of(rows: list[Draft]) -> View:
     )
 
 
-def row_of(number: int, row: Draft) -> Row:
+def row_of(number: int, row: Draft) -> TableRow:
     """A row of the table; what is wrong with no cell of it is wrong with the row."""
     values = {"measured_at": row.measured_at, "weight_lbs": row.weight_lbs, "notes": row.notes}
     cells = {name: text for name, text in row.errors.items() if name in FIELDS}
     rest = [text for name, text in row.errors.items() if name not in FIELDS]
-    return Row(row.id or f"new_{number}", values, cells, "; ".join(rest) or None)
+    return TableRow(row.id or f"new_{number}", values, cells, "; ".join(rest) or None)
 
 
 def make_views(zone: ZoneInfo, now: Callable[[], datetime]) -> tuple[Tool, Tool]:
@@ -85,23 +85,23 @@ def make_views(zone: ZoneInfo, now: Callable[[], datetime]) -> tuple[Tool, Tool]
         return msgspec.structs.replace(entry, measured_at=day.isoformat())
 
     @tool
-    def weight_entry_form(entry: Draft, context: Context) -> str:
+    def weight_entry_form(entry: Draft, context: ToolContext) -> str:
         """Show a form with one weigh-in, for the user to confirm or to correct.
 
         Args:
             entry: What is known of it; `measured_at` is a day, `today` or `yesterday`.
         """
-        context.show(form_of(dated(entry)))
+        context.show_view(form_of(dated(entry)))
         return SHOWN
 
     @tool
-    def weight_table(rows: list[Draft], context: Context) -> str:
+    def weight_table(rows: list[Draft], context: ToolContext) -> str:
         """Show a table with weigh-ins, which the user may edit, add to, delete from and save.
 
         Args:
             rows: The weigh-ins; those that are saved have an id.
         """
-        context.show(table_of([dated(row) for row in rows]))
+        context.show_view(table_of([dated(row) for row in rows]))
         return SHOWN
 
     return weight_entry_form, weight_table

@@ -1,27 +1,27 @@
 """Agents: a small runtime whose every move is in the log."""
 
-from turnlog.agents.agent import Agent, Patience
-from turnlog.agents.claude.claude_code import ClaudeCli
-from turnlog.agents.models import AnthropicModel, Model, ModelFault, Request, Scripted, ToolSpec, ToolUse
+from turnlog.agents.agent import Agent, RetryPolicy
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.agents.models import AnthropicModel, Model, ModelError, Request, Scripted, ToolSpec, ToolUse
 from turnlog.agents.run import all_ended
-from turnlog.agents.tool_context import Context, ToolFault, WaitForInput
-from turnlog.agents.tools import Picture, Tool, tool
-from turnlog.parse.reply import Reply
+from turnlog.agents.tool_context import ToolContext, ToolError, WaitForInput
+from turnlog.agents.tools import ImageContent, Tool, tool
+from turnlog.parse.reply import ReplyBuilder
 
 __all__ = [
     "Agent",
     "AnthropicModel",
-    "ClaudeCli",
-    "Context",
+    "ClaudeCode",
+    "ImageContent",
     "Model",
-    "ModelFault",
-    "Patience",
-    "Picture",
-    "Reply",
+    "ModelError",
+    "ReplyBuilder",
     "Request",
+    "RetryPolicy",
     "Scripted",
     "Tool",
-    "ToolFault",
+    "ToolContext",
+    "ToolError",
     "ToolSpec",
     "ToolUse",
     "WaitForInput",

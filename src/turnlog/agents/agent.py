@@ -12,35 +12,38 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Seque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from turnlog.agents.definition import tried
+from turnlog.agents.definition import validate_definition
 from turnlog.agents.models import Model, ToolSpec, make_model
 from turnlog.agents.tools import Tool
 from turnlog.errors import CallerError, quote
 from turnlog.events import Entry, Vocabulary
-from turnlog.events.tool import Executor
-from turnlog.state.tree import HANDOFF
+from turnlog.events.tool import ExecutorKind
+from turnlog.state.tree import HANDOFF_PREFIX
 
-DOUBLINGS = 32  # of a pause; by then it is as long as it may be
+MAX_DOUBLINGS = 32  # of a pause; by then it is as long as it may be
 MAX_STEPS = 25  # completions of one invocation; real work needs fewer, a model that goes in circles more
 MAX_AGENTS = 100  # agents of one turn; a model that starts more has lost its way, and each costs money
-CALLED = {"type": "string", "description": "What it should do; it knows nothing else."}
-TAKES_OVER = {"type": "string", "description": "What it should do next; it has read this conversation."}
-RESUME = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
-NAME_CHARS = 64 - len(HANDOFF)  # providers take tool names of 64 characters
+CALL_PROMPT_SCHEMA = {"type": "string", "description": "What it should do; it knows nothing else."}
+HANDOFF_PROMPT_SCHEMA = {
+    "type": "string",
+    "description": "What it should do next; it has read this conversation.",
+}
+RESUME_ID_SCHEMA = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
+MAX_TOOL_NAME_CHARS = 64 - len(HANDOFF_PREFIX)  # providers take tool names of 64 characters
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How often a model that failed is asked, and how long it is waited for in between."""
 
-    tries: int = 5
-    first_s: float = 0.5
-    most_s: float = 30.0
+    max_attempts: int = 5
+    initial_delay_s: float = 0.5
+    max_delay_s: float = 30.0
 
-    def pause_s(self, failures: int, wanted_s: float | None) -> float:
+    def delay_s(self, failures: int, retry_after_s: float | None) -> float:
         """Twice as long each time, with some chance in it; as long as the provider wants, if it says so."""
-        own_s = self.first_s * 2.0 ** min(failures - 1, DOUBLINGS) * (1 + random.random())
-        return min(max(own_s, wanted_s or 0.0), self.most_s)
+        own_s = self.initial_delay_s * 2.0 ** min(failures - 1, MAX_DOUBLINGS) * (1 + random.random())
+        return min(max(own_s, retry_after_s or 0.0), self.max_delay_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,13 @@ class Agent:
     description: str = ""
     max_steps: int = MAX_STEPS
     max_agents: int = MAX_AGENTS
-    patience: Patience = Patience()
-    desks: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    endings: set[asyncio.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
+    retry: RetryPolicy = RetryPolicy()
+    session_handles: dict[tuple[int, str], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    release_tasks: set[asyncio.Future[None]] = field(
+        default_factory=set, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", make_model(self.model))
@@ -70,17 +77,19 @@ class Agent:
             raise CallerError(f"agent {self.name}: expected max_steps of at least 1, got {self.max_steps}")
         if self.max_agents < 1:
             raise CallerError(f"agent {self.name}: expected max_agents of at least 1, got {self.max_agents}")
-        self._check_kinds()
-        if reserved := [tool.name for tool in self.tools if tool.name.startswith(HANDOFF)]:
+        self._check_types()
+        if reserved := [tool.name for tool in self.tools if tool.name.startswith(HANDOFF_PREFIX)]:
             raise CallerError(f"agent {self.name}: {reserved[0]} is a hand-off by its name, and not a tool")
-        names = [spec.name for spec in self.specs]
+        names = [spec.name for spec in self.tool_specs]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise CallerError(f"agent {self.name}: expected each tool once, got {', '.join(twice)} twice")
         whose = f"agent {quote(self.name)}"
-        tried(whose, "agent.start", name=self.name, via="prompt", model=self.mind.name, tools=names)
+        validate_definition(
+            whose, "agent.start", name=self.name, via="prompt", model=self.mind.name, tools=names
+        )
 
-    def _check_kinds(self) -> None:
+    def _check_types(self) -> None:
         for wanted, given in ((Tool, self.tools), (Agent, self.agents), (Agent, self.handoffs)):
             if wrong := [one for one in given if not isinstance(one, wanted)]:
                 kind = "tools made by @tool" if wanted is Tool else "agents"
@@ -96,37 +105,40 @@ class Agent:
     def tool_name(self) -> str:
         """The name under which others call it."""
         plain = unicodedata.normalize("NFKD", self.name).encode("ascii", "ignore").decode()
-        return re.sub(r"\W+", "_", plain).strip("_").lower()[:NAME_CHARS] or "agent"
+        return re.sub(r"\W+", "_", plain).strip("_").lower()[:MAX_TOOL_NAME_CHARS] or "agent"
 
     @property
-    def specs(self) -> tuple[ToolSpec, ...]:
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
         """Everything its model may call."""
         tools = [ToolSpec(tool.name, tool.description, tool.schema) for tool in self.tools]
-        fields = {"prompt": CALLED, "resume_agent_id": RESUME}
-        called = [agent.spec(agent.tool_name, fields) for agent in self.agents]
-        passed = [agent.spec(HANDOFF + agent.tool_name, {"prompt": TAKES_OVER}) for agent in self.handoffs]
+        fields = {"prompt": CALL_PROMPT_SCHEMA, "resume_agent_id": RESUME_ID_SCHEMA}
+        called = [agent.as_tool_spec(agent.tool_name, fields) for agent in self.agents]
+        passed = [
+            agent.as_tool_spec(HANDOFF_PREFIX + agent.tool_name, {"prompt": HANDOFF_PROMPT_SCHEMA})
+            for agent in self.handoffs
+        ]
         return (*tools, *called, *passed)
 
-    def spec(self, name: str, properties: dict[str, Any]) -> ToolSpec:
+    def as_tool_spec(self, name: str, properties: dict[str, Any]) -> ToolSpec:
         """How another agent's model sees this agent."""
         schema = {"type": "object", "properties": properties, "required": ["prompt"]}
         return ToolSpec(name, self.description or f"The agent {self.name}.", schema)
 
-    def tool(self, name: str) -> Tool | None:
+    def find_tool(self, name: str) -> Tool | None:
         """The tool of a name."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
-    def agent(self, tool_name: str) -> "Agent | None":
+    def find_agent(self, tool_name: str) -> "Agent | None":
         """The agent that a call of this name starts."""
         return next((agent for agent in self.agents if agent.tool_name == tool_name), None)
 
-    def successor(self, tool_name: str) -> "Agent | None":
+    def find_handoff_target(self, tool_name: str) -> "Agent | None":
         """The agent that takes over when this is called."""
-        return next((agent for agent in self.handoffs if HANDOFF + agent.tool_name == tool_name), None)
+        return next((agent for agent in self.handoffs if HANDOFF_PREFIX + agent.tool_name == tool_name), None)
 
-    def executor(self, tool_name: str) -> Executor:
+    def executor_of(self, tool_name: str) -> ExecutorKind:
         """Who runs a tool of this name."""
-        tool = self.tool(tool_name)
+        tool = self.find_tool(tool_name)
         return tool.executor if tool else "backend"
 
     def run(self, prompt: str | None = None, **options: Any) -> AsyncGenerator[Entry, None]:
@@ -141,7 +153,7 @@ class Agent:
 
         return await ask(self, prompt, **options)
 
-    def walk(self) -> Iterator["Agent"]:
+    def iter_team(self) -> Iterator["Agent"]:
         """This agent and every agent it can reach."""
         seen: list[Agent] = []
         coming = [self]
@@ -153,7 +165,7 @@ class Agent:
                 coming += reversed([*agent.agents, *agent.handoffs])
 
 
-class Cast(NamedTuple):
+class AgentTeam(NamedTuple):
     """Who plays in a session: `root` answers whoever speaks, `by_channel` those of a channel.
 
     `roles` are what everybody has who speaks. `vocabularies` are what the models of a channel may emit; those
@@ -166,20 +178,20 @@ class Cast(NamedTuple):
     vocabularies: Mapping[str, Vocabulary] = {}
 
     @property
-    def team(self) -> dict[str, Agent]:
+    def by_name(self) -> dict[str, Agent]:
         """Everyone, by name."""
-        return team_of(self.root, *self.by_channel.values())
+        return index_agents(self.root, *self.by_channel.values())
 
-    def agent(self, channel: str | None, name: str | None) -> Agent:
+    def agent_for(self, channel: str | None, name: str | None) -> Agent:
         """Who answers in a channel: the one who is named, if it is of that team."""
         root = self.by_channel.get(channel or "", self.root)
-        return team_of(root).get(name or "", root)
+        return index_agents(root).get(name or "", root)
 
 
-def team_of(*roots: Agent) -> dict[str, Agent]:
+def index_agents(*roots: Agent) -> dict[str, Agent]:
     """Everyone some agents can reach, by name."""
     team: dict[str, Agent] = {}
-    for agent in (agent for root in roots for agent in root.walk()):
+    for agent in (agent for root in roots for agent in root.iter_team()):
         if team.setdefault(agent.name, agent) is not agent:
             raise CallerError(f"expected each agent's name once in a team, got {agent.name} twice")
     return team

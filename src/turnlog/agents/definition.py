@@ -4,9 +4,9 @@ from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import CATALOG
 
 
-def tried(whose: str, type: str, **fields: object) -> None:
+def validate_definition(subject: str, type: str, **fields: object) -> None:
     """Refuse what no log would take later, when a turn is under way and nobody is there to be told."""
     try:
-        CATALOG.event(type, fields, id="evt_tried", origin="system")
+        CATALOG.build_event(type, fields, id="evt_tried", origin="system")
     except InvalidEvent as wrong:
-        raise CallerError(f"{whose}: {wrong}") from None
+        raise CallerError(f"{subject}: {wrong}") from None

@@ -11,26 +11,26 @@ ENTRY = re.compile(r"(\w+)(?:\s*\([^)]*\))?:\s*(.*)")
 BLANKS = re.compile(r"\n{3,}")
 
 
-def described(doc: str) -> tuple[str, dict[str, str]]:
+def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
     """The description, and the words about each argument by its name."""
     lines = doc.split("\n")
     start = next((place for place, line in enumerate(lines) if SECTION.fullmatch(line)), None)
     if start is None:
         return doc.strip(), {}
     end = start + 1
-    while end < len(lines) and (not lines[end].strip() or indent(lines[end])):
+    while end < len(lines) and (not lines[end].strip() or indent_width(lines[end])):
         end += 1
     rest = "\n".join([*lines[:start], *lines[end:]])
-    return BLANKS.sub("\n\n", rest).strip(), entries(lines[start + 1 : end])
+    return BLANKS.sub("\n\n", rest).strip(), parse_entries(lines[start + 1 : end])
 
 
-def entries(lines: list[str]) -> dict[str, str]:
+def parse_entries(lines: list[str]) -> dict[str, str]:
     """The entries of a section; what is indented deeper than the first one goes on with the entry above."""
     filled = [line for line in lines if line.strip()]
     found: dict[str, str] = {}
     name = ""
     for line in filled:
-        entry = ENTRY.fullmatch(line.strip()) if indent(line) == indent(filled[0]) else None
+        entry = ENTRY.fullmatch(line.strip()) if indent_width(line) == indent_width(filled[0]) else None
         if entry:
             name, words = entry.groups()
         else:
@@ -40,6 +40,6 @@ def entries(lines: list[str]) -> dict[str, str]:
     return found
 
 
-def indent(line: str) -> int:
+def indent_width(line: str) -> int:
     """How far a line is indented."""
     return len(line) - len(line.lstrip())

@@ -13,13 +13,18 @@ from contextlib import aclosing, suppress
 from contextvars import Context
 from typing import Any
 
-from turnlog.agents.agent import Cast
-from turnlog.agents.claude.claude_code import ClaudeCli
-from turnlog.agents.models import ModelFault
-from turnlog.agents.runtime.drivers import Who, driver_of
-from turnlog.agents.runtime.session_follower import report
-from turnlog.agents.runtime.turn_loop import Item
-from turnlog.agents.runtime.user_input import answer_items, answered, message_batch, waiting_call
+from turnlog.agents.agent import AgentTeam
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.agents.models import ModelError
+from turnlog.agents.runtime.drivers import Runtime, make_driver
+from turnlog.agents.runtime.session_follower import log_task_error
+from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.agents.runtime.user_input import (
+    answer_events,
+    checked_answer_events,
+    find_waiting_call,
+    message_events,
+)
 from turnlog.errors import CallerError, Conflict, StoreError, TurnlogError
 from turnlog.events import (
     CORE,
@@ -32,73 +37,73 @@ from turnlog.events import (
     SessionError,
     UiMessage,
     Vocabulary,
-    decode,
+    decode_envelope,
 )
 from turnlog.ids import new_id, now_ms
-from turnlog.log import Log, MemoryStore, line_of
-from turnlog.parse.claude.lines import CLI
+from turnlog.log import Log, MemoryStore, envelope_json
+from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.state.tree import Tree
 
-FAILED = ("error", "cancelled", "timeout")
-LOOK_S = 1.0  # of silence, after which `run` checks that the driver still works
+FAILED_REASONS = ("error", "cancelled", "timeout")
+DRIVER_CHECK_INTERVAL_S = 1.0  # of silence, after which `run` checks that the driver still works
 
 
-class Desk:
+class SessionHandle:
     """One session in which an agent works, while somebody follows it or it is not done."""
 
     def __init__(
         self,
-        agent: Who,
+        agent: Runtime,
         log: Log,
         session_id: str,
         vocabulary: Vocabulary | None,
         roles: Collection[str],
     ) -> None:
-        own = [CLI] if isinstance(agent, ClaudeCli) else []
+        own = [CLAUDE_CLI] if isinstance(agent, ClaudeCode) else []
         self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
-        who = agent if isinstance(agent, ClaudeCli) else Cast(agent, roles=roles)
-        self.driver = driver_of(who, log, session_id, self.catalog, vocabulary)
+        who = agent if isinstance(agent, ClaudeCode) else AgentTeam(agent, roles=roles)
+        self.driver = make_driver(who, log, session_id, self.catalog, vocabulary)
         self.log = log
         self.session_id = session_id
         self.followers = 0
-        self.opening: asyncio.Future[None] | None = None
-        self.is_clearing = False
-        self.cleared = asyncio.Event()
+        self.open_task: asyncio.Future[None] | None = None
+        self.is_releasing = False
+        self.release_done = asyncio.Event()
 
     async def open(self) -> None:
         """Open the driver once."""
-        if self.opening is None:
-            self.opening = asyncio.create_task(self.driver.open(), context=Context())
-        await asyncio.shield(self.opening)
+        if self.open_task is None:
+            self.open_task = asyncio.create_task(self.driver.open(), context=Context())
+        await asyncio.shield(self.open_task)
 
-    async def append(self, items: list[Item], expected_last: int | None) -> list[int]:
+    async def append(self, items: list[TurnEvent], expected_last: int | None) -> list[int]:
         """Append a batch; its seqs."""
         events = [
-            self.catalog.event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
+            self.catalog.build_event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
             for item in items
         ]
         return await self.log.append(self.session_id, events, expected_last=expected_last)
 
-    def followed(self) -> bool:
+    def has_followers(self) -> bool:
         """Whether anybody follows a turn here."""
         return self.followers > 0
 
-    def is_going(self) -> bool:
+    def is_ending(self) -> bool:
         """Whether it is being cleared, or will be: its driver failed, and no run follows it."""
-        return self.is_clearing or (self.driver.left and not self.followed())
+        return self.is_releasing or (self.driver.has_ended and not self.has_followers())
 
-    async def rested(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until nothing runs here and nothing is in line."""
         tree = self.driver.tree
         while True:
-            await self.driver.caught_up()
-            if not tree.queue and not tree.coming and tree.all_wait:
+            await self.driver.wait_for_head()
+            if not tree.queued_turns and not tree.handoff_targets and tree.is_all_waiting:
                 return
-            await self.driver.reached(tree.last + 1)
+            await self.driver.wait_for_seq(tree.last_seq + 1)
 
 
 async def run(
-    agent: Who,
+    agent: Runtime,
     prompt: str | None = None,
     *,
     answers: Mapping[str, Any] | None = None,
@@ -117,58 +122,60 @@ async def run(
     own_log = log is None
     log = log or Log(MemoryStore(sys.maxsize, sys.maxsize))  # keeps the turn whole for a slow consumer
     session_id = session_id or await log.create(agent.name)
-    desk = await desk_of(agent, log, session_id, vocabulary, roles)
+    desk = await get_session_handle(agent, log, session_id, vocabulary, roles)
     desk.followers += 1
     over = False
     try:
         await desk.open()
-        async with aclosing(turn(desk, prompt, answers or {}, roles)) as entries:
+        async with aclosing(follow_turn(desk, prompt, answers or {}, roles)) as entries:
             async for entry, rests in entries:
                 over = rests
                 if depth is None or entry.depth <= depth:
                     yield entry
     finally:
         desk.followers -= 1
-        leaving = asyncio.ensure_future(wind_down(agent, desk, own_log=own_log))
-        agent.endings.add(leaving)
-        leaving.add_done_callback(agent.endings.discard)
-        leaving.add_done_callback(report)
+        leaving = asyncio.ensure_future(release_when_idle(agent, desk, own_log=own_log))
+        agent.release_tasks.add(leaving)
+        leaving.add_done_callback(agent.release_tasks.discard)
+        leaving.add_done_callback(log_task_error)
         if over:
             await asyncio.shield(leaving)
 
 
-async def desk_of(
-    agent: Who,
+async def get_session_handle(
+    agent: Runtime,
     log: Log,
     session_id: str,
     vocabulary: Vocabulary | None,
     roles: Collection[str],
-) -> Desk:
+) -> SessionHandle:
     """Where an agent works on a session; one that is being cleared is waited for: it closes what it finds."""
     key = id(log), session_id
-    desk: Desk | None
-    while (desk := agent.desks.get(key)) and desk.is_going():
-        await desk.cleared.wait()
-    desk = desk or Desk(agent, log, session_id, vocabulary, roles)
-    agent.desks[key] = desk
+    desk: SessionHandle | None
+    while (desk := agent.session_handles.get(key)) and desk.is_ending():
+        await desk.release_done.wait()
+    desk = desk or SessionHandle(agent, log, session_id, vocabulary, roles)
+    agent.session_handles[key] = desk
     return desk
 
 
-async def turn(
-    desk: Desk, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
+async def follow_turn(
+    handle: SessionHandle, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
 ) -> AsyncGenerator[tuple[Entry, bool], None]:
     """Begin or go on with a turn and follow it; each event, and whether the turn rests after it."""
-    tree, batch, seqs = await begin(desk, prompt, answers, roles)
+    tree, batch, seqs = await append_turn_input(handle, prompt, answers, roles)
     trace = batch[-1].scope.trace_id or ""
-    async with aclosing(desk.log.follow(desk.session_id, tree.last, idle_s=LOOK_S)) as pages:
+    async with aclosing(
+        handle.log.follow(handle.session_id, tree.last_seq, idle_s=DRIVER_CHECK_INTERVAL_S)
+    ) as pages:
         async for page in pages:
-            if not page and desk.driver.left:
+            if not page and handle.driver.has_ended:
                 raise StoreError("the turn cannot go on: what its agents do cannot be written to the log")
             for row, envelope in zip(page, page.envelopes(), strict=True):
-                entry = desk.catalog.entry(envelope)
+                entry = handle.catalog.decode_entry(envelope)
                 if not row.live:  # pieces open and close nothing
                     tree.apply(envelope, entry.payload)
-                over = not row.live and row.seq >= seqs[-1] and tree.rests(trace)
+                over = not row.live and row.seq >= seqs[-1] and tree.is_settled(trace)
                 if row.seq >= seqs[0] and entry.trace_id == trace:
                     yield entry, over
                 if over:
@@ -176,63 +183,63 @@ async def turn(
     raise StoreError("the log ended before the turn: the session was closed, or it keeps less than a turn")
 
 
-async def begin(
-    desk: Desk, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
-) -> tuple[Tree, list[Item], list[int]]:
+async def append_turn_input(
+    handle: SessionHandle, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
+) -> tuple[Tree, list[TurnEvent], list[int]]:
     """Append what opens a turn or goes on with one; the tree before it. Answers are for what is open."""
     while True:
-        tree = await seen(desk)
+        tree = await read_tree(handle)
         if prompt is not None:
-            batch = message_batch(tree, UiMessage(text=prompt), new_id("tr_"))
+            batch = message_events(tree, UiMessage(text=prompt), new_id("tr_"))
         else:
-            given = [given_by(roles, tree, call_id, value) for call_id, value in answers.items()]
+            given = [build_checked_answer(roles, tree, call_id, value) for call_id, value in answers.items()]
             batch = [item for items in given for item in items]
         alone = prompt is not None and len(batch) == 1
         with suppress(Conflict):  # something happened meanwhile: look again
-            return tree, batch, await desk.append(batch, None if alone else tree.last)
+            return tree, batch, await handle.append(batch, None if alone else tree.last_seq)
 
 
-def given_by(roles: Collection[str], tree: Tree, call_id: str, value: Any) -> list[Item]:
+def build_checked_answer(roles: Collection[str], tree: Tree, call_id: str, value: Any) -> list[TurnEvent]:
     """An answer as events, held against what was asked: in time, and from somebody entitled to."""
-    scope, call = waiting_call(tree, call_id)
-    [item] = answer_items(tree, call_id, value)
-    return answered(item.payload, scope, call, roles, now_ms())
+    scope, call = find_waiting_call(tree, call_id)
+    [item] = answer_events(tree, call_id, value)
+    return checked_answer_events(item.payload, scope, call, roles, now_ms())
 
 
-async def seen(desk: Desk) -> Tree:
+async def read_tree(handle: SessionHandle) -> Tree:
     """A tree of one's own, as the log stands: the driver's own runs ahead."""
     tree = Tree()
-    while page := await desk.log.read(desk.session_id, tree.last, origin=-1):
+    while page := await handle.log.read(handle.session_id, tree.last_seq, replay_from=-1):
         for row in page:
-            envelope = decode(line_of(row))
-            tree.apply(envelope, desk.catalog.payload(envelope))
+            envelope = decode_envelope(envelope_json(row))
+            tree.apply(envelope, handle.catalog.decode_payload(envelope))
     return tree
 
 
-async def wind_down(agent: Who, desk: Desk, *, own_log: bool) -> None:
+async def release_when_idle(agent: Runtime, handle: SessionHandle, *, own_log: bool) -> None:
     """When nobody follows and nothing runs any more, let go of the session."""
-    if desk.followed():
+    if handle.has_followers():
         return  # the last one does it
     with suppress(TurnlogError):  # whoever opened it was told
-        await desk.open()
-        await desk.rested()
-    if not desk.followed() and not desk.is_clearing:
-        await clear(agent, desk, own_log=own_log)
+        await handle.open()
+        await handle.wait_until_idle()
+    if not handle.has_followers() and not handle.is_releasing:
+        await release_session(agent, handle, own_log=own_log)
 
 
-async def clear(agent: Who, desk: Desk, *, own_log: bool) -> None:
+async def release_session(agent: Runtime, handle: SessionHandle, *, own_log: bool) -> None:
     """Let go of a session; whoever wants it meanwhile waits until that is done."""
-    desk.is_clearing = True
+    handle.is_releasing = True
     try:
-        await desk.driver.close()
+        await handle.driver.close()
         if own_log:
-            await desk.log.close()
+            await handle.log.close()
     finally:
-        del agent.desks[id(desk.log), desk.session_id]
-        desk.cleared.set()
+        del agent.session_handles[id(handle.log), handle.session_id]
+        handle.release_done.set()
 
 
-async def ask(agent: Who, prompt: str, **options: Any) -> str:
+async def ask(agent: Runtime, prompt: str, **options: Any) -> str:
     """The answer to a prompt; a turn that fails or waits for somebody raises."""
     problem = ""
     end: AgentEnd | None = None
@@ -243,8 +250,8 @@ async def ask(agent: Who, prompt: str, **options: Any) -> str:
             end = entry.payload
     if end is None or end.stop_reason == "handoff":
         raise CallerError(f"{agent.name} waits for an answer; use `run` and answer its calls")
-    if end.stop_reason in FAILED:
-        raise ModelFault(end.stop_reason, problem or "the turn did not reach its end")
+    if end.stop_reason in FAILED_REASONS:
+        raise ModelError(end.stop_reason, problem or "the turn did not reach its end")
     return end.result or ""
 
 

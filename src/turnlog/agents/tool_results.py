@@ -15,50 +15,52 @@ import msgspec
 
 from turnlog.events import strict_json
 
-SMALL = frozenset({int, bool, type(None)})  # the container that holds them has counted them
-MAX_LEVELS = 1000  # what Python and the encoder can take; an iterator is held for each level
+FIXED_SIZE_TYPES = frozenset({int, bool, type(None)})  # the container that holds them has counted them
+MAX_DEPTH = 1000  # what Python and the encoder can take; an iterator is held for each level
 
 
-class TooLarge(ValueError):
+class ResultTooLarge(ValueError):
     """A value that is larger than a limit."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"larger than {limit_bytes} bytes")
 
 
-def plain(result: Any, limit_bytes: int = strict_json.LIMIT_BYTES) -> Any:
+def result_to_json(result: Any, limit_bytes: int = strict_json.MAX_JSON_BYTES) -> Any:
     """Return a result as JSON values. Raise TooLarge for one above the limit, and ValueError or TypeError for
     what JSON cannot say, NaN and lone surrogates too."""
-    check_size(result, limit_bytes)
+    check_json_size(result, limit_bytes)
     value = msgspec.to_builtins(result)
-    check_size(value, limit_bytes)  # what only the conversion opens: sets, attrs classes, types with a hook
+    check_json_size(
+        value, limit_bytes
+    )  # what only the conversion opens: sets, attrs classes, types with a hook
     if len(msgspec.json.encode(value)) > limit_bytes:
-        raise TooLarge(limit_bytes)
+        raise ResultTooLarge(limit_bytes)
     return value
 
 
-def check_size(value: Any, limit_bytes: int) -> None:
+def check_json_size(value: Any, limit_bytes: int) -> None:
     """Raise TooLarge as soon as a value is known to need more bytes as JSON, and ValueError for a number that
     JSON does not have."""
     size_bytes = 0
     open_items = [iter((value,))]
     while open_items:
         for item in open_items[-1]:
-            if type(item) in SMALL:
+            if type(item) in FIXED_SIZE_TYPES:
                 continue
             size_bytes += len(item) if isinstance(item, Sized) else 1
-            if size_bytes > limit_bytes or len(open_items) > MAX_LEVELS:
-                raise TooLarge(limit_bytes)
+            if size_bytes > limit_bytes or len(open_items) > MAX_DEPTH:
+                raise ResultTooLarge(limit_bytes)
             if isinstance(item, float) and not math.isfinite(item):
                 raise ValueError(f"expected a number that JSON has, got {item}")
-            if (inside := items_of(item)) is not None:
+            if (inside := iter_items(item)) is not None:
                 open_items.append(inside)
                 break  # what comes after this item is looked at when its inside is done
         else:
             open_items.pop()
 
 
-def items_of(value: Any) -> Iterator[Any] | None:
+def iter_items(value: Any) -> Iterator[Any] | None:
     """Return what a container holds, keys too, without a copy; None for what is no container."""
     if isinstance(value, list | tuple | set | frozenset):
         return iter(value)

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 from turnlog.agents import Agent
-from turnlog.agents.agent import Cast
-from turnlog.agents.claude.claude_code import ClaudeCli
+from turnlog.agents.agent import AgentTeam
+from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.errors import CallerError, quote
 from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
 from turnlog.events.roles import OWNER, SERVER_ROLES
-from turnlog.parse.claude.lines import CLI
+from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Phase, Rule
-from turnlog.wire.dialects.registry import Kind, well_named
+from turnlog.wire.dialects.registry import DialectFactory, check_dialect_names
 
 GUEST = "guest"  # takes part, where an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so
@@ -29,10 +29,10 @@ class Roles(NamedTuple):
     """
 
     creator: tuple[str, ...] = ("owner",)
-    posts: Mapping[str, Collection[type[Payload]]] = {}
+    postable_events: Mapping[str, Collection[type[Payload]]] = {}
     emits: Mapping[str, Collection[type[Payload]]] = {}
-    sees: Mapping[str, Callable[[Any], Any]] = {}
-    links: Mapping[str, Collection[str]] = {}
+    state_views: Mapping[str, Callable[[Any], Any]] = {}
+    invitable_roles: Mapping[str, Collection[str]] = {}
     unique: frozenset[str] = frozenset()
 
 
@@ -50,43 +50,43 @@ class App:
     def __init__(  # noqa: PLR0913  what an application is made of, each by its name
         self,
         name: str,
-        agent: Agent | Mapping[str, Agent] | ClaudeCli,
+        agent: Agent | Mapping[str, Agent] | ClaudeCode,
         *,
         vocabulary: Vocabulary | None = None,
         reducers: Reducers | None = None,
         rules: Sequence[Rule] = (),
-        start: Callable[[], Any] = dict,
+        initial_state: Callable[[], Any] = dict,
         turn_limit_s: float = TURN_LIMIT_S,
         roles: Roles = Roles(),  # noqa: B008
         title: str = "",
         guide: str = "",
-        tries: Sequence[str] = (),
-        dialects: Mapping[str, Kind] = {},
+        suggestions: Sequence[str] = (),
+        dialects: Mapping[str, DialectFactory] = {},
         untitled: str = "",
     ) -> None:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
         self.name = name
-        self.cli = agent if isinstance(agent, ClaudeCli) else None
-        self.agents = {} if isinstance(agent, Agent | ClaudeCli) else dict(agent)
-        self._agent = agent if isinstance(agent, Agent | ClaudeCli) else first_of(name, self.agents)
+        self.claude_code = agent if isinstance(agent, ClaudeCode) else None
+        self.agents = {} if isinstance(agent, Agent | ClaudeCode) else dict(agent)
+        self._agent = agent if isinstance(agent, Agent | ClaudeCode) else first_agent(name, self.agents)
         self.channels = tuple(self.agents)
         if reserved := SERVER_ROLES & role_names(self.channels, roles):
             raise CallerError(f"app {name}: {min(reserved)} is a role of the server's own, expected another")
         self.rules = tuple(rules)
         self.vocabulary = vocabulary
-        own = [CLI] if self.cli else []
+        own = [CLAUDE_CLI] if self.claude_code else []
         self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
-        self.reducers = declared(name, self.catalog, reducers or {})
+        self.reducers = check_reducers(name, self.catalog, reducers or {})
         check_rules(name, self.rules)
         check_roles(name, vocabulary, self.channels, roles)
-        self.start = start
+        self.initial_state = initial_state
         self.turn_limit_s = turn_limit_s
         self.roles = roles
         self.title = title or name
         self.guide = guide
-        self.tries = tuple(tries)
-        self.dialects = well_named(dialects)
+        self.suggestions = tuple(suggestions)
+        self.dialects = check_dialect_names(dialects)
         self.untitled = untitled
 
     @property
@@ -97,11 +97,13 @@ class App:
         return self._agent
 
     @property
-    def who(self) -> Cast | ClaudeCli:
+    def runtime(self) -> AgentTeam | ClaudeCode:
         """Who plays in a session."""
-        return self.cli or Cast(self.agent, self.agents, vocabularies=self._emitted())
+        return self.claude_code or AgentTeam(
+            self.agent, self.agents, vocabularies=self._channel_vocabularies()
+        )
 
-    def _emitted(self) -> dict[str, Vocabulary]:
+    def _channel_vocabularies(self) -> dict[str, Vocabulary]:
         """What the model of each channel may emit, if roles limit it."""
         if self.vocabulary is None or not self.roles.emits:
             return {}
@@ -109,42 +111,58 @@ class App:
         return {channel: Vocabulary(name, emits.get(channel, ())) for channel in self.channels}
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def agent_names(self) -> tuple[str, ...]:
         """Everybody who can be spoken to."""
-        return (self.cli.name,) if self.cli else tuple(Cast(self.agent, self.agents).team)
+        return (
+            (self.claude_code.name,)
+            if self.claude_code
+            else tuple(AgentTeam(self.agent, self.agents).by_name)
+        )
 
     @property
     def role_names(self) -> tuple[str, ...]:
         """Every role that means something here, sorted: links are made for these and no others."""
-        roles, tools = self.roles, [] if self.cli else Cast(self.agent, self.agents).team.values()
-        names = {OWNER, *roles.creator, *roles.posts, *roles.sees, *roles.links}
-        names.update(*roles.links.values())
+        roles, tools = (
+            self.roles,
+            [] if self.claude_code else AgentTeam(self.agent, self.agents).by_name.values(),
+        )
+        names = {OWNER, *roles.creator, *roles.postable_events, *roles.state_views, *roles.invitable_roles}
+        names.update(*roles.invitable_roles.values())
         names.update(*(tool.roles for agent in tools for tool in agent.tools))
         names.update(self.channels or (GUEST,))
         return tuple(sorted(names - SERVER_ROLES))
 
     @property
-    def types(self) -> tuple[str, ...]:
+    def event_types(self) -> tuple[str, ...]:
         """The types of its own events: those that the folds take for the application's."""
-        return tuple(kind.name for kind in self.catalog if not kind.payload.TYPE)
+        return tuple(kind.name for kind in self.catalog if not kind.payload_class.TYPE)
 
 
 def role_names(channels: Sequence[str], roles: Roles) -> frozenset[str]:
     """Every role that an application speaks of."""
-    guests = [role for links in roles.links.values() for role in links]
-    return frozenset([*channels, *roles.creator, *roles.posts, *roles.sees, *roles.links, *guests])
+    guests = [role for links in roles.invitable_roles.values() for role in links]
+    return frozenset(
+        [
+            *channels,
+            *roles.creator,
+            *roles.postable_events,
+            *roles.state_views,
+            *roles.invitable_roles,
+            *guests,
+        ]
+    )
 
 
-def first_of(name: str, agents: Mapping[str, Agent]) -> Agent:
+def first_agent(name: str, agents: Mapping[str, Agent]) -> Agent:
     """The agent of the first channel."""
     if not agents:
         raise CallerError(f"app {name}: expected an agent, got none")
     return next(iter(agents.values()))
 
 
-def declared(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:
+def check_reducers(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:
     """Check that reducers are for declared events that stay: live ones only matter while they happen."""
-    known = {kind.payload for kind in catalog}
+    known = {kind.payload_class for kind in catalog}
     for payload in reducers:
         if payload not in known:
             problem = f"expected reducers of declared events, got one of {payload.__name__}"
@@ -166,15 +184,15 @@ def check_rules(name: str, rules: Sequence[Rule]) -> None:
 
 def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[str], roles: Roles) -> None:
     """Refuse limits that name other events than the application's, and limits of unknown roles."""
-    known = {kind.payload for kind in vocabulary or ()}
-    for limit, by_role in (("posts", roles.posts), ("emits", roles.emits)):
+    known = {kind.payload_class for kind in vocabulary or ()}
+    for limit, by_role in (("posts", roles.postable_events), ("emits", roles.emits)):
         for role, payloads in by_role.items():
             if others := [payload for payload in payloads if payload not in known]:
                 problem = f"{limit} of {role}: expected events of the vocabulary, got {others[0].__name__}"
                 raise CallerError(f"app {name}: {problem}")
-    named = {*channels, *roles.creator, *roles.posts, *roles.sees, *roles.links}
+    named = {*channels, *roles.creator, *roles.postable_events, *roles.state_views, *roles.invitable_roles}
     if strangers := [role for role in roles.emits if role not in named]:
         raise CallerError(f"app {name}: emits: expected roles of the application, got {strangers[0]}")
-    known_roles = {OWNER, *named, *(role for links in roles.links.values() for role in links)}
+    known_roles = {OWNER, *named, *(role for links in roles.invitable_roles.values() for role in links)}
     if unknown := sorted(roles.unique - known_roles):
         raise CallerError(f"app {name}: unique: expected roles of the application, got {unknown[0]}")

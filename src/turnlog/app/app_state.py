@@ -12,31 +12,33 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from turnlog.app.app import App
-from turnlog.errors import RuleFault
-from turnlog.events import Envelope, Event, Payload, Scope, Unknown, decode, stamp
+from turnlog.errors import RuleError
+from turnlog.events import Envelope, Event, Payload, Scope, UnknownPayload, decode_envelope, encode_envelope
 from turnlog.events.catalog import Misfit
 from turnlog.ids import new_id, now_ms
-from turnlog.state.fold import fold, guarded
-from turnlog.state.rules import Emitted, Phase, settle
+from turnlog.state.fold import fold, guard_reducers
+from turnlog.state.rules import EmittedEvent, Phase, settle
 
 log = logging.getLogger("turnlog.app")
 
 
-class Ledger:
+class SessionAppState:
     """The state of an application in a session, as of the last event that was applied."""
 
     def __init__(self, app: App, session_id: str) -> None:
         self._app = app
         self._session_id = session_id
-        self._reducers = guarded(app.reducers, report)
-        self._tried = guarded(app.reducers)  # what is only tried is reported when it happens
-        self.state = app.start()
+        self._reducers = guard_reducers(app.reducers, log_reducer_error)
+        self._dry_run_reducers = guard_reducers(
+            app.reducers
+        )  # what is only tried is reported when it happens
+        self.state = app.initial_state()
         self._channel: str | None = None  # of the last event that changed the state
         self.misfits: dict[str, Misfit] = {}  # stored events that the classes of today do not take, by type
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one event into account."""
-        if isinstance(payload, Unknown) and payload.problem is not None:
+        if isinstance(payload, UnknownPayload) and payload.problem is not None:
             self._count_misfit(envelope, payload.problem)
         before, self.state = self.state, fold(self._reducers, [(envelope, payload)], self.state)
         if self.state is not before:
@@ -58,31 +60,31 @@ class Ledger:
         count = known.count if known else 0
         self.misfits[envelope.type] = Misfit(envelope.type, count + 1, known.problem if known else problem)
 
-    def binds(self, events: Sequence[Event]) -> bool:
+    def may_react_to(self, events: Sequence[Event]) -> bool:
         """Whether what follows from a batch depends on where it stands."""
         return bool(self._app.rules) and any(type(event.payload) in self._app.reducers for event in events)
 
-    def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+    def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
         """What the rules say to a batch that would come after a seq; `RuleFault` if they fail."""
         if not self._app.rules:
             return []
-        within = scope_of(events) if events else Scope(channel=self._channel)
-        batch = Batch(self._app, self._session_id, last, within)
-        state = fold(self._tried, [batch.enter(event) for event in events], self.state)
+        within = batch_scope(events) if events else Scope(channel=self._channel)
+        batch = RuleBatch(self._app, self._session_id, last, within)
+        state = fold(self._dry_run_reducers, [batch.stamp(event) for event in events], self.state)
         try:
-            settle(self._app.rules, self._tried, state, phase, batch.emit)
-        except RuleFault as fault:
+            settle(self._app.rules, self._dry_run_reducers, state, phase, batch.emit)
+        except RuleError as fault:
             log.error("%s: %s", self._app.name, fault, exc_info=fault.__cause__)
             raise
-        return batch.emitted
+        return batch.emitted_events
 
 
-def report(envelope: Envelope) -> None:
+def log_reducer_error(envelope: Envelope) -> None:
     """Say that an event changed nothing because its reducer failed."""
     log.exception("the reducer of %s failed at seq %d", envelope.type, envelope.seq)
 
 
-def scope_of(events: Sequence[Event]) -> Scope:
+def batch_scope(events: Sequence[Event]) -> Scope:
     """Return the channel of a batch, and the last turn in it that is of this channel."""
     placed = [event.scope for event in events if event.scope.trace_id or event.scope.channel]
     if not placed:
@@ -93,7 +95,7 @@ def scope_of(events: Sequence[Event]) -> Scope:
     return Scope(trace_id=turns[-1] if turns else None, channel=channel)
 
 
-class Batch:
+class RuleBatch:
     """Events in the places they would have; what rules emit is in a turn and a channel."""
 
     def __init__(self, app: App, session_id: str, last: int, within: Scope) -> None:
@@ -102,17 +104,17 @@ class Batch:
         self._last = last
         self._ts_ms = now_ms()
         self._within = within
-        self.emitted: list[Event] = []
+        self.emitted_events: list[Event] = []
 
-    def enter(self, event: Event) -> tuple[Envelope, Payload | Unknown]:
+    def stamp(self, event: Event) -> tuple[Envelope, Payload | UnknownPayload]:
         """An event with the envelope it would have."""
         self._last += 1
-        line = stamp(event, session_id=self._session_id, seq=self._last, ts_ms=self._ts_ms)
-        return decode(line), event.payload
+        line = encode_envelope(event, session_id=self._session_id, seq=self._last, ts_ms=self._ts_ms)
+        return decode_envelope(line), event.payload
 
-    def emit(self, emitted: Emitted) -> Envelope:
+    def emit(self, emitted: EmittedEvent) -> Envelope:
         """An event of a rule, kept, with the envelope it would have."""
         scope = structs.replace(self._within, actor=emitted.rule)
-        event = self._app.catalog.event(emitted.payload, id=new_id("evt_"), origin="app", scope=scope)
-        self.emitted.append(event)
-        return self.enter(event)[0]
+        event = self._app.catalog.build_event(emitted.payload, id=new_id("evt_"), origin="app", scope=scope)
+        self.emitted_events.append(event)
+        return self.stamp(event)[0]

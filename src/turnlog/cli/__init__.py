@@ -16,25 +16,25 @@ import msgspec
 import turnlog
 from turnlog.cli import link, log, search, serve, sessions, state
 from turnlog.cli.assemble import assemble as assemble_command
-from turnlog.cli.convert import convert as convert_command
+from turnlog.cli.convert import convert_command as convert_command
 from turnlog.cli.demo import demo as demo_command
 from turnlog.cli.new import new as new_command
-from turnlog.cli.parse import parse as parse_command
+from turnlog.cli.parse import parse_command as parse_command
 from turnlog.cli.serve import load_app, run_server
-from turnlog.cli.terminal import escape
+from turnlog.cli.terminal import escape_controls
 from turnlog.errors import TurnlogError
 from turnlog.events import CATALOG, Envelope
 
 __all__ = ["load_app", "main", "run_server"]
 
 
-COMPLETION = """\b
+COMPLETION_HELP = """\b
 Tab completes commands and options after
   eval "$(_TURNLOG_COMPLETE=bash_source turnlog)"    (or zsh_source)
 """
 
 
-class Group(click.Group):
+class TurnlogGroup(click.Group):
     """Errors of Turnlog, and files that cannot be read or written, are messages, not stack traces."""
 
     def main(self, *args: Any, **given: Any) -> Any:
@@ -42,7 +42,7 @@ class Group(click.Group):
             return super().main(*args, **given)
         except OSError as error:  # click has seen to pipes whose reader has gone
             where = f"{error.filename}: " if error.filename else ""
-            click.echo(escape(f"Error: {where}{error.strerror}"), err=True)
+            click.echo(escape_controls(f"Error: {where}{error.strerror}"), err=True)
             sys.stdout = io.StringIO()  # what the real one still holds would fail again at the end
             sys.exit(1)
 
@@ -50,10 +50,12 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except TurnlogError as error:
-            raise click.ClickException(escape(str(error))) from error
+            raise click.ClickException(escape_controls(str(error))) from error
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
+@click.group(
+    cls=TurnlogGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION_HELP
+)
 @click.version_option(turnlog.__version__, prog_name="turnlog")
 def main() -> None:
     """The event log between AI agents and the people and programs that watch them."""
@@ -66,12 +68,12 @@ def schema(type_name: str | None, app: str | None) -> None:
     """Print JSON Schema: of the payload of TYPE, or of the envelope and every payload."""
     catalog = load_app(app).catalog if app else CATALOG
     if type_name is None:
-        payloads = {kind.name: msgspec.json.schema(kind.payload) for kind in catalog}
+        payloads = {kind.name: msgspec.json.schema(kind.payload_class) for kind in catalog}
         document = {"envelope": msgspec.json.schema(Envelope), "payloads": payloads}
-    elif type_name in catalog.kinds:
-        document = msgspec.json.schema(catalog.kind(type_name).payload)
+    elif type_name in catalog.types:
+        document = msgspec.json.schema(catalog.get_event_type(type_name).payload_class)
     else:
-        known = ", ".join(catalog.kinds)
+        known = ", ".join(catalog.types)
         raise click.BadParameter(f"no event type {type_name!r}. There are: {known}", param_hint="TYPE")
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 

@@ -12,21 +12,21 @@ import click
 import msgspec
 from rich.text import Text
 
-from turnlog.cli.convert import file_argument, numbered
-from turnlog.cli.log_access import INTERRUPTED
-from turnlog.cli.terminal import console, counted, escape, write_json
-from turnlog.client.assembler import KINDS, Assembler
-from turnlog.client.blocks import Line, transcript
-from turnlog.client.portable_json import Json, read_fields
+from turnlog.cli.convert import enumerate_lines, file_argument
+from turnlog.cli.log_access import INTERRUPT_EXIT_CODE
+from turnlog.cli.terminal import escape_controls, format_count, make_console, write_json
+from turnlog.client.assembler import BLOCK_HANDLERS, Assembler
+from turnlog.client.blocks import TranscriptLine, build_transcript
+from turnlog.client.portable_json import JsonObject, read_fields
 from turnlog.errors import BadInput, InvalidEvent, TurnlogError, quote
-from turnlog.events import CATALOG, Envelope, decode
+from turnlog.events import CATALOG, Envelope, decode_envelope
 from turnlog.wire import sse
 from turnlog.wire.dialects.blocks import Blocks
 
-SIGNS = frozenset({"[DONE]", "[PING]"})
-CONTROL = frozenset({"heartbeat", "reset"})
-RAW = re.compile(r"message_|content_block_")
-FIELDS = frozenset({b"data", b"id", b"event", b"retry", b""})  # a comment has no name
+CONTROL_DATA = frozenset({"[DONE]", "[PING]"})
+CONTROL_TYPES = frozenset({"heartbeat", "reset"})
+RAW_TYPE_PATTERN = re.compile(r"message_|content_block_")
+SSE_FIELDS = frozenset({b"data", b"id", b"event", b"retry", b""})  # a comment has no name
 
 STYLES = {
     "agent": "bold magenta",
@@ -39,8 +39,8 @@ STYLES = {
     "error": "red",
     "end": "magenta",
 }
-TOOLS = "yellow"  # every other label
-WHOLE = frozenset({"agent", "thinking", "error"})  # their text has the colour of their label
+TOOL_STYLE = "yellow"  # every other label
+FULLY_STYLED_KINDS = frozenset({"agent", "thinking", "error"})  # their text has the colour of their label
 
 
 @click.command(epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks | turnlog assemble")
@@ -51,119 +51,125 @@ def assemble(file: BinaryIO, as_json: bool) -> None:
 
     FILE holds Server-Sent Events of the dialect `blocks` or `turnlog`, such as `turnlog convert` writes.
     """
-    reader = Reader()
+    reader = StreamLineReader()
     try:
-        for number, line in numbered(file):
-            reader.take(number, line)
-        reader.end()
+        for number, line in enumerate_lines(file):
+            reader.feed_line(number, line)
+        reader.finish()
     except KeyboardInterrupt:
-        show(reader.assembler, as_json)
-        raise SystemExit(INTERRUPTED) from None
+        print_transcript(reader.assembler, as_json)
+        raise SystemExit(INTERRUPT_EXIT_CODE) from None
     except (TurnlogError, click.ClickException):
-        show(reader.assembler, as_json)
+        print_transcript(reader.assembler, as_json)
         raise
-    show(reader.assembler, as_json)
-    if reader.unknown:
-        click.echo(f"note: {counted(reader.unknown, 'message')} of unknown types left out", err=True)
+    print_transcript(reader.assembler, as_json)
+    if reader.unknown_count:
+        click.echo(
+            f"note: {format_count(reader.unknown_count, 'message')} of unknown types left out", err=True
+        )
 
 
-class Reader:
+class StreamLineReader:
     """The lines of a stream in, an assembler with what they say."""
 
     def __init__(self) -> None:
         self.assembler = Assembler()
-        self.unknown = 0
+        self.unknown_count = 0
         self._decoder = sse.Decoder()
-        self._begun = 0  # the line of the message that is not complete
+        self._message_start_line = 0  # the line of the message that is not complete
         self._blocks = Blocks()
-        self._place = ("", -1)
+        self._position = ("", -1)
 
-    def take(self, number: int, line: bytes) -> None:
+    def feed_line(self, number: int, line: bytes) -> None:
         """One line of the stream, with its end."""
         name = line.rstrip(b"\r\n").partition(b":")[0]
-        if name not in FIELDS and not (number == 1 and name.startswith(sse.BOM)):
-            raise bad(number, "a line of a stream, such as `data: {...}`", line.decode(errors="replace"))
+        if name not in SSE_FIELDS and not (number == 1 and name.startswith(sse.BOM)):
+            raise line_error(
+                number, "a line of a stream, such as `data: {...}`", line.decode(errors="replace")
+            )
         if name == b"data":
-            self._begun = self._begun or number
+            self._message_start_line = self._message_start_line or number
         try:
             messages = self._decoder.feed(line)
         except BadInput as error:
             raise BadInput(f"line {number}: {error.problem}", error.path) from None
         for message in messages:
-            begun, self._begun = self._begun, 0
-            self._message(begun, message)
+            begun, self._message_start_line = self._message_start_line, 0
+            self._feed_message(begun, message)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """The stream is over."""
-        if self._begun:
-            raise click.ClickException(f"line {self._begun}: expected an empty line after it, got the end")
+        if self._message_start_line:
+            raise click.ClickException(
+                f"line {self._message_start_line}: expected an empty line after it, got the end"
+            )
         self.assembler.flush()
 
-    def _message(self, number: int, message: sse.Message) -> None:
-        if message.data in SIGNS:
+    def _feed_message(self, number: int, message: sse.ServerSentEvent) -> None:
+        if message.data in CONTROL_DATA:
             return
         fields, dropped = read_fields(message.data), self.assembler.dropped
         if fields and "payload" in fields:
-            self._envelope(number, message)
+            self._feed_envelope(number, message)
         else:
             self.assembler.feed(message.data, message.id)
-            self._count(fields or {})
-        foreign = fields and RAW.match(str(fields.get("type")))
+            self._count_unknown(fields or {})
+        foreign = fields and RAW_TYPE_PATTERN.match(str(fields.get("type")))
         if not fields or foreign or self.assembler.dropped > dropped:
-            raise bad(number, "a message of `blocks` or `turnlog`", message.data)
+            raise line_error(number, "a message of `blocks` or `turnlog`", message.data)
 
-    def _count(self, fields: Json) -> None:
+    def _count_unknown(self, fields: JsonObject) -> None:
         kind = fields.get("type")
-        self.unknown += kind not in KINDS and kind not in CONTROL
+        self.unknown_count += kind not in BLOCK_HANDLERS and kind not in CONTROL_TYPES
         if kind == "reset":
-            self._blocks, self._place = Blocks(), ("", -1)
+            self._blocks, self._position = Blocks(), ("", -1)
 
-    def _envelope(self, number: int, message: sse.Message) -> None:
+    def _feed_envelope(self, number: int, message: sse.ServerSentEvent) -> None:
         """An event, said in blocks; one that came before is left out."""
         envelope = read_envelope(number, message.data)
-        session_id, last = self._place
+        session_id, last = self._position
         if envelope.session_id == session_id and envelope.seq <= last:
             return
         if envelope.session_id != session_id:
             self._blocks = Blocks()
-        self._place = (envelope.session_id, envelope.seq)
-        for text in self._blocks.convert(envelope, CATALOG.payload(envelope)):
+        self._position = (envelope.session_id, envelope.seq)
+        for text in self._blocks.convert(envelope, CATALOG.decode_payload(envelope)):
             self.assembler.feed(text)
 
 
-def bad(number: int, wanted: str, text: str) -> click.ClickException:
+def line_error(number: int, expected: str, text: str) -> click.ClickException:
     """What to say of a line that cannot be used."""
-    return click.ClickException(escape(f"line {number}: expected {wanted}, got {quote(text)}"))
+    return click.ClickException(escape_controls(f"line {number}: expected {expected}, got {quote(text)}"))
 
 
 def read_envelope(number: int, text: str) -> Envelope:
     """An event of the dialect `turnlog`."""
     try:
-        return decode(text.encode())
+        return decode_envelope(text.encode())
     except InvalidEvent as error:
         raise InvalidEvent(f"line {number}: {error.problem}", error.path) from None
 
 
-def show(assembler: Assembler, as_json: bool) -> None:
+def print_transcript(assembler: Assembler, as_json: bool) -> None:
     """Print everything."""
     assembler.flush()
     if as_json:
         write_json(sys.stdout.buffer, msgspec.json.encode(assembler.as_json()))
         return
-    screen = console()
-    for place, line in enumerate(transcript(assembler.agents)):
+    screen = make_console()
+    for place, line in enumerate(build_transcript(assembler.agents)):
         if place and line.kind == "agent":
             screen.print()
-        screen.print(coloured(line), soft_wrap=True)
+        screen.print(style_line(line), soft_wrap=True)
 
 
-def coloured(line: Line) -> Text:
+def style_line(line: TranscriptLine) -> Text:
     """A part of the transcript: its label in a colour, and its text too where that matters."""
-    style = STYLES.get(line.kind, TOOLS)
-    label, text = map(harmless, line.parts())
-    return Text().append(label, style).append(text, style if line.kind in WHOLE else "")
+    style = STYLES.get(line.kind, TOOL_STYLE)
+    label, text = map(escape_lines, line.parts())
+    return Text().append(label, style).append(text, style if line.kind in FULLY_STYLED_KINDS else "")
 
 
-def harmless(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Lines of text that cannot control a terminal."""
-    return "\n".join(map(escape, text.split("\n")))
+    return "\n".join(map(escape_controls, text.split("\n")))

@@ -12,126 +12,133 @@ from typing import BinaryIO
 
 import click
 
-from turnlog.cli.log_access import INTERRUPTED
+from turnlog.cli.log_access import INTERRUPT_EXIT_CODE
 from turnlog.cli.serve import load_app
-from turnlog.cli.terminal import escape, escape_json
-from turnlog.cli.transfer import bounded_lines
+from turnlog.cli.terminal import escape_controls, escape_json
+from turnlog.cli.transfer import read_bounded_lines
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Catalog, Envelope
 from turnlog.log.blobs import BlobLine
-from turnlog.log.transfer import SessionLine, read_line
+from turnlog.log.transfer import SessionLine, decode_export_line
 from turnlog.wire import sse
-from turnlog.wire.dialects.base import DEFAULT, DONE, BlocksOptions
-from turnlog.wire.dialects.registry import DIALECTS, Kind, Told, Wanted, frames, plainly
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions
+from turnlog.wire.dialects.registry import (
+    DIALECT_NAMES,
+    DialectFactory,
+    DialectRequest,
+    DialectWithHistory,
+    encode_frames,
+    ignore_options,
+)
 
 file_argument = click.argument(
-    "file", type=click.File("rb"), default="-", callback=lambda context, option, value: piped(value)
+    "file", type=click.File("rb"), default="-", callback=lambda context, option, value: require_input(value)
 )
 
 
-def piped(file: BinaryIO) -> BinaryIO:
+def require_input(file: BinaryIO) -> BinaryIO:
     """Refuse to wait for somebody to type it."""
     if file.isatty():
         raise click.UsageError("expected a FILE, or lines on stdin")
     return file
 
 
-def numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def enumerate_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """The lines of a file and their numbers."""
-    return enumerate(bounded_lines(file), 1)
+    return enumerate(read_bounded_lines(file), 1)
 
 
 @click.command(epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks")
 @file_argument
-@click.option("--to", "name", metavar="DIALECT", required=True, help=f"One of {', '.join(DIALECTS)}.")
+@click.option("--to", "name", metavar="DIALECT", required=True, help=f"One of {', '.join(DIALECT_NAMES)}.")
 @click.option("--app", metavar="MODULE:APP", help="An application, for its own events and dialects too.")
 @click.option("--turn", metavar="TRACE", help="Only this turn, as a response: with what ends it.")
 @click.option(
     "--stream-meta-history-and-tool-results/--no-stream-meta-history-and-tool-results",
-    default=DEFAULT.stream_meta_history_and_tool_results,
+    default=DEFAULT_OPTIONS.stream_meta_history_and_tool_results,
     help="Tell histories, and a summary at the end of each agent.",
 )
 @click.option(
     "--stream-tool-results/--no-stream-tool-results",
-    default=DEFAULT.stream_tool_results,
+    default=DEFAULT_OPTIONS.stream_tool_results,
     show_default=True,
     help="Tell the results of the provider's own tools.",
 )
-def convert(file: BinaryIO, name: str, app: str | None, turn: str | None, **options: bool) -> None:
+def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None, **options: bool) -> None:
     """Write the events of FILE, or of stdin, as Server-Sent Events.
 
     FILE holds lines of JSON, as `turnlog export` and `turnlog tail --json` write them.
     """
     loaded = load_app(app) if app else None
-    wanted = wanted_dialect(name, BlocksOptions(**options), loaded.dialects if loaded else {})
+    wanted = find_dialect(name, BlocksOptions(**options), loaded.dialects if loaded else {})
     converter = Converter(wanted, turn, loaded.catalog if loaded else CATALOG)
     output = sys.stdout.buffer
     try:
-        for number, line in numbered(file):
-            output.write(converter.take(number, line))
+        for number, line in enumerate_lines(file):
+            output.write(converter.convert_line(number, line))
             output.flush()
     except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(INTERRUPT_EXIT_CODE) from None
     output.write(converter.close())
 
 
-def wanted_dialect(name: str, options: BlocksOptions, own: Mapping[str, Kind]) -> Wanted:
+def find_dialect(name: str, options: BlocksOptions, own: Mapping[str, DialectFactory]) -> DialectRequest:
     """A dialect of Turnlog, or an application's own."""
-    names = (*DIALECTS, *own)
+    names = (*DIALECT_NAMES, *own)
     if name not in names:
         raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint="--to")
-    return Wanted(name, options, plainly(own[name]) if name in own else None)
+    return DialectRequest(name, options, ignore_options(own[name]) if name in own else None)
 
 
 class Converter:
     """Lines of sessions in, frames out; every session begins anew."""
 
-    def __init__(self, wanted: Wanted, turn: str | None, catalog: Catalog = CATALOG) -> None:
-        self._wanted = wanted
+    def __init__(self, request: DialectRequest, turn: str | None, catalog: Catalog = CATALOG) -> None:
+        self._request = request
         self._turn = turn
         self._catalog = catalog
-        self._found = False
+        self._has_turn_events = False
         self._session = ""
         self._last = -1
-        self._told: Told | None = None
-        self._clean: Callable[[bytes], bytes] = escape_json if sys.stdout.isatty() else bytes
+        self._dialect: DialectWithHistory | None = None
+        self._escape: Callable[[bytes], bytes] = escape_json if sys.stdout.isatty() else bytes
 
-    def take(self, number: int, text: bytes) -> bytes:
+    def convert_line(self, number: int, text: bytes) -> bytes:
         """The frames of one line."""
         line = text.strip()
-        item = read_line(line, number) if line else None
+        item = decode_export_line(line, number) if line else None
         if isinstance(item, BlobLine):
             return b""  # a dialect names blobs by their address
         if item and (isinstance(item, SessionLine) or item.session_id != self._session):
-            self._begin(item.session_id)
+            self._begin_session(item.session_id)
         if not isinstance(item, Envelope):
             return b""
         if item.seq <= self._last:
             raise InvalidEvent(f"line {number}: expected a seq after {self._last}, got {item.seq}", "$.seq")
         self._last = item.seq
-        messages = [self._clean(message) for message in self._messages(item, line)]
-        return b"".join(frames(messages, item.seq))
+        messages = [self._escape(message) for message in self._messages(item, line)]
+        return b"".join(encode_frames(messages, item.seq))
 
     def close(self) -> bytes:
         """What ends a response; a stream has no end."""
         if self._turn is None:
             return b""
-        if not self._found:
-            raise click.ClickException(escape(f"no event of turn {self._turn}"))
-        return b"".join(map(sse.encode, self._told.close() if self._told else [DONE]))
+        if not self._has_turn_events:
+            raise click.ClickException(escape_controls(f"no event of turn {self._turn}"))
+        return b"".join(map(sse.encode, self._dialect.close() if self._dialect else [DONE]))
 
-    def _begin(self, session_id: str) -> None:
+    def _begin_session(self, session_id: str) -> None:
         self._session, self._last = session_id, -1
-        self._told = None if self._wanted.name == "turnlog" else Told(self._wanted)
+        self._dialect = None if self._request.name == "turnlog" else DialectWithHistory(self._request)
 
     def _messages(self, envelope: Envelope, line: bytes) -> list[bytes]:
         """What one event becomes; one of another turn is only remembered."""
         wanted = self._turn in (None, envelope.trace_id)
-        self._found |= wanted
-        if self._told is None:
+        self._has_turn_events |= wanted
+        if self._dialect is None:
             return [line] if wanted else []
-        payload = self._catalog.payload(envelope)
+        payload = self._catalog.decode_payload(envelope)
         if wanted:
-            return self._told.convert(envelope, payload)
-        self._told.history.apply(envelope, payload)
+            return self._dialect.convert(envelope, payload)
+        self._dialect.history.apply(envelope, payload)
         return []

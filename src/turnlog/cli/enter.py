@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 READ_BYTES = 1024
-BACKGROUND_S = 1.0  # how often a process in the background looks whether it is in front again
+BACKGROUND_POLL_S = 1.0  # how often a process in the background looks whether it is in front again
 
 
 def call_on_enter(call: Callable[[], None]) -> bool:
@@ -22,16 +22,18 @@ def call_on_enter(call: Callable[[], None]) -> bool:
     except (AttributeError, OSError, ValueError):  # there is no stdin, or it is no file
         return False
     if can_read:
-        threading.Thread(target=read_lines, args=(number, call), name="turnlog-enter", daemon=True).start()
+        threading.Thread(
+            target=watch_for_enter, args=(number, call), name="turnlog-enter", daemon=True
+        ).start()
     return can_read
 
 
-def read_lines(number: int, call: Callable[[], None]) -> None:
+def watch_for_enter(number: int, call: Callable[[], None]) -> None:
     """Wait for lines until the terminal is gone, and call a function for each time there are some."""
     while True:
         select.select([number], [], [])
-        if not is_in_front(number):
-            time.sleep(BACKGROUND_S)
+        if not is_in_foreground(number):
+            time.sleep(BACKGROUND_POLL_S)
             continue
         try:
             data = os.read(number, READ_BYTES)
@@ -42,7 +44,7 @@ def read_lines(number: int, call: Callable[[], None]) -> None:
         call()
 
 
-def is_in_front(number: int) -> bool:
+def is_in_foreground(number: int) -> bool:
     """Whether the terminal is this process's to read."""
     try:
         return os.tcgetpgrp(number) == os.getpgrp()

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import click
 
 from turnlog.cli.log import log_option
-from turnlog.cli.log_access import opened, run, session_named
-from turnlog.cli.serve import has_screen, sign_in_link
+from turnlog.cli.log_access import find_session_id, open_cli_log, run_command
+from turnlog.cli.serve import build_sign_in_link, has_screen
 
-CONNECT_S = 5.0
+CONNECT_TIMEOUT_S = 5.0
 
 
 @click.command(short_help="Print a new link to sign in.", epilog="Example: turnlog link sess_96cf1")
@@ -24,7 +24,7 @@ def link(session: str, log_url: str) -> None:
 
     With SESSION it leads there. It works for a quarter of an hour, for a server on a loopback address.
     """
-    click.echo(link_to(log_url, session))
+    click.echo(build_console_link(log_url, session))
 
 
 @click.command("open", short_help="Open the console in a browser.", epilog="Example: turnlog open")
@@ -35,38 +35,40 @@ def open_command(session: str, log_url: str) -> None:
 
     With SESSION it shows that session. Where there is no screen, the link is printed.
     """
-    address = link_to(log_url, session)
+    address = build_console_link(log_url, session)
     if not (has_screen() and webbrowser.open(address)):
         click.echo(address)
 
 
-def link_to(log_url: str, session: str) -> str:
+def build_console_link(log_url: str, session: str) -> str:
     """Return a link that signs in at the server of a log; raise `ClickException` if none runs there."""
-    from turnlog.server.auth.credentials import Auth
-    from turnlog.server.auth.keys import key_of, read_running
+    from turnlog.server.auth.credentials import BuiltinAuth
+    from turnlog.server.auth.keys import load_or_create_key, read_server_file
 
-    running = read_running(log_url)
+    running = read_server_file(log_url)
     if running is None or not is_listening(running.address):
         raise click.ClickException(
             "no server runs on this log: start one with `turnlog serve`, or name another --log"
         )
     if not running.start:
         raise click.ClickException(f"others reach {running.address}, so people sign in there with a token")
-    session_id = run(resolve(log_url, session)) if session else ""
-    return sign_in_link(running.address, Auth(key_of(log_url), start=running.start), session_id)
+    session_id = run_command(resolve_session_id(log_url, session)) if session else ""
+    return build_sign_in_link(
+        running.address, BuiltinAuth(load_or_create_key(log_url), start_id=running.start), session_id
+    )
 
 
-async def resolve(log_url: str, session: str) -> str:
+async def resolve_session_id(log_url: str, session: str) -> str:
     """Return the id of a session that a person named."""
-    async with opened(log_url) as log:
-        return await session_named(log, session)
+    async with open_cli_log(log_url) as log:
+        return await find_session_id(log, session)
 
 
 def is_listening(address: str) -> bool:
     """Whether a process takes connections there: a server that was killed leaves its note behind."""
     parts = urlsplit(address)
     try:
-        socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_S).close()
+        socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_TIMEOUT_S).close()
     except OSError:
         return False
     return True

@@ -9,17 +9,17 @@ import click
 import msgspec
 from rich.text import Text
 
-from turnlog.cli.describe import describe
+from turnlog.cli.describe import describe_payload
 from turnlog.cli.log import log_option
-from turnlog.cli.log_access import damage_line, named_heads, opened, run
-from turnlog.cli.tail import readable
-from turnlog.cli.terminal import console, counted, escape, write_json
-from turnlog.errors import Damaged
-from turnlog.events import CATALOG, AgentUsage, decode
-from turnlog.log import Damage, Head, Log, Row, line_of
-from turnlog.log.filter import Choice
+from turnlog.cli.log_access import find_records, format_damage, open_cli_log, run_command
+from turnlog.cli.tail import format_row
+from turnlog.cli.terminal import escape_controls, format_count, make_console, write_json
+from turnlog.errors import SessionDamaged
+from turnlog.events import CATALOG, AgentUsage, decode_envelope
+from turnlog.log import Damage, Log, Row, SessionRecord, envelope_json
+from turnlog.log.filter import EventFilter
 
-MOST_TYPES = 12  # of the types of events, in the list for people
+MAX_LISTED_TYPES = 12  # of the types of events, in the list for people
 
 
 @click.command(
@@ -45,53 +45,53 @@ def search(
     Looks at what `turnlog tail` prints of an event, whole; live pieces are left out, since the whole text
     follows them. Exits with 1 if there is none.
     """
-    found = run(print_matches(log_url, names, text.casefold(), Choice(types), as_json=as_json))
+    found = run_command(print_matches(log_url, names, text.casefold(), EventFilter(types), as_json=as_json))
     if not found:
         click.echo("No event has this text.", err=True)
         context.exit(1)
 
 
 async def print_matches(
-    log_url: str, names: Sequence[str], text: str, choice: Choice, *, as_json: bool
+    log_url: str, names: Sequence[str], text: str, event_filter: EventFilter, *, as_json: bool
 ) -> int:
     """Print what has a text, as it is found; how many events that were."""
     found = 0
-    screen, output = console(), sys.stdout.buffer
-    async with opened(log_url) as log:
-        for head in await named_heads(log, names):
+    screen, output = make_console(), sys.stdout.buffer
+    async with open_cli_log(log_url) as log:
+        for head in await find_records(log, names):
             before = found
-            async for row in readable_rows(log, head):
-                if row.live or not choice.takes(row) or text not in words_of(row).casefold():
+            async for row in read_undamaged_rows(log, head):
+                if row.live or not event_filter.matches(row) or text not in describe_row(row).casefold():
                     continue
                 if as_json:
-                    write_json(output, line_of(row))
+                    write_json(output, envelope_json(row))
                 else:
                     if found == before:
-                        screen.print(heading(head), soft_wrap=True)
-                    screen.print(readable(row), soft_wrap=True)
+                        screen.print(session_heading(head), soft_wrap=True)
+                    screen.print(format_row(row), soft_wrap=True)
                 found += 1
     return found
 
 
-def heading(head: Head) -> Text:
+def session_heading(record: SessionRecord) -> Text:
     """The line above the events of a session."""
-    return Text(head.session_id, "bold").append(escape(f"  {head.app}  {head.title}"), "dim")
+    return Text(record.session_id, "bold").append(escape_controls(f"  {record.app}  {record.title}"), "dim")
 
 
-def words_of(row: Row) -> str:
+def describe_row(row: Row) -> str:
     """An event in words, whole."""
-    return describe(CATALOG.payload(decode(line_of(row))))
+    return describe_payload(CATALOG.decode_payload(decode_envelope(envelope_json(row))))
 
 
-async def readable_rows(log: Log, head: Head) -> AsyncIterator[Row]:
+async def read_undamaged_rows(log: Log, record: SessionRecord) -> AsyncIterator[Row]:
     """The rows of a session; a part that is damaged is named on stderr and passed over."""
-    after = head.first - 1
+    after = record.first - 1
     while True:
         try:
-            page = await log.read(head.session_id, after)
-        except Damaged as fault:
+            page = await log.read(record.session_id, after)
+        except SessionDamaged as fault:
             lost = Damage(fault.session_id, fault.first, fault.last, fault.problem)
-            click.echo(damage_line(lost), err=True)
+            click.echo(format_damage(lost), err=True)
             after = fault.last
             continue
         if not page:
@@ -101,7 +101,7 @@ async def readable_rows(log: Log, head: Head) -> AsyncIterator[Row]:
         after = page.last
 
 
-class Used(msgspec.Struct):
+class ModelUsage(msgspec.Struct):
     """What the models of one name used."""
 
     input_tokens: int = 0
@@ -119,7 +119,7 @@ class Statistics(msgspec.Struct):
     live: int = 0
     types: dict[str, int] = {}
     blobs: int = 0
-    models: dict[str, Used] = {}
+    models: dict[str, ModelUsage] = {}
 
 
 @click.command(short_help="Count sessions, events, tokens and costs.", epilog="Example: turnlog stats --json")
@@ -128,38 +128,38 @@ class Statistics(msgspec.Struct):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def stats(names: tuple[str, ...], log_url: str, as_json: bool) -> None:
     """Count sessions, events by type, blobs, tokens and costs: of the sessions that are named, or of all."""
-    counts = run(count_all(log_url, names))
+    counts = run_command(count_log(log_url, names))
     if as_json:
         write_json(sys.stdout.buffer, msgspec.json.encode(counts))
         return
-    screen = console()
-    for name, value in stat_lines(counts):
-        screen.print(Text(f"{name:<20}", "bold").append(escape(value)), soft_wrap=True)
+    screen = make_console()
+    for name, value in format_statistics(counts):
+        screen.print(Text(f"{name:<20}", "bold").append(escape_controls(value)), soft_wrap=True)
 
 
-async def count_all(log_url: str, names: Sequence[str]) -> Statistics:
+async def count_log(log_url: str, names: Sequence[str]) -> Statistics:
     """Count what there is in a log."""
-    counts, types, models = Statistics(), Counter[str](), dict[str, Used]()
-    async with opened(log_url) as log:
-        heads = await named_heads(log, names)
+    counts, types, models = Statistics(), Counter[str](), dict[str, ModelUsage]()
+    async with open_cli_log(log_url) as log:
+        heads = await find_records(log, names)
         for head in heads:
             counts.blobs += len(await log.blob_names(head.session_id))
-            async for row in readable_rows(log, head):
+            async for row in read_undamaged_rows(log, head):
                 types[row.type] += 1
                 counts.live += row.live
                 if row.type == "agent.usage":
-                    add_usage(models, CATALOG.payload(decode(line_of(row))))
+                    add_usage(models, CATALOG.decode_payload(decode_envelope(envelope_json(row))))
     counts.sessions, counts.closed = len(heads), sum(head.closed for head in heads)
     counts.apps = dict(Counter(head.app for head in heads).most_common())
     counts.events, counts.types, counts.models = types.total(), dict(types.most_common()), models
     return counts
 
 
-def add_usage(models: dict[str, Used], payload: Any) -> None:
+def add_usage(models: dict[str, ModelUsage], payload: Any) -> None:
     """Add one completion to what its model used."""
     if not isinstance(payload, AgentUsage):  # of a vocabulary that this package does not read
         return
-    used = models.setdefault(payload.model, Used())
+    used = models.setdefault(payload.model, ModelUsage())
     used.input_tokens += payload.usage.input_tokens
     used.output_tokens += payload.usage.output_tokens
     if payload.cost:
@@ -167,7 +167,7 @@ def add_usage(models: dict[str, Used], payload: Any) -> None:
         used.cost[payload.cost.currency] = before + payload.cost.total_cost
 
 
-def stat_lines(counts: Statistics) -> list[tuple[str, str]]:
+def format_statistics(counts: Statistics) -> list[tuple[str, str]]:
     """The counts for people: a name and a value each."""
     lines = [
         ("sessions", f"{counts.sessions}, {counts.closed} closed"),
@@ -175,10 +175,10 @@ def stat_lines(counts: Statistics) -> list[tuple[str, str]]:
         ("events", f"{counts.events}, {counts.live} of them live pieces"),
     ]
     types = list(counts.types.items())
-    lines += [(f"  {name}", str(number)) for name, number in types[:MOST_TYPES]]
-    if len(types) > MOST_TYPES:
-        rest = sum(number for _, number in types[MOST_TYPES:])
-        lines.append(("  others", f"{rest} of {counted(len(types) - MOST_TYPES, 'type')}"))
+    lines += [(f"  {name}", str(number)) for name, number in types[:MAX_LISTED_TYPES]]
+    if len(types) > MAX_LISTED_TYPES:
+        rest = sum(number for _, number in types[MAX_LISTED_TYPES:])
+        lines.append(("  others", f"{rest} of {format_count(len(types) - MAX_LISTED_TYPES, 'type')}"))
     lines.append(("blobs", str(counts.blobs)))
     for model, used in counts.models.items():
         cost = "".join(f", {total:.4f} {currency}" for currency, total in used.cost.items())

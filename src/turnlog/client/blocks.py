@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from turnlog.client.portable_json import Json, clean
+from turnlog.client.portable_json import JsonObject, to_well_formed
 from turnlog.wire.chunks import Scalar
 
-RESULTS = frozenset({"tool_result", "server_tool_result"})
-TITLES = ("document_title", "title", "url")
+RESULT_TYPES = frozenset({"tool_result", "server_tool_result"})
+TITLE_KEYS = ("document_title", "title", "url")
 
 
 @dataclass(slots=True, eq=False)
-class Citation:
+class AssembledCitation:
     """A source of a text; `fields` are its kind and place under the names of the wire."""
 
     fields: dict[str, Scalar]
@@ -28,11 +28,11 @@ class Citation:
 
     @property
     def cited_text(self) -> str:
-        return joined(self.pieces)
+        return join_pieces(self.pieces)
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class AssembledBlock:
     """One block. `value` is what its text says as JSON once it is complete, else UNSET.
 
     `complete` is false while it is open and stays so when the stream ends early. A `void` block was taken
@@ -46,113 +46,115 @@ class Block:
     complete: bool = False
     void: bool = False
     value: object = UNSET
-    citations: list[Citation] = field(default_factory=list)
+    citations: list[AssembledCitation] = field(default_factory=list)
     images: list[dict[str, str]] = field(default_factory=list)
-    call: "Block | None" = None
-    held: dict["Block", None] = field(default_factory=dict)
+    call: "AssembledBlock | None" = None
+    result_blocks: dict["AssembledBlock", None] = field(default_factory=dict)
     pieces: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        return joined(self.pieces)
+        return join_pieces(self.pieces)
 
     @property
-    def results(self) -> list["Block"]:
-        return list(self.held)
+    def results(self) -> list["AssembledBlock"]:
+        return list(self.result_blocks)
 
 
 @dataclass(slots=True, eq=False)
-class Agent:
+class AssembledAgent:
     """What is known of one agent. `order` holds its blocks as they opened, `spoken` those of the model."""
 
     id: str
-    meta_init: Json | None = None
-    meta_final: Json | None = None
-    order: dict[Block, None] = field(default_factory=dict)
-    spoken: list[Block] = field(default_factory=list)
-    open: dict[tuple[str, str | None], Block] = field(default_factory=dict)
-    texts: list[Block] = field(default_factory=list)  # the complete ones
-    calls: dict[str, list[Block]] = field(default_factory=dict)
-    cited: tuple[int | None, Block, Citation] | None = None  # the citation that a chunk may continue
+    meta_init: JsonObject | None = None
+    meta_final: JsonObject | None = None
+    blocks: dict[AssembledBlock, None] = field(default_factory=dict)
+    model_blocks: list[AssembledBlock] = field(default_factory=list)
+    open_blocks: dict[tuple[str, str | None], AssembledBlock] = field(default_factory=dict)
+    complete_texts: list[AssembledBlock] = field(default_factory=list)  # the complete ones
+    calls_by_id: dict[str, list[AssembledBlock]] = field(default_factory=dict)
+    open_citation: tuple[int | None, AssembledBlock, AssembledCitation] | None = (
+        None  # the citation that a chunk may continue
+    )
 
     @property
     def name(self) -> str:
         """What the agent is called; nothing if nobody said."""
-        return said(self.meta_init, "agent_name")
+        return get_text_field(self.meta_init, "agent_name")
 
-    def pending(self) -> list[Json]:
+    def pending_calls(self) -> list[JsonObject]:
         """The calls that the agent last waited for and that have no result since."""
         answered = set()
-        for block in reversed(self.order):
-            if block.type in RESULTS:
+        for block in reversed(self.blocks):
+            if block.type in RESULT_TYPES:
                 answered.add(block.id)
-            elif waited(block) and isinstance(block.value, list):
+            elif is_wait(block) and isinstance(block.value, list):
                 calls = [call for call in block.value if call["tool_use_id"] not in answered]
                 return [{**call, "agent": self.id} for call in calls]
         return []
 
-    def over(self) -> set[Block]:
+    def finished_waits(self) -> set[AssembledBlock]:
         """The waits that have ended: all but the last, and that too when every call is answered."""
-        waits = [block for block in self.order if waited(block)]
-        return set(waits[:-1] if self.pending() else waits)
+        waits = [block for block in self.blocks if is_wait(block)]
+        return set(waits[:-1] if self.pending_calls() else waits)
 
 
-def waited(block: Block) -> bool:
+def is_wait(block: AssembledBlock) -> bool:
     """Whether a block says what an agent waits for, in a way that can be read."""
     return block.type == "awaiting_frontend_tools" and isinstance(block.value, list)
 
 
-def joined(pieces: list[str]) -> str:
+def join_pieces(pieces: list[str]) -> str:
     """Pieces as one text; they stay joined. The two halves of a character may have come in two pieces."""
     pieces[:] = ["".join(pieces)]
-    return clean(pieces[0])
+    return to_well_formed(pieces[0])
 
 
-def last_of(blocks: list[Block]) -> Block | None:
+def last_valid_block(blocks: list[AssembledBlock]) -> AssembledBlock | None:
     """The last block that is not void; void ones are let go."""
     while blocks and blocks[-1].void:
         blocks.pop()
     return blocks[-1] if blocks else None
 
 
-class Shape(NamedTuple):
+class BlockFormat(NamedTuple):
     """How a type is written and shown."""
 
     label: str
     parts: tuple[str, ...] = ()
-    value: str = ""  # the name of its value in JSON
-    named: str = ""  # in a value that is a list: where an item has its name
+    value_key: str = ""  # the name of its value in JSON
+    name_key: str = ""  # in a value that is a list: where an item has its name
 
 
-SHAPES = {
-    "text": Shape("text", ("text", "citations")),
-    "thinking": Shape("thinking", ("text",)),
-    "tool_call": Shape("call", ("id", "name", "results"), "args"),
-    "server_tool_call": Shape("provider call", ("id", "name", "results"), "args"),
-    "tool_result": Shape("result", ("id", "name", "text", "images")),
-    "server_tool_result": Shape("provider result", ("id", "name", "text", "images")),
-    "awaiting_frontend_tools": Shape("waiting for", (), "calls", "name"),
-    "meta_files": Shape("files", (), "files", "filename"),
-    "error": Shape("error", (), "error"),
+BLOCK_FORMATS = {
+    "text": BlockFormat("text", ("text", "citations")),
+    "thinking": BlockFormat("thinking", ("text",)),
+    "tool_call": BlockFormat("call", ("id", "name", "results"), "args"),
+    "server_tool_call": BlockFormat("provider call", ("id", "name", "results"), "args"),
+    "tool_result": BlockFormat("result", ("id", "name", "text", "images")),
+    "server_tool_result": BlockFormat("provider result", ("id", "name", "text", "images")),
+    "awaiting_frontend_tools": BlockFormat("waiting for", (), "calls", "name"),
+    "meta_files": BlockFormat("files", (), "files", "filename"),
+    "error": BlockFormat("error", (), "error"),
 }
 
 
-def block_json(block: Block) -> Json:
+def block_to_json(block: AssembledBlock) -> JsonObject:
     """A block as plain JSON; what could not be read as JSON is `raw`."""
-    shape = SHAPES[block.type]
-    parts = {part: PARTS.get(part, attrgetter(part))(block) for part in shape.parts}
-    if shape.value:
-        parts |= {"raw": block.text} if block.value is UNSET else {shape.value: block.value}
+    shape = BLOCK_FORMATS[block.type]
+    parts = {part: PART_ENCODERS.get(part, attrgetter(part))(block) for part in shape.parts}
+    if shape.value_key:
+        parts |= {"raw": block.text} if block.value is UNSET else {shape.value_key: block.value}
     return {"type": block.type, "agent": block.agent, **parts, "complete": block.complete}
 
 
-PARTS: dict[str, Callable[[Block], object]] = {
+PART_ENCODERS: dict[str, Callable[[AssembledBlock], object]] = {
     "citations": lambda block: [{**item.fields, "cited_text": item.cited_text} for item in block.citations],
-    "results": lambda block: [block_json(result) for result in block.results],
+    "results": lambda block: [block_to_json(result) for result in block.results],
 }
 
 
-class Line(NamedTuple):
+class TranscriptLine(NamedTuple):
     """A part of a transcript. `kind` is a block's type, or one of agent, user, cited, image, end."""
 
     kind: str
@@ -171,47 +173,50 @@ class Line(NamedTuple):
         return label.replace("\n", margin), text.replace("\n", margin)
 
 
-def transcript(agents: Mapping[str, Agent]) -> list[Line]:
+def build_transcript(agents: Mapping[str, AssembledAgent]) -> list[TranscriptLine]:
     """Everything for people, one agent after the other."""
-    return [line for agent in agents.values() for line in agent_lines(agent, agents)]
+    return [line for agent in agents.values() for line in format_agent_lines(agent, agents)]
 
 
-def agent_lines(agent: Agent, agents: Mapping[str, Agent]) -> list[Line]:
+def format_agent_lines(agent: AssembledAgent, agents: Mapping[str, AssembledAgent]) -> list[TranscriptLine]:
     """One agent: who it is and who called it, what it was asked, what it said, how it ended."""
     keys = ("model", "parent_agent_uuid", "user_query")
-    model, parent_id, query = (said(agent.meta_init, key) for key in keys)
+    model, parent_id, query = (get_text_field(agent.meta_init, key) for key in keys)
     parent = agents.get(parent_id)
     caller = f"called by {(parent and parent.name) or parent_id}" if parent_id else ""
     about = " ".join(part for part in (f"[{agent.id}]", model, caller) if part)
-    lines = [Line("agent", agent.name, about) if agent.name else Line("agent", about, "")]
-    lines += [Line("user", "user", query)] if query else []
-    over = agent.over()
-    for block in agent.order:
+    lines = [TranscriptLine("agent", agent.name, about) if agent.name else TranscriptLine("agent", about, "")]
+    lines += [TranscriptLine("user", "user", query)] if query else []
+    over = agent.finished_waits()
+    for block in agent.blocks:
         if not block.call:
-            lines += block_lines(block, label="waited for" if block in over else "")
-    reason = said(agent.meta_final, "stop_reason")
-    return [*lines, Line("end", "end", reason)] if reason else lines
+            lines += format_block_lines(block, label="waited for" if block in over else "")
+    reason = get_text_field(agent.meta_final, "stop_reason")
+    return [*lines, TranscriptLine("end", "end", reason)] if reason else lines
 
 
-def block_lines(block: Block, indent: str = "", label: str = "") -> list[Line]:
+def format_block_lines(block: AssembledBlock, indent: str = "", label: str = "") -> list[TranscriptLine]:
     """A block, and below it what hangs on it."""
-    shape, deeper = SHAPES[block.type], indent + "  "
-    items = block.value if shape.named and isinstance(block.value, list) else []
-    text = ", ".join(said(item, shape.named) or "?" for item in items) or block.text
+    shape, deeper = BLOCK_FORMATS[block.type], indent + "  "
+    items = block.value if shape.name_key and isinstance(block.value, list) else []
+    text = ", ".join(get_text_field(item, shape.name_key) or "?" for item in items) or block.text
     name = f" {block.name}" if block.name and not block.call else ""
     label = (label or shape.label) + name + ("" if block.complete else " (incomplete)")
-    lines = [Line(block.type, label, text, indent)]
-    lines += [Line("cited", "cited", cited_line(citation), deeper) for citation in block.citations]
-    lines += [Line("image", "image", image["src"], deeper) for image in block.images]
-    return lines + [line for result in block.results for line in block_lines(result, deeper)]
+    lines = [TranscriptLine(block.type, label, text, indent)]
+    lines += [
+        TranscriptLine("cited", "cited", format_citation_line(citation), deeper)
+        for citation in block.citations
+    ]
+    lines += [TranscriptLine("image", "image", image["src"], deeper) for image in block.images]
+    return lines + [line for result in block.results for line in format_block_lines(result, deeper)]
 
 
-def cited_line(citation: Citation) -> str:
-    title = next((title for key in TITLES if (title := said(citation.fields, key))), "")
+def format_citation_line(citation: AssembledCitation) -> str:
+    title = next((title for key in TITLE_KEYS if (title := get_text_field(citation.fields, key))), "")
     return f"{citation.cited_text} ({title})" if title else citation.cited_text
 
 
-def said(fields: object, key: str) -> str:
+def get_text_field(fields: object, key: str) -> str:
     """A text in JSON, if it is there."""
     value = fields.get(key) if isinstance(fields, dict) else None
     return value if isinstance(value, str) else ""

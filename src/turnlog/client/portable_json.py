@@ -11,20 +11,20 @@ from typing import TypeGuard
 
 from msgspec import UNSET, Struct
 
-from turnlog.wire.chunks import Scalar, well_formed
+from turnlog.wire.chunks import Scalar, replace_scalar_surrogates
 
-DEPTH = 128  # the gate stops at 32, histories wrap what passed it; far below any stack
-SAFE = 2**53 - 1  # beyond it a JavaScript number is not the one that was written
+MAX_DEPTH = 128  # the gate stops at 32, histories wrap what passed it; far below any stack
+MAX_SAFE_INTEGER = 2**53 - 1  # beyond it a JavaScript number is not the one that was written
 
-COMMON = frozenset({"type", "agent", "final", "delta", "index"})
+COMMON_FIELDS = frozenset({"type", "agent", "final", "delta", "index"})
 
 _OBJECT = re.compile(r"[ \t\r\n]*\{")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-Json = dict[str, object]
+JsonObject = dict[str, object]
 
 
-class Message(Struct, frozen=True):
+class BlocksMessage(Struct, frozen=True):
     """A message whose common fields are as they should be; `extra` holds the other scalars."""
 
     type: str
@@ -34,13 +34,13 @@ class Message(Struct, frozen=True):
     index: int | None
     extra: dict[str, Scalar]
 
-    def text(self, key: str) -> str | None:
+    def get_text(self, key: str) -> str | None:
         """An extra field that is a text, and not empty."""
         value = self.extra.get(key)
         return value if isinstance(value, str) and value else None
 
 
-def read_fields(text: str) -> Json | None:
+def read_fields(text: str) -> JsonObject | None:
     """The fields of a message: none for a line that is no object, None for an object that is broken."""
     if not _OBJECT.match(text):
         return {}
@@ -48,27 +48,33 @@ def read_fields(text: str) -> Json | None:
     return fields if isinstance(fields, dict) else None
 
 
-def read_message(fields: Json) -> Message | None:
+def read_message(fields: JsonObject) -> BlocksMessage | None:
     """A message; None when a common field is missing or of another type."""
     kind, agent, delta, final = map(fields.get, ("type", "agent", "delta", "final"))
     if not (isinstance(kind, str) and isinstance(agent, str) and isinstance(delta, str)):
         return None
-    found = {key: scalar(value) for key, value in fields.items() if key not in COMMON}
-    extra: dict[str, Scalar] = {clean(key): value for key, value in found.items() if value is not None}
+    found = {key: to_scalar(value) for key, value in fields.items() if key not in COMMON_FIELDS}
+    extra: dict[str, Scalar] = {
+        to_well_formed(key): value for key, value in found.items() if value is not None
+    }
     index = place if is_count(place := fields.get("index")) else None
-    return Message(kind, clean(agent), final, delta, index, extra) if isinstance(final, bool) else None
+    return (
+        BlocksMessage(kind, to_well_formed(agent), final, delta, index, extra)
+        if isinstance(final, bool)
+        else None
+    )
 
 
-def scalar(value: object) -> Scalar:
+def to_scalar(value: object) -> Scalar:
     """A value that may stand beside a delta; None for every other."""
     if isinstance(value, str):
-        return clean(value)
+        return to_well_formed(value)
     return value if isinstance(value, bool | int | float) and not math.isnan(value) else None
 
 
-def clean(text: str) -> str:
+def to_well_formed(text: str) -> str:
     """Text without lone surrogates, which UTF-8 cannot say."""
-    return str(well_formed(text)) if _SURROGATE.search(text) else text
+    return str(replace_scalar_surrogates(text)) if _SURROGATE.search(text) else text
 
 
 def read_value(text: str) -> object:
@@ -84,28 +90,28 @@ def read_value(text: str) -> object:
 def read_json(text: str) -> object:
     try:
         value: object = DECODER.decode(text)
-        deep = text.count("[") + text.count("{") > DEPTH and depth(value) > DEPTH
+        deep = text.count("[") + text.count("{") > MAX_DEPTH and measure_depth(value) > MAX_DEPTH
     except (ValueError, RecursionError):
         return UNSET
     return UNSET if deep else value
 
 
-def depth(value: object) -> int:
+def measure_depth(value: object) -> int:
     """How many arrays and objects stand around the innermost value."""
     items = list(value.values()) if isinstance(value, dict) else value
-    return 1 + max(map(depth, items), default=0) if isinstance(items, list) else 0
+    return 1 + max(map(measure_depth, items), default=0) if isinstance(items, list) else 0
 
 
-def number(text: str) -> int | float:
+def parse_number(text: str) -> int | float:
     """A number as JavaScript has it: 1.0 is 1. One that it would change is not a number."""
     value = float(text)
-    if abs(value) > SAFE:
+    if abs(value) > MAX_SAFE_INTEGER:
         return math.nan
     return int(value) if value.is_integer() else value
 
 
 # int refuses NaN and Infinity, which are not JSON
-DECODER = json.JSONDecoder(parse_int=number, parse_float=number, parse_constant=int)
+DECODER = json.JSONDecoder(parse_int=parse_number, parse_float=parse_number, parse_constant=int)
 
 
 def is_count(value: object) -> TypeGuard[int]:

@@ -17,17 +17,17 @@ from turnlog.events.assistant import (
     View,
 )
 from turnlog.events.block import BlockDelta, BlockEnd, BlockRetract, BlockStart
-from turnlog.events.catalog import Catalog, Kind, Vocabulary
+from turnlog.events.catalog import Catalog, EventType, Vocabulary
 from turnlog.events.envelope import (
     Entry,
     Envelope,
     Event,
     Scope,
-    Unknown,
-    decode,
-    frame,
+    UnknownPayload,
+    decode_envelope,
+    encode_envelope,
+    encode_sse_frame,
     is_session_id,
-    stamp,
 )
 from turnlog.events.parse import ParseReject
 from turnlog.events.payload import Origin, Payload, Record
@@ -54,7 +54,7 @@ from turnlog.events.tool import (
     ApprovalDecision,
     ApprovalRequest,
     AwaitedCall,
-    Fault,
+    ErrorInfo,
     Image,
     ToolAwait,
     ToolCall,
@@ -130,12 +130,12 @@ __all__ = [
     "Cost",
     "Entry",
     "Envelope",
+    "ErrorInfo",
     "Event",
-    "Fault",
+    "EventType",
     "File",
     "Image",
     "JobSuggest",
-    "Kind",
     "Origin",
     "ParseReject",
     "Payload",
@@ -160,12 +160,12 @@ __all__ = [
     "UiAction",
     "UiCommand",
     "UiMessage",
-    "Unknown",
+    "UnknownPayload",
     "Usage",
     "View",
     "Vocabulary",
-    "decode",
-    "frame",
+    "decode_envelope",
+    "encode_envelope",
+    "encode_sse_frame",
     "is_session_id",
-    "stamp",
 ]

@@ -12,13 +12,13 @@ from msgspec import Meta
 from turnlog.events.assistant import File
 from turnlog.events.block import Interruption
 from turnlog.events.payload import (
-    LARGEST_COUNT,
-    SYSTEM,
+    MAX_COUNT,
+    SYSTEM_ORIGINS,
     AgentId,
     Amount,
     Count,
-    Key,
     Name,
+    OpaqueId,
     Origins,
     Payload,
     Record,
@@ -42,7 +42,7 @@ StopReason = Literal[
 
 def add_counts(*counts: int) -> int:
     """Return the sum, at most `LARGEST_COUNT`."""
-    return min(sum(counts), LARGEST_COUNT)
+    return min(sum(counts), MAX_COUNT)
 
 
 def add_costs(*costs: float) -> float:
@@ -87,7 +87,7 @@ class AgentStart(Payload, frozen=True, kw_only=True):
     """An invocation began: by a prompt, a call of its parent or a hand-off. The runtime emits it."""
 
     TYPE: ClassVar = "agent.start"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {
         "name": "Researcher",
         "via": "call",
@@ -102,10 +102,12 @@ class AgentStart(Payload, frozen=True, kw_only=True):
     via: Literal["prompt", "call", "handoff"]
     model: Name | None = None
     parent_id: AgentId | None = None
-    call_id: Annotated[Key | None, Meta(description="The tool call that spawned it.")] = None
+    call_id: Annotated[OpaqueId | None, Meta(description="The tool call that spawned it.")] = None
     tools: tuple[Name, ...] = ()
     prompt: str | None = None
-    source_session: Annotated[Key | None, Meta(description="The session id the source itself uses.")] = None
+    source_session: Annotated[OpaqueId | None, Meta(description="The session id the source itself uses.")] = (
+        None
+    )
     resumes: Annotated[
         AgentId | None, Meta(description="The ended agent whose conversation it goes on with.")
     ] = None
@@ -115,7 +117,7 @@ class AgentEnd(Payload, frozen=True, kw_only=True):
     """An invocation ended, whatever ended it. The runtime emits it; after a crash, recovery does."""
 
     TYPE: ClassVar = "agent.end"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {
         "stop_reason": "end_turn",
         "steps": 3,
@@ -136,7 +138,7 @@ class AgentHandoff(Payload, frozen=True, kw_only=True):
     """An agent gave its caller and its depth to another one; stands between the call's result and its end."""
 
     TYPE: ClassVar = "agent.handoff"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"to": "Writer", "to_agent_id": "agt_2"}
 
     to: Name
@@ -147,7 +149,7 @@ class AgentUsage(Payload, frozen=True, kw_only=True):
     """One completion of a model finished; the runtime reports its tokens. An unknown price is no cost."""
 
     TYPE: ClassVar = "agent.usage"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"model": "claude-sonnet-4-5", "usage": {"input_tokens": 900, "output_tokens": 120}}
 
     model: Name
@@ -160,7 +162,7 @@ class ContextCompact(Payload, frozen=True, kw_only=True):
     """The model's context was compressed; the runtime or a model process reports it."""
 
     TYPE: ClassVar = "context.compact"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"tokens_before": 180000, "tokens_after": 30000}
 
     tokens_before: Count | None = None

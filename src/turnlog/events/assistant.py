@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, ValidationError, to_builtins
 
-from turnlog.events.payload import Count, Key, Name, Origins, Payload, Record
+from turnlog.events.payload import Count, Name, OpaqueId, Origins, Payload, Record
 
 if TYPE_CHECKING:
     from turnlog.events.view_nodes import Root
 
-SPEAKERS: frozenset[str] = frozenset({"model", "app", "tool", "system"})
+ASSISTANT_ORIGINS: frozenset[str] = frozenset({"model", "app", "tool", "system"})
 
 
 class Citation(Record, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class Citation(Record, frozen=True, kw_only=True):
     cited_text: str
     document_index: Count | None = None
     document_title: str | None = None
-    file_id: Key | None = None
+    file_id: OpaqueId | None = None
     start_char_index: Count | None = None
     end_char_index: Count | None = None
     start_page_number: Count | None = None
@@ -37,7 +37,7 @@ class AssistantMessage(Payload, frozen=True, kw_only=True):
     """A whole text of the assistant: the durable twin of a text block, without tags and markers."""
 
     TYPE: ClassVar = "assistant.message"
-    ORIGINS: ClassVar[Origins] = SPEAKERS
+    ORIGINS: ClassVar[Origins] = ASSISTANT_ORIGINS
     NAMES_CHANNEL: ClassVar = True
     EXAMPLE: ClassVar = {
         "text": "Got it. Please confirm the entry:",
@@ -47,8 +47,8 @@ class AssistantMessage(Payload, frozen=True, kw_only=True):
 
     text: str
     citations: tuple[Citation, ...] = ()
-    block_id: Key | None = None
-    message_id: Annotated[Key | None, Meta(description="The provider's id of the whole reply.")] = None
+    block_id: OpaqueId | None = None
+    message_id: Annotated[OpaqueId | None, Meta(description="The provider's id of the whole reply.")] = None
     speaker: Name | None = None
     channel: Name | None = None
 
@@ -65,8 +65,8 @@ class AssistantThinking(Payload, frozen=True, kw_only=True):
     redacted: Annotated[
         str | None, Meta(description="The provider's encrypted form, passed back as it is.")
     ] = None
-    block_id: Key | None = None
-    message_id: Key | None = None
+    block_id: OpaqueId | None = None
+    message_id: OpaqueId | None = None
 
 
 class AssistantBlock(Payload, frozen=True, kw_only=True):
@@ -82,15 +82,15 @@ class AssistantBlock(Payload, frozen=True, kw_only=True):
 
     kind: Name
     data: Annotated[dict[str, Any], Meta(description="The block as it came, passed back as it is.")]
-    block_id: Key | None = None
-    message_id: Key | None = None
+    block_id: OpaqueId | None = None
+    message_id: OpaqueId | None = None
 
 
 class View(Record, frozen=True, kw_only=True):
     """What is shown; another view with the same `view_id` takes its place, an empty one takes it away."""
 
     kind: Literal["a2ui.v1"]
-    view_id: Key
+    view_id: OpaqueId
     tree: dict[str, Any]
     title: str | None = None
 
@@ -104,21 +104,21 @@ class AssistantView(Payload, frozen=True, kw_only=True):
     """The assistant showed a form, a table or another view; actions on it come back as `ui.action`."""
 
     TYPE: ClassVar = "assistant.view"
-    ORIGINS: ClassVar[Origins] = SPEAKERS
+    ORIGINS: ClassVar[Origins] = ASSISTANT_ORIGINS
     EXAMPLE: ClassVar = {"view": {"kind": "a2ui.v1", "view_id": "view_1", "tree": {}}}
 
     view: View
 
     def __post_init__(self) -> None:
-        from turnlog.events.view_nodes import flaw  # `import turnlog` does not pay for it
+        from turnlog.events.view_nodes import find_view_error  # `import turnlog` does not pay for it
 
-        if found := flaw(self.view.tree):
+        if found := find_view_error(self.view.tree):
             sentence, path = found
             raise ValidationError(f"{sentence} - at `$.view.tree{path[1:]}`")
 
 
 class File(Record, frozen=True, kw_only=True):
-    file_id: Key
+    file_id: OpaqueId
     filename: str
     storage_location: str
 
@@ -127,7 +127,7 @@ class AssistantFiles(Payload, frozen=True, kw_only=True):
     """Files were made during the run, for instance in a code execution container."""
 
     TYPE: ClassVar = "assistant.files"
-    ORIGINS: ClassVar[Origins] = SPEAKERS
+    ORIGINS: ClassVar[Origins] = ASSISTANT_ORIGINS
     EXAMPLE: ClassVar = {
         "files": [{"file_id": "file_01", "filename": "report.pdf", "storage_location": "api/blobs/1"}]
     }

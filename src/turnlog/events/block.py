@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.payload import MODEL, Key, Name, Origins, Payload
+from turnlog.events.payload import MODEL_ORIGINS, Name, OpaqueId, Origins, Payload
 
 BlockKind = Literal["text", "thinking", "tool_call", "other"]
 Interruption = Annotated[
@@ -24,12 +24,12 @@ class BlockStart(Payload, frozen=True, kw_only=True):
     """A block began; for text, with its first visible character."""
 
     TYPE: ClassVar = "block.start"
-    ORIGINS: ClassVar[Origins] = MODEL
+    ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
     EXAMPLE: ClassVar = {"block_id": "blk_1", "kind": "text"}
 
-    block_id: Key
+    block_id: OpaqueId
     kind: BlockKind
-    call_id: Key | None = None
+    call_id: OpaqueId | None = None
     tool: Name | None = None
 
 
@@ -37,11 +37,11 @@ class BlockDelta(Payload, frozen=True, kw_only=True):
     """A piece of an open block; the model's channel emits it as it arrives."""
 
     TYPE: ClassVar = "block.delta"
-    ORIGINS: ClassVar[Origins] = MODEL
+    ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
     LIVE: ClassVar = True
     EXAMPLE: ClassVar = {"block_id": "blk_1", "text": "Based on the document, "}
 
-    block_id: Key
+    block_id: OpaqueId
     text: str
 
 
@@ -49,10 +49,10 @@ class BlockEnd(Payload, frozen=True, kw_only=True):
     """A block is finished; aborted ones carry what there was of the text."""
 
     TYPE: ClassVar = "block.end"
-    ORIGINS: ClassVar[Origins] = MODEL
+    ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
     EXAMPLE: ClassVar = {"block_id": "blk_1", "status": "aborted", "text": "Based on"}
 
-    block_id: Key
+    block_id: OpaqueId
     status: Literal["complete", "aborted"]
     text: Annotated[str | None, Meta(description="The partial text of an aborted block.")] = None
     reason: Interruption = None
@@ -62,8 +62,8 @@ class BlockRetract(Payload, frozen=True, kw_only=True):
     """Blocks that were shown are void, finished ones too; a retry emits it before it starts again."""
 
     TYPE: ClassVar = "block.retract"
-    ORIGINS: ClassVar[Origins] = MODEL
+    ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
     EXAMPLE: ClassVar = {"block_ids": ["blk_1"], "reason": "overloaded_error"}
 
-    block_ids: tuple[Key, ...]
+    block_ids: tuple[OpaqueId, ...]
     reason: str

@@ -15,22 +15,24 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import InvalidEvent, UnknownType, quote
-from turnlog.events.envelope import Entry, Envelope, Event, Scope, Unknown
+from turnlog.events.envelope import Entry, Envelope, Event, Scope, UnknownPayload
 from turnlog.events.names import check_names
-from turnlog.events.payload import ANYONE, EventId, Origin, Origins, Payload
-from turnlog.events.strict_json import LIMIT_DEPTH, nests, problem, short
-from turnlog.events.tool import ToolResult, contradiction
+from turnlog.events.payload import ANY_ORIGIN, EventId, Origin, Origins, Payload
+from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth, one_line, split_validation_error
+from turnlog.events.tool import ToolResult, find_contradiction
 
-LEVELS = 2 * LIMIT_DEPTH  # what came through the gate and what stands around it; any stack can read it back
-_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+MAX_PAYLOAD_DEPTH = (
+    2 * MAX_JSON_DEPTH
+)  # what came through the gate and what stands around it; any stack can read it back
+_TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
+_CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Kind(msgspec.Struct, frozen=True):
+class EventType(msgspec.Struct, frozen=True):
     """One declared type of event."""
 
     name: str
-    payload: type[Payload]
+    payload_class: type[Payload]
     decoder: msgspec.json.Decoder[Payload]
 
     @property
@@ -38,20 +40,20 @@ class Kind(msgspec.Struct, frozen=True):
         """The bare name inside its vocabulary."""
         return self.name.rpartition(".")[2]
 
-    def read(self, body: bytes | msgspec.Raw) -> Payload:
+    def decode_payload(self, body: bytes | msgspec.Raw) -> Payload:
         """Return the payload that JSON holds; raise `InvalidEvent` with the path if it does not fit."""
         try:
             payload = self.decoder.decode(body)
         except msgspec.ValidationError as error:
-            raise InvalidEvent(*problem(error)) from None
+            raise InvalidEvent(*split_validation_error(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidEvent(f"expected JSON: {short(str(error))}", "$") from None
-        check_names(self.payload, payload)
+            raise InvalidEvent(f"expected JSON: {one_line(str(error))}", "$") from None
+        check_names(self.payload_class, payload)
         return payload
 
-    def admits(self, payload: Payload, origin: str) -> bool:
+    def allows_origin(self, payload: Payload, origin: str) -> bool:
         """Whether this origin may emit this payload."""
-        origins: Origins = self.payload.ORIGINS
+        origins: Origins = self.payload_class.ORIGINS
         return origin in (origins(payload) if callable(origins) else origins)
 
 
@@ -67,86 +69,86 @@ class Vocabulary:
     """The declared types of one application (or of the package itself)."""
 
     def __init__(self, name: str, payloads: Iterable[type[Payload]]) -> None:
-        check_name(name)
+        check_type_name(name)
         self.name = name
-        self.kinds: dict[str, Kind] = {}
+        self.types: dict[str, EventType] = {}
         for payload in payloads:
             self._declare(payload)
 
     def _declare(self, payload: object) -> None:
         if not (isinstance(payload, type) and issubclass(payload, Payload)):
             raise InvalidEvent(f"expected a subclass of Payload, got {quote(payload)}", self.name)
-        name = payload.TYPE or f"{self.name}.{_HUMP.sub('_', payload.__name__).lower()}"
-        check_name(name)
-        if name in self.kinds:
+        name = payload.TYPE or f"{self.name}.{_CAMEL_BOUNDARY.sub('_', payload.__name__).lower()}"
+        check_type_name(name)
+        if name in self.types:
             raise InvalidEvent(f"expected each type once, got {name} twice", self.name)
         check_declarations(name, payload)
-        self.kinds[name] = Kind(name, payload, msgspec.json.Decoder(payload))
+        self.types[name] = EventType(name, payload, msgspec.json.Decoder(payload))
 
-    def __iter__(self) -> Iterator[Kind]:
-        return iter(self.kinds.values())
+    def __iter__(self) -> Iterator[EventType]:
+        return iter(self.types.values())
 
-    def tag(self, tag: str) -> Kind | None:
+    def find_tag(self, tag: str) -> EventType | None:
         """The kind of a bare tag name, in this vocabulary only."""
-        return self.kinds.get(f"{self.name}.{tag}")
+        return self.types.get(f"{self.name}.{tag}")
 
 
 class Catalog:
     """Every type a session may meet: name to class, class to name."""
 
     def __init__(self, *vocabularies: Vocabulary) -> None:
-        self.kinds: dict[str, Kind] = {}
+        self.types: dict[str, EventType] = {}
         for vocabulary in vocabularies:
             for kind in vocabulary:
-                if self.kinds.setdefault(kind.name, kind) is not kind:
+                if self.types.setdefault(kind.name, kind) is not kind:
                     raise InvalidEvent(f"expected each type once, got {kind.name} twice", vocabulary.name)
-        self._names: dict[type[Payload], str] = {}
+        self._type_names: dict[type[Payload], str] = {}
         for kind in self:
-            if (known := self._names.setdefault(kind.payload, kind.name)) != kind.name:
+            if (known := self._type_names.setdefault(kind.payload_class, kind.name)) != kind.name:
                 raise InvalidEvent(f"expected each class once, got {known} and {kind.name} of one", kind.name)
 
-    def __iter__(self) -> Iterator[Kind]:
-        return iter(self.kinds.values())
+    def __iter__(self) -> Iterator[EventType]:
+        return iter(self.types.values())
 
-    def kind(self, name: str) -> Kind:
+    def get_event_type(self, name: str) -> EventType:
         """The kind of a full name."""
         try:
-            return self.kinds[name]
+            return self.types[name]
         except KeyError:
             raise UnknownType(f"expected a declared type, got {quote(name)}") from None
 
-    def name(self, payload: type[Payload]) -> str:
+    def get_type_name(self, payload: type[Payload]) -> str:
         """The full name of a class."""
         try:
-            return self._names[payload]
+            return self._type_names[payload]
         except KeyError:
             raise UnknownType(f"expected a declared class, got {payload.__name__}") from None
 
-    def payload(self, envelope: Envelope) -> Payload | Unknown:
+    def decode_payload(self, envelope: Envelope) -> Payload | UnknownPayload:
         """The typed payload of an envelope. What this version cannot read is kept as `Unknown`."""
-        return self.read(envelope.type, envelope.payload)
+        return self.decode_or_unknown(envelope.type, envelope.payload)
 
-    def read(self, name: str, data: msgspec.Raw) -> Payload | Unknown:
+    def decode_or_unknown(self, name: str, data: msgspec.Raw) -> Payload | UnknownPayload:
         """Return a stored payload as its class, or as `Unknown` with the problem if it does not fit."""
-        kind = self.kinds.get(name)
+        kind = self.types.get(name)
         if kind is None:
-            return Unknown(data)
+            return UnknownPayload(data)
         try:
-            return kind.read(data)
+            return kind.decode_payload(data)
         except InvalidEvent as wrong:
-            return Unknown(data, str(wrong))
+            return UnknownPayload(data, str(wrong))
 
-    def misfits(self, stored: Iterable[tuple[str, bytes]]) -> list["Misfit"]:
+    def find_misfits(self, stored: Iterable[tuple[str, bytes]]) -> list["Misfit"]:
         """Return the declared types of which stored (type, payload) pairs no longer decode, with how many."""
         found: dict[str, Misfit] = {}
         for name, data in stored:
-            payload = self.read(name, msgspec.Raw(data))
-            if isinstance(payload, Unknown) and payload.problem is not None:
+            payload = self.decode_or_unknown(name, msgspec.Raw(data))
+            if isinstance(payload, UnknownPayload) and payload.problem is not None:
                 first = found.get(name) or Misfit(name, 0, payload.problem)
                 found[name] = msgspec.structs.replace(first, count=first.count + 1)
         return list(found.values())
 
-    def entry(self, envelope: Envelope) -> Entry:
+    def decode_entry(self, envelope: Envelope) -> Entry:
         """An envelope, read."""
         return Entry(
             type=envelope.type,
@@ -161,12 +163,12 @@ class Catalog:
             channel=envelope.channel,
             actor=envelope.actor,
             origin=envelope.origin,
-            payload=self.payload(envelope),
+            payload=self.decode_payload(envelope),
         )
 
-    def event(
+    def build_event(
         self,
-        what: Payload | str,
+        payload_or_type: Payload | str,
         data: Mapping[str, Any] | None = None,
         *,
         id: str,
@@ -174,20 +176,26 @@ class Catalog:
         scope: Scope = Scope(),  # noqa: B008
     ) -> Event:
         """Build a validated event, from a payload or by name; legacy types and wrong origins are refused."""
-        kind = self.kind(what if isinstance(what, str) else self.name(type(what)))
-        body = encode_payload(kind.name, (data or {}) if isinstance(what, str) else what)
-        payload = read_payload(kind, body)
-        if isinstance(what, str):  # by name: the class decides order and form, not the caller's dict
+        kind = self.get_event_type(
+            payload_or_type if isinstance(payload_or_type, str) else self.get_type_name(type(payload_or_type))
+        )
+        body = encode_payload(
+            kind.name, (data or {}) if isinstance(payload_or_type, str) else payload_or_type
+        )
+        payload = decode_for_append(kind, body)
+        if isinstance(
+            payload_or_type, str
+        ):  # by name: the class decides order and form, not the caller's dict
             body = encode_payload(kind.name, payload)
-        if kind.payload.LEGACY:
+        if kind.payload_class.LEGACY:
             raise InvalidEvent(
                 f"{kind.name} is a legacy type: it is read, but not written any more", "$.type"
             )
-        if not kind.admits(payload, origin):
+        if not kind.allows_origin(payload, origin):
             raise InvalidEvent(f"{kind.name} may not come from {origin}", "$.origin")
-        if channel := named_channel(payload):
+        if channel := get_payload_channel(payload):
             scope = msgspec.structs.replace(scope, channel=channel)
-        check_place(id, scope)
+        check_id_and_scope(id, scope)
         return Event(
             type=kind.name,
             id=id,
@@ -195,11 +203,11 @@ class Catalog:
             body=body,
             origin=origin,
             scope=scope,
-            live=kind.payload.LIVE,
+            live=kind.payload_class.LIVE,
         )
 
 
-def named_channel(payload: Payload | Unknown) -> str | None:
+def get_payload_channel(payload: Payload | UnknownPayload) -> str | None:
     """Return the channel that a payload itself names; None for all classes but those that declare it."""
     if not isinstance(payload, Payload) or not payload.NAMES_CHANNEL:
         return None
@@ -211,25 +219,25 @@ def check_declarations(name: str, payload: type[Payload]) -> None:
     """Refuse origins that do not exist, and an example that the class would not take."""
     origins = payload.ORIGINS
     if payload.EXAMPLE and not callable(origins):
-        example_of(name, payload)
-    declared = origins(example_of(name, payload)) if callable(origins) else origins
-    if wrong := sorted(set(declared) - ANYONE):
-        known = ", ".join(sorted(ANYONE))
+        build_example(name, payload)
+    declared = origins(build_example(name, payload)) if callable(origins) else origins
+    if wrong := sorted(set(declared) - ANY_ORIGIN):
+        known = ", ".join(sorted(ANY_ORIGIN))
         raise InvalidEvent(f"ORIGINS of {name}: expected some of {known}, got {quote(wrong[0])}", name)
 
 
-def example_of(name: str, payload: type[Payload]) -> Payload:
+def build_example(name: str, payload: type[Payload]) -> Payload:
     """The example of a class as its payload."""
-    if unknown := unknown_fields(payload, payload.EXAMPLE):
+    if unknown := find_unknown_fields(payload, payload.EXAMPLE):
         raise InvalidEvent(f"EXAMPLE of {name}: the class has no field {quote(unknown[0])}", name)
     try:
         return msgspec.convert(payload.EXAMPLE, payload)
     except msgspec.ValidationError as error:
-        sentence, path = problem(error)
+        sentence, path = split_validation_error(error)
         raise InvalidEvent(f"EXAMPLE of {name} does not fit its class: {sentence}", path) from None
 
 
-def unknown_fields(payload: type[Payload], data: Mapping[str, Any]) -> list[str]:
+def find_unknown_fields(payload: type[Payload], data: Mapping[str, Any]) -> list[str]:
     """The keys of an object that are no fields of a class; decoding drops them without a word."""
     return [key for key in data if key not in payload.__struct_encode_fields__]
 
@@ -238,8 +246,10 @@ def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:
     """The payload as one line of JSON; what JSON cannot say is refused."""
     try:
         body = msgspec.json.encode(payload)
-        if len(body) > 2 * LEVELS and nests(body, LEVELS):  # a shorter one has not so many brackets
-            raise ValueError(f"expected at most {LEVELS} levels")
+        if len(body) > 2 * MAX_PAYLOAD_DEPTH and exceeds_depth(
+            body, MAX_PAYLOAD_DEPTH
+        ):  # a shorter one has not so many brackets
+            raise ValueError(f"expected at most {MAX_PAYLOAD_DEPTH} levels")
         if b"null" in body:  # msgspec writes NaN as null; the plain encoder refuses it
             check_finite(payload)
         return body
@@ -254,23 +264,23 @@ def check_finite(payload: Payload | Mapping[str, Any]) -> None:
     json.dumps(msgspec.to_builtins(payload), allow_nan=False)
 
 
-def read_payload(kind: Kind, body: bytes) -> Payload:
+def decode_for_append(event_type: EventType, body: bytes) -> Payload:
     """Return a payload that may be appended; raise `InvalidEvent` with the path inside the event."""
     try:
-        payload = kind.read(body)
+        payload = event_type.decode_payload(body)
     except InvalidEvent as wrong:
-        raise InvalidEvent(f"{kind.name}: {wrong.problem}", "$.payload" + wrong.path[1:]) from None
-    check = APPEND_CHECKS.get(kind.payload)
+        raise InvalidEvent(f"{event_type.name}: {wrong.problem}", "$.payload" + wrong.path[1:]) from None
+    check = APPEND_CHECKS.get(event_type.payload_class)
     if check and (found := check(payload)):
-        raise InvalidEvent(f"{kind.name}: {found}", "$.payload")
+        raise InvalidEvent(f"{event_type.name}: {found}", "$.payload")
     return payload
 
 
 # What no field can say alone. It holds for new events only: what a log has already is read as it is.
-APPEND_CHECKS: Mapping[type[Payload], Callable[[Any], str | None]] = {ToolResult: contradiction}
+APPEND_CHECKS: Mapping[type[Payload], Callable[[Any], str | None]] = {ToolResult: find_contradiction}
 
 
-def check_place(event_id: str, scope: Scope) -> None:
+def check_id_and_scope(event_id: str, scope: Scope) -> None:
     """Refuse what is not an event id, and a wrong scope."""
     try:
         msgspec.convert(event_id, EventId)
@@ -286,11 +296,11 @@ def check_scope(scope: Scope) -> None:
     try:
         msgspec.convert(msgspec.structs.asdict(scope), Scope)
     except msgspec.ValidationError as error:
-        raise InvalidEvent(*problem(error)) from None
+        raise InvalidEvent(*split_validation_error(error)) from None
     check_names(Scope, scope)
 
 
-def check_name(name: str) -> None:
+def check_type_name(name: str) -> None:
     """Refuse a vocabulary or type name that no tag and no URL could carry."""
-    if not _NAME.fullmatch(name):
+    if not _TYPE_NAME.fullmatch(name):
         raise InvalidEvent(f"expected a name like `broker` or `tool.call`, got {quote(name)}", "name")

@@ -27,7 +27,7 @@ from turnlog.events.payload import (
     Timestamp,
     TraceId,
 )
-from turnlog.events.strict_json import short
+from turnlog.events.strict_json import one_line
 
 
 class Scope(Record, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Scope(Record, frozen=True, kw_only=True):
     actor: Name | None = None
 
 
-class Unknown(Struct, frozen=True):
+class UnknownPayload(Struct, frozen=True):
     """A payload that this version cannot read: stored, replayed, ignored by folds.
 
     `problem` is None if no vocabulary here declares the type. Otherwise it says why the stored payload does
@@ -58,7 +58,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
     type: str
     id: str
-    payload: Payload | Unknown
+    payload: Payload | UnknownPayload
     body: bytes
     origin: Origin
     scope: Scope = Scope()
@@ -98,49 +98,53 @@ class Entry(Struct, frozen=True, kw_only=True):
     channel: str | None
     actor: str | None
     origin: Origin
-    payload: Payload | Unknown
+    payload: Payload | UnknownPayload
 
 
-EPOCH = datetime(1970, 1, 1)  # in UTC by definition; exact
+UNIX_EPOCH = datetime(1970, 1, 1)  # in UTC by definition; exact
 
 _decoder = Decoder(Envelope)
 _encoder = Encoder()
 
 
 @lru_cache(8)  # events come many to the second
-def second(s: int) -> str:
+def _format_iso_second(s: int) -> str:
     """Seconds since 1970 as `2026-01-08T12:34:56`."""
-    return (EPOCH + timedelta(seconds=s)).isoformat()
+    return (UNIX_EPOCH + timedelta(seconds=s)).isoformat()
 
 
 @lru_cache(64)  # and some to the millisecond
-def timestamp(ms: int) -> str:
+def format_timestamp(ms: int) -> str:
     """Milliseconds since 1970 as `2026-01-08T12:34:56.789Z`."""
-    return f"{second(ms // 1000)}.{ms % 1000:03d}Z"
+    return f"{_format_iso_second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
-def milliseconds(ts: str) -> int:
+def parse_timestamp_ms(ts: str) -> int:
     """A time stamp as milliseconds since 1970; a date that no calendar has, as a foreign log may, is 1970."""
     try:
-        return (datetime.fromisoformat(ts[:-1]) - EPOCH) // timedelta(milliseconds=1)
+        return (datetime.fromisoformat(ts[:-1]) - UNIX_EPOCH) // timedelta(milliseconds=1)
     except ValueError:
         return 0
 
 
-def frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
+def encode_sse_frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
     """An event in its place, as it is stored and sent. Pure: the same values give the same bytes."""
-    start, middle = _around(event.type, session_id, event.scope, event.origin)
-    place = f'{event.id}","seq":{seq},"ts":"{timestamp(ts_ms)}'.encode()
+    start, middle = _encode_prefix_and_middle(event.type, session_id, event.scope, event.origin)
+    place = f'{event.id}","seq":{seq},"ts":"{format_timestamp(ts_ms)}'.encode()
     return b"".join((start, place, middle, event.body, b"}\n\n"))
 
 
-def stamp(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
+def encode_envelope(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
     """An event in its place, as one line of JSON."""
-    return frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)[len(b"data: ") : -len(b"\n\n")]
+    return encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)[
+        len(b"data: ") : -len(b"\n\n")
+    ]
 
 
 @lru_cache(1024)  # events come many to an invocation
-def _around(type: str, session_id: str, scope: Scope, origin: Origin) -> tuple[bytes, bytes]:
+def _encode_prefix_and_middle(
+    type: str, session_id: str, scope: Scope, origin: Origin
+) -> tuple[bytes, bytes]:
     """The bytes before the id of an event, and those between its time and its payload."""
     fields = {"session_id": session_id, **structs.asdict(scope), "origin": origin}
     present = {name: value for name, value in fields.items() if value is not None}
@@ -157,7 +161,7 @@ def is_session_id(text: str) -> bool:
     return True
 
 
-def decode(line: bytes) -> Envelope:
+def decode_envelope(line: bytes) -> Envelope:
     """Read a stored line; the payload stays raw."""
     if b"\n" in line or b"\r" in line:
         raise InvalidEvent("not an envelope: expected one line")
@@ -166,5 +170,5 @@ def decode(line: bytes) -> Envelope:
         for field in ("type", "agent_name", "actor"):
             check_name_bytes(getattr(envelope, field), f"$.{field}")
     except (DecodeError, ValueError, RecursionError, InvalidEvent) as error:
-        raise InvalidEvent(f"not an envelope: {short(str(error))}") from None
+        raise InvalidEvent(f"not an envelope: {one_line(str(error))}") from None
     return envelope

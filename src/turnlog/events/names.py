@@ -9,77 +9,77 @@ from functools import lru_cache
 from typing import Any
 
 from turnlog.errors import InvalidEvent
-from turnlog.events.payload import NAME_BYTES, Name
+from turnlog.events.payload import MAX_NAME_BYTES, Name
 
-Check = Callable[[Any, str], None]  # a value, and its path
-Made = dict[type, Check | None]  # by class of a struct
+NameCheck = Callable[[Any, str], None]  # a value, and its path
+CheckCache = dict[type, NameCheck | None]  # by class of a struct
 
 
 def check_name_bytes(name: Any, path: str) -> None:
     """Raise `InvalidEvent` for a name that is too long; null and values of other types pass."""
-    if isinstance(name, str) and len(name.encode(errors="replace")) > NAME_BYTES:
+    if isinstance(name, str) and len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         field = path.rpartition(".")[2].partition("[")[0]
-        raise InvalidEvent(f"expected {field} to be a name of at most {NAME_BYTES} bytes", path)
+        raise InvalidEvent(f"expected {field} to be a name of at most {MAX_NAME_BYTES} bytes", path)
 
 
-def check_names(kind: Any, value: Any) -> None:
+def check_names(type_: Any, value: Any) -> None:
     """Raise `InvalidEvent` for a name in a value of this type that is too long."""
-    check = name_check(kind)
+    check = build_name_check(type_)
     if check is not None:
         check(value, "$")
 
 
 @lru_cache(1024)  # the classes of a process: a few hundred
-def name_check(kind: Any) -> Check | None:
+def build_name_check(type_: Any) -> NameCheck | None:
     """Return the check of all names in values of a type; None if it has none."""
     from msgspec import inspect  # with the first event: `import turnlog` does not pay for it
 
-    return _check_of(inspect.type_info(kind), {})
+    return _build_check(inspect.type_info(type_), {})
 
 
-def _check_of(shape: Any, made: Made) -> Check | None:
+def _build_check(shape: Any, cache: CheckCache) -> NameCheck | None:
     from msgspec import inspect
 
     match shape:
         case inspect.Metadata():
-            return _check_of(shape.type, made)
+            return _build_check(shape.type, cache)
         case inspect.StrType():
             return check_name_bytes if shape == inspect.type_info(Name) else None
         case inspect.StructType():
-            return _struct_check(shape, made)
+            return _build_struct_check(shape, cache)
         case inspect.UnionType():
-            return _union_check(shape, made)
+            return _build_union_check(shape, cache)
         case inspect.CollectionType():
-            return _items_check(_check_of(shape.item_type, made))
+            return _build_items_check(_build_check(shape.item_type, cache))
         case inspect.DictType():
-            return _values_check(_check_of(shape.value_type, made))
+            return _build_values_check(_build_check(shape.value_type, cache))
     return None
 
 
-def _struct_check(shape: Any, made: Made) -> Check | None:
-    if shape.cls in made:
-        return made[shape.cls]
+def _build_struct_check(shape: Any, cache: CheckCache) -> NameCheck | None:
+    if shape.cls in cache:
+        return cache[shape.cls]
 
-    found: dict[str, Check] = {}
+    found: dict[str, NameCheck] = {}
 
     def check_fields(value: Any, path: str) -> None:
         for name, check in found.items():
             check(getattr(value, name), f"{path}.{name}")
 
-    made[shape.cls] = check_fields  # also for structs of this class inside it
+    cache[shape.cls] = check_fields  # also for structs of this class inside it
     for field in shape.fields:
-        if check := _check_of(field.type, made):
+        if check := _build_check(field.type, cache):
             found[field.name] = check
-    made[shape.cls] = check_fields if found else None
-    return made[shape.cls]
+    cache[shape.cls] = check_fields if found else None
+    return cache[shape.cls]
 
 
-def _union_check(shape: Any, made: Made) -> Check | None:
+def _build_union_check(shape: Any, cache: CheckCache) -> NameCheck | None:
     """Return the check of a union: a struct is checked as its class, all else by what it may be."""
-    structs: dict[type, Check] = {}
-    others: list[Check] = []
+    structs: dict[type, NameCheck] = {}
+    others: list[NameCheck] = []
     for member in shape.types:
-        check = _check_of(member, made)
+        check = _build_check(member, cache)
         if check is not None and hasattr(member, "cls"):
             structs[member.cls] = check
         elif check is not None:
@@ -92,7 +92,7 @@ def _union_check(shape: Any, made: Made) -> Check | None:
     return check_member if structs or others else None
 
 
-def _items_check(check: Check | None) -> Check | None:
+def _build_items_check(check: NameCheck | None) -> NameCheck | None:
     if check is None:
         return None
 
@@ -105,7 +105,7 @@ def _items_check(check: Check | None) -> Check | None:
     return check_items
 
 
-def _values_check(check: Check | None) -> Check | None:
+def _build_values_check(check: NameCheck | None) -> NameCheck | None:
     if check is None:
         return None
 

@@ -4,19 +4,19 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from turnlog.events.payload import SYSTEM, Count, InviteId, Name, Origins, Payload, Role
+from turnlog.events.payload import SYSTEM_ORIGINS, Count, InviteId, Name, Origins, Payload, Role
 
-Process = Literal["server", "model"]
+ProcessKind = Literal["server", "model"]
 
 
 class ProcessStart(Payload, frozen=True, kw_only=True):
     """A model process or the server started; the server appends it to every open session after a restart."""
 
     TYPE: ClassVar = "process.start"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"process": "model", "pid": 4711, "model": "claude-opus-4-6", "demo_mode": True}
 
-    process: Process
+    process: ProcessKind
     pid: Count
     model: Name | None = None
     demo_mode: bool = False
@@ -26,10 +26,10 @@ class ProcessEnd(Payload, frozen=True, kw_only=True):
     """A model process or the server ended, with the true reason. The session lives on."""
 
     TYPE: ClassVar = "process.end"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"process": "model", "reason": "process_crash", "pid": 4711, "exit_code": 137}
 
-    process: Process
+    process: ProcessKind
     reason: Literal["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"]
     pid: Count | None = None
     exit_code: int | None = None
@@ -39,7 +39,7 @@ class ProcessAuth(Payload, frozen=True, kw_only=True):
     """The sign-in state of a model process changed; the server reports it."""
 
     TYPE: ClassVar = "process.auth"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"method": "oauth", "needs_setup": False, "expires_in_minutes": 55}
 
     method: Literal["oauth", "setup_token", "none"]
@@ -51,7 +51,7 @@ class SessionError(Payload, frozen=True, kw_only=True):
     """Something failed that is nobody's tool result: a model, a process, a limit. The runtime reports it."""
 
     TYPE: ClassVar = "session.error"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"code": "turn_timeout", "message": "The turn took over 300 s.", "retriable": True}
 
     code: Name
@@ -88,7 +88,7 @@ class SessionInvite(Payload, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar = "session.invite"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {
         "invite_id": "inv_4d7b0f2c9a31e658d0b4a7f1",
         "roles": ["customer"],
@@ -113,7 +113,7 @@ class SessionInviteEnd(Payload, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar = "session.invite_end"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {"invite_id": "inv_4d7b0f2c9a31e658d0b4a7f1", "reason": "revoked"}
 
     invite_id: InviteId

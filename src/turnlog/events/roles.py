@@ -13,6 +13,6 @@ SOURCE = "source"  # records agents that run elsewhere
 SERVER_ROLES = frozenset({OPERATOR, EXECUTOR, SOURCE})
 
 
-def implied(roles: frozenset[str]) -> frozenset[str]:
+def add_implied_roles(roles: frozenset[str]) -> frozenset[str]:
     """Add what a role brings with it: an operator is an owner."""
     return roles | {OWNER} if OPERATOR in roles else roles

@@ -11,7 +11,7 @@ from turnlog.events.catalog import Vocabulary
 from turnlog.events.payload import Count, Name, Origins, Payload, Record
 
 Seat = Annotated[int, Meta(ge=0, le=8, description="The place on the 3 x 3 grid.")]
-SOURCES: frozenset[str] = frozenset({"model", "app", "system"})
+TEAM_ORIGINS: frozenset[str] = frozenset({"model", "app", "system"})
 
 
 class Face(Record, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class RosterJoin(Payload, frozen=True, kw_only=True):
     """An agent joined the team; parsed from the model's registration marker."""
 
     TYPE: ClassVar = "roster.join"
-    ORIGINS: ClassVar[Origins] = SOURCES
+    ORIGINS: ClassVar[Origins] = TEAM_ORIGINS
     EXAMPLE: ClassVar = {
         "name": "Lyra",
         "seat": 0,
@@ -52,7 +52,7 @@ class RosterStatus(Payload, frozen=True, kw_only=True):
     """Who of the team is there; parsed from the model's status marker. Whoever is not listed sleeps."""
 
     TYPE: ClassVar = "roster.status"
-    ORIGINS: ClassVar[Origins] = SOURCES
+    ORIGINS: ClassVar[Origins] = TEAM_ORIGINS
     EXAMPLE: ClassVar = {"agents": [{"name": "Lyra", "status": "alive", "seat": 0}]}
 
     agents: tuple[RosterMember, ...]
@@ -62,7 +62,7 @@ class RosterOffer(Payload, frozen=True, kw_only=True):
     """Work was offered to an agent of the team."""
 
     TYPE: ClassVar = "roster.offer"
-    ORIGINS: ClassVar[Origins] = SOURCES
+    ORIGINS: ClassVar[Origins] = TEAM_ORIGINS
     EXAMPLE: ClassVar = {"agent": "Lyra", "jobs": ["librarian"]}
 
     agent: Name
@@ -79,7 +79,7 @@ class ArtifactWrite(Payload, frozen=True, kw_only=True):
     """An artifact was written; emitted after the tool's result confirmed it."""
 
     TYPE: ClassVar = "artifact.write"
-    ORIGINS: ClassVar[Origins] = SOURCES | {"tool"}
+    ORIGINS: ClassVar[Origins] = TEAM_ORIGINS | {"tool"}
     EXAMPLE: ClassVar = {
         "filename": "shared/readme.html",
         "path": "memory/shared/readme.html",
@@ -99,7 +99,7 @@ class ScreenCommand(Payload, frozen=True, kw_only=True):
     """The agent drew on its screen; found in a tool call."""
 
     TYPE: ClassVar = "screen.command"
-    ORIGINS: ClassVar[Origins] = SOURCES | {"tool"}
+    ORIGINS: ClassVar[Origins] = TEAM_ORIGINS | {"tool"}
     EXAMPLE: ClassVar = {"command": "FACE happy", "expression": "happy"}
 
     command: str
@@ -110,7 +110,7 @@ class JobSuggest(Payload, frozen=True, kw_only=True):
     """The agent helped with a job form."""
 
     TYPE: ClassVar = "job.suggest"
-    ORIGINS: ClassVar[Origins] = SOURCES
+    ORIGINS: ClassVar[Origins] = TEAM_ORIGINS
     EXAMPLE: ClassVar = {"suggestions": {"name": "Librarian"}}
 
     suggestions: dict[str, Any]

@@ -4,9 +4,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from turnlog.events.payload import ANYONE, SYSTEM, Key, Name, Origins, Payload, Record, Timestamp, null
+from turnlog.events.payload import (
+    ANY_ORIGIN,
+    SYSTEM_ORIGINS,
+    Name,
+    OpaqueId,
+    Origins,
+    Payload,
+    Record,
+    Timestamp,
+    explicit_null,
+)
 
-Executor = Literal["backend", "frontend", "provider", "remote"]
+ExecutorKind = Literal["backend", "frontend", "provider", "remote"]
 Extra = Annotated[
     dict[str, Any] | None,
     Meta(description="What else the provider's block says, passed back as it is."),
@@ -25,18 +35,19 @@ class ToolCall(Payload, frozen=True, kw_only=True):
         "args": {"rows": [{"measured_at": "2026-01-08T12:00:00-05:00", "weight_lbs": 187.6, "notes": ""}]},
     }
 
-    call_id: Key
+    call_id: OpaqueId
     tool: Name
     args: dict[str, Any]
-    executor: Executor = "backend"
-    block_id: Key | None = None
-    message_id: Key | None = None
+    executor: ExecutorKind = "backend"
+    block_id: OpaqueId | None = None
+    message_id: OpaqueId | None = None
     incomplete: Annotated[str | None, Meta(description="Arguments that never became JSON, as they came.")] = (
         None
     )
     extra: Extra = None
     idempotency_key: Annotated[
-        Key | None, Meta(description="A call of this tool that repeats the key is answered, not run again.")
+        OpaqueId | None,
+        Meta(description="A call of this tool that repeats the key is answered, not run again."),
     ] = None
 
 
@@ -48,11 +59,11 @@ class ToolProgress(Payload, frozen=True, kw_only=True):
     LIVE: ClassVar = True
     EXAMPLE: ClassVar = {"call_id": "toolu_01", "text": "120 of 400 files"}
 
-    call_id: Key
+    call_id: OpaqueId
     text: str
 
 
-class Fault(Record, frozen=True, kw_only=True):
+class ErrorInfo(Record, frozen=True, kw_only=True):
     """Why a call failed; no stack traces."""
 
     code: Name
@@ -71,7 +82,7 @@ class ToolResult(Payload, frozen=True, kw_only=True):
     """A call was answered, by whoever ran it. `ok`, `result` and `error` are always there, null included."""
 
     TYPE: ClassVar = "tool.result"
-    ORIGINS: ClassVar[Origins] = ANYONE
+    ORIGINS: ClassVar[Origins] = ANY_ORIGIN
     EXAMPLE: ClassVar = {
         "call_id": "toolu_01",
         "tool": "weight_entry_save_batch",
@@ -84,17 +95,17 @@ class ToolResult(Payload, frozen=True, kw_only=True):
         },
     }
 
-    call_id: Key
+    call_id: OpaqueId
     tool: Name
     ok: bool
-    result: Any = field(default_factory=null)
-    error: Fault | None = field(default_factory=null)
+    result: Any = field(default_factory=explicit_null)
+    error: ErrorInfo | None = field(default_factory=explicit_null)
     kind: Annotated[Name | None, Meta(description="The provider's name of the result.")] = None
     images: tuple[Image, ...] = ()
     extra: Extra = None
 
 
-def contradiction(result: ToolResult) -> str | None:
+def find_contradiction(result: ToolResult) -> str | None:
     """Return what is wrong with a result that says both that a call succeeded and that it failed."""
     if result.ok and result.error is not None:
         return "expected no error in a result that is ok"
@@ -106,7 +117,7 @@ def contradiction(result: ToolResult) -> str | None:
 
 
 class AwaitedCall(Record, frozen=True, kw_only=True):
-    call_id: Key
+    call_id: OpaqueId
     tool: Name
     args: dict[str, Any]
     roles: Annotated[
@@ -118,7 +129,7 @@ class ToolAwait(Payload, frozen=True, kw_only=True):
     """The agent waits for the page to answer these calls; its backend calls are done."""
 
     TYPE: ClassVar = "tool.await"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {
         "calls": [{"call_id": "toolu_01", "tool": "user_confirm", "args": {"question": "Continue?"}}]
     }
@@ -130,7 +141,7 @@ class ApprovalRequest(Payload, frozen=True, kw_only=True):
     """A call may run only if a person agrees; bound to the call and its arguments, single use, expiring."""
 
     TYPE: ClassVar = "approval.request"
-    ORIGINS: ClassVar[Origins] = SYSTEM
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
     EXAMPLE: ClassVar = {
         "call_id": "toolu_01",
         "tool": "weight_entry_delete_batch",
@@ -138,9 +149,9 @@ class ApprovalRequest(Payload, frozen=True, kw_only=True):
         "risk": "db_write",
     }
 
-    call_id: Key
+    call_id: OpaqueId
     tool: Name
-    args_hash: Key
+    args_hash: OpaqueId
     risk: Name
     reason: str | None = None
     expires_at: Timestamp | None = None
@@ -156,7 +167,7 @@ class ApprovalDecision(Payload, frozen=True, kw_only=True):
     ORIGINS: ClassVar[Origins] = frozenset({"ui", "app", "system"})
     EXAMPLE: ClassVar = {"call_id": "toolu_01", "args_hash": "9f86d081884c7d65", "decision": "approve"}
 
-    call_id: Key
-    args_hash: Key
+    call_id: OpaqueId
+    args_hash: OpaqueId
     decision: Literal["approve", "deny", "expired"]
     notes: str | None = None

@@ -4,14 +4,24 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from turnlog.events.payload import UI, AgentId, EventId, Key, Name, Origins, Payload, Record, TraceId
+from turnlog.events.payload import (
+    UI_ORIGINS,
+    AgentId,
+    EventId,
+    Name,
+    OpaqueId,
+    Origins,
+    Payload,
+    Record,
+    TraceId,
+)
 
 
 class UiMessage(Payload, frozen=True, kw_only=True):
     """A person wrote to the agent; the send route appends it. It opens a turn or joins one that waits."""
 
     TYPE: ClassVar = "ui.message"
-    ORIGINS: ClassVar[Origins] = UI
+    ORIGINS: ClassVar[Origins] = UI_ORIGINS
     NAMES_CHANNEL: ClassVar = True
     EXAMPLE: ClassVar = {
         "text": "Weigh-in 187.6 today",
@@ -27,29 +37,30 @@ class UiMessage(Payload, frozen=True, kw_only=True):
 
 
 class FormSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="form.submit"):
-    form_id: Key
+    form_id: OpaqueId
     values: dict[str, Any]
 
 
 class TableSave(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.save"):
-    table_id: Key
+    table_id: OpaqueId
     rows: tuple[dict[str, Any], ...]
     deleted: Annotated[
-        tuple[Key, ...], Meta(description="The rows to delete; a row that is in neither list stays as it is.")
+        tuple[OpaqueId, ...],
+        Meta(description="The rows to delete; a row that is in neither list stays as it is."),
     ] = ()
 
 
 class TableAddRow(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.add_row"):
-    table_id: Key
+    table_id: OpaqueId
 
 
 class TableDeleteRow(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.delete_row"):
-    table_id: Key
-    row_id: Key
+    table_id: OpaqueId
+    row_id: OpaqueId
 
 
 class ButtonClick(Record, frozen=True, kw_only=True, tag_field="kind", tag="button.click"):
-    button_id: Key
+    button_id: OpaqueId
 
 
 class InputSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="input.submit"):
@@ -63,7 +74,7 @@ class UiAction(Payload, frozen=True, kw_only=True):
     """A person acted on a view that was sent, or gave the input a call waits for."""
 
     TYPE: ClassVar = "ui.action"
-    ORIGINS: ClassVar[Origins] = UI
+    ORIGINS: ClassVar[Origins] = UI_ORIGINS
     EXAMPLE: ClassVar = {
         "view_id": "view_1",
         "action": {
@@ -74,8 +85,8 @@ class UiAction(Payload, frozen=True, kw_only=True):
     }
 
     action: Action
-    view_id: Key | None = None
-    call_id: Annotated[Key | None, Meta(description="The pending call this answers.")] = None
+    view_id: OpaqueId | None = None
+    call_id: Annotated[OpaqueId | None, Meta(description="The pending call this answers.")] = None
     shown: Annotated[
         EventId | None,
         Meta(
@@ -139,7 +150,7 @@ class UiCommand(Payload, frozen=True, kw_only=True):
     """A person told the session what to do: summon, wake, start, end, offer work, ask for help, stop."""
 
     TYPE: ClassVar = "ui.command"
-    ORIGINS: ClassVar[Origins] = UI
+    ORIGINS: ClassVar[Origins] = UI_ORIGINS
     EXAMPLE: ClassVar = {"command": {"kind": "stop"}}
 
     command: Command

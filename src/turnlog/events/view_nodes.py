@@ -23,52 +23,52 @@ from msgspec import Meta, Struct
 
 from turnlog.errors import quote
 
-LEVELS = 20  # real views have 4
-PARTS = 2000  # what a page can show without a pause
-COLUMNS = 64
-LABEL_CHARS = 200
-TEXT_CHARS = 10_000
-LARGEST = 1.7976931348623157e308  # of a double; beyond it JSON readers see infinity
+MAX_VIEW_DEPTH = 20  # real views have 4
+MAX_VIEW_PARTS = 2000  # what a page can show without a pause
+MAX_COLUMNS = 64
+MAX_LABEL_CHARS = 200
+MAX_TEXT_CHARS = 10_000
+MAX_DOUBLE = 1.7976931348623157e308  # of a double; beyond it JSON readers see infinity
 
-NAME_FORM = r"^(?!constructor$|prototype$)[A-Za-z][A-Za-z0-9_]{0,63}$(?!\n)"
-ID_FORM = r"^(?!constructor$|prototype$)[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$(?!\n)"
-DAY_FORM = r"^\d{4}-\d\d-\d\d$(?!\n)"
-SAID = {  # how a refusal says it
-    NAME_FORM: "a name: a letter, then letters, digits and _, 64 at most",
-    ID_FORM: "an id: letters, digits and _ . : -, 128 at most",
-    DAY_FORM: "a day like 2026-01-08",
+NAME_PATTERN = r"^(?!constructor$|prototype$)[A-Za-z][A-Za-z0-9_]{0,63}$(?!\n)"
+ID_PATTERN = r"^(?!constructor$|prototype$)[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$(?!\n)"
+DAY_PATTERN = r"^\d{4}-\d\d-\d\d$(?!\n)"
+PATTERN_HELP = {  # how a refusal says it
+    NAME_PATTERN: "a name: a letter, then letters, digits and _, 64 at most",
+    ID_PATTERN: "an id: letters, digits and _ . : -, 128 at most",
+    DAY_PATTERN: "a day like 2026-01-08",
 }
 
-FieldName = Annotated[str, Meta(pattern=NAME_FORM)]
-Id = Annotated[str, Meta(pattern=ID_FORM)]
-Day = Annotated[str, Meta(pattern=DAY_FORM)]
-Label = Annotated[str, Meta(min_length=1, max_length=LABEL_CHARS)]
-Words = Annotated[str, Meta(max_length=TEXT_CHARS)]
+FieldName = Annotated[str, Meta(pattern=NAME_PATTERN)]
+Id = Annotated[str, Meta(pattern=ID_PATTERN)]
+Day = Annotated[str, Meta(pattern=DAY_PATTERN)]
+Label = Annotated[str, Meta(min_length=1, max_length=MAX_LABEL_CHARS)]
+LongText = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 Number = int | float
 
 
-class Strict(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
+class ViewPart(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
     """What every part of a view is: nothing but what it declares."""
 
 
-class Named(Strict, frozen=True):
+class LabelledPart(ViewPart, frozen=True):
     name: FieldName
     label: Label
 
 
-class Input(Named, frozen=True, kw_only=True):
+class Input(LabelledPart, frozen=True, kw_only=True):
     """What all fields have: `error` says what was wrong with the last answer."""
 
     required: bool = False
     help: Label | None = None
-    error: Words | None = None
+    error: LongText | None = None
 
 
 class TextField(Input, frozen=True, kw_only=True, tag="field.text"):
     """A text of at most `max_length` characters (code points)."""
 
-    value: Words | None = None
-    max_length: Annotated[int, Meta(ge=1, le=TEXT_CHARS)] = TEXT_CHARS
+    value: LongText | None = None
+    max_length: Annotated[int, Meta(ge=1, le=MAX_TEXT_CHARS)] = MAX_TEXT_CHARS
     multiline: bool = False
     placeholder: Label | None = None
 
@@ -99,7 +99,7 @@ class DatetimeField(Input, frozen=True, kw_only=True, tag="field.datetime"):
     max: Day | None = None
 
 
-class Option(Strict, frozen=True, tag=False):
+class Option(ViewPart, frozen=True, tag=False):
     """A choice; without a label its value is shown."""
 
     value: Label
@@ -113,13 +113,13 @@ class SelectField(Input, frozen=True, kw_only=True, tag="field.select"):
     value: Label | None = None
 
     def __post_init__(self) -> None:
-        once("option", (option.value for option in self.options))
+        require_unique("option", (option.value for option in self.options))
 
 
 Field = TextField | NumberField | DatetimeField | SelectField
 
 
-class Form(Strict, frozen=True, tag="form"):
+class Form(ViewPart, frozen=True, tag="form"):
     """Fields that are sent together. It is sent once, unless `repeat` says that it may be sent again."""
 
     id: Id
@@ -128,45 +128,45 @@ class Form(Strict, frozen=True, tag="form"):
     submit: Label = "Submit"
     confirm: Label | None = None
     repeat: bool = False
-    error: Words | None = None
+    error: LongText | None = None
 
     def __post_init__(self) -> None:
-        once("field", (field.name for field in self.fields))
+        require_unique("field", (field.name for field in self.fields))
 
 
-class Row(Strict, frozen=True, tag=False):
+class TableRow(ViewPart, frozen=True, tag=False):
     """A row of a table, with its values and what is wrong with them by column."""
 
     row_id: Id
     values: Mapping[str, str | int | float | None]
-    errors: Mapping[str, Words] = {}
-    error: Words | None = None
+    errors: Mapping[str, LongText] = {}
+    error: LongText | None = None
 
 
-class TableEditor(Strict, frozen=True, tag="table_editor"):
+class TableEditor(ViewPart, frozen=True, tag="table_editor"):
     """A table that is edited and saved whole. A column is a field; a new row begins with its `value`."""
 
     id: Id
-    columns: Annotated[Sequence[Field], Meta(min_length=1, max_length=COLUMNS)]
-    rows: Sequence[Row] = ()
+    columns: Annotated[Sequence[Field], Meta(min_length=1, max_length=MAX_COLUMNS)]
+    rows: Sequence[TableRow] = ()
     title: Label | None = None
     can_add: bool = False
     can_delete: bool = False
     save: Label = "Save"
     confirm: Label | None = None
-    error: Words | None = None
+    error: LongText | None = None
 
     def __post_init__(self) -> None:
         names = {column.name: column for column in self.columns}
-        once("column", (column.name for column in self.columns))
+        require_unique("column", (column.name for column in self.columns))
         if "row_id" in names:
             raise ValueError("Expected no column row_id: a saved row says its id there")
-        once("row", (row.row_id for row in self.rows))
+        require_unique("row", (row.row_id for row in self.rows))
         for row in self.rows:
             check_row(row, names)
 
 
-class Button(Strict, frozen=True, tag="button"):
+class Button(ViewPart, frozen=True, tag="button"):
     """A click, once, unless `repeat` says that there may be more; `confirm` is asked before."""
 
     id: Id
@@ -176,14 +176,14 @@ class Button(Strict, frozen=True, tag="button"):
     repeat: bool = False
 
 
-class Text(Strict, frozen=True, tag="text"):
+class Text(ViewPart, frozen=True, tag="text"):
     """A plain text; nothing in it is markup."""
 
-    text: Words
+    text: LongText
     style: Literal["body", "heading", "subheading", "caption"] = "body"
 
 
-class Section(Strict, frozen=True, tag="section"):
+class Section(ViewPart, frozen=True, tag="section"):
     """Nodes that belong together."""
 
     children: Sequence["Node"]
@@ -193,7 +193,7 @@ class Section(Strict, frozen=True, tag="section"):
 Node = Section | Text | Form | TableEditor | Button
 
 
-class Screen(Strict, frozen=True, tag="screen"):
+class Screen(ViewPart, frozen=True, tag="screen"):
     """Everything a view shows, with a title."""
 
     children: Sequence[Node]
@@ -201,19 +201,19 @@ class Screen(Strict, frozen=True, tag="screen"):
 
 
 Root = Screen | Node
-Part = Root | Field | Row | Option
+AnyPart = Root | Field | TableRow | Option
 
-INSIDE = ("children", "fields", "columns", "rows", "options")  # where a part holds others
-FIELDS = "field.text, field.number, field.datetime, field.select"
-NODES = "section, text, form, table_editor, button"
+CHILD_FIELDS = ("children", "fields", "columns", "rows", "options")  # where a part holds others
+FIELD_TYPES = "field.text, field.number, field.datetime, field.select"
+NODE_TYPES = "section, text, form, table_editor, button"
 
 
 def is_finite(number: Number) -> bool:
     """Whether a double can hold it: neither NaN nor too large."""
-    return abs(number) <= LARGEST
+    return abs(number) <= MAX_DOUBLE
 
 
-def once(what: str, names: Iterable[str]) -> None:
+def require_unique(what: str, names: Iterable[str]) -> None:
     """Refuse a name that stands twice."""
     seen: set[str] = set()
     for name in names:
@@ -222,7 +222,7 @@ def once(what: str, names: Iterable[str]) -> None:
         seen.add(name)
 
 
-def check_row(row: Row, columns: Mapping[str, Field]) -> None:
+def check_row(row: TableRow, columns: Mapping[str, Field]) -> None:
     """Refuse cells that no column shows, and values a column cannot hold."""
     for name in (*row.values, *row.errors):
         if name not in columns:
@@ -235,39 +235,39 @@ def check_row(row: Row, columns: Mapping[str, Field]) -> None:
             raise ValueError(f"Expected a number that a double can hold as {name} of row {row.row_id}")
 
 
-def read(tree: object) -> Root | None:
+def parse_view_tree(tree: object) -> Root | None:
     """The nodes of a tree, or none of an empty one; a `ValidationError` if it is no view."""
     return None if tree == {} else msgspec.convert(tree, Root)
 
 
-def parts(part: Part, path: str = "$", level: int = 1) -> Iterator[tuple[str, int, Part]]:
+def iter_parts(part: AnyPart, path: str = "$", level: int = 1) -> Iterator[tuple[str, int, AnyPart]]:
     """A part and all parts in it, each with its path and its level."""
     yield path, level, part
-    for place in INSIDE:
+    for place in CHILD_FIELDS:
         for index, inner in enumerate(getattr(part, place, ())):
-            yield from parts(inner, f"{path}.{place}[{index}]", level + 1)
+            yield from iter_parts(inner, f"{path}.{place}[{index}]", level + 1)
 
 
-def flaw(tree: object) -> tuple[str, str] | None:
+def find_view_error(tree: object) -> tuple[str, str] | None:
     """What is wrong with a tree, and where (a JSON path); nothing, if it can be shown."""
     try:
-        root = read(tree)
+        root = parse_view_tree(tree)
     except RecursionError:
-        return f"Expected at most {LEVELS} levels", "$"
+        return f"Expected at most {MAX_VIEW_DEPTH} levels", "$"
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).rpartition(" - at `")
-        return (clear(sentence, path), path.rstrip("`")) if sentence else (str(error), "$")
-    return misfit(root) if root is not None else None
+        return (explain_view_error(sentence, path), path.rstrip("`")) if sentence else (str(error), "$")
+    return find_structure_error(root) if root is not None else None
 
 
-def misfit(root: Root) -> tuple[str, str] | None:
+def find_structure_error(root: Root) -> tuple[str, str] | None:
     """What no part can see alone: too deep, too many, an id that stands twice."""
     ids: set[str] = set()
-    for count, (path, level, part) in enumerate(parts(root), 1):
-        if level > LEVELS:
-            return f"Expected at most {LEVELS} levels", path
-        if count > PARTS:
-            return f"Expected at most {PARTS} parts", path
+    for count, (path, level, part) in enumerate(iter_parts(root), 1):
+        if level > MAX_VIEW_DEPTH:
+            return f"Expected at most {MAX_VIEW_DEPTH} levels", path
+        if count > MAX_VIEW_PARTS:
+            return f"Expected at most {MAX_VIEW_PARTS} parts", path
         key: Any = getattr(part, "id", None)
         if key in ids:
             return f"Expected each id once, got {key} twice", path
@@ -275,13 +275,13 @@ def misfit(root: Root) -> tuple[str, str] | None:
     return None
 
 
-def clear(sentence: str, path: str) -> str:
+def explain_view_error(sentence: str, path: str) -> str:
     """A refusal of the decoder in words that help."""
-    for form, words in SAID.items():
+    for form, words in PATTERN_HELP.items():
         if repr(form) in sentence:
             return f"Expected {words}"
     if sentence.startswith("Invalid value") and path.endswith(".type`"):
         _, _, place = path.rpartition("[")[0].rpartition(".")
-        known = {"": f"screen, {NODES}", "children": NODES}.get(place, FIELDS)
+        known = {"": f"screen, {NODE_TYPES}", "children": NODE_TYPES}.get(place, FIELD_TYPES)
         return f"{sentence}: expected one of {known}"
     return sentence

@@ -13,31 +13,42 @@ from turnlog.errors import CallerError, quote
 from turnlog.log.log import Log
 from turnlog.log.memory import MemoryStore
 from turnlog.log.sqlite.store import SqliteStore
-from turnlog.log.store import Blob, Damage, Document, Head, OpenInvite, Page, Place, Row, Store, line_of
+from turnlog.log.store import (
+    Blob,
+    Damage,
+    Document,
+    ListPosition,
+    OpenInvite,
+    Page,
+    Row,
+    SessionRecord,
+    Store,
+    envelope_json,
+)
 
 __all__ = [
     "Blob",
     "Damage",
     "Document",
-    "Head",
+    "ListPosition",
     "Log",
     "MemoryStore",
     "OpenInvite",
     "Page",
-    "Place",
     "Row",
+    "SessionRecord",
     "SqliteStore",
     "Store",
-    "line_of",
+    "envelope_json",
     "open_log",
     "sqlite_path",
 ]
 
 
-Opener = Callable[..., Store]  # of an address and `writable=`
+StoreOpener = Callable[..., Store]  # of an address and `writable=`
 
 
-def memory_store(url: str, *, writable: bool) -> Store:
+def open_memory_store(url: str, *, writable: bool) -> Store:
     """The store of `memory:`, which nobody else can write."""
     if url != "memory:":
         raise CallerError(f"expected memory: and nothing after it, got {quote(url)}")
@@ -56,12 +67,12 @@ def sqlite_path(url: str) -> Path:
     return Path(path)
 
 
-def sqlite_store(url: str, *, writable: bool) -> Store:
+def open_sqlite_store(url: str, *, writable: bool) -> Store:
     """The store of `sqlite:///path`."""
     return SqliteStore(sqlite_path(url), writable=writable)
 
 
-STORES: dict[str, Opener] = {"memory": memory_store, "sqlite": sqlite_store}
+STORE_OPENERS: dict[str, StoreOpener] = {"memory": open_memory_store, "sqlite": open_sqlite_store}
 
 
 async def open_log(url: str, *, writable: bool = True) -> Log:
@@ -69,16 +80,16 @@ async def open_log(url: str, *, writable: bool = True) -> Log:
 
     One process writes a SQLite log; others open it with `writable=False` and follow it.
     """
-    return Log(opener(url)(url, writable=writable), writable=writable)
+    return Log(find_store_opener(url)(url, writable=writable), writable=writable)
 
 
-def opener(url: str) -> Opener:
+def find_store_opener(url: str) -> StoreOpener:
     """What opens the store of an address."""
     scheme = urlsplit(url).scheme
-    if scheme in STORES:
-        return STORES[scheme]
+    if scheme in STORE_OPENERS:
+        return STORE_OPENERS[scheme]
     for entry in entry_points(group="turnlog.stores", name=scheme):
-        found: Opener = entry.load()
+        found: StoreOpener = entry.load()
         return found
     problem = "expected a log like sqlite:///turnlog.db or memory:, or one that an installed package opens"
     raise CallerError(f"{problem}, got {quote(url)}")

@@ -17,17 +17,17 @@ import msgspec
 from msgspec import Meta
 
 from turnlog.errors import InvalidEvent
-from turnlog.events import decode
+from turnlog.events import decode_envelope
 from turnlog.log.log import Log
-from turnlog.log.store import Blob, Damage, Head, Row, line_of
+from turnlog.log.store import Blob, Damage, Row, SessionRecord, envelope_json
 
-PIECE_BYTES = 768 * 1024  # 1 MiB as base64: far below what a line may have
+MAX_PIECE_BYTES = 768 * 1024  # 1 MiB as base64: far below what a line may have
 MAX_BLOB_BYTES = 1_000_000_000  # the most that SQLite takes
-NAME = r"sess_[A-Za-z0-9_-]{1,64}/[0-9a-f]{64}"
-ADDRESS = re.compile(rf"/?api/blobs/({NAME})")
-ADDRESS_START = b"api/blobs/"
+BLOB_NAME_PATTERN = r"sess_[A-Za-z0-9_-]{1,64}/[0-9a-f]{64}"
+BLOB_URL_PATTERN = re.compile(rf"/?api/blobs/({BLOB_NAME_PATTERN})")
+BLOB_URL_PREFIX = b"api/blobs/"
 
-BlobName = Annotated[str, Meta(pattern=f"^{NAME}$")]
+BlobName = Annotated[str, Meta(pattern=f"^{BLOB_NAME_PATTERN}$")]
 
 
 class BlobLine(msgspec.Struct, tag_field="type", tag="blob", frozen=True):
@@ -52,11 +52,11 @@ class NamedBlob(NamedTuple):
         return self.name.partition("/")[0]
 
 
-def blob_lines(name: str, blob: Blob) -> Iterator[bytes]:
+def encode_blob_lines(name: str, blob: Blob) -> Iterator[bytes]:
     """Return a blob as lines, without their line ends."""
     size_bytes = len(blob.data)
-    for offset in range(0, max(size_bytes, 1), PIECE_BYTES):
-        data = blob.data[offset : offset + PIECE_BYTES]
+    for offset in range(0, max(size_bytes, 1), MAX_PIECE_BYTES):
+        data = blob.data[offset : offset + MAX_PIECE_BYTES]
         yield msgspec.json.encode(BlobLine(name, blob.media_type, size_bytes, data, offset))
 
 
@@ -72,7 +72,7 @@ class BlobReader:
         if self._first is None:
             self._first = line
         if (line.blob, line.offset) != (self._first.blob, len(self._data)):
-            raise InvalidEvent(f"line {number}: {self._expected()}")
+            raise InvalidEvent(f"line {number}: {self._expected_piece()}")
         self._data += line.data
         if len(self._data) < self._first.size_bytes and line.data:
             return None
@@ -81,9 +81,9 @@ class BlobReader:
     def check_complete(self, number: int) -> None:
         """Raise `InvalidEvent` if a line follows, or the end, while a piece is missing."""
         if self._first is not None:
-            raise InvalidEvent(f"line {number}: {self._expected()}")
+            raise InvalidEvent(f"line {number}: {self._expected_piece()}")
 
-    def _expected(self) -> str:
+    def _expected_piece(self) -> str:
         assert self._first is not None
         return f"expected the piece of blob {self._first.blob} that begins at byte {len(self._data)}"
 
@@ -96,14 +96,14 @@ class BlobReader:
         return NamedBlob(first.blob, Blob(first.media_type, data))
 
 
-async def missing_blobs(log: Log, heads: list[Head]) -> AsyncIterator[Damage]:
+async def find_missing_blobs(log: Log, records: list[SessionRecord]) -> AsyncIterator[Damage]:
     """The events that name a blob of their session which the log does not have."""
-    for head in heads:
+    for head in records:
         known: set[str] | None = None  # most sessions name no blob: asked for when one does
         after = head.first - 1
         while page := await log.read(head.session_id, after):
             for row in page:
-                for name in blobs_named_in(row):
+                for name in find_blob_names(row):
                     if known is None:
                         known = set(await log.blob_names(head.session_id))
                     if name.startswith(f"{head.session_id}/") and name not in known:
@@ -112,15 +112,15 @@ async def missing_blobs(log: Log, heads: list[Head]) -> AsyncIterator[Damage]:
             after = page.last
 
 
-def blobs_named_in(row: Row) -> set[str]:
+def find_blob_names(row: Row) -> set[str]:
     """The blobs that an event names: a value in its payload is their address, and nothing else."""
-    if ADDRESS_START not in row.frame:
+    if BLOB_URL_PREFIX not in row.frame:
         return set()
-    payload = msgspec.json.decode(decode(line_of(row)).payload)
-    return {found[1] for text in texts_in(payload) if (found := ADDRESS.fullmatch(text))}
+    payload = msgspec.json.decode(decode_envelope(envelope_json(row)).payload)
+    return {found[1] for text in iter_strings(payload) if (found := BLOB_URL_PATTERN.fullmatch(text))}
 
 
-def texts_in(payload: Any) -> Iterator[str]:
+def iter_strings(payload: Any) -> Iterator[str]:
     """Every string that is a value of a JSON tree, whatever its depth."""
     waiting = [payload]
     while waiting:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from turnlog.log.store import Row
 
 
-class Choice(NamedTuple):
+class EventFilter(NamedTuple):
     """Types or their first words, down to which depth, of which turn, and in which channels: None is all of
     them, and what is in no channel is for everyone."""
 
@@ -14,26 +14,26 @@ class Choice(NamedTuple):
     turn: str | None = None
     channels: frozenset[str] | None = None
 
-    def takes(self, row: Row) -> bool:
+    def matches(self, row: Row) -> bool:
         """Whether this event is wanted."""
-        return self.wants(row.type, row.depth) and self.covers(row)
+        return self.matches_type_and_depth(row.type, row.depth) and self.matches_turn_and_channel(row)
 
-    def wants(self, type: str, depth: int) -> bool:
+    def matches_type_and_depth(self, type: str, depth: int) -> bool:
         """Whether events of this type and depth are wanted."""
         if self.depth is not None and depth > self.depth:
             return False
-        return not self.types or any(is_a(type, wanted) for wanted in self.types)
+        return not self.types or any(type_matches(type, wanted) for wanted in self.types)
 
-    def covers(self, row: Row) -> bool:
+    def matches_turn_and_channel(self, row: Row) -> bool:
         """Whether this event is of the turn and in one of the channels."""
         if self.channels is not None and row.channel not in {None, *self.channels}:
             return False
         return self.turn is None or row.trace == self.turn
 
 
-EVERYTHING = Choice()
+MATCH_ALL = EventFilter()
 
 
-def is_a(type: str, wanted: str) -> bool:
+def type_matches(type: str, type_or_prefix: str) -> bool:
     """`tool.call` is a `tool.call` and a `tool`."""
-    return type == wanted or type.startswith(wanted + ".")
+    return type == type_or_prefix or type.startswith(type_or_prefix + ".")

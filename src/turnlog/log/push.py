@@ -8,59 +8,59 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from turnlog.log.subscription import Walk
+from turnlog.log.subscription import Subscription
 
-Rest = Callable[[], Awaitable[None]]
-Take = Callable[[bytes], Rest | None]
+Drain = Callable[[], Awaitable[None]]
+FrameSink = Callable[[bytes], Drain | None]
 """Hands bytes on, none after a silence. What it returns is to be called and awaited before it takes more."""
 
 
-class Live:
+class PushSubscription:
     """One reader, as the tail's signal sees it."""
 
-    __slots__ = ("_left", "_take", "_walk")
+    __slots__ = ("_end", "_sink", "_subscription")
 
-    def __init__(self, walk: Walk, take: Take) -> None:
-        self._walk = walk
-        self._take = take
-        self._left: asyncio.Future[Rest | None] = asyncio.get_running_loop().create_future()
+    def __init__(self, subscription: Subscription, sink: FrameSink) -> None:
+        self._subscription = subscription
+        self._sink = sink
+        self._end: asyncio.Future[Drain | None] = asyncio.get_running_loop().create_future()
 
-    async def stay(self, idle_s: float | None) -> None:
+    async def run(self, idle_s: float | None) -> None:
         """Take what comes, for as long as that goes."""
-        wakeup = self._walk.tail.wakeup
-        wakeup.add(self.look, idle_s)
+        wakeup = self._subscription.tail.wakeup
+        wakeup.add_listener(self.on_wakeup, idle_s)
         try:
-            rest = await self._left
+            rest = await self._end
         finally:
-            wakeup.discard(self.look, idle_s)
+            wakeup.remove_listener(self.on_wakeup, idle_s)
         if rest is not None:
             await rest()
 
-    def look(self, changed: bool) -> bool:
+    def on_wakeup(self, changed: bool) -> bool:
         """Hand on what is new, or that there was nothing; whether the reader stays."""
-        walk, data = self._walk, b""
+        walk, data = self._subscription, b""
         tail = walk.tail
         if tail.closed or tail.epoch != walk.epoch:
-            return self._leave(None)
+            return self._finish(None)
         if tail.last > walk.after:  # the store may have been ahead of the tail, and so the reader
-            page = tail.after(walk.after)
+            page = tail.page_after(walk.after)
             if not page:
-                return self._leave(None)
-            walk.after, data = page.last, page.ready().data
+                return self._finish(None)
+            walk.after, data = page.last, page.frames().data
         elif changed:
             return True
         try:
-            rest = self._take(data)
+            rest = self._sink(data)
         except Exception as error:  # noqa: BLE001  it is this reader's, and its task's to deal with
-            return self._leave(partial(raising, error))
-        return rest is None or self._leave(rest)
+            return self._finish(partial(raise_later, error))
+        return rest is None or self._finish(rest)
 
-    def _leave(self, rest: Rest | None) -> bool:
-        if not self._left.done():
-            self._left.set_result(rest)
+    def _finish(self, drain: Drain | None) -> bool:
+        if not self._end.done():
+            self._end.set_result(drain)
         return False
 
 
-async def raising(error: Exception) -> None:
+async def raise_later(error: Exception) -> None:
     """What is left of a `take` that failed."""
     raise error

@@ -26,8 +26,8 @@ from turnlog.events import (
     ToolCall,
     ToolProgress,
     ToolResult,
-    Unknown,
-    decode,
+    UnknownPayload,
+    decode_envelope,
 )
 from turnlog.events.roles import OWNER
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     checksum: int
 
     @property
-    def rank(self) -> int:
+    def durable_count(self) -> int:
         """How many durable events there are up to this one: a jump in it is a loss."""
         return int(self.meta.split(b"|", 1)[0])
 
@@ -73,12 +73,12 @@ class Row(NamedTuple):
         return self.meta.split(b"|", 5)[5].decode()
 
 
-Stored = tuple[Any, ...]  # the values of a row, if they are what was written
+RawRow = tuple[Any, ...]  # the values of a row, if they are what was written
 
-_row: Callable[[Stored], Row] = partial(tuple.__new__, Row)
+_as_row: Callable[[RawRow], Row] = partial(tuple.__new__, Row)
 
 
-class Ready(NamedTuple):
+class FrameBatch(NamedTuple):
     """Rows as they are sent: every frame with its `id:` line."""
 
     first: int
@@ -102,51 +102,51 @@ class Page(Sequence[Row]):
     `upto` is the seq up to which a page of some types has been looked at; None of other pages.
     """
 
-    __slots__ = ("_envelopes", "_ready", "epoch", "stored", "upto")
+    __slots__ = ("_envelopes", "_frames", "epoch", "raw_rows", "upto")
 
-    def __init__(self, stored: Sequence[Stored] = (), epoch: str = "", upto: int | None = None) -> None:
-        self.stored = stored
+    def __init__(self, raw_rows: Sequence[RawRow] = (), epoch: str = "", upto: int | None = None) -> None:
+        self.raw_rows = raw_rows
         self.epoch = epoch
         self.upto = upto
-        self._ready: Ready | None = None
+        self._frames: FrameBatch | None = None
         self._envelopes: list[Envelope] | None = None
 
     @property
     def first(self) -> int:
         """The first seq, of a page that has one."""
-        seq: int = self.stored[0][0]
+        seq: int = self.raw_rows[0][0]
         return seq
 
     @property
     def last(self) -> int:
         """The last seq, of a page that has one."""
-        seq: int = self.stored[-1][0]
+        seq: int = self.raw_rows[-1][0]
         return seq
 
     @property
     def size_bytes(self) -> int:
         """What its frames take."""
-        return sum(len(row[2]) for row in self.stored)
+        return sum(len(row[2]) for row in self.raw_rows)
 
-    def ready(self) -> Ready:
+    def frames(self) -> FrameBatch:
         """The page as it is sent. All who send this page share the bytes."""
-        if self._ready is None:
-            rows = self.stored
-            parts = framed(self.epoch, [row[0] for row in rows], [row[2] for row in rows])
-            self._ready = Ready(self.first, self.last, b"".join(parts), self.epoch)
-        return self._ready
+        if self._frames is None:
+            rows = self.raw_rows
+            parts = with_id_lines(self.epoch, [row[0] for row in rows], [row[2] for row in rows])
+            self._frames = FrameBatch(self.first, self.last, b"".join(parts), self.epoch)
+        return self._frames
 
     def envelopes(self) -> list[Envelope]:
         """The rows, read; all who follow this page share them."""
         if self._envelopes is None:
-            self._envelopes = [decode(line_of(row)) for row in self]
+            self._envelopes = [decode_envelope(envelope_json(row)) for row in self]
         return self._envelopes
 
     def __len__(self) -> int:
-        return len(self.stored)
+        return len(self.raw_rows)
 
     def __iter__(self) -> Iterator[Row]:
-        return map(_row, self.stored)
+        return map(_as_row, self.raw_rows)
 
     @overload
     def __getitem__(self, place: int) -> Row: ...
@@ -155,10 +155,14 @@ class Page(Sequence[Row]):
     def __getitem__(self, place: slice) -> "Page": ...
 
     def __getitem__(self, place: int | slice) -> "Row | Page":
-        return Page(self.stored[place], self.epoch) if isinstance(place, slice) else _row(self.stored[place])
+        return (
+            Page(self.raw_rows[place], self.epoch)
+            if isinstance(place, slice)
+            else _as_row(self.raw_rows[place])
+        )
 
 
-class Typed(NamedTuple):
+class TypeQuery(NamedTuple):
     """A question for rows of some durable types, or first words of them, after a seq."""
 
     after: int
@@ -166,7 +170,7 @@ class Typed(NamedTuple):
     limit_bytes: int
 
 
-def framed(epoch: str, seqs: Sequence[int], frames: Sequence[bytes]) -> list[bytes]:
+def with_id_lines(epoch: str, seqs: Sequence[int], frames: Sequence[bytes]) -> list[bytes]:
     """Frames with their `id:` lines, to be joined."""
     line = b"id: %b:%%d\n" % epoch.encode()
     parts = [b""] * (2 * len(frames))
@@ -175,18 +179,21 @@ def framed(epoch: str, seqs: Sequence[int], frames: Sequence[bytes]) -> list[byt
     return parts
 
 
-def line_of(row: Row) -> bytes:
+def envelope_json(row: Row) -> bytes:
     """The envelope of a row, as JSON."""
     return row.frame[len(b"data: ") : -len(b"\n\n")]
 
 
-def pack(rank: int, live: bool, place: Scope | Envelope, type: str) -> bytes:
+def encode_meta(durable_count: int, live: bool, scope: Scope | Envelope, type: str) -> bytes:
     """What stands beside a frame. The type is last: it alone may hold the separator."""
-    return b"%d|%b" % (rank, _beside(live, place.depth or 0, place.trace_id, place.channel, type))
+    return b"%d|%b" % (
+        durable_count,
+        _meta_suffix(live, scope.depth or 0, scope.trace_id, scope.channel, type),
+    )
 
 
 @lru_cache(1024)  # events come many to an invocation
-def _beside(live: bool, depth: int, trace: str | None, channel: str | None, type: str) -> bytes:
+def _meta_suffix(live: bool, depth: int, trace: str | None, channel: str | None, type: str) -> bytes:
     return f"{live:d}|{depth}|{trace or ''}|{channel or ''}|{type}".encode()
 
 
@@ -210,7 +217,7 @@ class OpenInvite(Struct, frozen=True, omit_defaults=True):
     as_operator: bool = False
 
 
-class Head(Struct, frozen=True):
+class SessionRecord(Struct, frozen=True):
     """Where a session stands, and what its events say of it as a whole (`append.SAYINGS`): its title, its
     members with their roles, its creator, its open invites by their id, when something last happened. Live
     rows up to `pruned` may be gone; `revision` counts the changes; `members_seq` is the last event that
@@ -224,10 +231,10 @@ class Head(Struct, frozen=True):
     created_ms: int = 0
     first: int = 0
     last: int = -1
-    rank: int = 0
+    durable_count: int = 0
     chain: bytes = b""
     fence: int = 0
-    pruned: int = -1
+    pruned_through: int = -1
     revision: int = 0
     updated_ms: int = 0
     title: str = ""
@@ -248,36 +255,36 @@ class Head(Struct, frozen=True):
             return self.updated_ms or self.created_ms
         return max(self.activity.get(channel, 0) for channel in ("", *roles))
 
-    def is_listed_as(self, before: "Head") -> bool:
+    def is_listed_as(self, before: "SessionRecord") -> bool:
         """Whether lists that were written for the session as it was are near enough."""
         same = self.members_seq == before.members_seq and self.members == before.members
         return same and 0 <= self.updated_ms - before.updated_ms < LISTING_STEP_MS
 
     @property
-    def invited(self) -> frozenset[str]:
+    def invited_principals(self) -> frozenset[str]:
         """Those whom an open invite is addressed to."""
         return frozenset(one.principal for one in self.invites.values() if one.principal is not None)
 
-    def moved(self, **changes: object) -> "Head":
+    def replace(self, **changes: object) -> "SessionRecord":
         """The same session after a change."""
         return structs.replace(self, **changes)
 
 
-class Place(NamedTuple):
+class ListPosition(NamedTuple):
     """Where a session is in a list: the list is in the order of these, the largest first."""
 
     active_ms: int
     session_id: str
 
 
-class SpanMark(NamedTuple):
+class SpanEdge(NamedTuple):
     """A span of the log opens or closes at a seq: a block, a call, an agent."""
 
     key: str
-    opens: bool
+    is_start: bool
     seq: int
     trace: str | None
-    agent: bool
+    is_agent: bool
 
 
 class Damage(NamedTuple):
@@ -313,10 +320,10 @@ class StoreWriter(Protocol):
     called in the transaction, and by a store that keeps everything never.
     """
 
-    last_sight: "Sight"
+    on_evict: "EvictCallback"
 
     @property
-    def group(self) -> int:
+    def max_batch(self) -> int:
         """How much work may share a transaction; 1 for a store that cannot take half of it back."""
         ...
 
@@ -324,11 +331,11 @@ class StoreWriter(Protocol):
         """Everything inside is durable when it ends, or nothing is."""
         ...
 
-    def head(self, session_id: str) -> Head | None:
+    def get_record(self, session_id: str) -> SessionRecord | None:
         """Where a session stands, the transaction's own changes included."""
         ...
 
-    def put_head(self, head: Head) -> None:
+    def put_record(self, record: SessionRecord) -> None:
         """Add or change a session."""
         ...
 
@@ -336,7 +343,7 @@ class StoreWriter(Protocol):
         """The rows of those event ids that are there."""
         ...
 
-    def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
+    def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
         """Add rows and move the head there."""
         ...
 
@@ -356,7 +363,7 @@ class StoreWriter(Protocol):
         """Remove the states of a name as of the seqs from `first` to `last`."""
         ...
 
-    def forget_derived(self, session_id: str | None = None) -> None:
+    def delete_derived(self, session_id: str | None = None) -> None:
         """Remove every document and snapshot, or a session's; they can be made again from the events."""
         ...
 
@@ -369,10 +376,10 @@ class StoreWriter(Protocol):
         ...
 
 
-Sight = Callable[["Store", Head, Sequence[Row]], None]
+EvictCallback = Callable[["Store", SessionRecord, Sequence[Row]], None]
 
 
-def unseen(store: "Store", head: Head, rows: Sequence[Row]) -> None:
+def ignore_eviction(store: "Store", record: SessionRecord, rows: Sequence[Row]) -> None:
     """Nobody wants to see what goes."""
 
 
@@ -380,19 +387,21 @@ class StoreReader(Protocol):
     """What anyone may ask, from any thread."""
 
     @property
-    def readers(self) -> int:
+    def reader_threads(self) -> int:
         """How many threads may wait for it at a time; 0 for a store that never makes anyone wait."""
         ...
 
-    def info(self, session_id: str) -> Head | None:
+    def info(self, session_id: str) -> SessionRecord | None:
         """Where a session stands."""
         ...
 
-    def sessions(self) -> list[Head]:
+    def sessions(self) -> list[SessionRecord]:
         """All sessions whose record is whole, the oldest first."""
         ...
 
-    def listing(self, principal: str | None, after: Place | None, limit: int) -> list[tuple[Place, Head]]:
+    def listing(
+        self, principal: str | None, after: ListPosition | None, limit: int
+    ) -> list[tuple[ListPosition, SessionRecord]]:
         """Return at most so many sessions of a principal after a place, the last active first.
 
         None lists the sessions of all. The order is exact to `LISTING_STEP_MS`. Reads no other head; raises
@@ -400,44 +409,46 @@ class StoreReader(Protocol):
         """
         ...
 
-    def invitations(self, principal: str, limit: int) -> list[Head]:
+    def invitations(self, principal: str, limit: int) -> list[SessionRecord]:
         """Return at most so many sessions with an open invite of a principal, the last active first.
 
         Reads no other head; raises `Damaged` as `listing` does.
         """
         ...
 
-    def broken(self) -> list[str]:
+    def damaged_sessions(self) -> list[str]:
         """The sessions whose record is not what was written; asking for one tells."""
         ...
 
-    def read(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Page:
+    def read(self, session_id: str, after: int, replay_from: int | None, limit_bytes: int) -> Page:
         """Rows after a seq, about `limit_bytes` of them, at least one if there is one; no epoch, no session.
 
         With an origin, live rows of spans that began after it and have ended are left out.
         """
         ...
 
-    def read_types(self, session_id: str, asked: Typed) -> Page:
+    def read_types(self, session_id: str, type_query: TypeQuery) -> Page:
         """Durable rows of some types, about so many bytes; the page says up to which seq it has looked.
 
         Costs what it gives: rows of other types are not read. Live rows are in no page.
         """
         ...
 
-    def ready(self, session_id: str, after: int, origin: int | None, limit_bytes: int) -> Ready | None:
+    def read_frames(
+        self, session_id: str, after: int, replay_from: int | None, limit_bytes: int
+    ) -> FrameBatch | None:
         """What `read` gives, as it is sent; None if there is nothing."""
         ...
 
-    def holds(self, session_id: str, seq: int) -> bool:
+    def has_event(self, session_id: str, seq: int) -> bool:
         """Whether the row of a seq is there."""
         ...
 
-    def turn_start(self, session_id: str, at: int) -> int:
+    def oldest_open_turn_start(self, session_id: str, at: int) -> int:
         """The first seq of the oldest turn that was open at a seq, or `at + 1`."""
         ...
 
-    def turn(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
+    def turn_bounds(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
         """Where the agents of a turn begin and end (None while one is open); None if it has none."""
         ...
 
@@ -449,7 +460,7 @@ class StoreReader(Protocol):
         """The seq at which a block, call or agent was closed."""
         ...
 
-    def unfinished(self) -> list[str]:
+    def sessions_with_open_agents(self) -> list[str]:
         """The sessions in which an agent is open."""
         ...
 
@@ -469,7 +480,7 @@ class StoreReader(Protocol):
         """The newest state of a name as of a seq or earlier."""
         ...
 
-    def counter(self) -> int:
+    def commit_count(self) -> int:
         """A number that changes when another process has written."""
         ...
 
@@ -490,40 +501,47 @@ class Store(StoreWriter, StoreReader, Protocol):
     """A place where sessions live."""
 
 
-BLOCK, CALL, AGENT = "block:", "call:", "agent:"  # spans of different kinds may bear the same name
-INSIDE: dict[type, tuple[str, str]] = {BlockDelta: (BLOCK, "block_id"), ToolProgress: (CALL, "call_id")}
-EDGES: dict[type, tuple[str, str, bool]] = {
-    BlockStart: (BLOCK, "block_id", True),
-    BlockEnd: (BLOCK, "block_id", False),
-    ToolCall: (CALL, "call_id", True),
-    ToolResult: (CALL, "call_id", False),
-    AgentStart: (AGENT, "", True),
-    AgentEnd: (AGENT, "", False),
+BLOCK_SPAN_PREFIX, CALL_SPAN_PREFIX, AGENT_SPAN_PREFIX = (
+    "block:",
+    "call:",
+    "agent:",
+)  # spans of different kinds may bear the same name
+LIVE_EVENT_SPANS: dict[type, tuple[str, str]] = {
+    BlockDelta: (BLOCK_SPAN_PREFIX, "block_id"),
+    ToolProgress: (CALL_SPAN_PREFIX, "call_id"),
+}
+SPAN_EDGES: dict[type, tuple[str, str, bool]] = {
+    BlockStart: (BLOCK_SPAN_PREFIX, "block_id", True),
+    BlockEnd: (BLOCK_SPAN_PREFIX, "block_id", False),
+    ToolCall: (CALL_SPAN_PREFIX, "call_id", True),
+    ToolResult: (CALL_SPAN_PREFIX, "call_id", False),
+    AgentStart: (AGENT_SPAN_PREFIX, "", True),
+    AgentEnd: (AGENT_SPAN_PREFIX, "", False),
 }
 
 
 LIVE_TYPES = (BlockDelta.TYPE, ToolProgress.TYPE)
 
 
-def span_of(payload: Payload | Unknown) -> str | None:
+def live_event_span(payload: Payload | UnknownPayload) -> str | None:
     """The span a live event belongs to."""
-    inside = INSIDE.get(type(payload))
+    inside = LIVE_EVENT_SPANS.get(type(payload))
     return inside[0] + str(getattr(payload, inside[1])) if inside else None
 
 
-def span_mark(
-    payload: Payload | Unknown, agent_id: str | None, trace: str | None, seq: int
-) -> SpanMark | None:
+def span_edge(
+    payload: Payload | UnknownPayload, agent_id: str | None, trace: str | None, seq: int
+) -> SpanEdge | None:
     """The span an event opens or closes."""
-    edge = EDGES.get(type(payload))
+    edge = SPAN_EDGES.get(type(payload))
     if edge is None:
         return None
     kind, field, opens = edge
     name = getattr(payload, field) if field else agent_id
-    return SpanMark(kind + str(name), opens, seq, trace, kind is AGENT) if name else None
+    return SpanEdge(kind + str(name), opens, seq, trace, kind is AGENT_SPAN_PREFIX) if name else None
 
 
-def oldest_open(spans: Iterable[tuple[str | None, int, int | None]], at: int) -> int:
+def oldest_open_turn_start(spans: Iterable[tuple[str | None, int, int | None]], at: int) -> int:
     """The first seq of the oldest turn that was open at a seq, from (trace, first, last) of each span.
 
     A turn is open from its first span to the end of its last one: a hand-off does not close it. A span
@@ -537,7 +555,7 @@ def oldest_open(spans: Iterable[tuple[str | None, int, int | None]], at: int) ->
     return min([begin for begin, end in turns.values() if begin <= at < end] + [at + 1])
 
 
-def extent(spans: Sequence[tuple[int, int | None]]) -> tuple[int, int | None] | None:
+def span_bounds(spans: Sequence[tuple[int, int | None]]) -> tuple[int, int | None] | None:
     """From the first of some spans to the end of the last, None while one is open."""
     if not spans:
         return None

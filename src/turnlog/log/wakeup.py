@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-Look = Callable[
+WakeupListener = Callable[
     [bool], bool
 ]  # gets True for a change, False for a silence; says whether it stays; never raises
 
@@ -20,79 +20,79 @@ class Wakeup:
 
     def __init__(self) -> None:
         self.count = 0
-        self._waiting: dict[float | None, Waiting] = {}
+        self._idle_groups: dict[float | None, IdleGroup] = {}
 
     def wake(self) -> None:
         """Tell everyone who waits."""
         self.count += 1
-        for waiting in self._waiting.values():
+        for waiting in self._idle_groups.values():
             waiting.wake()
 
     async def wait(self, idle_s: float | None = None) -> bool:
         """Sleep until the next change; False when `idle_s` passed first."""
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        look = partial(resolve, woken)
-        self.add(look, idle_s)
+        look = partial(wake_future, woken)
+        self.add_listener(look, idle_s)
         try:
             return await woken
         finally:
-            self.discard(look, idle_s)
+            self.remove_listener(look, idle_s)
 
-    def add(self, look: Look, idle_s: float | None = None) -> None:
+    def add_listener(self, listener: WakeupListener, idle_s: float | None = None) -> None:
         """Call a function from now on."""
-        if idle_s not in self._waiting:
-            self._waiting[idle_s] = Waiting(idle_s)
-        self._waiting[idle_s].add(look)
+        if idle_s not in self._idle_groups:
+            self._idle_groups[idle_s] = IdleGroup(idle_s)
+        self._idle_groups[idle_s].add(listener)
 
-    def discard(self, look: Look, idle_s: float | None = None) -> None:
+    def remove_listener(self, listener: WakeupListener, idle_s: float | None = None) -> None:
         """Call it no more, if it has not gone by itself."""
-        self._waiting[idle_s].looks.pop(look, None)
+        self._idle_groups[idle_s].listeners.pop(listener, None)
 
 
-class Waiting:
+class IdleGroup:
     """Those who want to hear of the same length of silence."""
 
     def __init__(self, idle_s: float | None) -> None:
-        self.looks: dict[Look, None] = {}
+        self.listeners: dict[WakeupListener, None] = {}
         self._idle_s = idle_s
         self._loop = asyncio.get_running_loop()
-        self._called = False
+        self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._heard_s = 0.0
+        self._last_change_s = 0.0
 
-    def add(self, look: Look) -> None:
-        self.looks[look] = None
+    def add(self, listener: WakeupListener) -> None:
+        self.listeners[listener] = None
         if self._timer is None and self._idle_s is not None:
-            self._heard_s = self._loop.time()
-            self._timer = self._loop.call_later(self._idle_s, self._ring, self._idle_s)
+            self._last_change_s = self._loop.time()
+            self._timer = self._loop.call_later(self._idle_s, self._on_idle_timer, self._idle_s)
 
     def wake(self) -> None:
         """Tell them, once all that happens in this turn of the loop has happened."""
-        if self.looks and not self._called:
-            self._called = True
-            self._loop.call_soon(self._tell_change)
+        if self.listeners and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._notify_change)
 
-    def _tell_change(self) -> None:
-        self._called = False
-        self._heard_s = self._loop.time()
-        self._tell(True)
+    def _notify_change(self) -> None:
+        self._is_scheduled = False
+        self._last_change_s = self._loop.time()
+        self._notify(True)
 
-    def _tell(self, changed: bool) -> None:
-        for look in list(self.looks):
+    def _notify(self, changed: bool) -> None:
+        for look in list(self.listeners):
             if not look(changed):
-                self.looks.pop(look, None)
+                self.listeners.pop(look, None)
 
-    def _ring(self, idle_s: float) -> None:
+    def _on_idle_timer(self, idle_s: float) -> None:
         """A change does not move the timer, which would cost more than the change: the timer looks back."""
-        left_s = self._heard_s + idle_s - self._loop.time()
+        left_s = self._last_change_s + idle_s - self._loop.time()
         if left_s <= 0:
-            self._heard_s, left_s = self._loop.time(), idle_s
-            self._tell(False)
-        self._timer = self._loop.call_later(left_s, self._ring, idle_s) if self.looks else None
+            self._last_change_s, left_s = self._loop.time(), idle_s
+            self._notify(False)
+        self._timer = self._loop.call_later(left_s, self._on_idle_timer, idle_s) if self.listeners else None
 
 
-def resolve(woken: asyncio.Future[bool], changed: bool) -> bool:
+def wake_future(future: asyncio.Future[bool], changed: bool) -> bool:
     """Wake one who sleeps; it goes."""
-    if not woken.done():
-        woken.set_result(changed)
+    if not future.done():
+        future.set_result(changed)
     return False

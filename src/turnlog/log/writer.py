@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from turnlog.errors import CallerError, Damaged, StoreError, TurnlogError, Unavailable
+from turnlog.errors import CallerError, SessionDamaged, StoreError, TurnlogError, Unavailable
 from turnlog.log.store import Store
 
 
 class Job(NamedTuple):
     work: Callable[[Store], Any]
-    after: Callable[[Any], Any]
-    done: asyncio.Future[Any]
+    on_commit: Callable[[Any], Any]
+    future: asyncio.Future[Any]
     writes: bool = True
 
 
@@ -32,13 +32,13 @@ class WriteHealth:
 
     def __init__(self, on_failure: Callable[[], None] = lambda: None) -> None:
         self.is_failing = False
-        self.stored_s: float | None = None
+        self.last_stored_s: float | None = None
         self._on_failure = on_failure
         self.on_recovery: Callable[[], None] = lambda: None
 
-    def note(self, jobs: list[Job], outcomes: list[Any]) -> None:
+    def record_outcomes(self, jobs: list[Job], outcomes: list[Any]) -> None:
         """Take the outcomes of a group into account. What was refused, or only read, says nothing."""
-        if any(isinstance(one, StoreError) and not isinstance(one, Damaged) for one in outcomes):
+        if any(isinstance(one, StoreError) and not isinstance(one, SessionDamaged) for one in outcomes):
             if not self.is_failing:
                 self.is_failing = True
                 self._on_failure()
@@ -46,12 +46,12 @@ class WriteHealth:
             job.writes and not isinstance(one, Exception) for job, one in zip(jobs, outcomes, strict=True)
         ):
             was_failing, self.is_failing = self.is_failing, False
-            self.stored_s = time.time()
+            self.last_stored_s = time.time()
             if was_failing:
                 self.on_recovery()
 
 
-class Writer:
+class WriterThread:
     """Runs work on the store, in order, in groups."""
 
     def __init__(self, store: Store, health: WriteHealth) -> None:
@@ -64,13 +64,13 @@ class Writer:
         self._thread.start()
 
     def submit(
-        self, work: Callable[[Store], Any], after: Callable[[Any], Any], writes: bool = True
+        self, work: Callable[[Store], Any], on_commit: Callable[[Any], Any], writes: bool = True
     ) -> asyncio.Future[Any]:
         """Queue work. When it is durable, `after` is called on the loop and the future gets its result."""
         if self._closed:
             raise Unavailable("the log is closed")
         done: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put(Job(work, after, done, writes))
+        self._jobs.put(Job(work, on_commit, done, writes))
         return done
 
     async def close(self) -> None:
@@ -84,14 +84,16 @@ class Writer:
         open_for_work = True
         while open_for_work:
             group = [self._jobs.get()]
-            while len(group) < self._store.group and group[-1] is not None and not self._jobs.empty():
+            while len(group) < self._store.max_batch and group[-1] is not None and not self._jobs.empty():
                 group.append(self._jobs.get())
             open_for_work = group[-1] is not None
             jobs = [job for job in group if job is not None]
-            self._loop.call_soon_threadsafe(settle, jobs, commit(self._store, jobs), self._health)
+            self._loop.call_soon_threadsafe(
+                resolve_futures, jobs, commit_jobs(self._store, jobs), self._health
+            )
 
 
-class Direct:
+class InlineWriter:
     """The same for a store that never makes anyone wait: work is done where it is submitted, no thread."""
 
     def __init__(self, store: Store, health: WriteHealth) -> None:
@@ -101,14 +103,14 @@ class Direct:
         self._closed = False
 
     def submit(
-        self, work: Callable[[Store], Any], after: Callable[[Any], Any], writes: bool = True
+        self, work: Callable[[Store], Any], on_commit: Callable[[Any], Any], writes: bool = True
     ) -> asyncio.Future[Any]:
         """Do the work now; its result comes with the loop's next round, as from a thread."""
         if self._closed:
             raise Unavailable("the log is closed")
-        job = Job(work, after, self._loop.create_future(), writes)
-        self._loop.call_soon(settle, [job], commit(self._store, [job]), self._health)
-        return job.done
+        job = Job(work, on_commit, self._loop.create_future(), writes)
+        self._loop.call_soon(resolve_futures, [job], commit_jobs(self._store, [job]), self._health)
+        return job.future
 
     async def close(self) -> None:
         """Take no more work; what was done has been told."""
@@ -116,51 +118,51 @@ class Direct:
         await asyncio.sleep(0)
 
 
-def commit(store: Store, jobs: list[Job]) -> list[Any]:
+def commit_jobs(store: Store, jobs: list[Job]) -> list[Any]:
     """The outcomes of a group. A job with a bug must not take the others along: then each goes alone."""
     try:
         with store.transaction():
-            return [attempt(job.work, store) for job in jobs]
+            return [run_job(job.work, store) for job in jobs]
     except StoreError as error:
-        return [own_error(error) for _ in jobs]
+        return [copy_error(error) for _ in jobs]
     except Exception as error:  # noqa: BLE001  the thread must live on; whoever waits gets the error
         if len(jobs) == 1:
-            return [refusal(error)]
-        return [outcome for job in jobs for outcome in commit(store, [job])]
+            return [as_caller_error(error)]
+        return [outcome for job in jobs for outcome in commit_jobs(store, [job])]
 
 
-def own_error(error: StoreError) -> StoreError:
+def copy_error(error: StoreError) -> StoreError:
     """Return the same error for one job: each that is raised gets a traceback of its own."""
     own = StoreError(str(error))
     own.__cause__ = error
     return own
 
 
-def refusal(error: Exception) -> Exception:
+def as_caller_error(error: Exception) -> Exception:
     """A value that no column can hold is the caller's fault; everything else is a bug and stays one."""
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return CallerError(f"this cannot be stored: {error}")
     return error
 
 
-def attempt(work: Callable[[Store], Any], store: Store) -> Any:
+def run_job(work: Callable[[Store], Any], store: Store) -> Any:
     """The result of the work, or the refusal it raised."""
     try:
         return work(store)
     except TurnlogError as error:
-        if isinstance(error, StoreError) and not isinstance(error, Damaged):
+        if isinstance(error, StoreError) and not isinstance(error, SessionDamaged):
             raise
         return error
 
 
-def settle(jobs: list[Job], outcomes: list[Any], health: WriteHealth) -> None:
+def resolve_futures(jobs: list[Job], outcomes: list[Any], health: WriteHealth) -> None:
     """Hand the outcomes on; whoever asked may not be waiting any more, but what is done is done."""
-    health.note(jobs, outcomes)
+    health.record_outcomes(jobs, outcomes)
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Exception):
-            if not job.done.cancelled():
-                job.done.set_exception(outcome)
+            if not job.future.cancelled():
+                job.future.set_exception(outcome)
         else:
-            result = job.after(outcome)
-            if not job.done.cancelled():
-                job.done.set_result(result)
+            result = job.on_commit(outcome)
+            if not job.future.cancelled():
+                job.future.set_result(result)

@@ -5,26 +5,26 @@ input gives the same result. What was refused leaves a `ParseReject`. Parsers of
 they read to a `Reply`, the one machine that makes blocks, twins and calls of it.
 """
 
-from turnlog.parse.claude.agents import Said
+from turnlog.parse.claude.agents import EventDraft
 from turnlog.parse.claude.parser import CliParser
-from turnlog.parse.claude.turns import Asked
-from turnlog.parse.inline.markers import MarkerParser, TagsAndMarkers
-from turnlog.parse.inline.parsed_text import Parsed, TagEvent
-from turnlog.parse.inline.tags import AgentStreamParser, Stripped, strip_event_tags
+from turnlog.parse.claude.turns import SentMessage
+from turnlog.parse.inline.markers import MarkerParser, TagAndMarkerParser
+from turnlog.parse.inline.parsed_text import ParsedText, TagEvent
+from turnlog.parse.inline.tags import AgentStreamParser, StrippedText, strip_event_tags
 from turnlog.parse.messages_api import MessagesParser
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 
 __all__ = [
     "AgentStreamParser",
-    "Asked",
     "CliParser",
+    "EventDraft",
     "MarkerParser",
     "MessagesParser",
-    "Parsed",
-    "Reply",
-    "Said",
-    "Stripped",
+    "ParsedText",
+    "ReplyBuilder",
+    "SentMessage",
+    "StrippedText",
+    "TagAndMarkerParser",
     "TagEvent",
-    "TagsAndMarkers",
     "strip_event_tags",
 ]

@@ -23,14 +23,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("turnlog.server")
 
-FIELDS = ("method", "route", "status", "ms", "bytes", "principal", "session", "turn", "exception")
+EXTRA_FIELDS = ("method", "route", "status", "ms", "bytes", "principal", "session", "turn", "exception")
 Header = tuple[bytes, bytes]
 
-STRUCK = "[struck out]"
-SECRET_CHARS = 8  # what is shorter is no secret, and stands in the middle of other words
-QUOTED_CHARS = 80  # of a name that a caller may have chosen
-CARRIERS = {b"authorization", b"proxy-authorization", b"cookie", b"set-cookie"}
-LOOKS_SECRET = re.compile(
+REDACTED = "[struck out]"
+MIN_SECRET_CHARS = 8  # what is shorter is no secret, and stands in the middle of other words
+MAX_NAME_CHARS = 80  # of a name that a caller may have chosen
+SECRET_HEADERS = {b"authorization", b"proxy-authorization", b"cookie", b"set-cookie"}
+SECRET_PATTERN = re.compile(
     r"""( \b(?:proxy-)?authorization ['"]?\s*[:=,]\s*b?['"]?
         | \b(?:set-)?cookie ['"]?\s*[:=,]\s*b?['"]? (?=[^\s=]{0,256}=) ) [^\r\n]+
       | ( \bbearer\s+ | \bcode= ) [^\s&'",;)]+""",
@@ -39,39 +39,43 @@ LOOKS_SECRET = re.compile(
 
 
 @dataclass(slots=True)
-class Exchange:
+class RequestRecord:
     """What the journal knows of a request and its response: what must not be told, and what was sent.
 
     Tasks that a request leaves behind keep it, so it holds on to nothing of the connection.
     """
 
-    carriers: list[Header]
+    secret_headers: list[Header]
     query: bytes
-    began_s: float
+    start_s: float
     status: int | None = None
     sent_bytes: int = 0
-    ended_s: float | None = None
+    end_s: float | None = None
     error: BaseException | None = None
 
-    def take(self, message: Message) -> None:
+    def record_message(self, message: Message) -> None:
         """One message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self.carriers += carriers(message.get("headers", ()))
+            self.secret_headers += select_secret_headers(message.get("headers", ()))
         elif message["type"] == "http.response.body":
             self.sent_bytes += len(message.get("body", b""))
             if not message.get("more_body", False):
-                self.ended_s = time.monotonic()
+                self.end_s = time.monotonic()
 
-    def secrets(self) -> list[str]:
+    def collect_secrets(self) -> list[str]:
         """What must not be told, the longest first; made when it is asked for, because few ask."""
-        return sorted({*carried(self.carriers), *asked(self.query)}, key=len, reverse=True)
+        return sorted(
+            {*iter_header_secrets(self.secret_headers), *iter_query_secrets(self.query)},
+            key=len,
+            reverse=True,
+        )
 
 
-CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)  # of this task
+CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("exchange", default=None)  # of this task
 
 
-class Lines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A record as one line: JSON in ASCII, so that nothing in it ends the line or speaks to a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -80,15 +84,15 @@ class Lines(logging.Formatter):
             "ts": moment.replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
-            "message": message_of(record),
+            "message": get_record_message(record),
         }
-        line |= {name: value for name in FIELDS if (value := getattr(record, name, None)) is not None}
+        line |= {name: value for name in EXTRA_FIELDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps({name: struck(value) for name, value in line.items()})
+        return json.dumps({name: redact(value) for name, value in line.items()})
 
 
-def message_of(record: logging.LogRecord) -> str:
+def get_record_message(record: logging.LogRecord) -> str:
     """What a record says; one whose parts do not fit together is told as it was written."""
     try:
         return record.getMessage()
@@ -96,48 +100,48 @@ def message_of(record: logging.LogRecord) -> str:
         return str(record.msg)
 
 
-def struck(value: Any) -> Any:
+def redact(value: Any) -> Any:
     """A value without secrets; what is no text or number is told by its kind."""
     if isinstance(value, int | float):
         return value
     if not isinstance(value, str):
         return f"<{type(value).__name__}>"
-    exchange = CURRENT.get()
-    for secret in exchange.secrets() if exchange else ():
-        value = value.replace(secret, STRUCK)
-    return LOOKS_SECRET.sub(lambda found: f"{found[1] or found[2]}{STRUCK}", value)
+    exchange = CURRENT_REQUEST.get()
+    for secret in exchange.collect_secrets() if exchange else ():
+        value = value.replace(secret, REDACTED)
+    return SECRET_PATTERN.sub(lambda found: f"{found[1] or found[2]}{REDACTED}", value)
 
 
-def carriers(headers: Iterable[Header]) -> list[Header]:
+def select_secret_headers(headers: Iterable[Header]) -> list[Header]:
     """The headers with secrets."""
-    return [header for header in headers if header[0].lower() in CARRIERS]
+    return [header for header in headers if header[0].lower() in SECRET_HEADERS]
 
 
-def carried(headers: Iterable[Header]) -> Iterator[str]:
+def iter_header_secrets(headers: Iterable[Header]) -> Iterator[str]:
     """The secrets in such headers: each value whole and in its parts, also as Python would quote it."""
     for name, raw in headers:
         value = raw.decode("latin-1")
         parts = re.split(r"[;\s]+", value)[: 1 if name.lower() == b"set-cookie" else None]
         for part in (value, *parts, *(part.partition("=")[2].strip('"') for part in parts)):
-            yield from spellings(part)
+            yield from iter_secret_variants(part)
 
 
-def asked(query: bytes) -> Iterator[str]:
+def iter_query_secrets(query: bytes) -> Iterator[str]:
     """The one-time codes in a query, as they came and decoded."""
     for pair in query.decode("latin-1").split("&"):
         name, _, value = pair.partition("=")
         if unquote_plus(name) == "code":
-            yield from spellings(value)
-            yield from spellings(unquote_plus(value))
+            yield from iter_secret_variants(value)
+            yield from iter_secret_variants(unquote_plus(value))
 
 
-def spellings(secret: str) -> Iterator[str]:
+def iter_secret_variants(secret: str) -> Iterator[str]:
     """The ways in which a secret may stand in a text."""
-    if len(secret) >= SECRET_CHARS:
+    if len(secret) >= MIN_SECRET_CHARS:
         yield from (secret, repr(secret)[1:-1], ascii(secret)[1:-1])
 
 
-class Journal:
+class AccessLogMiddleware:
     """ASGI middleware that writes a line for each request, when its response has ended."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -147,80 +151,87 @@ class Journal:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(carriers(scope["headers"]), scope.get("query_string", b""), time.monotonic())
-        CURRENT.set(exchange)  # not reset: the server logs what goes wrong after this, in the same task
+        exchange = RequestRecord(
+            select_secret_headers(scope["headers"]), scope.get("query_string", b""), time.monotonic()
+        )
+        CURRENT_REQUEST.set(
+            exchange
+        )  # not reset: the server logs what goes wrong after this, in the same task
         try:
-            await self._app(scope, receive, Counted(exchange, send))
+            await self._app(scope, receive, RecordingSend(exchange, send))
         except Exception as error:
             exchange.error = error
             exchange.status = exchange.status or 500  # what the server answers now
             raise
         finally:
-            write(scope, exchange)
+            log_request(scope, exchange)
 
 
-class Counted:
+class RecordingSend:
     """A `send` that tells an exchange."""
 
-    __slots__ = ("_exchange", "_send")
+    __slots__ = ("_record", "_send")
 
-    def __init__(self, exchange: Exchange, send: Send) -> None:
-        self._exchange = exchange
+    def __init__(self, record: RequestRecord, send: Send) -> None:
+        self._record = record
         self._send = send
 
     async def __call__(self, message: Message) -> None:
-        self._exchange.take(message)
+        self._record.record_message(message)
         await self._send(message)
 
 
-def write(scope: Scope, exchange: Exchange) -> None:
+def log_request(scope: Scope, record: RequestRecord) -> None:
     """The line of a request; an error in it is told by where it was. A stream has counted its own bytes."""
-    took_s = (exchange.ended_s or time.monotonic()) - exchange.began_s
+    took_s = (record.end_s or time.monotonic()) - record.start_s
     fields = {
-        "method": named(scope["method"]),
+        "method": truncate_name(scope["method"]),
         "route": getattr(scope.get("route"), "path", None),
-        "status": exchange.status,
+        "status": record.status,
         "ms": round(took_s * 1000, 1),
-        "bytes": scope.get("turnlog.bytes", exchange.sent_bytes),
-        "principal": named(getattr(scope.get("turnlog.principal"), "name", None)),
-        "session": named(scope.get("turnlog.session")),
-        "turn": named(scope.get("turnlog.turn")),
+        "bytes": scope.get("turnlog.bytes", record.sent_bytes),
+        "principal": truncate_name(getattr(scope.get("turnlog.principal"), "name", None)),
+        "session": truncate_name(scope.get("turnlog.session")),
+        "turn": truncate_name(scope.get("turnlog.turn")),
     }
-    if exchange.error is None:
+    if record.error is None:
         log.info("request", extra=fields)
     else:
-        log.error("request failed", extra=fields | {"exception": "".join(places(exchange.error))})
+        log.error(
+            "request failed",
+            extra=fields | {"exception": "".join(format_traceback_without_messages(record.error))},
+        )
 
 
-def named(name: str | None) -> str | None:
+def truncate_name(name: str | None) -> str | None:
     """A name, or the beginning of one that is too long to be one."""
-    return name[:QUOTED_CHARS] if name else None
+    return name[:MAX_NAME_CHARS] if name else None
 
 
-def places(error: BaseException | None) -> Iterator[str]:
+def format_traceback_without_messages(error: BaseException | None) -> Iterator[str]:
     """Where errors happened, the one that was raised first before what it led to; not what they say."""
     while error is not None:
         yield from traceback.format_tb(error.__traceback__)
         yield f"{type(error).__module__}.{type(error).__qualname__}\n"
         if isinstance(error, BaseExceptionGroup):
             for part in error.exceptions:
-                yield from places(part)
+                yield from format_traceback_without_messages(part)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def is_news(record: logging.LogRecord) -> bool:
+def is_worth_logging(record: logging.LogRecord) -> bool:
     """Whether a record tells more than the line of the request that failed with the same error.
 
     That a peer sends what is no HTTP is no news: any peer could fill the journal with it.
     """
     if record.name == "uvicorn.error" and record.msg == "Invalid HTTP request received.":
         return False
-    exchange = CURRENT.get()
+    exchange = CURRENT_REQUEST.get()
     told = exchange.error if exchange else None
     return not (told and record.exc_info and record.exc_info[1] is told)
 
 
-def set_up(level: str, formatter: logging.Formatter | None = None) -> None:
+def configure_logging(level: str, formatter: logging.Formatter | None = None) -> None:
     """Write what Turnlog and uvicorn log to stderr, from this level on; uvicorn's own access log is off.
 
     Records are lines of JSON, unless a formatter is given; one that is given strikes out secrets itself.
@@ -228,8 +239,8 @@ def set_up(level: str, formatter: logging.Formatter | None = None) -> None:
     uvicorn must not set up logging itself: its `Config` is given `log_config=None`.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter or Lines())
-    handler.addFilter(is_news)
+    handler.setFormatter(formatter or JsonFormatter())
+    handler.addFilter(is_worth_logging)
     for name in ("turnlog", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

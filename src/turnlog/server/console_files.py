@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-CONSOLE = files("turnlog.server") / "console"
-INDEX = "index.html"
+CONSOLE_DIR = files("turnlog.server") / "console"
+INDEX_FILE = "index.html"
 MEDIA_TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -25,13 +25,13 @@ MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 # The two policies that may make markup of text are those of Lit, for its templates, and of DOMPurify.
-PAGE_HEADERS = {
+CONSOLE_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; font-src 'none'; frame-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html dompurify",
     "x-dns-prefetch-control": "off",  # a link that nobody follows tells nobody anything
 }
-NOT_BUILT = (
+NOT_BUILT_MESSAGE = (
     "Turnlog's console is not built; everything else works. Install turnlog again, or run "
     "`python hatch_build.py` among its sources.\n"
 )
@@ -39,64 +39,67 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FileVariant:
     """One form of a file: its bytes, and the headers that say which they are."""
 
     body: bytes
     headers: dict[str, str]
 
 
-def form(body: bytes, **headers: str) -> Form:
+def make_variant(body: bytes, **headers: str) -> FileVariant:
     """A form with its own ETag: a plain file and its twin are different bytes."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     said = {"etag": tag, "cache-control": "no-cache", "vary": "accept-encoding"}
-    return Form(body, {**PAGE_HEADERS, **said, **headers})
+    return FileVariant(body, {**CONSOLE_HEADERS, **said, **headers})
 
 
-def page_routes(folder: Traversable = CONSOLE) -> list[Route]:
+def console_routes(folder: Traversable = CONSOLE_DIR) -> list[Route]:
     """A route for every file in the folder; `/` alone, which says so, if nothing was built."""
     found = (
         {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
         if folder.is_dir()
         else {}
     )
-    if INDEX not in found:
-        return [Route("/", not_built)]
+    if INDEX_FILE not in found:
+        return [Route("/", respond_not_built)]
     return [
-        Route("/" if name == INDEX else f"/{name}", sent(body, found.get(f"{name}.gz"), MEDIA_TYPES[suffix]))
+        Route(
+            "/" if name == INDEX_FILE else f"/{name}",
+            make_file_endpoint(body, found.get(f"{name}.gz"), MEDIA_TYPES[suffix]),
+        )
         for name, body in sorted(found.items())
         if (suffix := f".{name.rpartition('.')[2]}") in MEDIA_TYPES
     ]
 
 
-def sent(body: bytes, zipped: bytes | None, media_type: str) -> Endpoint:
+def make_file_endpoint(body: bytes, gzip_body: bytes | None, media_type: str) -> Endpoint:
     """An endpoint that answers with a file, or with its twin, or that nothing has changed."""
-    plain = form(body)
-    small = plain if zipped is None else form(zipped, **{"content-encoding": "gzip"})
+    plain = make_variant(body)
+    small = plain if gzip_body is None else make_variant(gzip_body, **{"content-encoding": "gzip"})
 
     async def endpoint(request: Request) -> Response:
-        chosen = small if takes_gzip(request.headers.get("accept-encoding", "")) else plain
-        if chosen.headers["etag"] in tags(request.headers.get("if-none-match", "")):
+        chosen = small if accepts_gzip(request.headers.get("accept-encoding", "")) else plain
+        if chosen.headers["etag"] in parse_etags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=chosen.headers)
         return Response(chosen.body, media_type=media_type, headers=chosen.headers)
 
     return endpoint
 
 
-async def not_built(_: Request) -> Response:
+async def respond_not_built(_: Request) -> Response:
     """What is at `/` while there is no console."""
-    return PlainTextResponse(NOT_BUILT, 503, PAGE_HEADERS)
+    return PlainTextResponse(NOT_BUILT_MESSAGE, 503, CONSOLE_HEADERS)
 
 
-def takes_gzip(accepted: str) -> bool:
+def accepts_gzip(accept_encoding: str) -> bool:
     """Whether an Accept-Encoding names gzip and does not refuse it."""
-    for one in accepted.lower().split(","):
+    for one in accept_encoding.lower().split(","):
         coding, weighed, weight = one.partition(";")
         if coding.strip() == "gzip":
             return not weighed or weight.strip(" q=0.") != ""
     return False
 
 
-def tags(matching: str) -> set[str]:
+def parse_etags(if_none_match: str) -> set[str]:
     """The ETags of an If-None-Match, with those that a proxy has weakened."""
-    return {one.strip().removeprefix("W/") for one in matching.split(",")}
+    return {one.strip().removeprefix("W/") for one in if_none_match.split(",")}

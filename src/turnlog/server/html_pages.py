@@ -15,9 +15,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
-NAME_CHARS = 64  # of a guest's name
+MAX_GUEST_NAME_CHARS = 64  # of a guest's name
 
-STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark;
   --back: light-dark(#f6f7f9, #14161a); --raised: light-dark(#ffffff, #20242b);
   --line: light-dark(#d8dce3, #353b45); --text: light-dark(#1b1f26, #e6e9ee);
@@ -40,9 +40,9 @@ button { margin-top: 1rem; padding: .4rem 1rem; font: inherit; cursor: pointer; 
 .soft { color: var(--soft); font-size: .85rem; }
 .wrong { color: var(--bad); }
 """
-STYLE_HASH = b64encode(sha256(STYLE.encode()).digest()).decode()
-HEADERS = {
-    "content-security-policy": f"default-src 'none'; style-src 'sha256-{STYLE_HASH}'; img-src 'self'; "
+PAGE_STYLE_HASH = b64encode(sha256(PAGE_STYLE.encode()).digest()).decode()
+HTML_PAGE_HEADERS = {
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{PAGE_STYLE_HASH}'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
     # With `no-referrer` a browser sends its form with `Origin: null`, which the guard refuses. The address of
@@ -65,7 +65,7 @@ class Invitation(NamedTuple):
     is_guest: bool = False
 
 
-def wants_page(scope: Scope) -> bool:
+def accepts_html(scope: Scope) -> bool:
     """Whether a person looks at the answer: a browser that opens an address accepts HTML."""
     return "text/html" in HTTPConnection(scope).headers.get("accept", "")
 
@@ -78,22 +78,25 @@ def invitation_page(scope: Scope, invitation: Invitation, problem: str = "", sta
     host = f"{escape(invitation.by)} invites you" if invitation.by else "You are invited"
     roles = " and ".join(f"<strong>{escape(role)}</strong>" for role in invitation.roles)
     wrong = f"<p class=wrong role=alert>{escape(problem)}</p>" if problem else ""
+    form_html = (
+        user_form_html(invitation) if is_signed_in_user(invitation) else guest_form_html(invitation, wrong)
+    )
     body = (
         f"<h1>{host}</h1><p>to <strong>{escape(invitation.title)}</strong> as {roles}.</p>"
-        f'<form method=post action="{escape(root_of(scope))}/sign-in">'
+        f'<form method=post action="{escape(get_root_path(scope))}/sign-in">'
         f'<input type=hidden name=code value="{escape(invitation.code)}">'
         f'<input type=hidden name=signed_in_as value="{escape(invitation.signed_in_as)}">'
-        f"{as_oneself(invitation) if is_person(invitation) else as_guest(invitation, wrong)}"
+        f"{form_html}"
     )
-    return page(scope, "You are invited", body, status)
+    return render_page(scope, "You are invited", body, status)
 
 
-def is_person(invitation: Invitation) -> bool:
+def is_signed_in_user(invitation: Invitation) -> bool:
     """Whether who is asked is signed in, and not as a guest."""
     return bool(invitation.signed_in_as) and not invitation.is_guest
 
 
-def as_oneself(invitation: Invitation) -> str:
+def user_form_html(invitation: Invitation) -> str:
     """The rest of the form for who is signed in: there is nothing to fill in."""
     name = escape(invitation.signed_in_as)
     return (
@@ -102,7 +105,7 @@ def as_oneself(invitation: Invitation) -> str:
     )
 
 
-def as_guest(invitation: Invitation, wrong: str) -> str:
+def guest_form_html(invitation: Invitation, error_html: str) -> str:
     """The rest of the form for a guest; `wrong` is HTML."""
     leaves = (
         "<p>This browser is signed in as a guest of another session. Coming in signs it out there.</p>"
@@ -111,8 +114,8 @@ def as_guest(invitation: Invitation, wrong: str) -> str:
     )
     return (
         f"{leaves}<label>Your name"
-        f"<input name=name required maxlength={NAME_CHARS} autocomplete=name autofocus></label>"
-        f"{wrong}<button>Come in</button></form>"
+        f"<input name=name required maxlength={MAX_GUEST_NAME_CHARS} autocomplete=name autofocus></label>"
+        f"{error_html}<button>Come in</button></form>"
         "<p class=soft>Others in the session see this name. The link works once.</p>"
     )
 
@@ -124,25 +127,26 @@ def own_link_page(scope: Scope) -> Response:
         "<p>Send it to the person you invite. To see what that person sees, open it "
         f"in a private window.</p><p>Go {console_link(scope)}.</p>"
     )
-    return page(scope, "You made this link", body, 403)
+    return render_page(scope, "You made this link", body, 403)
 
 
-def member_page(scope: Scope, session_id: str) -> Response:
+def already_member_page(scope: Scope, session_id: str) -> Response:
     """A link to a session in which who opens it is a member already."""
+    root_path = get_root_path(scope)
     body = (
         "<h1>You are a member already</h1><p>The link is still good for the person it was made for.</p>"
-        f'<p>Go <a href="{escape(root_of(scope))}/?session={escape(session_id)}">to the session</a>.</p>'
+        f'<p>Go <a href="{escape(root_path)}/?session={escape(session_id)}">to the session</a>.</p>'
     )
-    return page(scope, "You are a member already", body, 403)
+    return render_page(scope, "You are a member already", body, 403)
 
 
-def taken_page(scope: Scope, problem: str) -> Response:
+def role_taken_page(scope: Scope, problem: str) -> Response:
     """A link for a role that another person has by now."""
     body = f"<h1>This link cannot be used</h1><p>{escape(problem.capitalize())}.</p>"
-    return page(scope, "This link cannot be used", body, 409)
+    return render_page(scope, "This link cannot be used", body, 409)
 
 
-def used_page(scope: Scope) -> Response:
+def unusable_link_page(scope: Scope) -> Response:
     """A link that was redeemed, is too old, or leads to a session that is closed or gone."""
     body = (
         "<h1>This link cannot be used</h1>"
@@ -151,31 +155,31 @@ def used_page(scope: Scope) -> Response:
         "<code>turnlog link</code> prints one.</p>"
         f"<p>If it has signed you in, go on {console_link(scope)}.</p>"
     )
-    return page(scope, "This link cannot be used", body, 403)
+    return render_page(scope, "This link cannot be used", body, 403)
 
 
-def problem_page(scope: Scope, title: str, status: int) -> Response:
+def error_page(scope: Scope, title: str, status: int) -> Response:
     """An address that is not there, or that needs a sign-in."""
     body = f"<h1>{escape(title)}</h1><p>Go {console_link(scope)}.</p>"
-    return page(scope, title, body, status)
+    return render_page(scope, title, body, status)
 
 
 def console_link(scope: Scope) -> str:
-    return f'<a href="{escape(root_of(scope))}/">to the console</a>'
+    return f'<a href="{escape(get_root_path(scope))}/">to the console</a>'
 
 
-def page(scope: Scope, title: str, body: str, status: int) -> Response:
+def render_page(scope: Scope, title: str, body: str, status: int) -> Response:
     """A whole document; `body` is HTML."""
     text = (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
         f"<title>{escape(title)} · Turnlog</title>"
-        f'<link rel=icon href="{escape(root_of(scope))}/favicon.svg">'
-        f"<style>{STYLE}</style><main>{body}</main>"
+        f'<link rel=icon href="{escape(get_root_path(scope))}/favicon.svg">'
+        f"<style>{PAGE_STYLE}</style><main>{body}</main>"
     )
-    return HTMLResponse(text, status, HEADERS)
+    return HTMLResponse(text, status, HTML_PAGE_HEADERS)
 
 
-def root_of(scope: Scope) -> str:
+def get_root_path(scope: Scope) -> str:
     """What the application is mounted at."""
     return str(scope.get("root_path", ""))

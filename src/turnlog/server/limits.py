@@ -20,25 +20,27 @@ from turnlog.app import Principal
 from turnlog.errors import TurnlogError
 from turnlog.server.auth.credentials import is_guest
 
-PRINCIPALS = 10_000  # so many budgets are kept; a principal that was forgotten begins with a full one
+MAX_TRACKED_PRINCIPALS = (
+    10_000  # so many budgets are kept; a principal that was forgotten begins with a full one
+)
 MIB = 1024 * 1024
 ANONYMOUS = ""  # no principal has this name
 TOTAL = ""  # the name of the budget of all principals together
 
 
-class TooMuch(TurnlogError):
+class RateLimitExceeded(TurnlogError):
     """A principal is over one of its limits; the same request may succeed after `wait_s`."""
 
-    def __init__(self, problem: str, wait_s: float = 1.0) -> None:
+    def __init__(self, problem: str, retry_after_s: float = 1.0) -> None:
         super().__init__(problem)
-        self.wait_s = wait_s
+        self.retry_after_s = retry_after_s
 
 
-class TooManyStreams(TooMuch):
+class TooManyStreams(RateLimitExceeded):
     """A principal has as many streams open as it may."""
 
 
-class TooManySessions(TooMuch):
+class TooManySessions(RateLimitExceeded):
     """A principal has made as many sessions as it may, for now."""
 
 
@@ -50,10 +52,12 @@ class Rate(NamedTuple):
 
 
 UNLIMITED = Rate(math.inf, math.inf)
-REFUSALS = Rate(1.0, 20.0)  # how many refusals are answered at once
-REFUSAL_S = 1.0  # how long the next ones take: who does not wait when it is told to, waits for the answer
-MAX_WAITING = 64  # requests of one principal that wait for others of its own
-MAX_DELAYED = 64  # so many answers of one principal are kept back
+REFUSAL_RATE = Rate(1.0, 20.0)  # how many refusals are answered at once
+REFUSAL_DELAY_S = (
+    1.0  # how long the next ones take: who does not wait when it is told to, waits for the answer
+)
+MAX_WAITING_REQUESTS = 64  # requests of one principal that wait for others of its own
+MAX_DELAYED_REFUSALS = 64  # so many answers of one principal are kept back
 
 
 class Allowance(NamedTuple):
@@ -62,11 +66,11 @@ class Allowance(NamedTuple):
     requests: Rate
     body_bytes: Rate
     busy_s: Rate
-    at_once: int
+    concurrent_requests: int
     streams: int
 
 
-class TooMuchRead(TooMuch):
+class ReadLimitExceeded(RateLimitExceeded):
     """A principal has read as much as it may, for now."""
 
 
@@ -90,10 +94,10 @@ class Limits(NamedTuple):
     burst_busy_s: float = 5.0
     guest_busy_share: float = 0.05
     guest_burst_busy_s: float = 0.5
-    at_once: int = 16
-    guest_at_once: int = 4
-    program_at_once: int = 1024
-    anonymous_at_once: int = 256
+    concurrent_requests: int = 16
+    guest_concurrent_requests: int = 4
+    program_concurrent_requests: int = 1024
+    anonymous_concurrent_requests: int = 256
     read_bytes_per_s: float = 4.0 * MIB
     burst_read_bytes: int = 64 * MIB
     total_read_bytes_per_s: float = 32.0 * MIB
@@ -102,7 +106,7 @@ class Limits(NamedTuple):
     streams: int = 64
     guest_streams: int = 8
     program_streams: int = 1024
-    life_s: float = 600.0
+    max_stream_age_s: float = 600.0
 
     @property
     def read_bytes(self) -> Rate:
@@ -117,16 +121,18 @@ class Limits(NamedTuple):
         body_bytes = Rate(self.body_bytes_per_s, self.burst_bytes)
         if principal.server_roles:
             requests = Rate(self.requests_per_s, self.program_burst)
-            return Allowance(requests, body_bytes, UNLIMITED, self.program_at_once, self.program_streams)
+            return Allowance(
+                requests, body_bytes, UNLIMITED, self.program_concurrent_requests, self.program_streams
+            )
         if not is_guest(principal):
             requests = Rate(self.requests_per_s, self.burst)
             busy_s = Rate(self.busy_share, self.burst_busy_s)
-            return Allowance(requests, body_bytes, busy_s, self.at_once, self.streams)
+            return Allowance(requests, body_bytes, busy_s, self.concurrent_requests, self.streams)
         return Allowance(
             Rate(self.guest_requests_per_s, self.guest_burst),
             Rate(self.guest_body_bytes_per_s, self.guest_burst_bytes),
             Rate(self.guest_busy_share, self.guest_burst_busy_s),
-            self.guest_at_once,
+            self.guest_concurrent_requests,
             self.guest_streams,
         )
 
@@ -135,72 +141,76 @@ class TokenBuckets:
     """What each principal has left of one thing. Time comes in, and fills them."""
 
     def __init__(self) -> None:
-        self._left: dict[str, tuple[float, float]] = {}
+        self._levels: dict[str, tuple[float, float]] = {}
 
     def wait_s(self, name: str, amount: float, rate: Rate, now_s: float) -> float:
         """Return in how many seconds there is so much; 0 if there is now."""
-        missing = amount - self._now(name, rate, now_s)
+        missing = amount - self._level_at(name, rate, now_s)
         return max(0.0, missing / rate.per_s)
 
-    def take(self, name: str, amount: float, rate: Rate, now_s: float) -> None:
+    def consume(self, name: str, amount: float, rate: Rate, now_s: float) -> None:
         """Take so much, also if it is not there."""
-        left = self._now(name, rate, now_s) - amount
-        self._left.pop(name, None)  # the dict is in the order of use
-        self._left[name] = (left, now_s)
-        if len(self._left) > PRINCIPALS:
-            del self._left[next(iter(self._left))]
+        left = self._level_at(name, rate, now_s) - amount
+        self._levels.pop(name, None)  # the dict is in the order of use
+        self._levels[name] = (left, now_s)
+        if len(self._levels) > MAX_TRACKED_PRINCIPALS:
+            del self._levels[next(iter(self._levels))]
 
-    def _now(self, name: str, rate: Rate, now_s: float) -> float:
-        left, at = self._left.get(name, (rate.burst, now_s))
+    def _level_at(self, name: str, rate: Rate, now_s: float) -> float:
+        left, at = self._levels.get(name, (rate.burst, now_s))
         return min(rate.burst, left + max(0.0, now_s - at) * rate.per_s)
 
 
-class Budgets:
+class RateLimiter:
     """What each principal has left."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._requests = TokenBuckets()
-        self._bytes = TokenBuckets()
-        self._busy = TokenBuckets()
+        self._body_bytes = TokenBuckets()
+        self._busy_time = TokenBuckets()
         self._sessions = TokenBuckets()
         self._reads = TokenBuckets()
         self._total_reads = TokenBuckets()
         self._streams: dict[str, int] = {}
-        self._open: dict[str, int] = {}
+        self._open_requests: dict[str, int] = {}
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._refusals = TokenBuckets()
-        self._delayed: dict[str, int] = {}
+        self._delayed_refusals: dict[str, int] = {}
 
-    def request(self, principal: Principal, body_bytes: int, now_s: float) -> float:
+    def consume_request(self, principal: Principal, body_bytes: int, now_s: float) -> float:
         """Take one request with its body; return 0, or in how many seconds there is room for it."""
         name, allowed = principal.name, self._limits.allowance_of(principal)
         size = min(body_bytes, allowed.body_bytes.burst)  # a larger one would wait for ever
         wait_s = max(
             self._requests.wait_s(name, 1, allowed.requests, now_s),
-            self._bytes.wait_s(name, size, allowed.body_bytes, now_s),
-            self._busy.wait_s(name, 0, allowed.busy_s, now_s),
+            self._body_bytes.wait_s(name, size, allowed.body_bytes, now_s),
+            self._busy_time.wait_s(name, 0, allowed.busy_s, now_s),
         )
         # A refused request counts as the last one of its principal, which is then forgotten last.
-        self._requests.take(name, 0 if wait_s else 1, allowed.requests, now_s)
-        self._bytes.take(name, 0 if wait_s else size, allowed.body_bytes, now_s)
+        self._requests.consume(name, 0 if wait_s else 1, allowed.requests, now_s)
+        self._body_bytes.consume(name, 0 if wait_s else size, allowed.body_bytes, now_s)
         return wait_s
 
-    def spend(self, principal: Principal, busy_s: float, now_s: float) -> None:
+    def charge_busy_time(self, principal: Principal, busy_s: float, now_s: float) -> None:
         """Take the time that a request has kept the event loop busy."""
-        self._busy.take(principal.name, busy_s, self._limits.allowance_of(principal).busy_s, now_s)
+        self._busy_time.consume(principal.name, busy_s, self._limits.allowance_of(principal).busy_s, now_s)
 
-    async def begin(self, principal: Principal | None) -> bool:
+    async def start_request(self, principal: Principal | None) -> bool:
         """Begin to answer a request when there is room for it; False if too many wait for room.
 
         None is who has not signed in: these do not wait.
         """
         name = principal.name if principal else ANONYMOUS
-        most = self._limits.allowance_of(principal).at_once if principal else self._limits.anonymous_at_once
+        most = (
+            self._limits.allowance_of(principal).concurrent_requests
+            if principal
+            else self._limits.anonymous_concurrent_requests
+        )
         waiting = self._waiting.setdefault(name, deque())
         try:
-            while self._running(name) >= most:
-                if principal is None or len(waiting) >= MAX_WAITING:
+            while self._running_count(name) >= most:
+                if principal is None or len(waiting) >= MAX_WAITING_REQUESTS:
                     return False
                 turn = asyncio.get_running_loop().create_future()
                 waiting.append(turn)
@@ -210,20 +220,20 @@ class Budgets:
                     if not turn.cancelled():  # it was this one's turn, and is the next one's now
                         self._admit_next(name)
                     raise
-            self._open[name] = self._open.get(name, 0) + 1
+            self._open_requests[name] = self._open_requests.get(name, 0) + 1
             return True
         finally:
             if not waiting:
                 self._waiting.pop(name, None)
 
-    def _running(self, name: str) -> int:
+    def _running_count(self, name: str) -> int:
         """How many requests are being answered; a stream is not to keep its reader from asking for more."""
-        return self._open.get(name, 0) - self._streams.get(name, 0)
+        return self._open_requests.get(name, 0) - self._streams.get(name, 0)
 
-    def end(self, principal: Principal | None) -> None:
+    def finish_request(self, principal: Principal | None) -> None:
         """End what `begin` began."""
         name = principal.name if principal else ANONYMOUS
-        give_back(self._open, name)
+        decrement_count(self._open_requests, name)
         self._admit_next(name)
 
     def _admit_next(self, name: str) -> None:
@@ -238,30 +248,30 @@ class Budgets:
     async def delay_refusal(self, principal: Principal, now_s: float) -> None:
         """Take one refusal; wait before it is answered, if the principal has had many."""
         name = principal.name
-        wait_s = self._refusals.wait_s(name, 1, REFUSALS, now_s)
-        self._refusals.take(name, 0 if wait_s else 1, REFUSALS, now_s)
-        if not wait_s or self._delayed.get(name, 0) >= MAX_DELAYED:
+        wait_s = self._refusals.wait_s(name, 1, REFUSAL_RATE, now_s)
+        self._refusals.consume(name, 0 if wait_s else 1, REFUSAL_RATE, now_s)
+        if not wait_s or self._delayed_refusals.get(name, 0) >= MAX_DELAYED_REFUSALS:
             return
-        self._delayed[name] = self._delayed.get(name, 0) + 1
+        self._delayed_refusals[name] = self._delayed_refusals.get(name, 0) + 1
         try:
-            await asyncio.sleep(REFUSAL_S)
+            await asyncio.sleep(REFUSAL_DELAY_S)
         finally:
-            give_back(self._delayed, name)
+            decrement_count(self._delayed_refusals, name)
 
-    def admit_read(self, principal: Principal, now_s: float) -> None:
+    def check_read(self, principal: Principal, now_s: float) -> None:
         """Raise `TooMuchRead` for who has read more than there was."""
         if wait_s := self._read_wait_s(principal, 0, now_s):
-            raise TooMuchRead("too much was read, wait a little", wait_s)
+            raise ReadLimitExceeded("too much was read, wait a little", wait_s)
 
-    def spend_read(self, principal: Principal, size_bytes: int, now_s: float) -> float:
+    def charge_read(self, principal: Principal, size_bytes: int, now_s: float) -> float:
         """Take what was read, also more than is left; return in how many seconds to read on.
 
         What has begun may overdraw the budget by as much again before it has to wait.
         """
         if principal.is_operator:
             return 0.0
-        self._reads.take(principal.name, size_bytes, self._limits.read_bytes, now_s)
-        self._total_reads.take(TOTAL, size_bytes, self._limits.total_read_bytes, now_s)
+        self._reads.consume(principal.name, size_bytes, self._limits.read_bytes, now_s)
+        self._total_reads.consume(TOTAL, size_bytes, self._limits.total_read_bytes, now_s)
         return self._read_wait_s(principal, -1, now_s)
 
     def _read_wait_s(self, principal: Principal, bursts: int, now_s: float) -> float:
@@ -274,7 +284,7 @@ class Budgets:
             return own_s
         return max(own_s, self._total_reads.wait_s(TOTAL, bursts * total.burst, total, now_s))
 
-    def create_session(self, principal: Principal, now_s: float) -> None:
+    def consume_session(self, principal: Principal, now_s: float) -> None:
         """Take one new session; raise `TooManySessions` if there is none left."""
         if principal.is_operator:
             return
@@ -282,26 +292,26 @@ class Budgets:
         rate = Rate(burst / 3600, burst)
         if wait_s := self._sessions.wait_s(principal.name, 1, rate, now_s):
             raise TooManySessions(f"too many new sessions, at most {burst} in an hour", wait_s)
-        self._sessions.take(principal.name, 1, rate, now_s)
+        self._sessions.consume(principal.name, 1, rate, now_s)
 
-    def has_stream(self, principal: Principal) -> bool:
+    def has_free_stream(self, principal: Principal) -> bool:
         """Whether there is a stream left."""
         return self._streams.get(principal.name, 0) < self._limits.allowance_of(principal).streams
 
-    def open_stream(self, principal: Principal) -> bool:
+    def acquire_stream(self, principal: Principal) -> bool:
         """Take one stream, if there is one left."""
-        if not self.has_stream(principal):
+        if not self.has_free_stream(principal):
             return False
         self._streams[principal.name] = self._streams.get(principal.name, 0) + 1
         self._admit_next(principal.name)
         return True
 
-    def close_stream(self, principal: Principal) -> None:
+    def release_stream(self, principal: Principal) -> None:
         """Give it back."""
-        give_back(self._streams, principal.name)
+        decrement_count(self._streams, principal.name)
 
 
-def give_back(counts: dict[str, int], name: str) -> None:
+def decrement_count(counts: dict[str, int], name: str) -> None:
     """Count one less; a name with none is forgotten."""
     counts[name] -= 1
     if not counts[name]:

@@ -10,31 +10,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from turnlog.events import AgentEnd, AgentStart, Envelope, Payload, ToolCall, ToolResult, Unknown
-from turnlog.events.envelope import milliseconds
+from turnlog.events import AgentEnd, AgentStart, Envelope, Payload, ToolCall, ToolResult, UnknownPayload
+from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.log.writer import WriteHealth
 
-BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
-OPEN = 10_000  # beginnings that are remembered; older ones are not timed
+BUCKET_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
+MAX_OPEN_TIMERS = 10_000  # beginnings that are remembered; older ones are not timed
 
 
 @dataclass(slots=True)
-class Times:
+class Histogram:
     """How long something took, counted by upper bounds."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_BOUNDS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, seconds: float) -> None:
         """One more."""
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.counts[bisect_left(BUCKET_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
-    def lines(self, name: str) -> Iterator[str]:
+    def format_lines(self, name: str) -> Iterator[str]:
         """As a histogram: every bucket counts the ones below it too."""
         yield f"# TYPE {name} histogram"
         seen = 0
-        for bound, count in zip((*BOUNDS_S, "+Inf"), self.counts, strict=True):
+        for bound, count in zip((*BUCKET_BOUNDS_S, "+Inf"), self.counts, strict=True):
             seen += count
             yield f'{name}_bucket{{le="{bound}"}} {seen}'
         yield f"{name}_sum {self.sum_s:.3f}"
@@ -46,49 +46,51 @@ class Metrics:
     """Everything that is counted."""
 
     events: Counter[str] = field(default_factory=Counter)
-    turns: Times = field(default_factory=Times)
-    tools: Times = field(default_factory=Times)
+    turns: Histogram = field(default_factory=Histogram)
+    tools: Histogram = field(default_factory=Histogram)
     subscribers: int = 0
     deliveries: int = 0
     delivered_bytes: int = 0
-    _begun: dict[tuple[str, str], int] = field(default_factory=dict)
+    _start_times_ms: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def observe(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def observe(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one event into account."""
-        self.events["application" if isinstance(payload, Unknown) else envelope.type.partition(".")[0]] += 1
+        self.events[
+            "application" if isinstance(payload, UnknownPayload) else envelope.type.partition(".")[0]
+        ] += 1
         match payload:
             case ToolCall(call_id=key):
-                self._begin(envelope, key)
+                self._start_timer(envelope, key)
             case ToolResult(call_id=key):
-                self._end(envelope, key, self.tools)
+                self._stop_timer(envelope, key, self.tools)
             case AgentStart(parent_id=None):
-                self._begin(envelope, envelope.agent_id or "")
+                self._start_timer(envelope, envelope.agent_id or "")
             case AgentEnd():
-                self._end(envelope, envelope.agent_id or "", self.turns)
+                self._stop_timer(envelope, envelope.agent_id or "", self.turns)
             case _:
                 pass
 
-    def _begin(self, envelope: Envelope, key: str) -> None:
-        self._begun[envelope.session_id, key] = milliseconds(envelope.ts)
-        if len(self._begun) > OPEN:
-            del self._begun[next(iter(self._begun))]
+    def _start_timer(self, envelope: Envelope, key: str) -> None:
+        self._start_times_ms[envelope.session_id, key] = parse_timestamp_ms(envelope.ts)
+        if len(self._start_times_ms) > MAX_OPEN_TIMERS:
+            del self._start_times_ms[next(iter(self._start_times_ms))]
 
-    def _end(self, envelope: Envelope, key: str, times: Times) -> None:
-        begun = self._begun.pop((envelope.session_id, key), None)
+    def _stop_timer(self, envelope: Envelope, key: str, histogram: Histogram) -> None:
+        begun = self._start_times_ms.pop((envelope.session_id, key), None)
         if begun is not None:
-            times.add(max(0, milliseconds(envelope.ts) - begun) / 1000)
+            histogram.add(max(0, parse_timestamp_ms(envelope.ts) - begun) / 1000)
 
-    def delivered(self, size_bytes: int) -> None:
+    def count_delivery(self, size_bytes: int) -> None:
         """One write to one reader."""
         self.deliveries += 1
         self.delivered_bytes += size_bytes
 
-    def text(self, lags: Iterable[int] = (), health: WriteHealth | None = None) -> str:
+    def render(self, lags: Iterable[int] = (), health: WriteHealth | None = None) -> str:
         """The page that Prometheus reads; `lags` are how far the projections are behind, in events."""
-        lines = [*self._lines(max(lags, default=0)), *(health_lines(health) if health else ())]
+        lines = [*self._format_lines(max(lags, default=0)), *(format_health_lines(health) if health else ())]
         return "\n".join([*lines, ""])
 
-    def _lines(self, lag: int) -> Iterator[str]:
+    def _format_lines(self, lag: int) -> Iterator[str]:
         yield "# TYPE turnlog_events_total counter"
         for name, count in sorted(self.events.items()):
             yield f'turnlog_events_total{{family="{name}"}} {count}'
@@ -100,14 +102,14 @@ class Metrics:
         ):
             yield f"# TYPE {name} {kind}"
             yield f"{name} {value}"
-        yield from self.turns.lines("turnlog_turn_seconds")
-        yield from self.tools.lines("turnlog_tool_seconds")
+        yield from self.turns.format_lines("turnlog_turn_seconds")
+        yield from self.tools.format_lines("turnlog_tool_seconds")
 
 
-def health_lines(health: WriteHealth) -> Iterator[str]:
+def format_health_lines(health: WriteHealth) -> Iterator[str]:
     """Whether writes fail, and when the last one was stored; a process that has stored none has no time."""
     yield "# TYPE turnlog_write_failing gauge"
     yield f"turnlog_write_failing {int(health.is_failing)}"
-    if health.stored_s is not None:
+    if health.last_stored_s is not None:
         yield "# TYPE turnlog_last_write_timestamp_seconds gauge"
-        yield f"turnlog_last_write_timestamp_seconds {health.stored_s:.3f}"
+        yield f"turnlog_last_write_timestamp_seconds {health.last_stored_s:.3f}"

@@ -13,60 +13,62 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnlog.errors import TurnlogError
-from turnlog.server.error_responses import refusal
+from turnlog.server.error_responses import error_response
 
-HEADERS = [
+SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),  # an answer belongs to who asked, unless its route says otherwise
 ]
 
-ACCOUNT = "turnlog.account"  # where a check says who pays for a request
+REQUEST_CHARGE_KEY = "turnlog.account"  # where a check says who pays for a request
 
-Check = Callable[[Scope], Awaitable[Response | None]]
+RequestCheck = Callable[[Scope], Awaitable[Response | None]]
 """Lets a request pass, or says what is answered instead."""
 
 
-class Front:
+class RequestChecksMiddleware:
     """The one way in. `headers` are those of every answer that does not say them itself."""
 
     def __init__(
         self,
         app: ASGIApp,
-        checks: Iterable[Check],
-        direct: Iterable[Route] = (),
-        headers: Iterable[tuple[bytes, bytes]] = HEADERS,
+        checks: Iterable[RequestCheck],
+        bypass_router: Iterable[Route] = (),
+        headers: Iterable[tuple[bytes, bytes]] = SECURITY_HEADERS,
     ) -> None:
         self._app = app
         self._checks = tuple(checks)
-        self._direct = {(method, route.path): route for route in direct for method in route.methods or ()}
+        self._bypass_routes = {
+            (method, route.path): route for route in bypass_router for method in route.methods or ()
+        }
         self._headers = tuple(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        told = Saying(send, self._headers)
-        if refused := await self._refusal(scope):
+        told = HeaderSend(send, self._headers)
+        if refused := await self._run_checks(scope):
             await refused(scope, receive, told)
             return
         work = self._respond(scope, receive, told)
-        await (scope[ACCOUNT].answer(work) if ACCOUNT in scope else work)
+        await (scope[REQUEST_CHARGE_KEY].answer(work) if REQUEST_CHARGE_KEY in scope else work)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._answer(scope, receive) or self._app
+        answer = await self._call_bypass_route(scope, receive) or self._app
         await answer(scope, receive, send)
 
-    async def _refusal(self, scope: Scope) -> Response | None:
+    async def _run_checks(self, scope: Scope) -> Response | None:
         for check in self._checks:
             if answer := await check(scope):
                 return answer
         return None
 
-    async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp | None:
+    async def _call_bypass_route(self, scope: Scope, receive: Receive) -> ASGIApp | None:
         """What a route that is answered from here answers."""
-        route = self._direct.get((scope["method"], inner_path(scope)))
+        route = self._bypass_routes.get((scope["method"], get_route_path(scope)))
         if route is None:
             return None
         scope["route"] = route
@@ -74,10 +76,10 @@ class Front:
         try:
             return await endpoint(Request(scope, receive))
         except TurnlogError as error:
-            return refusal(error)
+            return error_response(error)
 
 
-class Saying:
+class HeaderSend:
     """A `send` that adds headers."""
 
     __slots__ = ("_headers", "_send")
@@ -94,7 +96,7 @@ class Saying:
         await self._send(message)
 
 
-def inner_path(scope: Scope) -> str:
+def get_route_path(scope: Scope) -> str:
     """The path of a request, without what the application is mounted at."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))

@@ -14,35 +14,35 @@ class Operation(NamedTuple):
     method: str
     path: str
     endpoint: Endpoint
-    says: str
+    summary: str
     body: type | None = None
     query: Mapping[str, str] = {}
-    answers: Mapping[int, Any] = {200: None}
+    responses: Mapping[int, Any] = {200: None}
     media_type: str = "application/json"
     public: bool = False
     body_type: str = "application/json"
 
 
-def get(path: str, endpoint: Endpoint, says: str, answer: Any = None, **more: Any) -> Operation:
+def get_route(path: str, endpoint: Endpoint, summary: str, response: Any = None, **more: Any) -> Operation:
     """A route that only looks."""
-    return Operation("GET", path, endpoint, says, **{"answers": {200: answer}, **more})
+    return Operation("GET", path, endpoint, summary, **{"responses": {200: response}, **more})
 
 
-def post(
-    path: str, endpoint: Endpoint, says: str, body: type | None, answers: Mapping[int, Any], **more: Any
+def post_route(
+    path: str, endpoint: Endpoint, summary: str, body: type | None, responses: Mapping[int, Any], **more: Any
 ) -> Operation:
     """A route that does something."""
-    return Operation("POST", path, endpoint, says, body, answers=answers, **more)
+    return Operation("POST", path, endpoint, summary, body, responses=responses, **more)
 
 
-class Refusal(msgspec.Struct):
+class ErrorBody(msgspec.Struct):
     """Why something was not done."""
 
     error: str
 
 
-WORDS = str.maketrans("/-{}.", "_____")  # what an operation is called, made of its path
-REFUSALS = {
+OPERATION_ID_CHARS = str.maketrans("/-{}.", "_____")  # what an operation is called, made of its path
+ERROR_DESCRIPTIONS = {
     400: "the request is wrong; the error says where",
     401: "not signed in",
     403: "not allowed: the caller may not do this, or a page of another site asked",
@@ -59,17 +59,17 @@ REFUSALS = {
 }
 
 
-def openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
+def build_openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     """The description of all routes, as OpenAPI 3.1."""
     operations = list(operations)
-    types = [kind for one in operations for kind in (one.body, *one.answers.values()) if kind is not None]
+    types = [kind for one in operations for kind in (one.body, *one.responses.values()) if kind is not None]
     schemas, components = msgspec.json.schema_components(
-        [Refusal, *types], ref_template="#/components/schemas/{name}"
+        [ErrorBody, *types], ref_template="#/components/schemas/{name}"
     )
-    known = {repr(kind): schema for kind, schema in zip([Refusal, *types], schemas, strict=True)}
+    known = {repr(kind): schema for kind, schema in zip([ErrorBody, *types], schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _described(one, known)
+        paths.setdefault(one.path, {})[one.method.lower()] = _describe_operation(one, known)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Turnlog", "version": version},
@@ -82,33 +82,39 @@ def openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     }
 
 
-def _described(one: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_operation(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
     """One operation."""
     described: dict[str, Any] = {
-        "summary": one.says,
-        "operationId": f"{one.method.lower()}{one.path.translate(WORDS)}",
-        "responses": {str(status): _answer(one, kind, known) for status, kind in one.answers.items()},
+        "summary": operation.summary,
+        "operationId": f"{operation.method.lower()}{operation.path.translate(OPERATION_ID_CHARS)}",
+        "responses": {
+            str(status): _describe_response(operation, kind, schemas)
+            for status, kind in operation.responses.items()
+        },
     }
-    inside = [name[1:-1] for name in one.path.split("/") if name.startswith("{")]
+    inside = [name[1:-1] for name in operation.path.split("/") if name.startswith("{")]
     described["parameters"] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in inside
     ] + [
         {"name": name, "in": "query", "description": says, "schema": {"type": "string"}}
-        for name, says in one.query.items()
+        for name, says in operation.query.items()
     ]
-    if one.body is not None:
-        content = {one.body_type: {"schema": known[repr(one.body)]}}
+    if operation.body is not None:
+        content = {operation.body_type: {"schema": schemas[repr(operation.body)]}}
         described["requestBody"] = {"required": True, "content": content}
-    if one.public:
+    if operation.public:
         described["security"] = []
-    refusal = {"application/json": {"schema": known[repr(Refusal)]}}
-    for status, says in REFUSALS.items():
+    refusal = {"application/json": {"schema": schemas[repr(ErrorBody)]}}
+    for status, says in ERROR_DESCRIPTIONS.items():
         described["responses"].setdefault(str(status), {"description": says, "content": refusal})
     return described
 
 
-def _answer(one: Operation, kind: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    if kind is not None:
-        return {"description": one.says, "content": {one.media_type: {"schema": known[repr(kind)]}}}
-    plain = one.media_type != "application/json"
-    return {"description": one.says, **({"content": {one.media_type: {}}} if plain else {})}
+def _describe_response(operation: Operation, type_: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    if type_ is not None:
+        return {
+            "description": operation.summary,
+            "content": {operation.media_type: {"schema": schemas[repr(type_)]}},
+        }
+    plain = operation.media_type != "application/json"
+    return {"description": operation.summary, **({"content": {operation.media_type: {}}} if plain else {})}

@@ -9,26 +9,26 @@ import asyncio
 import time
 
 from turnlog.app import Principal
-from turnlog.server.limits import Budgets
+from turnlog.server.limits import RateLimiter
 
 
 class ReadMeter:
     """The budget of one principal, as one request uses it."""
 
-    def __init__(self, budgets: Budgets, principal: Principal) -> None:
-        self._budgets = budgets
+    def __init__(self, rate_limiter: RateLimiter, principal: Principal) -> None:
+        self._rate_limiter = rate_limiter
         self._principal = principal
 
-    def admit(self) -> None:
+    def check_budget(self) -> None:
         """Raise `TooMuchRead` if the budget is used up."""
-        self._budgets.admit_read(self._principal, time.monotonic())
+        self._rate_limiter.check_read(self._principal, time.monotonic())
 
     def charge(self, size_bytes: int) -> None:
         """Take what was read; an answer that has begun is given whole."""
-        self._budgets.spend_read(self._principal, size_bytes, time.monotonic())
+        self._rate_limiter.charge_read(self._principal, size_bytes, time.monotonic())
 
-    async def spend(self, size_bytes: int) -> None:
+    async def charge_and_wait(self, size_bytes: int) -> None:
         """Take what was read, and wait while the budget is overdrawn too far."""
-        wait_s = self._budgets.spend_read(self._principal, size_bytes, time.monotonic())
+        wait_s = self._rate_limiter.charge_read(self._principal, size_bytes, time.monotonic())
         if wait_s:
             await asyncio.sleep(wait_s)

@@ -12,12 +12,12 @@ from turnlog.events import strict_json
 
 T = TypeVar("T")
 
-FORM = "application/x-www-form-urlencoded"
-FORM_BYTES = 16 * 1024  # a code and a name take less than one of these sixteen
+FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
+MAX_FORM_BYTES = 16 * 1024  # a code and a name take less than one of these sixteen
 
-MESSAGE_CHARS = 100_000
-SMALL_BYTES = 16 * 1024  # of a body that has some names in it, and nothing else
-INLINE_BYTES = 64 * 1024  # a larger body is decoded in a thread, so that other requests go on
+MAX_MESSAGE_CHARS = 100_000
+MAX_SMALL_BODY_BYTES = 16 * 1024  # of a body that has some names in it, and nothing else
+MAX_INLINE_DECODE_BYTES = 64 * 1024  # a larger body is decoded in a thread, so that other requests go on
 
 
 class UnsupportedBody(BadInput):
@@ -28,24 +28,26 @@ class OversizedBody(BadInput):
     """A body over the limit."""
 
 
-async def body(request: Request, kind: type[T], limit_bytes: int = strict_json.LIMIT_BYTES) -> T:
+async def read_json_body(
+    request: Request, type_: type[T], limit_bytes: int = strict_json.MAX_JSON_BYTES
+) -> T:
     """A request's JSON body as `kind`, through the gate."""
     data = await read_body(request, "application/json", limit_bytes)
-    if len(data) <= INLINE_BYTES:
-        return strict_json.decode(bytes(data), kind)
+    if len(data) <= MAX_INLINE_DECODE_BYTES:
+        return strict_json.decode_strict_json(bytes(data), type_)
     loop, decoder = asyncio.get_running_loop(), request.app.state.decoder
-    return await loop.run_in_executor(decoder, strict_json.decode, bytes(data), kind)
+    return await loop.run_in_executor(decoder, strict_json.decode_strict_json, bytes(data), type_)
 
 
-def make_decoder() -> Executor:
+def make_decoder_executor() -> Executor:
     """Return what decodes large bodies: one thread, since 1 MiB of JSON takes 25 MiB while it is decoded, and
     each thread keeps the most that it ever had."""
     return ThreadPoolExecutor(1, "turnlog-decoder")
 
 
-async def form(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form that a page sent; of a field that stands twice the first counts."""
-    data = await read_body(request, FORM, FORM_BYTES)
+    data = await read_body(request, FORM_MEDIA_TYPE, MAX_FORM_BYTES)
     try:
         pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=8, errors="strict")
     except ValueError:
@@ -70,10 +72,10 @@ async def read_body(request: Request, content_type: str, limit_bytes: int) -> by
     return data
 
 
-def checked_text(text: str, path: str) -> str:
+def check_message_text(text: str, path: str) -> str:
     """A message that says something and is not too long."""
     if not text.strip():
         raise BadInput("expected a message with some text", path)
-    if len(text) > MESSAGE_CHARS:
-        raise BadInput(f"expected at most {MESSAGE_CHARS} characters, got {len(text)}", path)
+    if len(text) > MAX_MESSAGE_CHARS:
+        raise BadInput(f"expected at most {MAX_MESSAGE_CHARS} characters, got {len(text)}", path)
     return text

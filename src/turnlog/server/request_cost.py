@@ -9,17 +9,17 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Spend = Callable[[float], None]
+ChargeSeconds = Callable[[float], None]
 
 
-class Metered:
+class MeteredCoroutine:
     """An awaitable that is a coroutine, and calls `spend` with the seconds of each of its steps."""
 
-    __slots__ = ("_spend", "_work")
+    __slots__ = ("_charge", "_work")
 
-    def __init__(self, work: Coroutine[Any, Any, T], spend: Spend) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], charge: ChargeSeconds) -> None:
         self._work = work
-        self._spend = spend
+        self._charge = charge
 
     def __await__(self) -> Generator[Any, Any, Any]:
         error: BaseException | None = None
@@ -30,7 +30,7 @@ class Metered:
             except StopIteration as end:
                 return end.value
             finally:
-                self._spend(time.thread_time() - begun_s)
+                self._charge(time.thread_time() - begun_s)
             error = None
             try:
                 yield waiting

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 MAX_HEAD_BYTES = 64 * 1024  # also for everything between two pieces of a body: chunk extensions, trailers
-MAX_FIELDS = 128  # browsers send about 20
+MAX_HEADER_FIELDS = 128  # browsers send about 20
 MAX_URL_BYTES = 16 * 1024
 SINGLE_FIELDS = frozenset({b"host", b"origin", b"authorization", b"content-length", b"content-type"})
 
@@ -39,7 +39,7 @@ class RequestHead:
         self._framing_bytes += size
         if self._framing_bytes > MAX_HEAD_BYTES:
             what = "the trailer section" if self.is_complete else "the request head"
-            raise too_large(f"{what} is larger than {MAX_HEAD_BYTES} bytes")
+            raise head_too_large_error(f"{what} is larger than {MAX_HEAD_BYTES} bytes")
 
     def count_body(self) -> None:
         """A piece of the body arrived: what surrounds the next piece has its own allowance."""
@@ -53,8 +53,8 @@ class RequestHead:
 
     def count_field(self) -> None:
         self._fields += 1
-        if self._fields > MAX_FIELDS:
-            raise too_large(f"the request has more than {MAX_FIELDS} header fields")
+        if self._fields > MAX_HEADER_FIELDS:
+            raise head_too_large_error(f"the request has more than {MAX_HEADER_FIELDS} header fields")
 
     def complete(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Check the finished head: a field that decides who asks for what is there once."""
@@ -66,15 +66,15 @@ class RequestHead:
                 raise RequestRefused(HTTPStatus.BAD_REQUEST, reason)
 
 
-def too_large(reason: str) -> RequestRefused:
+def head_too_large_error(reason: str) -> RequestRefused:
     return RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
 
 
-def refusal_response(refused: RequestRefused) -> bytes:
+def encode_refusal(refusal: RequestRefused) -> bytes:
     """Return a whole HTTP/1.1 response that ends its connection."""
-    body = b'{"error":"%b"}' % str(refused).encode("ascii")
+    body = b'{"error":"%b"}' % str(refusal).encode("ascii")
     return (
-        b"HTTP/1.1 %d %b\r\n" % (refused.status, refused.status.phrase.encode("ascii"))
+        b"HTTP/1.1 %d %b\r\n" % (refusal.status, refusal.status.phrase.encode("ascii"))
         + b"content-type: application/json\r\n"
         + b"cache-control: no-store\r\n"
         + b"content-length: %d\r\n" % len(body)

@@ -24,25 +24,41 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from turnlog.log.push import Rest
+from turnlog.log.push import Drain
 from turnlog.server.auth.token_file import TokenFile
-from turnlog.server.connections import CROWDED, FULL, ConnectionLimit, bounds_for, raise_file_limit
-from turnlog.server.request_head import RequestHead, RequestRefused, refusal_response
-from turnlog.server.streaming.streams import CONNECTION
+from turnlog.server.connections import (
+    FULL_MESSAGE,
+    RESERVE_KEY,
+    ConnectionLimit,
+    compute_bounds,
+    raise_file_limit,
+)
+from turnlog.server.request_head import RequestHead, RequestRefused, encode_refusal
+from turnlog.server.streaming.streams import CONNECTION_KEY
 
-STALL_S = 30.0  # how long a peer may take nothing of what was sent to it
-FEED_BYTES = 16 * 1024  # what the parser gets at once, so that limits are checked before much is stored
-REQUEST_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
-RESERVE_S = 5.0  # the same on a connection of the reserve, which is not to be held by who says nothing
-UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
-PIECE_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
-FRAMED = {b"content-length", b"content-encoding", b"transfer-encoding"}  # whose body is not sent as it is
-LINGER_S = 2.0  # how long a peer that was refused may still send
-TOKENS_S = 0.5  # how often the file of tokens is looked at: a token that was taken out ends within a second
-GRACE_S = 1.0  # what responses have to end by themselves when the server stops
+STALL_TIMEOUT_S = 30.0  # how long a peer may take nothing of what was sent to it
+PARSER_FEED_BYTES = (
+    16 * 1024
+)  # what the parser gets at once, so that limits are checked before much is stored
+REQUEST_TIMEOUT_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
+RESERVE_REQUEST_TIMEOUT_S = (
+    5.0  # the same on a connection of the reserve, which is not to be held by who says nothing
+)
+MAX_UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
+WRITE_CHUNK_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
+BODY_FRAMING_HEADERS = {
+    b"content-length",
+    b"content-encoding",
+    b"transfer-encoding",
+}  # whose body is not sent as it is
+REFUSAL_LINGER_S = 2.0  # how long a peer that was refused may still send
+TOKEN_FILE_POLL_S = (
+    0.5  # how often the file of tokens is looked at: a token that was taken out ends within a second
+)
+SHUTDOWN_GRACE_S = 1.0  # what responses have to end by themselves when the server stops
 
 
-class Connection(HttpToolsProtocol):
+class PacedHttpProtocol(HttpToolsProtocol):
     """A connection whose peer sets the pace of whoever sends, but not of what it asks itself, and for which a
     stop does not wait long. Request heads are bounded (`request_head`), and trailers are dropped. So is the
     number of connections, if there is a `limit` (`connections`)."""
@@ -51,11 +67,11 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **given)
         self._limit = limit
         self._in_reserve = False
-        self.app = self.paced
+        self.app = self.run_paced
         self._head = RequestHead()
-        self._refused: RequestRefused | None = None
-        self._late: asyncio.TimerHandle | None = None
-        self._lost: Callable[[], None] | None = None
+        self._refusal: RequestRefused | None = None
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._disconnect_callback: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,25 +79,25 @@ class Connection(HttpToolsProtocol):
         if self._limit is not None and len(self.connections) > self._limit.max_connections:
             self._in_reserve = True
             if len(self.connections) > self._limit.max_with_reserve:
-                self._turn_away(self._limit)
+                self._reject_connection(self._limit)
                 return
-        self._expect_request()
+        self._start_request_timer()
 
-    def _turn_away(self, limit: ConnectionLimit) -> None:
+    def _reject_connection(self, limit: ConnectionLimit) -> None:
         """Refuse a connection before its first request, at once: there are no files for it to linger."""
-        limit.note_refusal(self.loop.time())
-        self._refused = RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, FULL)
-        self.transport.write(refusal_response(self._refused))
+        limit.record_refusal(self.loop.time())
+        self._refusal = RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, FULL_MESSAGE)
+        self.transport.write(encode_refusal(self._refusal))
         self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._late is None and self._is_idle():
+        if self._request_timer is None and self._is_idle():
             # Line breaks before a request begin none, and must not keep a connection open.
-            self._expect_request()
-        for start in range(0, len(data), FEED_BYTES):
-            if self._refused is not None or self.transport.is_closing():
+            self._start_request_timer()
+        for start in range(0, len(data), PARSER_FEED_BYTES):
+            if self._refusal is not None or self.transport.is_closing():
                 return
-            piece = data[start : start + FEED_BYTES]
+            piece = data[start : start + PARSER_FEED_BYTES]
             super().data_received(piece)
             try:
                 self._head.count_bytes(len(piece))
@@ -90,23 +106,23 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser refused; a limit that was exceeded on the way says why."""
-        self._refuse(self._refused or RequestRefused(HTTPStatus.BAD_REQUEST, msg))
+        self._refuse(self._refusal or RequestRefused(HTTPStatus.BAD_REQUEST, msg))
 
-    def _refuse(self, refused: RequestRefused) -> None:
+    def _refuse(self, refusal: RequestRefused) -> None:
         """Answer in the application's place, if no other answer is under way, and end the connection.
 
         The peer may still be sending. What it sends is dropped for a moment instead of reset, so that it can
         read the answer.
         """
-        self._refused = refused
+        self._refusal = refusal
         cycle: RequestResponseCycle | None = self.cycle
         if self._is_idle() or (self._head.is_complete and cycle and not cycle.response_started):
-            self.transport.write(refusal_response(refused))
+            self.transport.write(encode_refusal(refusal))
         if not self.transport.can_write_eof():
             self.transport.close()
             return
         self.transport.write_eof()
-        self.loop.call_later(LINGER_S, self.transport.abort)
+        self.loop.call_later(REFUSAL_LINGER_S, self.transport.abort)
 
     def _is_idle(self) -> bool:
         """Whether no response is owed on this connection."""
@@ -114,21 +130,21 @@ class Connection(HttpToolsProtocol):
         return cycle is None or cycle.response_complete
 
     def on_url(self, url: bytes) -> None:
-        with self._refusing():
+        with self._record_refusal():
             self._head.count_url(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        with self._refusing():
+        with self._record_refusal():
             self._head.count_field()
         if not self._head.is_complete:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        with self._refusing():
+        with self._record_refusal():
             self._head.complete(self.headers)
         if self._limit is not None:
-            self._limit.discard_silent(self)
+            self._limit.discard_idle(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -136,95 +152,97 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _record_refusal(self) -> Iterator[None]:
         """Keep the reason of a refusal: the parser reports every exception of a callback as its own error."""
         try:
             yield
         except RequestRefused as refused:
-            self._refused = refused
+            self._refusal = refused
             raise
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._limit is not None:
-            self._limit.discard_silent(self)
-        self._in_time()
+            self._limit.discard_idle(self)
+        self._cancel_request_timer()
         super().connection_lost(exc)
-        if self._lost is not None:
-            self._lost()
+        if self._disconnect_callback is not None:
+            self._disconnect_callback()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head = RequestHead()
-        self._in_time()
-        self._expect_request()
+        self._cancel_request_timer()
+        self._start_request_timer()
 
     def on_message_complete(self) -> None:
-        self._in_time()
+        self._cancel_request_timer()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self._lost = None  # it is over, and nothing of it is to be kept for as long as the peer stays
+        self._disconnect_callback = (
+            None  # it is over, and nothing of it is to be kept for as long as the peer stays
+        )
         super().on_response_complete()
         if self._is_idle() and not self.transport.is_closing():
-            self._fall_silent()
+            self._mark_idle()
 
-    def _expect_request(self) -> None:
+    def _start_request_timer(self) -> None:
         """Give the connection up if its peer does not send a whole request in time."""
-        patience_s = RESERVE_S if self._in_reserve else REQUEST_S
-        self._late = self.loop.call_later(patience_s, self.transport.abort)
-        self._fall_silent()
+        patience_s = RESERVE_REQUEST_TIMEOUT_S if self._in_reserve else REQUEST_TIMEOUT_S
+        self._request_timer = self.loop.call_later(patience_s, self.transport.abort)
+        self._mark_idle()
 
-    def _fall_silent(self) -> None:
+    def _mark_idle(self) -> None:
         """No request of this connection is being answered; a reader's connection is no silent one."""
         if self._limit is not None and self._is_idle():
-            self._limit.add_silent(self, self.transport.abort)
+            self._limit.add_idle(self, self.transport.abort)
 
-    def _in_time(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def write(self, body: bytes) -> Rest | None:
+    def write(self, body: bytes) -> Drain | None:
         """Write a part of a response that has begun past its `send`; how to wait if that is not all out."""
-        done = self._put(body, 0)
-        return partial(self._finish, body, done) if self.flow.write_paused else None
+        done = self._write_chunks(body, 0)
+        return partial(self._write_rest, body, done) if self.flow.write_paused else None
 
-    def _put(self, body: bytes, start: int) -> int:
+    def _write_chunks(self, body: bytes, start: int) -> int:
         """Write pieces for as long as the kernel takes them; where it stopped."""
         while start < len(body) and not self.transport.is_closing():
-            piece = body[start : start + PIECE_BYTES]
+            piece = body[start : start + WRITE_CHUNK_BYTES]
             self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            start += PIECE_BYTES
+            start += WRITE_CHUNK_BYTES
             if self.flow.write_paused:
                 break
         return start
 
-    async def _finish(self, body: bytes, start: int) -> None:
+    async def _write_rest(self, body: bytes, start: int) -> None:
         """The rest, at the peer's pace."""
         await self.flow.drain()
         while start < len(body) and not self.transport.is_closing():
-            start = self._put(body, start)
+            start = self._write_chunks(body, start)
             await self.flow.drain()
 
-    def when_lost(self, call: Callable[[], None]) -> None:
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call a function when the peer is gone; only that of the response that was begun last."""
-        self._lost = call
+        self._disconnect_callback = callback
         if self.transport.is_closing():
-            self.loop.call_soon(call)
+            self.loop.call_soon(callback)
 
-    def paced(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    def run_paced(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """The application, whose every send lasts until the kernel has taken all of it."""
         application: ASGIApp = self.config.loaded_app
         if self._in_reserve:
-            scope[CROWDED] = self._limit
-        return application(scope, receive, Paced(self, scope, send))
+            scope[RESERVE_KEY] = self._limit
+        return application(scope, receive, PacedSend(self, scope, send))
 
     def shutdown(self) -> None:
         super().shutdown()
-        self.loop.call_later(GRACE_S, self.transport.abort)
+        self.loop.call_later(SHUTDOWN_GRACE_S, self.transport.abort)
 
 
-class Paced:
+class PacedSend:
     """A `send` that lasts until the kernel has taken everything.
 
     Once a response has begun whose body is sent as it is, the scope offers the connection to write it to. Who
@@ -233,26 +251,28 @@ class Paced:
 
     __slots__ = ("_connection", "_scope", "_send")
 
-    def __init__(self, connection: Connection, scope: Scope, send: Send) -> None:
+    def __init__(self, connection: PacedHttpProtocol, scope: Scope, send: Send) -> None:
         self._connection = connection
         self._scope = scope
         self._send = send
 
     async def __call__(self, message: Message) -> None:
         body = message.get("body", b"")
-        last = max(0, len(body) - 1) // PIECE_BYTES * PIECE_BYTES
-        for start in range(0, last, PIECE_BYTES):
-            await self._give({**message, "body": body[start : start + PIECE_BYTES], "more_body": True})
-        await self._give({**message, "body": body[last:]} if last else message)
-        if message["type"] == "http.response.start" and self._is_plain(message):
-            self._scope[CONNECTION] = self._connection
+        last = max(0, len(body) - 1) // WRITE_CHUNK_BYTES * WRITE_CHUNK_BYTES
+        for start in range(0, last, WRITE_CHUNK_BYTES):
+            await self._forward(
+                {**message, "body": body[start : start + WRITE_CHUNK_BYTES], "more_body": True}
+            )
+        await self._forward({**message, "body": body[last:]} if last else message)
+        if message["type"] == "http.response.start" and self._may_write_directly(message):
+            self._scope[CONNECTION_KEY] = self._connection
 
-    def _is_plain(self, start: Message) -> bool:
+    def _may_write_directly(self, start: Message) -> bool:
         """Whether what is written is what the peer gets."""
         names = {name.lower() for name, _ in start.get("headers", ())}
-        return self._scope["method"] != "HEAD" and names.isdisjoint(FRAMED)
+        return self._scope["method"] != "HEAD" and names.isdisjoint(BODY_FRAMING_HEADERS)
 
-    async def _give(self, message: Message) -> None:
+    async def _forward(self, message: Message) -> None:
         await self._send(message)
         flow = self._connection.flow
         if flow.write_paused:
@@ -270,13 +290,13 @@ class StoppingServer(uvicorn.Server):
         asyncio.get_running_loop().call_soon_threadsafe(application.state.stop_streams)
 
 
-def listen(host: str, port: int, stall_s: float = STALL_S) -> socket.socket:
+def listen(host: str, port: int, stall_s: float = STALL_TIMEOUT_S) -> socket.socket:
     """A listening socket; port 0 takes a free one. Its connections end after `stall_s` without progress."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound_peers(listener, stall_s)
+        set_socket_options(listener, stall_s)
         listener.bind((host, port))
         listener.listen(2048)
     except (OSError, OverflowError):  # a port out of range is an OverflowError
@@ -285,12 +305,12 @@ def listen(host: str, port: int, stall_s: float = STALL_S) -> socket.socket:
     return listener
 
 
-def bound_peers(listener: socket.socket, stall_s: float) -> None:
+def set_socket_options(listener: socket.socket, stall_s: float) -> None:
     """What every accepted connection inherits: little that is unsent, no delay, an end to silent peers."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_NODELAY", 1),
-        ("TCP_NOTSENT_LOWAT", UNSENT_BYTES),
+        ("TCP_NOTSENT_LOWAT", MAX_UNSENT_BYTES),
         ("TCP_USER_TIMEOUT", int(stall_s * 1000)),  # nothing acknowledged, or no room at the peer
         ("TCP_KEEPIDLE", max(1, int(stall_s / 2))),
         ("TCP_KEEPINTVL", max(1, int(stall_s / 4))),
@@ -302,53 +322,53 @@ def bound_peers(listener: socket.socket, stall_s: float) -> None:
 def serve(
     application: Starlette,
     listener: socket.socket,
-    begun: Callable[[], None] = lambda: None,
-    tokens: TokenFile | None = None,
+    on_started: Callable[[], None] = lambda: None,
+    token_file: TokenFile | None = None,
 ) -> None:
     """Serve until a stop signal; `begun` is called when the log is open. `tokens` are read when they change.
 
     SIGHUP has the tokens read again. It stops the server if it comes because the terminal was closed.
     """
-    limit = ConnectionLimit(bounds_for(raise_file_limit()))
+    limit = ConnectionLimit(compute_bounds(raise_file_limit()))
     config = uvicorn.Config(
         application,
         log_config=None,  # the journal's is the only one: uvicorn's own would tell what an error says
         access_log=False,
-        http=partial(Connection, limit=limit),  # type: ignore[arg-type]  # uvicorn only calls it
+        http=partial(PacedHttpProtocol, limit=limit),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="off",
         timeout_graceful_shutdown=3,
         server_header=False,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run(application, StoppingServer(config), listener, begun, tokens))
+        runner.run(run_until_stopped(application, StoppingServer(config), listener, on_started, token_file))
 
 
-async def run(
+async def run_until_stopped(
     application: Starlette,
     server: uvicorn.Server,
     listener: socket.socket,
-    begun: Callable[[], None],
-    tokens: TokenFile | None = None,
+    on_started: Callable[[], None],
+    token_file: TokenFile | None = None,
 ) -> None:
     """Run the server within the application's life; a signal before `begun` stops it in order too."""
     with server.capture_signals():
         if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP"):
-            call_on_hangup(server, tokens)
-        async with application.router.lifespan_context(application), looking_after(tokens):
-            begun()
+            install_hangup_handler(server, token_file)
+        async with application.router.lifespan_context(application), watch_token_file(token_file):
+            on_started()
             await server.serve(sockets=[listener])
 
 
-def call_on_hangup(server: uvicorn.Server, tokens: TokenFile | None) -> None:
+def install_hangup_handler(server: uvicorn.Server, token_file: TokenFile | None) -> None:
     """Have SIGHUP read the tokens again; from a terminal that was closed it stops the server."""
     had_terminal = has_terminal()
 
     def hang_up() -> None:
         if had_terminal and not has_terminal():
             server.handle_exit(signal.SIGHUP, None)
-        elif tokens is not None:
-            tokens.reload()
+        elif token_file is not None:
+            token_file.reload()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
 
@@ -359,19 +379,19 @@ def has_terminal() -> bool:
 
 
 @asynccontextmanager
-async def looking_after(tokens: TokenFile | None) -> AsyncIterator[None]:
+async def watch_token_file(token_file: TokenFile | None) -> AsyncIterator[None]:
     """Look once a second whether the file of tokens has changed."""
-    if tokens is None:
+    if token_file is None:
         yield
         return
-    task = asyncio.create_task(check_for_ever(tokens))
+    task = asyncio.create_task(poll_token_file(token_file))
     try:
         yield
     finally:
         task.cancel()
 
 
-async def check_for_ever(tokens: TokenFile) -> None:
+async def poll_token_file(token_file: TokenFile) -> None:
     while True:
-        await asyncio.sleep(TOKENS_S)
-        tokens.check()
+        await asyncio.sleep(TOKEN_FILE_POLL_S)
+        token_file.reload_if_changed()

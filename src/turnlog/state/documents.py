@@ -35,9 +35,9 @@ from turnlog.events import (
     RosterStatus,
     ToolCall,
     UiMessage,
-    Unknown,
+    UnknownPayload,
 )
-from turnlog.state.descriptions import channel_of
+from turnlog.state.descriptions import visible_channel
 from turnlog.state.fold import Item
 
 Body = dict[str, Any]
@@ -49,12 +49,12 @@ CATEGORIES = {
     "artifact": "knowledge",
     "marker": "operational",
 }
-STATUS = {"alive": "alive", "idle": "alive", "shutdown": "sleeping"}
+DOCUMENT_STATUSES = {"alive": "alive", "idle": "alive", "shutdown": "sleeping"}
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class Document(NamedTuple):
+class DerivedDocument(NamedTuple):
     """A document of a session; its body is compact JSON with sorted keys."""
 
     id: str
@@ -63,19 +63,19 @@ class Document(NamedTuple):
     body: bytes
 
 
-class Channel(Struct):
+class DocumentChannel(Struct):
     """What a body says about who may see it."""
 
     channel: str | None = None
 
 
-class Reply(Struct):
+class ReplyDocument(Struct):
     """A message of a model while its agent is open: its parts by block."""
 
     head: Body
     parts: dict[str, Body] = field(default_factory=dict)
 
-    def body(self) -> Body:
+    def build_body(self) -> Body:
         """The document."""
         gone: Body = {} if self.parts else {"retracted": True}
         return self.head | {"content": list(self.parts.values())} | gone
@@ -84,52 +84,56 @@ class Reply(Struct):
 class Documents(Struct):
     """What can still change."""
 
-    replies: dict[str, dict[str, Reply]] = field(default_factory=dict)  # by open agent and id
-    blocks: dict[str, dict[str, str]] = field(default_factory=dict)  # the ids, by open agent and block
+    replies: dict[str, dict[str, ReplyDocument]] = field(default_factory=dict)  # by open agent and id
+    reply_ids_by_block: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # the ids, by open agent and block
     team: Bodies = field(default_factory=dict)
     files: Bodies = field(default_factory=dict)
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> list[Document]:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[DerivedDocument]:
         """Take one event into account; the documents that it changed."""
-        step = STEPS.get(type(payload))
-        return [document(key, body) for key, body in step(self, envelope, payload).items()] if step else []
+        step = REDUCERS.get(type(payload))
+        return (
+            [build_document(key, body) for key, body in step(self, envelope, payload).items()] if step else []
+        )
 
 
-def documents(items: Iterable[Item]) -> dict[str, Document]:
+def fold_documents(items: Iterable[Item]) -> dict[str, DerivedDocument]:
     """The documents of a session, by id."""
     kept = Documents()
     return {made.id: made for envelope, payload in items for made in kept.apply(envelope, payload)}
 
 
-def seen_in(channels: Collection[str], body: bytes) -> bool:
+def is_document_visible(channels: Collection[str], body: bytes) -> bool:
     """Whether somebody sees a document who is in these channels."""
-    return msgspec.json.decode(body, type=Channel).channel in (None, *channels)
+    return msgspec.json.decode(body, type=DocumentChannel).channel in (None, *channels)
 
 
-def document(key: str, body: Body) -> Document:
+def build_document(key: str, body: Body) -> DerivedDocument:
     """A document as it is stored."""
     kind = key.partition(":")[0].partition("@")[0]
-    return Document(key, kind, CATEGORIES[kind], _encoder.encode(body))
+    return DerivedDocument(key, kind, CATEGORIES[kind], _encoder.encode(body))
 
 
-def key_of(kind: str, name: str, channel: str | None) -> str:
+def document_id(kind: str, name: str, channel: str | None) -> str:
     """The id of a document."""
     return f"{kind}@{channel}:{name}" if channel else f"{kind}:{name}"
 
 
-def present(body: Body) -> Body:
+def drop_none_fields(body: Body) -> Body:
     """The fields that have a value."""
     return {name: value for name, value in body.items() if value is not None}
 
 
-def made(envelope: Envelope, payload: Payload) -> Body:
+def origin_fields(envelope: Envelope, payload: Payload) -> Body:
     """Where a document comes from."""
-    return present(
+    return drop_none_fields(
         {
             "createdAt": envelope.ts,
             "seq": envelope.seq,
             "turn": envelope.trace_id,
-            "channel": channel_of(envelope, payload),
+            "channel": visible_channel(envelope, payload),
         }
     )
 
@@ -144,70 +148,73 @@ def _message(_: Documents, envelope: Envelope, payload: UiMessage) -> Bodies:
         "targetAgent": payload.target,
         "content": [{"type": "text", "text": payload.text}],
     }
-    key = key_of("message", envelope.id, channel_of(envelope, payload))
-    return {key: made(envelope, payload) | present(said)}
+    key = document_id("message", envelope.id, visible_channel(envelope, payload))
+    return {key: origin_fields(envelope, payload) | drop_none_fields(said)}
 
 
-def _part(kept: Documents, envelope: Envelope, payload: Any) -> Bodies:
+def _part(documents: Documents, envelope: Envelope, payload: Any) -> Bodies:
     """A block of a reply joins those that came before; what says nothing does not."""
-    part = PARTS[type(payload)](payload)
+    part = PART_BUILDERS[type(payload)](payload)
     if part is None:
         return {}
-    key, speaker = reply_key(envelope, payload)
+    key, speaker = reply_id_and_speaker(envelope, payload)
     head = {
         "role": "assistant",
         "speakerType": "agent",
         "speakerName": speaker or envelope.agent_name,
         "messageId": payload.message_id,
     }
-    reply, block_id = Reply(made(envelope, payload) | present(head)), payload.block_id or envelope.id
+    reply, block_id = (
+        ReplyDocument(origin_fields(envelope, payload) | drop_none_fields(head)),
+        payload.block_id or envelope.id,
+    )
     if envelope.agent_id:
-        reply = kept.replies.setdefault(envelope.agent_id, {}).setdefault(key, reply)
-        kept.blocks.setdefault(envelope.agent_id, {})[block_id] = key
+        reply = documents.replies.setdefault(envelope.agent_id, {}).setdefault(key, reply)
+        documents.reply_ids_by_block.setdefault(envelope.agent_id, {})[block_id] = key
     reply.parts[block_id] = part
-    return {key: reply.body()}
+    return {key: reply.build_body()}
 
 
-def reply_key(envelope: Envelope, payload: Any) -> tuple[str, str | None]:
+def reply_id_and_speaker(envelope: Envelope, payload: Any) -> tuple[str, str | None]:
     """The document that a block belongs to, and who of the team speaks; such a message stands by itself."""
     speaker = getattr(payload, "speaker", None)
     whole = payload.message_id if envelope.agent_id and not speaker else None
     name = f"{envelope.agent_id}:{whole}" if whole else envelope.id
-    return key_of("message", name, channel_of(envelope, payload)), speaker
+    return document_id("message", name, visible_channel(envelope, payload)), speaker
 
 
-def text_part(payload: AssistantMessage) -> Body | None:
+def document_text_part(payload: AssistantMessage) -> Body | None:
     return {"type": "text", "text": payload.text} if payload.text.strip() else None
 
 
-def thinking_part(payload: AssistantThinking) -> Body | None:
+def document_thinking_part(payload: AssistantThinking) -> Body | None:
     return {"type": "thinking", "thinking": payload.text} if payload.text.strip() else None
 
 
-def call_part(payload: ToolCall) -> Body | None:
+def document_call_part(payload: ToolCall) -> Body | None:
     return {"type": "tool_use", "id": payload.call_id, "name": payload.tool, "input": payload.args}
 
 
-def _retract(kept: Documents, envelope: Envelope, payload: BlockRetract) -> Bodies:
+def _retract(documents: Documents, envelope: Envelope, payload: BlockRetract) -> Bodies:
     agent_id = envelope.agent_id or ""
-    places = kept.blocks.get(agent_id, {})
+    places = documents.reply_ids_by_block.get(agent_id, {})
     void = {block_id: places.pop(block_id) for block_id in payload.block_ids if block_id in places}
     for block_id, key in void.items():
-        del kept.replies[agent_id][key].parts[block_id]
-    return {key: kept.replies[agent_id][key].body() for key in void.values()}
+        del documents.replies[agent_id][key].parts[block_id]
+    return {key: documents.replies[agent_id][key].build_body() for key in void.values()}
 
 
-def _end(kept: Documents, envelope: Envelope, _: AgentEnd) -> Bodies:
+def _end(documents: Documents, envelope: Envelope, _: AgentEnd) -> Bodies:
     """What an agent said before it ended cannot change any more."""
-    kept.replies.pop(envelope.agent_id or "", None)
-    kept.blocks.pop(envelope.agent_id or "", None)
+    documents.replies.pop(envelope.agent_id or "", None)
+    documents.reply_ids_by_block.pop(envelope.agent_id or "", None)
     return {}
 
 
-def _join(kept: Documents, envelope: Envelope, payload: RosterJoin) -> Bodies:
+def _join(documents: Documents, envelope: Envelope, payload: RosterJoin) -> Bodies:
     """An agent that joins again keeps the time of its birth; another one on its seat begins anew."""
-    key = key_of("agent-identity", str(payload.seat), channel_of(envelope, payload))
-    before = kept.team.get(key, {})
+    key = document_id("agent-identity", str(payload.seat), visible_channel(envelope, payload))
+    before = documents.team.get(key, {})
     born = before["createdAt"] if before.get("name") == payload.name else payload.created_at or envelope.ts
     looks = {
         "name": payload.name,
@@ -219,38 +226,43 @@ def _join(kept: Documents, envelope: Envelope, payload: RosterJoin) -> Bodies:
         "individuationArtifact": payload.soul,
         "createdAt": born,
     }
-    kept.team[key] = made(envelope, payload) | looks | alive(envelope)
-    return {key: kept.team[key]}
+    documents.team[key] = origin_fields(envelope, payload) | looks | alive_fields(envelope)
+    return {key: documents.team[key]}
 
 
-def alive(envelope: Envelope) -> Body:
+def alive_fields(envelope: Envelope) -> Body:
     """That somebody of the team is there."""
     return {"status": "alive", "lastAliveAt": envelope.ts, "lastSessionId": envelope.session_id}
 
 
-def _status(kept: Documents, envelope: Envelope, payload: RosterStatus) -> Bodies:
+def _status(documents: Documents, envelope: Envelope, payload: RosterStatus) -> Bodies:
     """Who is listed has the status it says, everybody else sleeps. Nobody joins by being listed."""
-    channel = channel_of(envelope, payload)
-    listed = {key_of("agent-identity", str(one.seat), channel): STATUS[one.status] for one in payload.agents}
-    mine = [key for key, body in kept.team.items() if body.get("channel") == channel]
+    channel = visible_channel(envelope, payload)
+    listed = {
+        document_id("agent-identity", str(one.seat), channel): DOCUMENT_STATUSES[one.status]
+        for one in payload.agents
+    }
+    mine = [key for key, body in documents.team.items() if body.get("channel") == channel]
     awake = [key for key in mine if listed.get(key) == "alive"]
     for key in awake:
-        kept.team[key] |= alive(envelope)
-    return {key: kept.team[key] for key in awake} | asleep(kept, [key for key in mine if key not in awake])
+        documents.team[key] |= alive_fields(envelope)
+    return {key: documents.team[key] for key in awake} | put_to_sleep(
+        documents, [key for key in mine if key not in awake]
+    )
 
 
-def asleep(kept: Documents, keys: Iterable[str]) -> Bodies:
+def put_to_sleep(documents: Documents, keys: Iterable[str]) -> Bodies:
     """Whoever was awake sleeps."""
-    changed = [key for key in keys if kept.team[key]["status"] == "alive"]
+    changed = [key for key in keys if documents.team[key]["status"] == "alive"]
     for key in changed:
-        kept.team[key]["status"] = "sleeping"
-    return {key: kept.team[key] for key in changed}
+        documents.team[key]["status"] = "sleeping"
+    return {key: documents.team[key] for key in changed}
 
 
-def _artifact(kept: Documents, envelope: Envelope, payload: ArtifactWrite) -> Bodies:
+def _artifact(documents: Documents, envelope: Envelope, payload: ArtifactWrite) -> Bodies:
     """A file that was there keeps the time it was made, and what it said about itself until it says more."""
-    key = key_of("artifact", payload.path, channel_of(envelope, payload))
-    before = {} if payload.is_new else kept.files.get(key, {})
+    key = document_id("artifact", payload.path, visible_channel(envelope, payload))
+    before = {} if payload.is_new else documents.files.get(key, {})
     wrote = {
         "filename": payload.filename,
         "path": payload.path,
@@ -258,8 +270,8 @@ def _artifact(kept: Documents, envelope: Envelope, payload: ArtifactWrite) -> Bo
         "updatedAt": envelope.ts,
         "meta": before.get("meta", {}) | msgspec.to_builtins(payload.meta or {}),
     }
-    kept.files[key] = made(envelope, payload) | before | wrote
-    return {key: kept.files[key]}
+    documents.files[key] = origin_fields(envelope, payload) | before | wrote
+    return {key: documents.files[key]}
 
 
 def _process_start(_: Documents, envelope: Envelope, payload: ProcessStart) -> Bodies:
@@ -270,10 +282,10 @@ def _process_start(_: Documents, envelope: Envelope, payload: ProcessStart) -> B
         "model": payload.model,
         "demoMode": payload.demo_mode,
     }
-    return {f"marker:{envelope.id}": made(envelope, payload) | started}
+    return {f"marker:{envelope.id}": origin_fields(envelope, payload) | started}
 
 
-def _process_end(kept: Documents, envelope: Envelope, payload: ProcessEnd) -> Bodies:
+def _process_end(documents: Documents, envelope: Envelope, payload: ProcessEnd) -> Bodies:
     """The end of a process, with which everybody of the team falls asleep."""
     ended = {
         "kind": "session_end",
@@ -281,17 +293,19 @@ def _process_end(kept: Documents, envelope: Envelope, payload: ProcessEnd) -> Bo
         "reason": payload.reason,
         "exitCode": payload.exit_code,
     }
-    return {f"marker:{envelope.id}": made(envelope, payload) | ended} | asleep(kept, kept.team)
+    return {f"marker:{envelope.id}": origin_fields(envelope, payload) | ended} | put_to_sleep(
+        documents, documents.team
+    )
 
 
-PARTS: dict[type, Callable[[Any], Body | None]] = {
-    AssistantMessage: text_part,
-    AssistantThinking: thinking_part,
-    ToolCall: call_part,
+PART_BUILDERS: dict[type, Callable[[Any], Body | None]] = {
+    AssistantMessage: document_text_part,
+    AssistantThinking: document_thinking_part,
+    ToolCall: document_call_part,
 }
-STEPS: dict[type, Callable[[Documents, Envelope, Any], Bodies]] = {
+REDUCERS: dict[type, Callable[[Documents, Envelope, Any], Bodies]] = {
     UiMessage: _message,  # user_message
-    **dict.fromkeys(PARTS, _part),  # claude_text, agent_message
+    **dict.fromkeys(PART_BUILDERS, _part),  # claude_text, agent_message
     RosterJoin: _join,  # agent_registered
     RosterStatus: _status,  # agent_status
     ArtifactWrite: _artifact,  # artifact_written

@@ -8,9 +8,9 @@ state as it is. The folds of this room that keep books of their own take the sam
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from turnlog.events import Envelope, Payload, Unknown
+from turnlog.events import Envelope, Payload, UnknownPayload
 
-Item = tuple[Envelope, Payload | Unknown]
+Item = tuple[Envelope, Payload | UnknownPayload]
 Reducer = Callable[[Any, Any, Envelope], Any]
 Reducers = Mapping[type[Payload], Reducer]
 
@@ -18,7 +18,7 @@ Reducers = Mapping[type[Payload], Reducer]
 class Fold(Protocol):
     """What takes events in order and holds what they make: `Tree`, `History`, `Transcript`, `Meters`, ..."""
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> object:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> object:
         """Take one event into account."""
         ...
 
@@ -36,7 +36,7 @@ def fold(reducers: Reducers, items: Iterable[Item], start: Any) -> Any:
     return state
 
 
-def guarded(reducers: Reducers, failed: Callable[[Envelope], None] = lambda _: None) -> Reducers:
+def guard_reducers(reducers: Reducers, on_error: Callable[[Envelope], None] = lambda _: None) -> Reducers:
     """Reducers of somebody else: where one raises, the state stays as it was, and `failed` is told."""
 
     def guard(reducer: Reducer) -> Reducer:
@@ -44,7 +44,7 @@ def guarded(reducers: Reducers, failed: Callable[[Envelope], None] = lambda _: N
             try:
                 return reducer(state, payload, envelope)
             except Exception:  # noqa: BLE001  an event that a reducer cannot take must not stop a session
-                failed(envelope)
+                on_error(envelope)
                 return state
 
         return reduce
@@ -52,8 +52,8 @@ def guarded(reducers: Reducers, failed: Callable[[Envelope], None] = lambda _: N
     return {kind: guard(reducer) for kind, reducer in reducers.items()}
 
 
-def folded(kept: F, items: Iterable[Item]) -> F:
+def apply_events(target: F, items: Iterable[Item]) -> F:
     """A fold after these events."""
     for envelope, payload in items:
-        kept.apply(envelope, payload)
-    return kept
+        target.apply(envelope, payload)
+    return target

@@ -33,30 +33,30 @@ from turnlog.events import (
     ToolResult,
     UiAction,
     UiMessage,
-    Unknown,
+    UnknownPayload,
 )
-from turnlog.state.descriptions import is_news, news
+from turnlog.state.descriptions import describe_app_event, is_app_event_for_model
 
-Part = dict[str, Any]
-Role = Literal["user", "assistant"]
+ContentPart = dict[str, Any]
+MessageRole = Literal["user", "assistant"]
 
 
 @dataclass(slots=True)
 class Message:
     """One turn of a conversation: texts, calls and results, as content parts."""
 
-    role: Role
-    content: list[Part]
+    role: MessageRole
+    content: list[ContentPart]
 
 
 @dataclass(slots=True)
-class Call:
+class ConversationCall:
     """A call in a conversation: the message it stands in, its number among all calls, whose it is to run."""
 
     message: Message
     number: float
-    own: bool
-    answered: bool = False
+    is_client_call: bool
+    has_result: bool = False
 
 
 @dataclass(slots=True)
@@ -66,53 +66,53 @@ class Conversation:
 
     messages: list[Message] = field(default_factory=list)
     channel: str = ""
-    _calls: dict[str, Call] = field(default_factory=dict)  # the last one of each id
+    _calls: dict[str, ConversationCall] = field(default_factory=dict)  # the last one of each id
     _numbers: Iterator[int] = field(default_factory=count)
 
     @classmethod
-    def of(cls, messages: list[Message], channel: str = "") -> "Conversation":
+    def from_messages(cls, messages: list[Message], channel: str = "") -> "Conversation":
         """These messages, which are its own from now on."""
         conversation = cls(messages, channel)
         for message in messages:
             for part in message.content:
-                conversation._note(message, part)
+                conversation._index_part(message, part)
         return conversation
 
     def copy(self) -> "Conversation":
         """The same, to go its own way from here."""
         messages = [Message(message.role, list(message.content)) for message in self.messages]
-        return Conversation.of(messages, self.channel)
+        return Conversation.from_messages(messages, self.channel)
 
-    def add(self, role: Role, part: Part) -> bool:
+    def add(self, role: MessageRole, part: ContentPart) -> bool:
         """Append a part, unless it is blank."""
-        added = add(self.messages, role, part)
+        added = append_part(self.messages, role, part)
         if added:
-            self._note(self.messages[-1], part)
+            self._index_part(self.messages[-1], part)
         return added
 
-    def call(self, call_id: str) -> Call | None:
+    def call(self, call_id: str) -> ConversationCall | None:
         """A call; of several with one id the last one counts."""
         return self._calls.get(call_id)
 
-    def answer(self, call: Call, part: Part) -> None:
+    def add_result(self, call: ConversationCall, part: ContentPart) -> None:
         """Put a result behind its call: in the order of the calls, whatever was ready first, before words."""
-        place = self._after(call.message)
+        place = self._index_after(call.message)
         if place == len(self.messages) or self.messages[place].role != "user":
             self.messages.insert(place, Message("user", []))
         results = self.messages[place].content
-        results.insert(bisect(results, call.number, key=self._order), part)
-        call.answered = True
+        results.insert(bisect(results, call.number, key=self._call_number), part)
+        call.has_result = True
 
-    def retract(self, gone: list[Part]) -> set[int]:
+    def retract(self, parts: list[ContentPart]) -> set[int]:
         """Take parts out, and with calls among them their results. Return the `id()` of all that went."""
-        void, calls = {id(part) for part in gone}, {part["id"] for part in gone if is_call(part)}
+        void, calls = {id(part) for part in parts}, {part["id"] for part in parts if is_tool_use_part(part)}
         removed: set[int] = set()
         place = len(self.messages)
         while void and place:
             place -= 1
             content = self.messages[place].content
             for index in range(len(content) - 1, -1, -1):
-                if id(content[index]) in void or answers(content[index]) in calls:
+                if id(content[index]) in void or answered_call_id(content[index]) in calls:
                     part = content.pop(index)
                     removed.add(id(part))
                     void.discard(id(part))
@@ -120,40 +120,42 @@ class Conversation:
                     break
         for call_id in calls:
             self._calls.pop(call_id, None)
-        self._join(place)
+        self._merge_from(place)
         return removed
 
-    def _join(self, place: int) -> None:
+    def _merge_from(self, place: int) -> None:
         """From a place on, empty messages are dropped and neighbours of one role merged."""
         ends = self.messages[place:]
         del self.messages[place:]
         for message in ends:
             if self.messages and self.messages[-1].role == message.role:
-                self._move(message, self.messages[-1])
+                self._move_parts(message, self.messages[-1])
             elif message.content:
                 self.messages.append(message)
 
-    def _move(self, message: Message, to: Message) -> None:
+    def _move_parts(self, message: Message, to: Message) -> None:
         to.content += message.content
         for part in message.content:
-            call = self._calls.get(part["id"]) if is_call(part) else None
+            call = self._calls.get(part["id"]) if is_tool_use_part(part) else None
             if call and call.message is message:
                 call.message = to
 
-    def _note(self, message: Message, part: Part) -> None:
-        if is_call(part):
-            self._calls[part["id"]] = Call(message, next(self._numbers), part["type"] == "tool_use")
-        elif call := self._calls.get(answers(part) or ""):
-            call.answered = True
+    def _index_part(self, message: Message, part: ContentPart) -> None:
+        if is_tool_use_part(part):
+            self._calls[part["id"]] = ConversationCall(
+                message, next(self._numbers), part["type"] == "tool_use"
+            )
+        elif call := self._calls.get(answered_call_id(part) or ""):
+            call.has_result = True
 
-    def _after(self, message: Message) -> int:
+    def _index_after(self, message: Message) -> int:
         place = len(self.messages)
         while self.messages[place - 1] is not message:
             place -= 1
         return place
 
-    def _order(self, part: Part) -> float:
-        call = self._calls.get(answers(part) or "")
+    def _call_number(self, part: ContentPart) -> float:
+        call = self._calls.get(answered_call_id(part) or "")
         return call.number if call else inf
 
 
@@ -161,120 +163,126 @@ class Conversation:
 class History:
     """The conversations of a session, folded from its events."""
 
-    roots: dict[str, Conversation] = field(default_factory=dict)  # by channel; "" is no channel
-    called: dict[str, Conversation] = field(default_factory=dict)
-    _traces: set[str] = field(default_factory=set)
+    by_channel: dict[str, Conversation] = field(default_factory=dict)  # by channel; "" is no channel
+    by_agent: dict[str, Conversation] = field(default_factory=dict)
+    _running_traces: set[str] = field(default_factory=set)
     # by turn that has not begun: the application's events that open it or follow from what opens it
-    _coming: dict[str, list[Part]] = field(default_factory=dict)
-    _shown: dict[str, dict[str, Part]] = field(default_factory=dict)  # by open agent and block
-    _answers: dict[tuple[str, str], str] = field(default_factory=dict)  # by caller and call: who answers
+    _queued_parts: dict[str, list[ContentPart]] = field(default_factory=dict)
+    _parts_by_block: dict[str, dict[str, ContentPart]] = field(
+        default_factory=dict
+    )  # by open agent and block
+    _answering_agents: dict[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # by caller and call: who answers
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one event into account."""
-        step = STEPS.get(type(payload))
+        step = REDUCERS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
-        elif is_news(payload, envelope):
-            self._news(envelope, text_part(news(envelope, payload)))
+        elif is_app_event_for_model(payload, envelope):
+            self._add_app_event(envelope, text_part(describe_app_event(envelope, payload)))
 
     def messages(self, agent_id: str, channel: str | None = None) -> list[Message]:
         """What the model of this agent, in this channel, gets to read; later events do not change it."""
-        return lawful(self.called.get(agent_id, self._root(channel)).messages)
+        return prepare_for_provider(self.by_agent.get(agent_id, self._channel_conversation(channel)).messages)
 
     @property
     def root(self) -> list[Message]:
         """The conversation outside of all channels."""
-        return self._root(None).messages
+        return self._channel_conversation(None).messages
 
-    def _root(self, channel: str | None) -> Conversation:
-        return self.roots.setdefault(channel or "", Conversation(channel=channel or ""))
+    def _channel_conversation(self, channel: str | None) -> Conversation:
+        return self.by_channel.setdefault(channel or "", Conversation(channel=channel or ""))
 
-    def _of(self, envelope: Envelope) -> Conversation:
+    def _conversation_for(self, envelope: Envelope) -> Conversation:
         """The conversation that an event belongs to."""
-        own = self.called.get(envelope.agent_id or "")
-        return self._root(envelope.channel) if own is None else own
+        own = self.by_agent.get(envelope.agent_id or "")
+        return self._channel_conversation(envelope.channel) if own is None else own
 
-    def begin(self, envelope: Envelope, payload: AgentStart) -> None:
+    def begin_agent(self, envelope: Envelope, payload: AgentStart) -> None:
         """Give an agent that starts its conversation as it was before; to say so twice changes nothing."""
         agent_id, call = envelope.agent_id or "", (payload.parent_id or "", payload.call_id or "")
         new = Conversation(channel=envelope.channel or "")
         if payload.via == "call":
-            resumed = self.called.get(payload.resumes or "", new)
+            resumed = self.by_agent.get(payload.resumes or "", new)
             # the id of an agent is no right to read what was said in another channel
-            self.called[agent_id] = resumed.copy() if resumed.channel == new.channel else new
+            self.by_agent[agent_id] = resumed.copy() if resumed.channel == new.channel else new
         elif payload.via == "handoff" and payload.call_id is not None:
-            self.called[agent_id] = self.called.get(self._answers.get(call, ""), new)
+            self.by_agent[agent_id] = self.by_agent.get(self._answering_agents.get(call, ""), new)
 
     def _start(self, envelope: Envelope, payload: AgentStart) -> None:
         """A message that waits for its turn is read when the turn begins."""
-        self.begin(envelope, payload)
+        self.begin_agent(envelope, payload)
         agent_id = envelope.agent_id or ""
-        self._shown.pop(agent_id, None)  # of an agent that starts twice, the first conversation is gone
-        if agent_id not in self.called:
-            self._traces.add(envelope.trace_id or "")
+        self._parts_by_block.pop(
+            agent_id, None
+        )  # of an agent that starts twice, the first conversation is gone
+        if agent_id not in self.by_agent:
+            self._running_traces.add(envelope.trace_id or "")
         if payload.call_id is not None:
-            self._answers[payload.parent_id or "", payload.call_id] = agent_id
-        for part in self._coming.pop(envelope.trace_id or "", ()):
-            self._of(envelope).add("user", part)
-        self._of(envelope).add("user", text_part(payload.prompt or ""))
+            self._answering_agents[payload.parent_id or "", payload.call_id] = agent_id
+        for part in self._queued_parts.pop(envelope.trace_id or "", ()):
+            self._conversation_for(envelope).add("user", part)
+        self._conversation_for(envelope).add("user", text_part(payload.prompt or ""))
 
-    def _news(self, envelope: Envelope, part: Part) -> None:
+    def _add_app_event(self, envelope: Envelope, part: ContentPart) -> None:
         if envelope.origin == "ui":
-            self._queue(envelope)
-        coming = self._coming.get(envelope.trace_id or "")
+            self._queue_turn(envelope)
+        coming = self._queued_parts.get(envelope.trace_id or "")
         if coming is None:
-            self._root(envelope.channel).add("user", part)
+            self._channel_conversation(envelope.channel).add("user", part)
         else:
             coming.append(part)
 
-    def _queue(self, envelope: Envelope) -> None:
+    def _queue_turn(self, envelope: Envelope) -> None:
         """Hold back the application's events of a turn until it begins, unless it runs."""
-        if envelope.trace_id and envelope.trace_id not in self._traces:
-            self._coming.setdefault(envelope.trace_id, [])
+        if envelope.trace_id and envelope.trace_id not in self._running_traces:
+            self._queued_parts.setdefault(envelope.trace_id, [])
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:
-        self._shown.pop(envelope.agent_id or "", None)
-        if envelope.agent_id not in self.called:
-            self._traces.discard(envelope.trace_id or "")
+        self._parts_by_block.pop(envelope.agent_id or "", None)
+        if envelope.agent_id not in self.by_agent:
+            self._running_traces.discard(envelope.trace_id or "")
 
     def _message(self, envelope: Envelope, payload: UiMessage) -> None:
-        if envelope.trace_id in self._traces:
-            self._of(envelope).add("user", text_part(payload.text))
+        if envelope.trace_id in self._running_traces:
+            self._conversation_for(envelope).add("user", text_part(payload.text))
         else:
-            self._queue(envelope)
+            self._queue_turn(envelope)
 
     def _action(self, envelope: Envelope, payload: UiAction) -> None:
         # an action with a call answers it, and opens no turn
         if payload.call_id is None:
-            self._queue(envelope)
+            self._queue_turn(envelope)
 
-    def _said(self, envelope: Envelope, payload: Any) -> None:
+    def _model_block(self, envelope: Envelope, payload: Any) -> None:
         """A block of the model, whole."""
-        part = PARTS[type(payload)](payload)
-        if part is not None and self._of(envelope).add("assistant", part) and payload.block_id:
-            self._shown.setdefault(envelope.agent_id or "", {})[payload.block_id] = part
+        part = PART_BUILDERS[type(payload)](payload)
+        if part is not None and self._conversation_for(envelope).add("assistant", part) and payload.block_id:
+            self._parts_by_block.setdefault(envelope.agent_id or "", {})[payload.block_id] = part
 
     def _result(self, envelope: Envelope, payload: ToolResult) -> None:
         """What nobody called for is not told: its call was retracted, or was the provider's to answer."""
-        conversation, agent_id = self._of(envelope), envelope.agent_id or ""
+        conversation, agent_id = self._conversation_for(envelope), envelope.agent_id or ""
         call = conversation.call(payload.call_id)
-        if call is None or call.answered:  # the first answer counts
+        if call is None or call.has_result:  # the first answer counts
             return
         if payload.kind is not None:
-            conversation.add("assistant", provided_part(payload))
-        elif call.own:
-            answered_by = self._answers.pop((agent_id, payload.call_id), None)
-            conversation.answer(call, result_part(payload, answered_by))
+            conversation.add("assistant", provider_result_part(payload))
+        elif call.is_client_call:
+            answered_by = self._answering_agents.pop((agent_id, payload.call_id), None)
+            conversation.add_result(call, result_part(payload, answered_by))
 
     def _retract(self, envelope: Envelope, payload: BlockRetract) -> None:
-        shown = self._shown.get(envelope.agent_id or "", {})
+        shown = self._parts_by_block.get(envelope.agent_id or "", {})
         if gone := [shown.pop(block_id) for block_id in payload.block_ids if block_id in shown]:
-            void = self._of(envelope).retract(gone)
+            void = self._conversation_for(envelope).retract(gone)
             for block_id in [block_id for block_id, part in shown.items() if id(part) in void]:
                 del shown[block_id]  # a block that answered a retracted call
 
 
-def add(messages: list[Message], role: Role, part: Part) -> bool:
+def append_part(messages: list[Message], role: MessageRole, part: ContentPart) -> bool:
     """Append a part: blank text is dropped, the same role as before is continued."""
     if part["type"] == "text" and not part["text"].strip():
         return False
@@ -285,18 +293,18 @@ def add(messages: list[Message], role: Role, part: Part) -> bool:
     return True
 
 
-def is_call(part: Part) -> bool:
+def is_tool_use_part(part: ContentPart) -> bool:
     """Whether a part asks for a tool, ours or the provider's; what else it is, only the provider knows."""
     return isinstance(part.get("id"), str) and str(part["type"]).endswith("tool_use")
 
 
-def answers(part: Part) -> str | None:
+def answered_call_id(part: ContentPart) -> str | None:
     """The call that a part answers."""
     call_id = part.get("tool_use_id")
     return call_id if isinstance(call_id, str) else None
 
 
-def tidy(messages: Iterable[Message]) -> list[Message]:
+def merge_same_role_messages(messages: Iterable[Message]) -> list[Message]:
     """Empty turns are dropped, neighbours of one role are merged."""
     tidied: list[Message] = []
     for message in messages:
@@ -307,45 +315,47 @@ def tidy(messages: Iterable[Message]) -> list[Message]:
     return tidied
 
 
-def lawful(messages: list[Message]) -> list[Message]:
+def prepare_for_provider(messages: list[Message]) -> list[Message]:
     """A conversation as a provider takes it.
 
     Every call has its result; only a call of the provider's tools may still be open, if the model is about to
     go on with its own turn. The last part of an assistant's turn is not a thinking.
     """
-    answered = {answers(part) for message in messages for part in message.content}
-    last = going_on(messages)
+    answered = {answered_call_id(part) for message in messages for part in message.content}
+    last = continued_message_index(messages)
     told: list[Message] = []
     for place, message in enumerate(messages):
         content = [
             part
             for part in message.content
-            if not is_call(part) or part["id"] in answered or (place == last and part["type"] != "tool_use")
+            if not is_tool_use_part(part)
+            or part["id"] in answered
+            or (place == last and part["type"] != "tool_use")
         ]
-        while content and content[-1]["type"] in THINKING:
+        while content and content[-1]["type"] in THINKING_TYPES:
             content.pop()
         told.append(Message(message.role, content))
-    return tidy(told)
+    return merge_same_role_messages(told)
 
 
-def going_on(messages: list[Message]) -> int:
+def continued_message_index(messages: list[Message]) -> int:
     """The turn that the model goes on with: the last one, or the one before results."""
     last = len(messages) - 1
     ours = last > 0 and all(part["type"] == "tool_result" for part in messages[last].content)
     return last - 1 if ours else last
 
 
-def text_part(text: str) -> Part:
+def text_part(text: str) -> ContentPart:
     return {"type": "text", "text": text}
 
 
-def said_part(payload: AssistantMessage) -> Part:
+def message_part(payload: AssistantMessage) -> ContentPart:
     """A text of the model, with its sources."""
     cited = [msgspec.to_builtins(item) for item in payload.citations]
     return text_part(payload.text) | ({"citations": cited} if cited else {})
 
 
-def thinking_part(payload: AssistantThinking) -> Part | None:
+def thinking_part(payload: AssistantThinking) -> ContentPart | None:
     """A thinking as the provider wants it back; nobody takes one that was not signed."""
     if payload.redacted is not None:
         return {"type": "redacted_thinking", "data": payload.redacted}
@@ -354,21 +364,21 @@ def thinking_part(payload: AssistantThinking) -> Part | None:
     return {"type": "thinking", "thinking": payload.text, "signature": payload.signature}
 
 
-def block_part(payload: AssistantBlock) -> Part | None:
+def block_part(payload: AssistantBlock) -> ContentPart | None:
     """A block of another kind; one that lacked what its kind needs is not taken back."""
     part = {"type": payload.kind, **payload.data}
     kind = part["type"]
-    return None if not isinstance(kind, str) or kind in OWN or kind.endswith("_tool_result") else part
+    return None if not isinstance(kind, str) or kind in TYPED_KINDS or kind.endswith("_tool_result") else part
 
 
-def call_part(payload: ToolCall) -> Part:
+def call_part(payload: ToolCall) -> ContentPart:
     """A call; what ran at the provider says so in `type`."""
     kind = "server_tool_use" if payload.executor == "provider" else "tool_use"
     part = {"type": kind, "id": payload.call_id, "name": payload.tool, "input": payload.args}
     return part | (payload.extra or {})
 
 
-def provided_part(payload: ToolResult) -> Part:
+def provider_result_part(payload: ToolResult) -> ContentPart:
     """A result of the provider's own tools: part of the model's message."""
     content = payload.result
     if not payload.ok:
@@ -380,7 +390,7 @@ def provided_part(payload: ToolResult) -> Part:
     return part | (payload.extra or {})
 
 
-def result_part(payload: ToolResult, agent_id: str | None = None) -> Part:
+def result_part(payload: ToolResult, agent_id: str | None = None) -> ContentPart:
     """A tool result as the model reads it; one that an agent gave names it, so that it can be resumed."""
     text = result_text(payload)
     images = [{"type": "image", **msgspec.to_builtins(image)} for image in payload.images]
@@ -399,20 +409,25 @@ def result_text(payload: ToolResult) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-THINKING = frozenset({"thinking", "redacted_thinking"})
-OWN = THINKING | {"text", "tool_use", "server_tool_use", "mcp_tool_use"}  # kinds with an event of their own
-PARTS: dict[type, Callable[[Any], Part | None]] = {
-    AssistantMessage: said_part,
+THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
+TYPED_KINDS = THINKING_TYPES | {
+    "text",
+    "tool_use",
+    "server_tool_use",
+    "mcp_tool_use",
+}  # kinds with an event of their own
+PART_BUILDERS: dict[type, Callable[[Any], ContentPart | None]] = {
+    AssistantMessage: message_part,
     AssistantThinking: thinking_part,
     AssistantBlock: block_part,
     ToolCall: call_part,
 }
-STEPS: dict[type, Callable[[History, Envelope, Any], None]] = {
+REDUCERS: dict[type, Callable[[History, Envelope, Any], None]] = {
     AgentStart: History._start,
     AgentEnd: History._end,
     UiMessage: History._message,
     UiAction: History._action,
     ToolResult: History._result,
     BlockRetract: History._retract,
-    **dict.fromkeys(PARTS, History._said),
+    **dict.fromkeys(PART_BUILDERS, History._model_block),
 }

@@ -31,16 +31,29 @@ from turnlog.events import (
     ToolCall,
     ToolResult,
     UiAction,
-    Unknown,
+    UnknownPayload,
     Usage,
 )
 from turnlog.events.agent import add_costs, add_counts
-from turnlog.events.envelope import milliseconds
+from turnlog.events.envelope import parse_timestamp_ms
 
-FIRST = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
-TOKENS = Usage.__struct_fields__
-COUNTS = (*TOKENS, "completions", "unpriced", "calls", "failed", "tool_ms", "wait_ms", "agents", "running")
-SUMS: dict[str, Callable[..., Any]] = {**dict.fromkeys(COUNTS, add_counts), "cost_usd": add_costs}
+FIRST_OUTPUT_PAYLOADS = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
+TOKEN_FIELDS = Usage.__struct_fields__
+COUNT_FIELDS = (
+    *TOKEN_FIELDS,
+    "completions",
+    "unpriced",
+    "calls",
+    "failed",
+    "tool_ms",
+    "wait_ms",
+    "agents",
+    "running",
+)
+FIELD_ADDERS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(COUNT_FIELDS, add_counts),
+    "cost_usd": add_costs,
+}
 
 
 class Meter(Struct, kw_only=True, omit_defaults=True):
@@ -69,10 +82,10 @@ class Meter(Struct, kw_only=True, omit_defaults=True):
     agents: int = 0
     running: int = 0
 
-    def spend(self, usage: Usage, cost: Cost | None, completions: int) -> None:
+    def add_completions(self, usage: Usage, cost: Cost | None, completions: int) -> None:
         """Completions more."""
         self.completions = add_counts(self.completions, completions)
-        for name in TOKENS:
+        for name in TOKEN_FIELDS:
             setattr(self, name, add_counts(getattr(self, name), getattr(usage, name)))
         if cost is None:
             self.unpriced = add_counts(self.unpriced, completions)
@@ -81,21 +94,21 @@ class Meter(Struct, kw_only=True, omit_defaults=True):
 
     def end(self, ts: str) -> None:
         """It is over for now; the successor of a hand-off goes on with a turn."""
-        self.ended, self.duration_ms = ts, between(self.began, ts)
+        self.ended, self.duration_ms = ts, elapsed_ms(self.began, ts)
 
 
 class UnansweredCall(Struct):
     """A call without a result. `waits` is since when it waits for a person, None if it does not."""
 
-    since: str
-    waits: str | None = None
+    called_at: str
+    waiting_since: str | None = None
     waited_ms: int = 0
 
     def resume(self, ts: str) -> None:
         """It waits no more."""
-        if self.waits is not None:
-            self.waited_ms += between(self.waits, ts)
-            self.waits = None
+        if self.waiting_since is not None:
+            self.waited_ms += elapsed_ms(self.waiting_since, ts)
+            self.waiting_since = None
 
 
 class Meters(Struct, kw_only=True):
@@ -104,19 +117,21 @@ class Meters(Struct, kw_only=True):
     session: Meter | None = None
     turns: dict[str, Meter] = field(default_factory=dict)
     agents: dict[str, Meter] = field(default_factory=dict)
-    asked: dict[str, dict[str, UnansweredCall]] = field(default_factory=dict)  # by open agent and call
+    unanswered_calls: dict[str, dict[str, UnansweredCall]] = field(
+        default_factory=dict
+    )  # by open agent and call
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one event into account."""
         if self.session is None:
             self.session = Meter(began=envelope.ts)
         if envelope.trace_id and envelope.trace_id not in self.turns:
             self.turns[envelope.trace_id] = Meter(began=envelope.ts, channel=envelope.channel)
-        step = STEPS.get(type(payload))
+        step = REDUCERS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
 
-    def of(self, envelope: Envelope) -> Iterator[Meter]:
+    def meters_for(self, envelope: Envelope) -> Iterator[Meter]:
         """The meters that an event counts for."""
         found = (
             self.session,
@@ -131,7 +146,7 @@ class Meters(Struct, kw_only=True):
         session = {**to_builtins(self.session or {}), "turns": len(lasted), "turn_ms": sum(lasted)}
         return {"session": session, "turns": to_builtins(self.turns), "agents": to_builtins(self.agents)}
 
-    def seen_in(self, channels: Collection[str]) -> "Meters":
+    def visible_in(self, channels: Collection[str]) -> "Meters":
         """The meters of who is in these channels; the session's own are then the sums of these turns."""
 
         def seen(meters: dict[str, Meter]) -> dict[str, Meter]:
@@ -139,7 +154,9 @@ class Meters(Struct, kw_only=True):
             return {name: meter for name, meter in meters.items() if meter.channel in may}
 
         turns = seen(self.turns)
-        sums = {name: add(*(getattr(turn, name) for turn in turns.values())) for name, add in SUMS.items()}
+        sums = {
+            name: add(*(getattr(turn, name) for turn in turns.values())) for name, add in FIELD_ADDERS.items()
+        }
         counted = {name: total for name, total in sums.items() if total}  # what is none is not told
         whole = self.session and Meter(began=self.session.began, **counted)
         return Meters(session=whole, turns=turns, agents=seen(self.agents))
@@ -148,8 +165,8 @@ class Meters(Struct, kw_only=True):
 def _start(meters: Meters, envelope: Envelope, payload: AgentStart) -> None:
     if envelope.agent_id is None:
         return
-    meters.asked.get(payload.parent_id or "", {}).pop(payload.call_id or "", None)
-    for meter in meters.of(envelope):
+    meters.unanswered_calls.get(payload.parent_id or "", {}).pop(payload.call_id or "", None)
+    for meter in meters.meters_for(envelope):
         meter.agents += 1
         meter.running += 1
         meter.ended = meter.duration_ms = None
@@ -161,63 +178,65 @@ def _end(meters: Meters, envelope: Envelope, payload: AgentEnd) -> None:
     if agent is None or agent.ended is not None:
         return
     unsaid = payload.usage if agent.completions == 0 else None
-    for meter in meters.of(envelope):
+    for meter in meters.meters_for(envelope):
         if unsaid is not None:
-            meter.spend(unsaid, payload.cost, max(1, payload.steps))
+            meter.add_completions(unsaid, payload.cost, max(1, payload.steps))
         meter.running -= 1
         if meter.running == 0 and meter is not meters.session:
             meter.end(envelope.ts)
-    meters.asked.pop(envelope.agent_id or "", None)
+    meters.unanswered_calls.pop(envelope.agent_id or "", None)
 
 
 def _usage(meters: Meters, envelope: Envelope, payload: AgentUsage) -> None:
-    for meter in meters.of(envelope):
-        meter.spend(payload.usage, payload.cost, 1)
+    for meter in meters.meters_for(envelope):
+        meter.add_completions(payload.usage, payload.cost, 1)
 
 
-def _shown(meters: Meters, envelope: Envelope, _: Payload) -> None:
+def _first_output(meters: Meters, envelope: Envelope, _: Payload) -> None:
     """Something of an agent: the first is what people have waited for."""
     if envelope.agent_id in meters.agents:
-        for meter in meters.of(envelope):
+        for meter in meters.meters_for(envelope):
             if meter.first_token_ms is None and meter is not meters.session:
-                meter.first_token_ms = between(meter.began, envelope.ts)
+                meter.first_token_ms = elapsed_ms(meter.began, envelope.ts)
 
 
 def _call(meters: Meters, envelope: Envelope, payload: ToolCall) -> None:
-    _shown(meters, envelope, payload)
+    _first_output(meters, envelope, payload)
     if envelope.agent_id in meters.agents:
-        meters.asked.setdefault(envelope.agent_id, {})[payload.call_id] = UnansweredCall(envelope.ts)
+        meters.unanswered_calls.setdefault(envelope.agent_id, {})[payload.call_id] = UnansweredCall(
+            envelope.ts
+        )
 
 
 def _wait(meters: Meters, envelope: Envelope, payload: ToolAwait | ApprovalRequest) -> None:
-    calls = meters.asked.get(envelope.agent_id or "", {})
+    calls = meters.unanswered_calls.get(envelope.agent_id or "", {})
     asked = payload.calls if isinstance(payload, ToolAwait) else (payload,)
     for call in (calls[one.call_id] for one in asked if one.call_id in calls):
-        call.waits = call.waits or envelope.ts
+        call.waiting_since = call.waiting_since or envelope.ts
 
 
 def _resume(meters: Meters, envelope: Envelope, payload: ApprovalDecision | UiAction) -> None:
-    call = meters.asked.get(envelope.agent_id or "", {}).get(payload.call_id or "")
+    call = meters.unanswered_calls.get(envelope.agent_id or "", {}).get(payload.call_id or "")
     if call is not None:
         call.resume(envelope.ts)
 
 
 def _result(meters: Meters, envelope: Envelope, payload: ToolResult) -> None:
-    call = meters.asked.get(envelope.agent_id or "", {}).pop(payload.call_id, None)
+    call = meters.unanswered_calls.get(envelope.agent_id or "", {}).pop(payload.call_id, None)
     if call is None:
         return
     call.resume(envelope.ts)
     # A clock that went back while the call waited must not make its time negative.
-    ran_ms = max(0, between(call.since, envelope.ts) - call.waited_ms)
-    for meter in meters.of(envelope):
+    ran_ms = max(0, elapsed_ms(call.called_at, envelope.ts) - call.waited_ms)
+    for meter in meters.meters_for(envelope):
         meter.calls += 1
         meter.failed += not payload.ok
         meter.tool_ms += ran_ms
         meter.wait_ms += call.waited_ms
 
 
-STEPS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
-    **dict.fromkeys(FIRST, _shown),
+REDUCERS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
+    **dict.fromkeys(FIRST_OUTPUT_PAYLOADS, _first_output),
     AgentStart: _start,
     AgentEnd: _end,
     AgentUsage: _usage,
@@ -230,6 +249,6 @@ STEPS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
 }
 
 
-def between(earlier: str, later: str) -> int:
+def elapsed_ms(earlier: str, later: str) -> int:
     """Milliseconds from one time to another; clocks that went back count as no time."""
-    return max(0, milliseconds(later) - milliseconds(earlier))
+    return max(0, parse_timestamp_ms(later) - parse_timestamp_ms(earlier))

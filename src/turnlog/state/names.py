@@ -7,20 +7,20 @@ leaves the name as it is, so that a change of roles does not take it away.
 
 from dataclasses import dataclass, field
 
-from turnlog.events import Envelope, Payload, SessionMember, Unknown
+from turnlog.events import Envelope, Payload, SessionMember, UnknownPayload
 
 
 @dataclass(slots=True)
-class Names:
+class MemberNames:
     """The names of members by principal; those without a name are not in it."""
 
     names: dict[str, str] = field(default_factory=dict)
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one event into account."""
         if isinstance(payload, SessionMember) and payload.name is not None:
             self.names[payload.principal] = payload.name
 
-    def of(self, principal: str) -> str:
+    def display_name(self, principal: str) -> str:
         """What to show for a principal: its name, or else the principal itself."""
         return self.names.get(principal, principal)

@@ -9,38 +9,43 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from turnlog.state.descriptions import narrated
+from turnlog.state.descriptions import describe_input
 from turnlog.state.tree import Invocation, OpenCall, Tree
 
-Value = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def pending(tree: Tree) -> Value:
+def build_pending_report(tree: Tree) -> JsonObject:
     """All of it: the agents as a tree, every open call and block, and what waits for its turn."""
-    return {"agents": agents(tree), "calls": calls(tree), "blocks": blocks(tree), "queue": queue(tree)}
+    return {
+        "agents": pending_agents(tree),
+        "calls": pending_calls(tree),
+        "blocks": streaming_blocks(tree),
+        "queue": pending_turns(tree),
+    }
 
 
-def agents(tree: Tree) -> list[Value]:
+def pending_agents(tree: Tree) -> list[JsonObject]:
     """The open agents, each with those that it called."""
-    waiters = tree.waiters()
-    nodes = {key: node(invocation, waits=key in waiters) for key, invocation in tree.open.items()}
-    roots: list[Value] = []
+    waiters = tree.waiting_agents()
+    nodes = {key: agent_node(invocation, is_waiting=key in waiters) for key, invocation in tree.open.items()}
+    roots: list[JsonObject] = []
     for agent_id, invocation in tree.open.items():
         parent = nodes.get(invocation.start.parent_id or "")
         (parent["agents"] if parent else roots).append(nodes[agent_id])
     return roots
 
 
-def node(invocation: Invocation, *, waits: bool) -> Value:
+def agent_node(invocation: Invocation, *, is_waiting: bool) -> JsonObject:
     """One agent, with nobody below it yet."""
     return {
-        **whose(invocation),
+        **owner_fields(invocation),
         "model": invocation.start.model,
         "via": invocation.start.via,
         "call_id": invocation.start.call_id,
         "depth": invocation.scope.depth or 0,
-        "waits": waits,
-        "stopped": invocation.stopped,
+        "waits": is_waiting,
+        "stopped": invocation.stop_requested,
         "steps": invocation.steps,
         "usage": to_builtins(invocation.usage),
         "cost": to_builtins(invocation.cost),
@@ -48,7 +53,7 @@ def node(invocation: Invocation, *, waits: bool) -> Value:
     }
 
 
-def whose(invocation: Invocation) -> Value:
+def owner_fields(invocation: Invocation) -> JsonObject:
     """Which agent, turn and channel something belongs to."""
     scope = invocation.scope
     return {
@@ -59,47 +64,47 @@ def whose(invocation: Invocation) -> Value:
     }
 
 
-def calls(tree: Tree) -> list[Value]:
+def pending_calls(tree: Tree) -> list[JsonObject]:
     """The calls without a result, and whom they wait for."""
-    children = tree.children()
+    children = tree.children_by_call()
     found = []
     for agent_id, invocation in tree.open.items():
         for call_id, call in invocation.calls.items():
             child = children.get((agent_id, call_id))
-            asked = to_builtins(call.asked)
+            asked = to_builtins(call.approval_request)
             fields = {"call_id": call_id, "tool": call.call.tool, "args": call.call.args}
-            waits = {"waits_for": waits_for(call, child), "child_id": child, "approval": asked}
-            found.append({**whose(invocation), **fields, **waits})
+            waits = {"waits_for": responsible_party(call, child), "child_id": child, "approval": asked}
+            found.append({**owner_fields(invocation), **fields, **waits})
     return found
 
 
-def waits_for(call: OpenCall, child: str | None) -> str:
+def responsible_party(call: OpenCall, child: str | None) -> str:
     """Who has to act."""
-    if call.asked is not None:
+    if call.approval_request is not None:
         return "approval"
-    if call.awaited:
+    if call.awaits_page:
         return "page"
     if child is not None:
         return "agent"
-    return "backend" if call.refused or call.call.executor == "frontend" else call.call.executor
+    return "backend" if call.is_denied or call.call.executor == "frontend" else call.call.executor
 
 
-def blocks(tree: Tree) -> list[Value]:
+def streaming_blocks(tree: Tree) -> list[JsonObject]:
     """The blocks that are being written, with what there is of them."""
     return [
-        {**whose(invocation), "block_id": block_id, "text": "".join(pieces)}
+        {**owner_fields(invocation), "block_id": block_id, "text": "".join(pieces)}
         for invocation in tree.open.values()
         for block_id, pieces in invocation.blocks.items()
     ]
 
 
-def queue(tree: Tree) -> list[Value]:
+def pending_turns(tree: Tree) -> list[JsonObject]:
     """What waits for its turn, in order."""
     return [
         {
             "turn": trace,
             "channel": opening.scope.channel,
-            "text": narrated("", opening.what) if opening.what else None,
+            "text": describe_input("", opening.trigger) if opening.trigger else None,
         }
-        for trace, opening in tree.queue.items()
+        for trace, opening in tree.queued_turns.items()
     ]

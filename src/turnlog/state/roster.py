@@ -24,23 +24,23 @@ from turnlog.events import (
     RosterJoin,
     RosterStatus,
     UiCommand,
-    Unknown,
+    UnknownPayload,
 )
 from turnlog.events.ui import Summon, Wake, WakeAgent
-from turnlog.state.descriptions import channel_of
+from turnlog.state.descriptions import visible_channel
 
-State = Literal["hatching", "alive", "sleeping"]
+MemberState = Literal["hatching", "alive", "sleeping"]
 
-SEATS = 9
-EVERYBODY = ""  # the team of those events that have no channel
+SEAT_COUNT = 9
+NO_CHANNEL = ""  # the team of those events that have no channel
 
 
-class Member(Struct, kw_only=True):
+class TeamMember(Struct, kw_only=True):
     """An agent of the team. `born` is when it was first there; who has only been woken was not yet."""
 
     name: str
     seat: int
-    state: State
+    state: MemberState
     color: str = ""
     color_name: str = ""
     gender: Literal["man", "woman"] = "man"
@@ -55,15 +55,15 @@ class Team(Struct, kw_only=True):
     """The agents of one channel by seat. `hatching` is since when somebody is expected, `turn` is the turn
     that makes them come."""
 
-    seats: dict[int, Member] = field(default_factory=dict)
+    seats: dict[int, TeamMember] = field(default_factory=dict)
     hatching: str | None = None
     turn: str | None = None
 
-    def grid(self) -> list[Member | None]:
+    def grid(self) -> list[TeamMember | None]:
         """All nine places, from the first row to the last."""
-        return [self.seats.get(seat) for seat in range(SEATS)]
+        return [self.seats.get(seat) for seat in range(SEAT_COUNT)]
 
-    def settle(self) -> None:
+    def end_hatching(self) -> None:
         """Nobody hatches any more; who never joined is gone."""
         self.hatching = self.turn = None
         self.seats = {seat: member for seat, member in self.seats.items() if member.born is not None}
@@ -71,9 +71,9 @@ class Team(Struct, kw_only=True):
             if member.state == "hatching":
                 member.state = "sleeping"
 
-    def rest(self, awake: Collection[int] = ()) -> None:
+    def put_to_sleep_except(self, awake: Collection[int] = ()) -> None:
         """Everybody else sleeps."""
-        self.settle()
+        self.end_hatching()
         for seat, member in self.seats.items():
             if seat not in awake:
                 member.state = "sleeping"
@@ -84,22 +84,22 @@ class Roster(Struct):
 
     teams: dict[str, Team] = field(default_factory=dict)
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one event into account."""
-        step = STEPS.get(type(payload))
+        step = REDUCERS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
 
-    def seen_in(self, channels: Collection[str]) -> dict[str, Team]:
+    def visible_in(self, channels: Collection[str]) -> dict[str, Team]:
         """The teams that somebody sees who is in these channels."""
-        return {name: team for name, team in self.teams.items() if name in (EVERYBODY, *channels)}
+        return {name: team for name, team in self.teams.items() if name in (NO_CHANNEL, *channels)}
 
-    def team(self, envelope: Envelope, payload: Payload) -> Team:
+    def team_for(self, envelope: Envelope, payload: Payload) -> Team:
         """The team that an event is about."""
-        return self.teams.setdefault(channel_of(envelope, payload) or EVERYBODY, Team())
+        return self.teams.setdefault(visible_channel(envelope, payload) or NO_CHANNEL, Team())
 
 
-def report(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
+def build_roster_report(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
     """Teams as JSON values: their channel, since when somebody is expected, and the nine places."""
     return [
         {"channel": name or None, "hatching": team.hatching, "grid": team.grid()}
@@ -111,17 +111,17 @@ def _command(roster: Roster, envelope: Envelope, payload: UiCommand) -> None:
     command = payload.command
     if not isinstance(command, Summon | Wake):
         return
-    team = roster.team(envelope, payload)
+    team = roster.team_for(envelope, payload)
     team.hatching, team.turn = envelope.ts, envelope.trace_id
     for agent in command.agents if isinstance(command, Wake) else ():
-        wake(team, agent)
+        wake_member(team, agent)
 
 
-def wake(team: Team, agent: WakeAgent) -> None:
+def wake_member(team: Team, agent: WakeAgent) -> None:
     """Somebody is woken: by its seat, with its looks if nobody sat there."""
     member = team.seats.setdefault(
         agent.seat,
-        Member(
+        TeamMember(
             name=agent.name,
             seat=agent.seat,
             state="hatching",
@@ -135,10 +135,10 @@ def wake(team: Team, agent: WakeAgent) -> None:
 
 def _join(roster: Roster, envelope: Envelope, payload: RosterJoin) -> None:
     """Somebody is here; who joins again keeps its birth, another one on the seat begins anew."""
-    team = roster.team(envelope, payload)
+    team = roster.team_for(envelope, payload)
     before = team.seats.get(payload.seat)
     born = before.born if before is not None and before.name == payload.name else None
-    team.seats[payload.seat] = Member(
+    team.seats[payload.seat] = TeamMember(
         name=payload.name,
         seat=payload.seat,
         state="alive",
@@ -155,36 +155,36 @@ def _join(roster: Roster, envelope: Envelope, payload: RosterJoin) -> None:
 
 def _status(roster: Roster, envelope: Envelope, payload: RosterStatus) -> None:
     """Who is there. Somebody who is alive and unknown is known from now on; one who is not is no ghost."""
-    team = roster.team(envelope, payload)
+    team = roster.team_for(envelope, payload)
     last = {listed.seat: listed for listed in payload.agents}
     awake = {seat: listed.name for seat, listed in last.items() if listed.status != "shutdown"}
     for seat, name in awake.items():
-        member = team.seats.setdefault(seat, Member(name=name, seat=seat, state="alive"))
+        member = team.seats.setdefault(seat, TeamMember(name=name, seat=seat, state="alive"))
         member.state, member.born, member.last_alive = "alive", member.born or envelope.ts, envelope.ts
-    team.rest(awake)
+    team.put_to_sleep_except(awake)
 
 
 def _agent_start(roster: Roster, envelope: Envelope, payload: AgentStart) -> None:
     """A command that opened no turn of its own is carried out by the next one."""
-    team = roster.teams.get(channel_of(envelope, payload) or EVERYBODY)
+    team = roster.teams.get(visible_channel(envelope, payload) or NO_CHANNEL)
     if team and team.hatching and team.turn is None:
         team.turn = envelope.trace_id
 
 
 def _agent_end(roster: Roster, envelope: Envelope, payload: AgentEnd) -> None:
     """The turn of a summon or a wake is over."""
-    team = roster.teams.get(channel_of(envelope, payload) or EVERYBODY)
+    team = roster.teams.get(visible_channel(envelope, payload) or NO_CHANNEL)
     over = not envelope.depth and payload.stop_reason != "handoff"
     if team and over and team.turn is not None and team.turn == envelope.trace_id:
-        team.settle()
+        team.end_hatching()
 
 
 def _process_end(roster: Roster, _: Envelope, __: ProcessEnd) -> None:
     for team in roster.teams.values():
-        team.rest()
+        team.put_to_sleep_except()
 
 
-STEPS: dict[type, Callable[[Roster, Envelope, Any], None]] = {
+REDUCERS: dict[type, Callable[[Roster, Envelope, Any], None]] = {
     UiCommand: _command,
     RosterJoin: _join,
     RosterStatus: _status,

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from turnlog.errors import RuleFault, Unsettled
+from turnlog.errors import RuleError, RulesDidNotConverge
 from turnlog.events import Envelope, Payload
 from turnlog.state.fold import Reducers, fold
 
 Phase = Literal["apply", "submit"]
-HEARD: dict[Phase, tuple[Phase, ...]] = {"apply": ("apply",), "submit": ("apply", "submit")}
-CAP = 100  # rounds; many times what a set needs that comes to rest, and still done in milliseconds
+PHASES_TO_RUN: dict[Phase, tuple[Phase, ...]] = {"apply": ("apply",), "submit": ("apply", "submit")}
+MAX_ROUNDS = 100  # rounds; many times what a set needs that comes to rest, and still done in milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,18 @@ class Rule:
     emit: Callable[[Any], Sequence[Payload]]
 
 
-class Emitted(NamedTuple):
+class EmittedEvent(NamedTuple):
     """An event of a rule, to be appended with the rule's name."""
 
     rule: str
     payload: Payload
 
 
-class Settled(NamedTuple):
+class SettledState(NamedTuple):
     """The state after the rules have spoken, and what they said."""
 
     state: Any
-    emitted: list[Emitted]
+    emitted: list[EmittedEvent]
 
 
 def settle(
@@ -52,37 +52,39 @@ def settle(
     reducers: Reducers,
     state: Any,
     phase: Phase,
-    enter: Callable[[Emitted], Envelope],
-    cap: int = CAP,
-) -> Settled:
+    make_envelope: Callable[[EmittedEvent], Envelope],
+    max_rounds: int = MAX_ROUNDS,
+) -> SettledState:
     """Let the rules of a phase speak until none holds; `Unsettled` names those that do not stop.
 
     One that raises, or emits what `enter` refuses, is a `RuleFault` with its name.
     """
-    heard = [rule for rule in rules if rule.phase in HEARD[phase]]
+    heard = [rule for rule in rules if rule.phase in PHASES_TO_RUN[phase]]
     fired: list[str] = []
-    emitted: list[Emitted] = []
-    while rule := next((rule for rule in heard if holds(rule, state)), None):
-        if len(fired) == cap:
-            raise Unsettled(fired[cap // 2 :], cap)  # by then, those that come to rest have done so
+    emitted: list[EmittedEvent] = []
+    while rule := next((rule for rule in heard if can_fire(rule, state)), None):
+        if len(fired) == max_rounds:
+            raise RulesDidNotConverge(
+                fired[max_rounds // 2 :], max_rounds
+            )  # by then, those that come to rest have done so
         fired.append(rule.name)
-        with blamed(rule):
-            said = [Emitted(rule.name, payload) for payload in rule.emit(state)]
-            state = fold(reducers, ((enter(event), event.payload) for event in said), state)
+        with attribute_errors_to(rule):
+            said = [EmittedEvent(rule.name, payload) for payload in rule.emit(state)]
+            state = fold(reducers, ((make_envelope(event), event.payload) for event in said), state)
         emitted += said
-    return Settled(state, emitted)
+    return SettledState(state, emitted)
 
 
-def holds(rule: Rule, state: Any) -> bool:
+def can_fire(rule: Rule, state: Any) -> bool:
     """Whether a rule has something to say."""
-    with blamed(rule):
+    with attribute_errors_to(rule):
         return rule.when(state)
 
 
 @contextmanager
-def blamed(rule: Rule) -> Iterator[None]:
+def attribute_errors_to(rule: Rule) -> Iterator[None]:
     """What goes wrong meanwhile is the fault of a rule."""
     try:
         yield
     except Exception as error:
-        raise RuleFault(f"the rule {rule.name} failed with {type(error).__name__}", rule.name) from error
+        raise RuleError(f"the rule {rule.name} failed with {type(error).__name__}", rule.name) from error

@@ -20,20 +20,20 @@ from turnlog.events import (
     Payload,
     UiAction,
     UiMessage,
-    Unknown,
+    UnknownPayload,
 )
-from turnlog.state.descriptions import channel_of, is_direct, narrated
+from turnlog.state.descriptions import describe_input, is_page_event, visible_channel
 
-Who = Literal["user", "assistant", "note"]
-OPEN = -1  # the place of a text that has no bubble yet
+EntryRole = Literal["user", "assistant", "note"]
+NO_ENTRY_SEQ = -1  # the place of a text that has no bubble yet
 
 
-class Bubble(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TranscriptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One text. `channel` is the role whose members see it; none is everybody."""
 
     seq: int
     ts: str
-    who: Who
+    who: EntryRole
     text: str
     turn: str | None = None
     channel: str | None = None
@@ -47,42 +47,44 @@ class Bubble(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Transcript(Struct):
     """The bubbles of a session by seq. `blocks` has the seqs of texts that can still be retracted."""
 
-    bubbles: dict[int, Bubble] = field(default_factory=dict)
-    blocks: dict[str, dict[str, int]] = field(default_factory=dict)  # by open agent and block
+    entries: dict[int, TranscriptEntry] = field(default_factory=dict)
+    seqs_by_block: dict[str, dict[str, int]] = field(default_factory=dict)  # by open agent and block
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one event into account."""
-        step = STEPS.get(type(payload))
+        step = REDUCERS.get(type(payload))
         if step is not None:
             step(self, envelope, payload)
-        elif is_direct(envelope, payload):
+        elif is_page_event(envelope, payload):
             _note(self, envelope, payload)
 
-    def seen_in(self, channels: Collection[str]) -> list[Bubble]:
+    def visible_in(self, channels: Collection[str]) -> list[TranscriptEntry]:
         """What somebody sees who is in these channels, in order."""
-        return [bubble for bubble in self.bubbles.values() if bubble.channel in (None, *channels)]
+        return [bubble for bubble in self.entries.values() if bubble.channel in (None, *channels)]
 
-    def of_agent(self, envelope: Envelope) -> dict[str, int]:
+    def block_seqs(self, envelope: Envelope) -> dict[str, int]:
         """The texts of an agent."""
-        return self.blocks.setdefault(envelope.agent_id or "", {})
+        return self.seqs_by_block.setdefault(envelope.agent_id or "", {})
 
-    def add(self, bubble: Bubble) -> bool:
+    def add(self, entry: TranscriptEntry) -> bool:
         """Add a bubble, unless there is nothing to read."""
-        if not bubble.text.strip():
+        if not entry.text.strip():
             return False
-        self.bubbles[bubble.seq] = bubble
+        self.entries[entry.seq] = entry
         return True
 
 
-def bubble(envelope: Envelope, payload: Any, who: Who, text: str, speaker: str | None) -> Bubble:
+def build_entry(
+    envelope: Envelope, payload: Any, who: EntryRole, text: str, speaker: str | None
+) -> TranscriptEntry:
     """A text in its place."""
-    return Bubble(
+    return TranscriptEntry(
         seq=envelope.seq,
         ts=envelope.ts,
         who=who,
         text=text,
         turn=envelope.trace_id,
-        channel=channel_of(envelope, payload),
+        channel=visible_channel(envelope, payload),
         speaker=speaker,
         agent_id=envelope.agent_id,
         agent_name=envelope.agent_name,
@@ -91,8 +93,8 @@ def bubble(envelope: Envelope, payload: Any, who: Who, text: str, speaker: str |
     )
 
 
-def _message(transcript: Transcript, envelope: Envelope, payload: UiMessage) -> None:
-    transcript.add(bubble(envelope, payload, "user", payload.text, payload.speaker or envelope.actor))
+def _user_message(transcript: Transcript, envelope: Envelope, payload: UiMessage) -> None:
+    transcript.add(build_entry(envelope, payload, "user", payload.text, payload.speaker or envelope.actor))
 
 
 def _action(transcript: Transcript, envelope: Envelope, payload: UiAction) -> None:
@@ -102,43 +104,45 @@ def _action(transcript: Transcript, envelope: Envelope, payload: UiAction) -> No
 
 
 def _note(transcript: Transcript, envelope: Envelope, payload: Any) -> None:
-    transcript.add(bubble(envelope, payload, "note", narrated(envelope.type, payload), envelope.actor))
+    transcript.add(
+        build_entry(envelope, payload, "note", describe_input(envelope.type, payload), envelope.actor)
+    )
 
 
-def _said(transcript: Transcript, envelope: Envelope, payload: AssistantMessage) -> None:
-    said = bubble(envelope, payload, "assistant", payload.text, payload.speaker)
+def _assistant_message(transcript: Transcript, envelope: Envelope, payload: AssistantMessage) -> None:
+    said = build_entry(envelope, payload, "assistant", payload.text, payload.speaker)
     if transcript.add(said) and payload.block_id:
-        transcript.of_agent(envelope)[payload.block_id] = envelope.seq
+        transcript.block_seqs(envelope)[payload.block_id] = envelope.seq
 
 
 def _block_start(transcript: Transcript, envelope: Envelope, payload: BlockStart) -> None:
     if payload.kind == "text":
-        transcript.of_agent(envelope)[payload.block_id] = OPEN
+        transcript.block_seqs(envelope)[payload.block_id] = NO_ENTRY_SEQ
 
 
 def _block_end(transcript: Transcript, envelope: Envelope, payload: BlockEnd) -> None:
     """A text that was aborted has no twin: what there is of it stands here."""
-    texts = transcript.of_agent(envelope)
-    if payload.status == "complete" or texts.pop(payload.block_id, None) != OPEN:
+    texts = transcript.block_seqs(envelope)
+    if payload.status == "complete" or texts.pop(payload.block_id, None) != NO_ENTRY_SEQ:
         return
-    if transcript.add(bubble(envelope, payload, "assistant", payload.text or "", None)):
+    if transcript.add(build_entry(envelope, payload, "assistant", payload.text or "", None)):
         texts[payload.block_id] = envelope.seq
 
 
 def _retract(transcript: Transcript, envelope: Envelope, payload: BlockRetract) -> None:
-    texts = transcript.of_agent(envelope)
+    texts = transcript.block_seqs(envelope)
     for block_id in payload.block_ids:
-        transcript.bubbles.pop(texts.pop(block_id, OPEN), None)
+        transcript.entries.pop(texts.pop(block_id, NO_ENTRY_SEQ), None)
 
 
 def _agent_end(transcript: Transcript, envelope: Envelope, _: AgentEnd) -> None:
-    transcript.blocks.pop(envelope.agent_id or "", None)
+    transcript.seqs_by_block.pop(envelope.agent_id or "", None)
 
 
-STEPS: dict[type, Callable[[Transcript, Envelope, Any], None]] = {
-    UiMessage: _message,
+REDUCERS: dict[type, Callable[[Transcript, Envelope, Any], None]] = {
+    UiMessage: _user_message,
     UiAction: _action,
-    AssistantMessage: _said,
+    AssistantMessage: _assistant_message,
     BlockStart: _block_start,
     BlockEnd: _block_end,
     BlockRetract: _retract,

@@ -10,9 +10,11 @@ from turnlog.errors import TurnlogError
 from turnlog.events import Event
 from turnlog.log import Log, Page, Row, Store
 
-LIMIT_S = 20.0  # a contract takes well under a second; what takes longer waits for what never comes
+CONTRACT_TIMEOUT_S = (
+    20.0  # a contract takes well under a second; what takes longer waits for what never comes
+)
 
-Make = Callable[[], Store]
+StoreFactory = Callable[[], Store]
 E = TypeVar("E", bound=TurnlogError)
 
 
@@ -23,13 +25,13 @@ class Contract:
     number: int
     statement: str
     name: str
-    run: Callable[[Make], Awaitable[None]]
+    run: Callable[[StoreFactory], Awaitable[None]]
 
-    def check(self, make: Make) -> None:
+    def check(self, make: StoreFactory) -> None:
         """Run it against a store."""
 
         async def bounded() -> None:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(CONTRACT_TIMEOUT_S):
                 await self.run(make)
 
         asyncio.run(bounded())
@@ -39,18 +41,18 @@ class Contract:
 
 
 @dataclass
-class Bench:
+class LogHarness:
     """A log on the store under test, its one session, and its clock."""
 
     log: Log
     session: str = "sess_1"
     now_ms: int = 1_767_875_696_000
 
-    async def add(self, *events: Event, session: str = "", **options: Any) -> list[int]:
+    async def append(self, *events: Event, session: str = "", **options: Any) -> list[int]:
         """Append to the session."""
         return await self.log.append(session or self.session, events, **options)
 
-    async def rows(self, after: int = -1, session: str = "", **options: Any) -> list[Row]:
+    async def read_rows(self, after: int = -1, session: str = "", **options: Any) -> list[Row]:
         """Everything after a seq, page by page."""
         found: list[Row] = []
         while page := await self.log.read(session or self.session, after, **options):
@@ -58,14 +60,14 @@ class Bench:
             after = page[-1].seq
         return found
 
-    async def seqs(self, after: int = -1, session: str = "", **options: Any) -> list[int]:
+    async def read_seqs(self, after: int = -1, session: str = "", **options: Any) -> list[int]:
         """The seqs of everything after a seq."""
-        return [row.seq for row in await self.rows(after, session, **options)]
+        return [row.seq for row in await self.read_rows(after, session, **options)]
 
-    async def followed(self, until: int, after: int = -1, **options: Any) -> list[Row]:
+    async def follow_until(self, until: int, after: int = -1, **options: Any) -> list[Row]:
         """What a follower gets, up to a seq or to its end."""
         found: list[Row] = []
-        async with following(self.log, self.session, after, **options) as pages:
+        async with open_follower(self.log, self.session, after, **options) as pages:
             async for page in pages:
                 found += page
                 if found and found[-1].seq >= until:
@@ -74,9 +76,9 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(make: Make) -> AsyncIterator[Bench]:
+async def open_harness(make: StoreFactory) -> AsyncIterator[LogHarness]:
     """A log on the store, with one session; its clock stands still until it is set."""
-    made = Bench(Log(make(), lambda: made.now_ms))
+    made = LogHarness(Log(make(), lambda: made.now_ms))
     try:
         if not await made.log.sessions():
             await made.log.create("contract", made.session)
@@ -86,7 +88,7 @@ async def bench(make: Make) -> AsyncIterator[Bench]:
 
 
 @asynccontextmanager
-async def following(
+async def open_follower(
     log: Log, session: str, after: int = -1, **options: Any
 ) -> AsyncIterator[AsyncIterator[Page]]:
     """A follower that leaves when the block ends."""
@@ -97,7 +99,7 @@ async def following(
         await pages.aclose()
 
 
-async def refused(error: type[E], work: Awaitable[object]) -> E:
+async def expect_raises(error: type[E], work: Awaitable[object]) -> E:
     """The error that the work must raise."""
     try:
         await work

@@ -12,88 +12,90 @@ from msgspec.json import Encoder
 
 from turnlog.errors import InvalidEvent, quote
 
-LIMIT_BYTES = 2048  # seed 003: what no proxy between us and a page splits
-ESCAPE_BYTES = 6  # `\u001f`; characters take at most 4 bytes, other escapes 2
+MAX_MESSAGE_BYTES = 2048  # seed 003: what no proxy between us and a page splits
+MAX_ESCAPE_BYTES = 6  # `\u001f`; characters take at most 4 bytes, other escapes 2
 
-MORE = b'false,"delta":"'
-LAST = b'true,"delta":"'
+NOT_FINAL_DELTA = b'false,"delta":"'
+FINAL_DELTA = b'true,"delta":"'
 
 Scalar = str | int | float | bool | None
 
 _encode = Encoder().encode
-_U = ord("u")
+_LETTER_U = ord("u")
 
 
 def chunk(
     type: str,
     agent: str,
     payload: str,
-    limit_bytes: int = LIMIT_BYTES,
+    limit_bytes: int = MAX_MESSAGE_BYTES,
     *,
     final: bool = True,
     **extra: Scalar,
 ) -> list[bytes]:
     """Cut a payload into messages; the last one carries `final`, all others `false`."""
-    head, tail = envelope(type, agent, extra)
-    more = head + MORE
+    head, tail = message_prefix_and_suffix(type, agent, extra)
+    more = head + NOT_FINAL_DELTA
     budget = limit_bytes - len(more) - len(tail)
-    if budget < ESCAPE_BYTES:
+    if budget < MAX_ESCAPE_BYTES:
         raise InvalidEvent(
-            f"expected {ESCAPE_BYTES} of {limit_bytes} bytes left for {quote(type)}, got {budget}"
+            f"expected {MAX_ESCAPE_BYTES} of {limit_bytes} bytes left for {quote(type)}, got {budget}"
         )
-    text = escape(payload)
+    text = encode_json_lossy(payload)
     start, stop = 1, len(text) - 1  # the quotes stay behind
     messages = []
     while stop - start > budget:
-        end = cut(text, start, start + budget)
+        end = find_cut_point(text, start, start + budget)
         messages.append(b"".join((more, text[start:end], tail)))
         start = end
-    messages.append((head + LAST if final else more) + text[start:stop] + tail)
+    messages.append((head + FINAL_DELTA if final else more) + text[start:stop] + tail)
     return messages
 
 
-def room(type: str, agent: str, extra: dict[str, Scalar], limit_bytes: int = LIMIT_BYTES) -> int:
+def available_payload_bytes(
+    type: str, agent: str, extra: dict[str, Scalar], limit_bytes: int = MAX_MESSAGE_BYTES
+) -> int:
     """Return how many bytes of escaped payload a message with these extras can hold; less than 0 if none."""
-    head, tail = envelope(type, agent, extra)
-    return limit_bytes - len(head) - len(MORE) - len(tail)
+    head, tail = message_prefix_and_suffix(type, agent, extra)
+    return limit_bytes - len(head) - len(NOT_FINAL_DELTA) - len(tail)
 
 
-def envelope(type: str, agent: str, extra: dict[str, Scalar]) -> tuple[bytes, bytes]:
+def message_prefix_and_suffix(type: str, agent: str, extra: dict[str, Scalar]) -> tuple[bytes, bytes]:
     """What stands before the value of `final`, and what stands after the text of `delta`."""
-    head = escape({"type": type, "agent": agent})[:-1] + b',"final":'
+    head = encode_json_lossy({"type": type, "agent": agent})[:-1] + b',"final":'
     if not extra:
         return head, b'"}'
     if "delta" in extra:
         raise InvalidEvent("expected the delta as payload, got it as an extra", "$.delta")
-    return head, b'",' + escape(extra)[1:]
+    return head, b'",' + encode_json_lossy(extra)[1:]
 
 
-def cut(text: bytes, start: int, end: int) -> int:
+def find_cut_point(text: bytes, start: int, end: int) -> int:
     """The last place at or before `end` where the escaped text may be cut; `start` is such a place too."""
     if text[end] & 0xC0 == 0x80:  # inside a character: back to its first byte
         while text[end] & 0xC0 == 0x80:
             end -= 1
         return end
-    slash = text.rfind(b"\\", end - ESCAPE_BYTES + 1, end)
+    slash = text.rfind(b"\\", end - MAX_ESCAPE_BYTES + 1, end)
     if slash < 0:
         return end
     run = text[start : slash + 1]
     if (len(run) - len(run.rstrip(b"\\"))) % 2 == 0:  # the second half of an escaped backslash
         return end
-    return slash if slash + (ESCAPE_BYTES if text[slash + 1] == _U else 2) > end else end
+    return slash if slash + (MAX_ESCAPE_BYTES if text[slash + 1] == _LETTER_U else 2) > end else end
 
 
-def escape(value: str | dict[str, str] | dict[str, Scalar]) -> bytes:
+def encode_json_lossy(value: str | dict[str, str] | dict[str, Scalar]) -> bytes:
     """A value as JSON; only text that UTF-8 cannot say is looked at twice."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
         if isinstance(value, str):
-            return _encode(well_formed(value))
-        return _encode({key: well_formed(item) for key, item in value.items()})
+            return _encode(replace_scalar_surrogates(value))
+        return _encode({key: replace_scalar_surrogates(item) for key, item in value.items()})
 
 
-def well_formed(value: Scalar) -> Scalar:
+def replace_scalar_surrogates(value: Scalar) -> Scalar:
     """Text with its surrogate pairs joined and lone surrogates replaced, as in a browser."""
     if not isinstance(value, str):
         return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from turnlog.errors import BadInput, quote
 
-_CURSOR = re.compile(r"(?:([a-z0-9]{1,32}):)?(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?")
+_CURSOR_PATTERN = re.compile(r"(?:([a-z0-9]{1,32}):)?(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Cursor:
         return f"{self.epoch}:{self.seq}{chunk}" if self.epoch else f"{self.seq}{chunk}"
 
 
-def parse(text: str, path: str = "after") -> Cursor:
+def parse_cursor(text: str, path: str = "after") -> Cursor:
     """Read a cursor from a header or a query."""
-    match = _CURSOR.fullmatch(text.strip()) if text.strip() else _CURSOR.fullmatch("-1")
+    match = _CURSOR_PATTERN.fullmatch(text.strip()) if text.strip() else _CURSOR_PATTERN.fullmatch("-1")
     if match is None:
         raise BadInput(f"expected a cursor like `k3x9:41` or `41`, got {quote(text)}", path)
     epoch, seq, chunk = match.groups()

@@ -14,16 +14,16 @@ from msgspec import Struct
 
 from turnlog.errors import BadInput, InvalidEvent, quote
 
-LIMIT_BYTES = 16 << 20  # 1 MiB from the gate is at worst 6 MiB escaped, a 5 MB image 7 MB of base64
-RETRY_DIGITS = 15  # 30,000 years; int() refuses thousands of digits
+MAX_SSE_MESSAGE_BYTES = 16 << 20  # 1 MiB from the gate is at worst 6 MiB escaped, a 5 MB image 7 MB of base64
+MAX_RETRY_DIGITS = 15  # 30,000 years; int() refuses thousands of digits
 
 BOM = b"\xef\xbb\xbf"
 
 _CR, _LF = b"\r\n"  # as numbers: looking for a number in bytes is ten times faster than for bytes
-_FORGING = re.compile("[\r\n\0\ud800-\udfff]")
+_UNSAFE_IN_FIELD = re.compile("[\r\n\0\ud800-\udfff]")
 
 
-class Message(Struct, frozen=True):
+class ServerSentEvent(Struct, frozen=True):
     """One dispatched message. `id` is the last one seen, `retry_ms` only what this message itself said."""
 
     data: str
@@ -45,24 +45,24 @@ def encode(
             return b"data: %b\n\n" % data
         if id.isprintable():  # nearly every frame; the long way below would give the same
             return b"".join((b"id: ", id.encode(), b"\ndata: ", data, b"\n\n"))
-    lines = [] if id is None else [field("id", id)]
+    lines = [] if id is None else [encode_field("id", id)]
     if event is not None:
-        lines.append(field("event", event))
+        lines.append(encode_field("event", event))
     if retry_ms is not None:
-        lines.append(retry_field(retry_ms))
+        lines.append(encode_retry_field(retry_ms))
     if data is not None:
         lines += [b"data: %b\n" % line for line in split_lines(data)]
     return b"".join(lines) + b"\n"
 
 
-def field(name: str, value: str) -> bytes:
+def encode_field(name: str, value: str) -> bytes:
     """One line of a frame."""
-    if _FORGING.search(value):
+    if _UNSAFE_IN_FIELD.search(value):
         raise InvalidEvent(f"expected no CR, LF, NUL or lone surrogate, got {quote(value)}", name)
     return f"{name}: {value}\n".encode()
 
 
-def retry_field(retry_ms: int) -> bytes:
+def encode_retry_field(retry_ms: int) -> bytes:
     """The line that says how long to wait before reconnecting."""
     if retry_ms < 0:
         raise InvalidEvent(f"expected milliseconds from 0, got {retry_ms}", "retry")
@@ -83,15 +83,15 @@ class Decoder:
     `retry_ms` is the last waiting time the server asked for.
     """
 
-    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = MAX_SSE_MESSAGE_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.last_id = ""
         self.retry_ms: int | None = None
-        self._overflowed = False
-        self._start()
+        self._has_overflowed = False
+        self._reset()
 
-    def _start(self) -> None:
-        self._first = True
+    def _reset(self) -> None:
+        self._at_stream_start = True
         self._after_cr = False
         self._line = bytearray()
         self._data = bytearray()
@@ -99,32 +99,32 @@ class Decoder:
         self._id = self.last_id
         self._retry_ms: int | None = None
 
-    def feed(self, chunk: bytes) -> list[Message]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """Take the next piece of the stream; return the messages it completed."""
-        self._check()
+        self._raise_if_overflowed()
         messages = []
-        for line in self._complete(chunk):
-            if not self._fits(line):
+        for line in self._take_complete_lines(chunk):
+            if not self._fits_or_overflow(line):
                 break
-            if message := self._read(line):
+            if message := self._read_line(line):
                 messages.append(message)
         else:
-            self._fits(self._line)
+            self._fits_or_overflow(self._line)
         if not messages:
-            self._check()
+            self._raise_if_overflowed()
         return messages
 
-    def flush(self) -> list[Message]:
+    def flush(self) -> list[ServerSentEvent]:
         """The stream ended: an unfinished message is dropped, and the next stream may begin."""
-        self._check()
-        self._start()
+        self._raise_if_overflowed()
+        self._reset()
         return []
 
-    def _check(self) -> None:
-        if self._overflowed:
+    def _raise_if_overflowed(self) -> None:
+        if self._has_overflowed:
             raise BadInput(f"expected an SSE message of at most {self.limit_bytes} bytes, got more", "stream")
 
-    def _complete(self, chunk: bytes) -> list[bytes]:
+    def _take_complete_lines(self, chunk: bytes) -> list[bytes]:
         """The lines that this piece completes; the rest waits in `_line`."""
         if self._after_cr and chunk:
             self._after_cr = False
@@ -139,25 +139,25 @@ class Decoder:
         self._line += rest
         return lines
 
-    def _fits(self, line: bytes | bytearray) -> bool:
+    def _fits_or_overflow(self, line: bytes | bytearray) -> bool:
         if len(self._data) + len(line) <= self.limit_bytes:
             return True
-        self._start()
-        self._overflowed = True
+        self._reset()
+        self._has_overflowed = True
         return False
 
-    def _read(self, line: bytes) -> Message | None:
-        if self._first:
-            self._first = False
+    def _read_line(self, line: bytes) -> ServerSentEvent | None:
+        if self._at_stream_start:
+            self._at_stream_start = False
             line = line.removeprefix(BOM)
         if not line:
             return self._dispatch()
         name, _, value = line.partition(b":")
-        if take := FIELDS.get(name):  # a comment has no name
+        if take := FIELD_READERS.get(name):  # a comment has no name
             take(self, value.removeprefix(b" "))
         return None
 
-    def _dispatch(self) -> Message | None:
+    def _dispatch(self) -> ServerSentEvent | None:
         self.last_id = self._id
         data, event, retry_ms = self._data, self._event, self._retry_ms
         self._event, self._retry_ms = "", None
@@ -165,27 +165,27 @@ class Decoder:
             return None
         text = data[:-1].decode(errors="replace")
         data.clear()
-        return Message(text, event or "message", self.last_id, retry_ms)
+        return ServerSentEvent(text, event or "message", self.last_id, retry_ms)
 
-    def _take_data(self, value: bytes) -> None:
+    def _read_data(self, value: bytes) -> None:
         self._data += value
         self._data += b"\n"
 
-    def _take_event(self, value: bytes) -> None:
+    def _read_event(self, value: bytes) -> None:
         self._event = value.decode(errors="replace")
 
-    def _take_id(self, value: bytes) -> None:
+    def _read_id(self, value: bytes) -> None:
         if b"\0" not in value:
             self._id = value.decode(errors="replace")
 
-    def _take_retry(self, value: bytes) -> None:
-        if value.isdigit() and len(value) <= RETRY_DIGITS:
+    def _read_retry(self, value: bytes) -> None:
+        if value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
             self.retry_ms = self._retry_ms = int(value)
 
 
-FIELDS: dict[bytes, Callable[[Decoder, bytes], None]] = {
-    b"data": Decoder._take_data,
-    b"event": Decoder._take_event,
-    b"id": Decoder._take_id,
-    b"retry": Decoder._take_retry,
+FIELD_READERS: dict[bytes, Callable[[Decoder, bytes], None]] = {
+    b"data": Decoder._read_data,
+    b"event": Decoder._read_event,
+    b"id": Decoder._read_id,
+    b"retry": Decoder._read_retry,
 }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from turnlog.agents import Agent, Scripted, tool
-from turnlog.agents.agent import Patience, team_of
+from turnlog.agents.agent import RetryPolicy, index_agents
 from turnlog.errors import CallerError
 
 MODEL = Scripted(lambda messages: [])
@@ -46,22 +46,22 @@ def test_an_agent_is_called_by_its_name_in_small_letters(name: str, tool_name: s
 
 
 def test_it_may_call_its_tools_and_its_agents() -> None:
-    assert [spec.name for spec in GUIDE.specs] == ["weather", "confirm", "night_scout", "clerk"]
-    assert GUARD.specs == ()
+    assert [spec.name for spec in GUIDE.tool_specs] == ["weather", "confirm", "night_scout", "clerk"]
+    assert GUARD.tool_specs == ()
 
 
 def test_a_tool_is_found_by_its_name() -> None:
-    assert GUIDE.tool("weather") is weather
-    assert GUIDE.tool("confirm") is confirm
-    assert GUIDE.tool("night_scout") is None
-    assert GUARD.tool("weather") is None
+    assert GUIDE.find_tool("weather") is weather
+    assert GUIDE.find_tool("confirm") is confirm
+    assert GUIDE.find_tool("night_scout") is None
+    assert GUARD.find_tool("weather") is None
 
 
 def test_an_agent_is_found_by_its_tool_name_one_level_below() -> None:
-    assert GUIDE.agent("night_scout") is SCOUT
-    assert GUIDE.agent("Night Scout") is None
-    assert GUIDE.agent("guard") is None
-    assert SCOUT.agent("guard") is GUARD
+    assert GUIDE.find_agent("night_scout") is SCOUT
+    assert GUIDE.find_agent("Night Scout") is None
+    assert GUIDE.find_agent("guard") is None
+    assert SCOUT.find_agent("guard") is GUARD
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_an_agent_is_found_by_its_tool_name_one_level_below() -> None:
     [("weather", "backend"), ("confirm", "frontend"), ("night_scout", "backend"), ("nothing", "backend")],
 )
 def test_who_runs_a_call(name: str, executor: str) -> None:
-    assert GUIDE.executor(name) == executor
+    assert GUIDE.executor_of(name) == executor
 
 
 def test_a_walk_meets_every_agent_parents_first() -> None:
-    assert list(GUIDE.walk()) == [GUIDE, SCOUT, GUARD, CLERK]
-    assert list(GUARD.walk()) == [GUARD]
+    assert list(GUIDE.iter_team()) == [GUIDE, SCOUT, GUARD, CLERK]
+    assert list(GUARD.iter_team()) == [GUARD]
 
 
 def test_agents_may_hand_work_back_to_one_another() -> None:
@@ -82,13 +82,13 @@ def test_agents_may_hand_work_back_to_one_another() -> None:
     clerk = Agent("Clerk", "", MODEL, handoffs=back)
     desk = Agent("Desk", "", MODEL, handoffs=[clerk])
     back.append(desk)
-    assert [agent.name for agent in desk.walk()] == ["Desk", "Clerk"]
-    assert set(team_of(desk)) == {"Desk", "Clerk"}
+    assert [agent.name for agent in desk.iter_team()] == ["Desk", "Clerk"]
+    assert set(index_agents(desk)) == {"Desk", "Clerk"}
 
 
 def test_a_name_is_one_agents_and_a_tools_name_is_no_hand_off() -> None:
     with pytest.raises(CallerError, match="Guard twice"):
-        team_of(Agent("Top", "", MODEL, agents=[GUARD], handoffs=[Agent("Guard", "Another.", MODEL)]))
+        index_agents(Agent("Top", "", MODEL, agents=[GUARD], handoffs=[Agent("Guard", "Another.", MODEL)]))
 
     @tool
     def handoff_to_nobody() -> str:
@@ -125,17 +125,17 @@ def test_what_is_no_tool_no_agent_and_no_model_is_refused_at_once() -> None:
 
 
 def test_patience_doubles_and_has_an_end() -> None:
-    patience = Patience(first_s=1, most_s=10)
+    patience = RetryPolicy(initial_delay_s=1, max_delay_s=10)
     for failures, low, high in ((1, 1, 2), (2, 2, 4), (3, 4, 8), (9, 10, 10)):
-        assert low <= patience.pause_s(failures, None) <= high
-    assert patience.pause_s(1, 7.5) == 7.5
-    assert patience.pause_s(1, 99) == 10
-    assert patience.pause_s(5_000, None) == 10
-    assert Patience(first_s=0).pause_s(5_000, None) == 0
+        assert low <= patience.delay_s(failures, None) <= high
+    assert patience.delay_s(1, 7.5) == 7.5
+    assert patience.delay_s(1, 99) == 10
+    assert patience.delay_s(5_000, None) == 10
+    assert RetryPolicy(initial_delay_s=0).delay_s(5_000, None) == 0
 
 
 def test_agent_specs_of_calls_and_hand_offs_say_what_the_other_knows() -> None:
     other = Agent("Other", "", MODEL)
-    called, passed = Agent("One", "", MODEL, agents=(other,), handoffs=(other,)).specs
+    called, passed = Agent("One", "", MODEL, agents=(other,), handoffs=(other,)).tool_specs
     assert "knows nothing else" in called.schema["properties"]["prompt"]["description"]
     assert "has read this conversation" in passed.schema["properties"]["prompt"]["description"]

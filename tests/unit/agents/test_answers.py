@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 
 from tests.table import CHILD, ROOT, Table, call, running
-from turnlog.agents.runtime.idempotency import args_hash
-from turnlog.agents.runtime.turn_loop import Item
-from turnlog.agents.runtime.user_input import answer_items, answered, call_of, message_batch, waiting_call
+from turnlog.agents.runtime.idempotency import hash_call_args
+from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.agents.runtime.user_input import (
+    answer_events,
+    checked_answer_events,
+    find_waiting_call,
+    get_answered_call_id,
+    message_events,
+)
 from turnlog.errors import InvalidEvent, NotFound
 from turnlog.events import (
     AgentStart,
@@ -31,7 +37,7 @@ ASKS = call("inquire", args={"question": "Which?"})
 REMOVE = call("remove", args={"what": "weed"})
 WEIGH = call("weigh", executor="remote", args={"what": "grass"})
 PASS = call("handoff_to_writer", args={"prompt": "Write"})
-HASH = args_hash(REMOVE.args)
+HASH = hash_call_args(REMOVE.args)
 NOW_MS = 1_767_875_696_000
 
 
@@ -51,13 +57,15 @@ def waiting(*calls: ToolCall) -> Table:
 
 def test_a_message_opens_a_turn_of_its_own() -> None:
     for table in (Table(), running()):
-        assert message_batch(table.loop.tree, HELLO, "tr_9") == [Item(HELLO, Scope(trace_id="tr_9"), "ui")]
+        assert message_events(table.loop.tree, HELLO, "tr_9") == [
+            TurnEvent(HELLO, Scope(trace_id="tr_9"), "ui")
+        ]
 
 
 def test_a_message_during_a_wait_cancels_what_is_open_and_goes_to_who_waits() -> None:
     table = waiting(PAGE, WEIGH, REMOVE, PASS)
-    *results, message = message_batch(table.loop.tree, HELLO, "tr_9")
-    assert message == Item(HELLO, ROOT, "ui")
+    *results, message = message_events(table.loop.tree, HELLO, "tr_9")
+    assert message == TurnEvent(HELLO, ROOT, "ui")
     assert [item.payload.call_id for item in results] == ["confirm", "weigh", "remove", "handoff_to_writer"]  # type: ignore[attr-defined]
     assert {(item.scope.agent_id, item.origin) for item in results} == {("agt_root", "system")}
 
@@ -68,7 +76,7 @@ def test_a_message_goes_to_the_one_who_waits_below_and_leaves_its_caller_alone()
     table.feed(AgentStart(name="Scout", via="call", parent_id="agt_root", call_id="scout"), CHILD)
     table.calls(WEIGH, at=CHILD)
     table.feed(ToolAwait(calls=(AwaitedCall(call_id="confirm", tool="confirm", args={}),)))
-    first, second, message = message_batch(table.loop.tree, HELLO, "tr_9")
+    first, second, message = message_events(table.loop.tree, HELLO, "tr_9")
     assert [item.scope.agent_id for item in (first, second, message)] == [
         "agt_root",
         "agt_child",
@@ -77,7 +85,7 @@ def test_a_message_goes_to_the_one_who_waits_below_and_leaves_its_caller_alone()
 
 
 def given(item: ToolCall, value: object) -> Payload:
-    [answer] = answer_items(waiting(item).loop.tree, item.call_id, value)
+    [answer] = answer_events(waiting(item).loop.tree, item.call_id, value)
     assert (answer.scope, answer.origin) == (ROOT, "ui")
     return answer.payload
 
@@ -94,16 +102,16 @@ def test_an_answer_has_the_form_of_its_call() -> None:
 def test_what_does_not_wait_is_not_answered() -> None:
     for tree in (Table().loop.tree, running().loop.tree, waiting(call("look")).loop.tree):
         with pytest.raises(NotFound, match="no call look waits"):
-            answer_items(tree, "look", True)
+            answer_events(tree, "look", True)
 
 
 def decided(decision: Any, **fields: Any) -> ApprovalDecision:
     return ApprovalDecision(**{"call_id": "remove", "args_hash": HASH, "decision": decision} | fields)
 
 
-def posted(item: ToolCall, answer: Payload, *roles: str) -> list[Item]:
+def posted(item: ToolCall, answer: Payload, *roles: str) -> list[TurnEvent]:
     table = waiting(item)
-    return answered(answer, *waiting_call(table.loop.tree, item.call_id), roles, NOW_MS)
+    return checked_answer_events(answer, *find_waiting_call(table.loop.tree, item.call_id), roles, NOW_MS)
 
 
 def result(call_id: str, **fields: Any) -> ToolResult:
@@ -120,14 +128,14 @@ def test_an_answer_that_fits_is_taken() -> None:
         (REMOVE, decided("deny", notes="no")),
     ):
         origin: Origin = "tool" if item is WEIGH else "ui"  # another process answers for a remote tool
-        assert posted(item, answer, "boss") == [Item(answer, ROOT, origin)]
+        assert posted(item, answer, "boss") == [TurnEvent(answer, ROOT, origin)]
 
 
 def test_an_action_on_a_call_of_the_page_brings_its_result() -> None:
     form = UiAction(action=FormSubmit(form_id="f", values={"go": True}), call_id="confirm")
     assert posted(PAGE, form) == [
-        Item(form, ROOT, "ui"),
-        Item(result("confirm", result={"go": True}), ROOT, "ui"),
+        TurnEvent(form, ROOT, "ui"),
+        TurnEvent(result("confirm", result={"go": True}), ROOT, "ui"),
     ]
 
 
@@ -155,6 +163,6 @@ def test_only_who_is_entitled_decides() -> None:
 
 
 def test_the_call_that_an_event_answers() -> None:
-    assert call_of(result("confirm")) == "confirm"
-    assert call_of(UiAction(action=InputSubmit(values={}))) is None
-    assert call_of(HELLO) is None
+    assert get_answered_call_id(result("confirm")) == "confirm"
+    assert get_answered_call_id(UiAction(action=InputSubmit(values={}))) is None
+    assert get_answered_call_id(HELLO) is None

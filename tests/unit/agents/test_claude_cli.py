@@ -11,13 +11,13 @@ import uvloop
 from tests.cli_sessions import Room, is_there, lawful, make_app, played, room
 from tests.unit.app.desk import ADA, desk, play
 from turnlog import App, open_log
-from turnlog.agents.claude.claude_code import ClaudeCli
-from turnlog.agents.claude.driver import TRIES
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.agents.claude.driver import MAX_ATTEMPTS
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import Envelope, Event
 from turnlog.log import Log, MemoryStore
-from turnlog.state.roster import Member, Roster
-from turnlog.state.tree import scope_of
+from turnlog.state.roster import Roster, TeamMember
+from turnlog.state.tree import scope_without_actor
 from turnlog_examples.office.standin import COMMAND
 
 
@@ -59,7 +59,7 @@ def test_a_closed_session_has_the_end_of_its_process_and_everything_in_it(tmp_pa
             {"code": "process_exited", "message": "The server was stopped."}
         ]
         async with desk(app, log=log) as later:  # what was not taken up is
-            again = Room(later, await later.sessions.seat(ADA, office.seat.session_id))
+            again = Room(later, await later.sessions.get_membership(ADA, office.seat.session_id))
             await again.rests(events[-1].trace_id or "")
             await again.until("assistant.message", text="You said: and later This is our turn 2.")
             await again.until("agent.end", stop_reason="end_turn")
@@ -100,7 +100,7 @@ def test_a_message_that_kills_every_process_is_given_up(tmp_path: Path) -> None:
             assert await office.ends() == ["error"]
             assert await office.codes() == ["process_exited"]
             await office.until("process.end", reason="process_crash")
-            assert await office.lives() == [("process_crash", 3)] * TRIES
+            assert await office.lives() == [("process_crash", 3)] * MAX_ATTEMPTS
             lawful(app, await office.events())
 
     play(run)
@@ -153,7 +153,7 @@ init(); say("result", subtype="success", is_error=False); line(); sys.exit(1)
     ids=["no program", "no folder", "no command"],
 )
 def test_a_process_that_cannot_be_started_ends_the_turn(command: Any, options: Any, code: str) -> None:
-    app = App("office", ClaudeCli(command, **options))
+    app = App("office", ClaudeCode(command, **options))
 
     async def run() -> None:
         async with room(app) as office:
@@ -174,7 +174,7 @@ def test_a_process_that_does_not_listen_is_ended(tmp_path: Path) -> None:
         async with room(app) as office:
             await office.ask("x" * 500_000)  # more than a pipe holds
             assert await office.ends() == ["error"]
-            assert await office.codes() == ["stdin_write_failed"] * TRIES + ["process_exited"]
+            assert await office.codes() == ["stdin_write_failed"] * MAX_ATTEMPTS + ["process_exited"]
             await office.until("process.end")
             assert {reason for reason, _ in await office.lives()} == {"process_crash"}
 
@@ -201,7 +201,7 @@ def test_process_that_closes_its_stdin_a_short_message_ends_the_turn(
         async with room(app) as office:
             await office.ask("hi")
             assert await office.ends() == ["error"]
-            assert await office.codes() == ["stdin_write_failed"] * TRIES + ["process_exited"]
+            assert await office.codes() == ["stdin_write_failed"] * MAX_ATTEMPTS + ["process_exited"]
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(run())
@@ -224,7 +224,7 @@ signal.pause()
         async with room(app) as office:
             await office.ask("hi")
             assert await office.ends() == ["end_turn"]
-            assert (await office.driver())._tries == {}
+            assert (await office.driver())._attempts == {}
 
     play(run)
 
@@ -345,10 +345,10 @@ def test_commands_and_messages_for_somebody_of_the_team_go_down(tmp_path: Path) 
     play(run)
 
 
-def on_the_grid(app: App, events: Sequence[Envelope]) -> list[Member]:
+def on_the_grid(app: App, events: Sequence[Envelope]) -> list[TeamMember]:
     roster = Roster()
     for event in events:
-        roster.apply(event, app.catalog.payload(event))
+        roster.apply(event, app.catalog.decode_payload(event))
     return list(roster.teams[""].seats.values())
 
 
@@ -368,10 +368,10 @@ def test_a_server_that_died_while_a_permission_was_asked_for_leaves_nothing_open
                     Event(
                         type=one.type,
                         id=one.id,
-                        payload=catalog.payload(one),
+                        payload=catalog.decode_payload(one),
                         body=bytes(one.payload),
                         origin=one.origin,
-                        scope=scope_of(one),
+                        scope=scope_without_actor(one),
                         live=False,
                     )
                     for one in shot
@@ -380,7 +380,7 @@ def test_a_server_that_died_while_a_permission_was_asked_for_leaves_nothing_open
             )
         await log.close()
         async with desk(app, log=copy) as later:
-            again = Room(later, await later.sessions.seat(ADA, session))
+            again = Room(later, await later.sessions.get_membership(ADA, session))
             assert await again.ends() == []
             await again.driver()
             assert await again.ends() == ["error"]
@@ -437,8 +437,8 @@ def test_a_session_that_is_closed_ends_its_process(tmp_path: Path) -> None:
             [pid] = await office.pids()
             driver = await office.driver()
             await office.desk.log.close_session(office.seat.session_id)
-            assert driver._listener is not None
-            await driver._listener
+            assert driver._output_task is not None
+            await driver._output_task
             assert not is_there(pid)
 
     play(run)
@@ -446,7 +446,7 @@ def test_a_session_that_is_closed_ends_its_process(tmp_path: Path) -> None:
 
 def test_a_process_can_be_asked_without_a_server(tmp_path: Path) -> None:
     async def run() -> None:
-        julian = ClaudeCli(COMMAND, name="Julian", cwd=tmp_path)
+        julian = ClaudeCode(COMMAND, name="Julian", cwd=tmp_path)
         assert await julian.ask("one") == "You said: one This is our turn 1."
         log = await open_log("memory:")
         session = await log.create("Julian")
@@ -464,11 +464,11 @@ def test_a_process_can_be_asked_without_a_server(tmp_path: Path) -> None:
 )
 def test_a_command_is_a_list_and_time_is_given(wrong: Any) -> None:
     with pytest.raises(CallerError):
-        ClaudeCli(**wrong)
+        ClaudeCode(**wrong)
 
 
 def test_a_process_is_no_agent() -> None:
-    app = App("office", ClaudeCli())
+    app = App("office", ClaudeCode())
     with pytest.raises(CallerError, match="is a process"):
         _ = app.agent
-    assert app.who is app.cli
+    assert app.runtime is app.claude_code

@@ -8,8 +8,8 @@ from tests.cli_sessions import Room, is_there, lawful, make_app, played, room
 from tests.clock import move_on, run_on_clock
 from turnlog import App
 from turnlog.agents.claude.claude_code import INACTIVITY_S
-from turnlog.agents.claude.driver import STOP_S
-from turnlog.agents.claude.process import GRACE_S
+from turnlog.agents.claude.driver import INTERRUPT_GRACE_S
+from turnlog.agents.claude.process import TERM_GRACE_S
 from turnlog.log import Log, MemoryStore
 
 LIMIT_S = 600.0
@@ -33,8 +33,8 @@ def on_clock(app: App, test: Callable[[Room], Awaitable[None]]) -> None:
 async def passes(office: Room, seconds: float) -> None:
     """Time goes by, when everything that happened has been dealt with."""
     driver = await office.driver()
-    await driver.caught_up()
-    async with driver._deciding:
+    await driver.wait_for_head()
+    async with driver._decision_lock:
         pass
     for _ in range(3):  # whoever is to wake up then has gone to sleep
         await asyncio.sleep(0)
@@ -43,10 +43,10 @@ async def passes(office: Room, seconds: float) -> None:
 
 async def has_to_go(office: Room) -> None:
     """Wait until the process is asked to go, and let its time pass."""
-    life = (await office.driver())._life
-    while life is not None and life.process._kill is None:  # noqa: ASYNC110  nobody tells of it
+    life = (await office.driver())._process_run
+    while life is not None and life.process._kill_timer is None:  # noqa: ASYNC110  nobody tells of it
         await asyncio.sleep(0)
-    move_on(GRACE_S)
+    move_on(TERM_GRACE_S)
 
 
 def test_a_process_with_nothing_to_do_is_ended_and_the_next_message_starts_another(
@@ -97,7 +97,7 @@ def test_a_turn_that_runs_too_long_is_interrupted_and_the_process_goes_on(tmp_pa
         assert (await office.codes(), await office.ends()) == (["turn_timeout"], ["timeout"])
         [problem] = await office.events("session.error")
         assert problem.trace_id == turn
-        await passes(office, STOP_S)
+        await passes(office, INTERRUPT_GRACE_S)
         await office.ask("two")
         assert (await office.ends(), await office.lives()) == (["timeout", "end_turn"], [])
 
@@ -110,7 +110,7 @@ def test_a_turn_that_cannot_be_interrupted_takes_the_process_with_it(tmp_path: P
         await office.until("agent.start")
         await passes(office, LIMIT_S)
         await office.until("session.error", code="turn_timeout")
-        await passes(office, STOP_S)
+        await passes(office, INTERRUPT_GRACE_S)
         await has_to_go(office)
         await office.rests(turn)
         assert (await office.codes(), await office.ends()) == (["turn_timeout"], ["timeout"])
@@ -126,7 +126,7 @@ def test_a_message_that_is_never_taken_up_is_over_in_time(tmp_path: Path) -> Non
         await office.until("process.start", process="model")
         await passes(office, LIMIT_S)
         await office.until("session.error", code="turn_timeout")
-        await passes(office, STOP_S)
+        await passes(office, INTERRUPT_GRACE_S)
         await office.rests(turn)
         assert await office.ends() == ["timeout"]
 
@@ -138,7 +138,7 @@ def test_a_stop_that_is_not_heard_ends_the_process(tmp_path: Path) -> None:
         turn = await office.say("one")
         await office.until("agent.start")
         await office.desk.sessions.stop(office.seat)
-        await passes(office, STOP_S)
+        await passes(office, INTERRUPT_GRACE_S)
         await has_to_go(office)
         await office.rests(turn)
         assert (await office.ends(), await office.codes()) == (["cancelled"], [])
@@ -152,7 +152,7 @@ def test_a_stop_before_the_message_is_taken_up_ends_it(tmp_path: Path) -> None:
         turn = await office.say("one")
         await office.until("process.start", process="model")
         await office.desk.sessions.stop(office.seat)
-        await passes(office, STOP_S)
+        await passes(office, INTERRUPT_GRACE_S)
         await office.rests(turn)
         assert (await office.ends(), await office.codes()) == (["cancelled"], [])
 
@@ -166,7 +166,7 @@ def test_turn_that_is_taken_up_after_its_limit_and_goes_on_takes_the_process_wit
         await passes(office, LIMIT_S)
         await office.until("session.error", code="turn_timeout")
         await office.until("agent.start")
-        await passes(office, STOP_S)
+        await passes(office, INTERRUPT_GRACE_S)
         await has_to_go(office)
         await office.rests(turn)
         assert (await office.ends(), await office.codes()) == (["timeout"], ["turn_timeout"])

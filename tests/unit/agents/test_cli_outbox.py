@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from turnlog.agents.claude.prompts import NEWS, Outbox
+from turnlog.agents.claude.prompts import MAX_APP_EVENTS, PromptQueue
 from turnlog.events import (
     CORE,
     TEAM,
@@ -18,10 +18,10 @@ from turnlog.events import (
     UiCommand,
     UiMessage,
     Vocabulary,
-    decode,
-    stamp,
+    decode_envelope,
+    encode_envelope,
 )
-from turnlog.events.payload import ANYONE
+from turnlog.events.payload import ANY_ORIGIN
 from turnlog.events.ui import InputSubmit, JobHelp, OfferWork, Stop, Summon, Wake, WakeAgent
 from turnlog.state.tree import Tree
 
@@ -29,7 +29,7 @@ from turnlog.state.tree import Tree
 class NoteFact(Payload, frozen=True, kw_only=True):
     """Something is known now."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     text: str = ""
 
@@ -42,15 +42,15 @@ class Desk:
 
     def __init__(self) -> None:
         self.tree = Tree()
-        self.outbox = Outbox(self.tree)
+        self.outbox = PromptQueue(self.tree)
 
     def add(self, payload: Payload, trace: str | None = "tr_1", origin: Origin = "ui", **place: Any) -> None:
-        seq = self.tree.last + 1
+        seq = self.tree.last_seq + 1
         scope = Scope(trace_id=trace, **place)
-        event = CATALOG.event(payload, id=f"evt_{seq}", origin=origin, scope=scope)
-        envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=0))
-        self.tree.apply(envelope, CATALOG.payload(envelope))
-        self.outbox.apply(envelope, CATALOG.payload(envelope))
+        event = CATALOG.build_event(payload, id=f"evt_{seq}", origin=origin, scope=scope)
+        envelope = decode_envelope(encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=0))
+        self.tree.apply(envelope, CATALOG.decode_payload(envelope))
+        self.outbox.apply(envelope, CATALOG.decode_payload(envelope))
 
     def start(self, trace: str = "tr_1", depth: int = 0) -> None:
         self.add(
@@ -59,7 +59,7 @@ class Desk:
 
     @property
     def texts(self) -> dict[str, str]:
-        return {trace: self.outbox.text(letter) for trace, letter in self.outbox.pending.items()}
+        return {trace: self.outbox.render(letter) for trace, letter in self.outbox.pending.items()}
 
 
 WAKE = WakeAgent(name='Ly"ra', color="#fff", color_name="white", seat=2, has_soul=True, has_transcript=False)
@@ -138,12 +138,12 @@ def test_what_is_said_while_an_agent_of_the_turn_is_there_is_not_pending() -> No
 
 def test_what_followed_is_told_with_the_next_turn_and_once() -> None:
     desk = Desk()
-    for number in range(NEWS + 1):
+    for number in range(MAX_APP_EVENTS + 1):
         desk.add(NoteFact(text=str(number)), "tr_0", "app")
     desk.start("tr_0", depth=1)  # somebody below is not told
     desk.add(UiMessage(text="hello"))
     lines = desk.texts["tr_1"].split("\n")
-    assert len(lines) == NEWS + 1
+    assert len(lines) == MAX_APP_EVENTS + 1
     assert lines[0] == '[It followed: {"type":"note_fact","data":{"text":"1"}}]'
     desk.start()
     desk.add(UiMessage(text="again"), "tr_2")

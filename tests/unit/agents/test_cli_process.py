@@ -16,7 +16,14 @@ from tests.cli_sessions import goes, is_there
 from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
 from turnlog.agents.claude import exec_program
-from turnlog.agents.claude.process import COMPLAINT_CHARS, COMPLAINTS, GRACE_S, LINGER_S, CliProcess, Missing
+from turnlog.agents.claude.process import (
+    LINGER_S,
+    MAX_STDERR_LINE_CHARS,
+    MAX_STDERR_LINES,
+    TERM_GRACE_S,
+    ClaudeProcess,
+    ProgramNotFound,
+)
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")
 
@@ -25,12 +32,12 @@ def play(work: Coroutine[Any, Any, None]) -> None:
     run_on_clock(lambda: work)
 
 
-async def begun(script: str, **options: Any) -> CliProcess:
-    return await CliProcess.start(["sh", "-c", script], options.get("cwd"), options.get("env"))
+async def begun(script: str, **options: Any) -> ClaudeProcess:
+    return await ClaudeProcess.start(["sh", "-c", script], options.get("cwd"), options.get("env"))
 
 
-async def said(process: CliProcess) -> bytes:
-    return b"".join([piece async for piece in process.pieces()])
+async def said(process: ClaudeProcess) -> bytes:
+    return b"".join([piece async for piece in process.chunks()])
 
 
 def test_what_is_told_is_said_back_and_the_exit_code_is_known(tmp_path: Path) -> None:
@@ -39,9 +46,9 @@ def test_what_is_told_is_said_back_and_the_exit_code_is_known(tmp_path: Path) ->
             'read x; echo "$x $Y"; pwd; exit 3', cwd=tmp_path, env={"Y": "yes", "PATH": "/bin:/usr/bin"}
         )
         process.write(b"hello\n")
-        await process.written()
+        await process.drain()
         assert await said(process) == f"hello yes\n{tmp_path}\n".encode()
-        assert await process.ended() == 3
+        assert await process.wait() == 3
         assert not is_there(process.pid)
 
     play(run())
@@ -49,10 +56,10 @@ def test_what_is_told_is_said_back_and_the_exit_code_is_known(tmp_path: Path) ->
 
 def test_a_program_that_is_not_there_is_missing() -> None:
     async def run() -> None:
-        with pytest.raises(Missing, match="no program nowhere"):
-            await CliProcess.start(["nowhere"], None, None)
-        with pytest.raises(Missing):
-            await CliProcess.start(["sh"], None, {"PATH": "/nowhere"})
+        with pytest.raises(ProgramNotFound, match="no program nowhere"):
+            await ClaudeProcess.start(["nowhere"], None, None)
+        with pytest.raises(ProgramNotFound):
+            await ClaudeProcess.start(["sh"], None, {"PATH": "/nowhere"})
 
     play(run())
 
@@ -61,7 +68,7 @@ def test_whom_it_started_goes_with_it() -> None:
     async def run() -> None:
         process = await begun("sleep 1000 & echo $!; kill -9 $$")
         child = int(await said(process))
-        assert await process.ended() == -signal.SIGKILL
+        assert await process.wait() == -signal.SIGKILL
         goes(child)
 
     play(run())
@@ -70,13 +77,13 @@ def test_whom_it_started_goes_with_it() -> None:
 def test_who_does_not_go_is_killed() -> None:
     async def run() -> None:
         process = await begun("trap '' TERM; echo here; while :; do read x || sleep 1000; done")
-        pieces = aiter(process.pieces())
+        pieces = aiter(process.chunks())
         assert await anext(pieces) == b"here\n"
-        process.end()
-        process.end()
-        move_on(GRACE_S)
+        process.terminate()
+        process.terminate()
+        move_on(TERM_GRACE_S)
         assert [piece async for piece in pieces] == []
-        assert await process.ended() == -signal.SIGKILL
+        assert await process.wait() == -signal.SIGKILL
 
     play(run())
 
@@ -84,19 +91,19 @@ def test_who_does_not_go_is_killed() -> None:
 def test_stdout_that_somebody_else_holds_open_is_not_waited_for() -> None:
     async def run() -> None:
         process = await begun("setsid sh -c 'echo $$; exec sleep 1000' & read x; exit 0")
-        pieces = aiter(process.pieces())
+        pieces = aiter(process.chunks())
         child = int(await anext(pieces))
         try:
             process.write(b"\n")
             rest = asyncio.ensure_future(anext(pieces, None))
-            while not process._reaped.done():
+            while not process._exit_task.done():
                 move_on(LINGER_S)  # for stderr, which it holds open too
                 await asyncio.sleep(0)
             while not rest.done():
                 move_on(LINGER_S)
                 await asyncio.sleep(0)
             assert await rest is None
-            assert await process.ended() == 0
+            assert await process.wait() == 0
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -107,9 +114,9 @@ def test_who_only_closes_stdout_has_to_go() -> None:
     async def run() -> None:
         process = await begun("echo here; exec >&-; read x; sleep 1000")
         assert await said(process) == b"here\n"
-        ending = asyncio.ensure_future(process.ended())
+        ending = asyncio.ensure_future(process.wait())
         await asyncio.sleep(0)
-        move_on(GRACE_S)
+        move_on(TERM_GRACE_S)
         assert await ending == -signal.SIGTERM
 
     play(run())
@@ -118,15 +125,15 @@ def test_who_only_closes_stdout_has_to_go() -> None:
 def test_complaints_go_to_the_journal_up_to_a_limit(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         many = "i=0; while [ $i -lt 200 ]; do echo no $i >&2; i=$((i+1)); done"
-        process = await begun(f"printf '%0{COMPLAINT_CHARS + 9}d\n' 7 >&2; {many}")
+        process = await begun(f"printf '%0{MAX_STDERR_LINE_CHARS + 9}d\n' 7 >&2; {many}")
         await said(process)
-        await process.ended()
+        await process.wait()
 
     with caplog.at_level(logging.WARNING, "turnlog.agents"):
         play(run())
     told = [record.getMessage() for record in caplog.records]
-    assert len(told) == COMPLAINTS
-    assert len(told[0].partition(": ")[2]) == COMPLAINT_CHARS
+    assert len(told) == MAX_STDERR_LINES
+    assert len(told[0].partition(": ")[2]) == MAX_STDERR_LINE_CHARS
     assert told[1].endswith(": no 0")
 
 
@@ -134,7 +141,7 @@ def test_the_last_complaint_needs_no_end(caplog: pytest.LogCaptureFixture) -> No
     async def run() -> None:
         process = await begun("printf 'I give up' >&2")
         await said(process)
-        await process.ended()
+        await process.wait()
 
     play(run())
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["I give up"]
@@ -147,7 +154,7 @@ def wrapped(parent: int, *command: str) -> subprocess.CompletedProcess[bytes]:
 
 def test_what_cannot_become_a_program_says_so() -> None:
     done = wrapped(os.getpid(), "/")
-    assert (done.returncode, done.stderr) == (exec_program.NOT_FOUND, b"/: Permission denied\n")
+    assert (done.returncode, done.stderr) == (exec_program.EXIT_NOT_FOUND, b"/: Permission denied\n")
 
 
 def test_who_comes_after_the_death_of_its_parent_dies_too() -> None:
@@ -162,10 +169,10 @@ def test_signals_are_as_they_were() -> None:
 def test_a_process_dies_with_the_one_that_started_it() -> None:
     code = """
 import asyncio, os
-from turnlog.agents.claude.process import CliProcess
+from turnlog.agents.claude.process import ClaudeProcess
 async def run():
     script = "trap '' HUP TERM; while :; do sleep 1000; done"
-    process = await CliProcess.start(["sh", "-c", script], None, None)
+    process = await ClaudeProcess.start(["sh", "-c", script], None, None)
     print(process.pid, flush=True)
     await asyncio.sleep(1000)
 asyncio.run(run())

@@ -12,9 +12,9 @@ from tests.support.limits import HANG_S
 from tests.troupe import VECTORS, Stage, Trouble, event_of
 from turnlog import open_log
 from turnlog.agents import Agent, Scripted, ToolUse, tool
-from turnlog.agents.agent import Cast
-from turnlog.agents.runtime.agent_driver import Driver
-from turnlog.agents.runtime.user_input import answer_items
+from turnlog.agents.agent import AgentTeam
+from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.user_input import answer_events
 from turnlog.errors import StoreError
 from turnlog.events import CATALOG, Event, Scope, UiMessage
 from turnlog.log import Log, Page
@@ -53,10 +53,12 @@ async def until(log: Log, session: str, kind: str) -> None:
                 return
 
 
-async def asked(log: Log, session: str) -> Driver:
-    driver = Driver(log, session, Cast(keeper()), CATALOG, None)
+async def asked(log: Log, session: str) -> AgentDriver:
+    driver = AgentDriver(log, session, AgentTeam(keeper()), CATALOG, None)
     await driver.open()
-    message = CATALOG.event(UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1"))
+    message = CATALOG.build_event(
+        UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1")
+    )
     await log.append(session, [message])
     await until(log, session, "approval.request")
     return driver
@@ -83,7 +85,7 @@ def test_time_goes_on_although_the_process_that_asked_is_gone() -> None:
     async def wait(log: Log) -> None:
         session = await log.create("keeper")
         await (await asked(log, session)).close()
-        driver = Driver(log, session, Cast(keeper()), CATALOG, None)
+        driver = AgentDriver(log, session, AgentTeam(keeper()), CATALOG, None)
         await driver.open()
         await until(log, session, "agent.end")
         await driver.close()
@@ -112,7 +114,7 @@ def test_an_answer_at_the_last_moment_is_not_answered_twice() -> None:
         await stage.open()
         await stage.move({"prompt": "Go."})
         [call_id] = stage.waiting("confirm")
-        answers = [event_of(item) for item in answer_items(stage.tree, call_id, True)]
+        answers = [event_of(item) for item in answer_events(stage.tree, call_id, True)]
 
         def once() -> list[Event]:
             taken, answers[:] = answers[:], []
@@ -120,7 +122,7 @@ def test_an_answer_at_the_last_moment_is_not_answered_twice() -> None:
 
         assert stage.driver is not None
         late: Any = Late(log, once)
-        stage.driver.pen._log = late
+        stage.driver.writer._log = late
         await stage.move({"stop": True})
         await stage.close()
         events = await stage.events()
@@ -150,10 +152,12 @@ def test_who_waits_for_a_driver_that_lost_its_log_is_told(caplog: pytest.LogCapt
     async def lose(log: Log) -> None:
         session = await log.create("keeper")
         deaf: Any = Deaf(log)
-        driver = Driver(deaf, session, Cast(keeper()), CATALOG, None)
+        driver = AgentDriver(deaf, session, AgentTeam(keeper()), CATALOG, None)
         await driver.open()
-        waits = asyncio.create_task(driver.reached(1_000))
-        message = CATALOG.event(UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1"))
+        waits = asyncio.create_task(driver.wait_for_seq(1_000))
+        message = CATALOG.build_event(
+            UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1")
+        )
         await log.append(session, [message])
         with pytest.raises(StoreError, match="nobody follows"):
             await waits

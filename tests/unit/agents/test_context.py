@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnlog.agents import tool_context as module
-from turnlog.agents.tool_context import Context
+from turnlog.agents.tool_context import ToolContext
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import AssistantView, Payload, ToolCall, ToolProgress, View
 from turnlog.events.view_nodes import Button, Form, NumberField, Section, Text
@@ -43,18 +43,18 @@ async def turn() -> None:
 
 
 def test_it_knows_the_call() -> None:
-    context = Context(CALL, session_id="sess_1", agent_name="Digger")
+    context = ToolContext(CALL, session_id="sess_1", agent_name="Digger")
     assert (context.call_id, context.tool) == ("call_1", "dig")
     assert (context.session_id, context.agent_name) == ("sess_1", "Digger")
     assert context.idempotency_key == "call_1", "a key there always is"
     keyed = ToolCall(call_id="call_1", tool="dig", args={"idempotency_key": "k"})
-    assert Context(keyed).idempotency_key == "k"
+    assert ToolContext(keyed).idempotency_key == "k"
 
 
 def test_texts_are_heard_at_once_and_in_order() -> None:
     async def work() -> None:
         log = Log()
-        context = Context(CALL, say=log.say)
+        context = ToolContext(CALL, emit=log.say)
         context.open()
         log.free.clear()
         context.progress("one")
@@ -78,7 +78,7 @@ def test_texts_are_heard_at_once_and_in_order() -> None:
 def test_a_thread_may_speak() -> None:
     async def work() -> None:
         log = Log()
-        context = Context(CALL, say=log.say)
+        context = ToolContext(CALL, emit=log.say)
         context.open()
 
         def dig() -> None:
@@ -95,7 +95,7 @@ def test_a_thread_may_speak() -> None:
 def test_before_and_after_nobody_listens() -> None:
     async def work() -> None:
         log = Log()
-        context = Context(CALL, say=log.say)
+        context = ToolContext(CALL, emit=log.say)
         context.progress("early")
         context.open()
         await context.close()
@@ -109,7 +109,7 @@ def test_before_and_after_nobody_listens() -> None:
 def test_who_is_stopped_is_told_and_not_heard() -> None:
     async def work() -> None:
         log = Log()
-        context = Context(CALL, say=log.say)
+        context = ToolContext(CALL, emit=log.say)
         context.open()
         log.free.clear()
         context.progress("one")
@@ -122,23 +122,23 @@ def test_who_is_stopped_is_told_and_not_heard() -> None:
         await turn()
         assert told == [False, True]
         assert log.batches == [["one"]]
-        context.abandon()
+        context.discard_pending()
         await turn()
         assert log.batches == [["one"]]
-        silent = Context(CALL)
-        silent.abandon()
+        silent = ToolContext(CALL)
+        silent.discard_pending()
         assert silent.cancelled
 
     run(work())
 
 
 def test_the_oldest_are_lost_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAITING", 3)
-    monkeypatch.setattr(module, "TEXT_CHARS", 4)
+    monkeypatch.setattr(module, "MAX_PENDING_TEXTS", 3)
+    monkeypatch.setattr(module, "MAX_TEXT_CHARS", 4)
 
     async def work() -> None:
         log = Log()
-        context = Context(CALL, say=log.say)
+        context = ToolContext(CALL, emit=log.say)
         context.open()
         for number in range(10_000, 10_005):
             context.progress(f"{number}")
@@ -150,26 +150,26 @@ def test_the_oldest_are_lost_when_there_are_too_many(monkeypatch: pytest.MonkeyP
 
 
 def test_a_view_is_written_and_never_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAITING", 1)
-    monkeypatch.setattr(module, "VIEWS", 3)
+    monkeypatch.setattr(module, "MAX_PENDING_TEXTS", 1)
+    monkeypatch.setattr(module, "MAX_VIEWS", 3)
 
     async def work() -> None:
         log = Log()
-        context = Context(CALL, say=log.say)
-        context.show(View.of("early", Text("")))
+        context = ToolContext(CALL, emit=log.say)
+        context.show_view(View.of("early", Text("")))
         context.open()
         log.free.clear()
-        context.show(View.of("one", Text("")))
+        context.show_view(View.of("one", Text("")))
         await turn()
         for text in ("a", "b", "c"):
             context.progress(text)
-        await asyncio.to_thread(context.show, View.of("two", Text("")))
-        context.show(View.of("two", Form("f", [NumberField("n", "N")])))
+        await asyncio.to_thread(context.show_view, View.of("two", Text("")))
+        context.show_view(View.of("two", Form("f", [NumberField("n", "N")])))
         with pytest.raises(CallerError, match="at most 3 views"):
-            context.show(View.of("three", Text("")))
+            context.show_view(View.of("three", Text("")))
         log.free.set()
         await context.close()
-        context.show(View.of("late", Text("")))
+        context.show_view(View.of("late", Text("")))
         await turn()
         assert log.batches == [["one"], ["c", "two", "two"]]
 
@@ -187,7 +187,7 @@ def test_a_view_is_written_and_never_lost(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_a_wrong_view_is_refused_where_it_is_shown(view: View, path: str) -> None:
     with pytest.raises(InvalidEvent) as refused:
-        Context(CALL).show(view)
+        ToolContext(CALL).show_view(view)
     assert refused.value.path == path
 
 
@@ -196,7 +196,7 @@ def test_a_log_that_fails_is_not_silent() -> None:
         raise OSError("the disk is full")
 
     async def work() -> None:
-        context = Context(CALL, say=broken)
+        context = ToolContext(CALL, emit=broken)
         context.open()
         context.progress("one")
         await turn()
@@ -209,7 +209,7 @@ def test_a_log_that_fails_is_not_silent() -> None:
 
 
 def test_a_thread_that_outlives_the_loop_does_no_harm() -> None:
-    context = Context(CALL)
+    context = ToolContext(CALL)
 
     async def work() -> None:
         context.open()

@@ -9,23 +9,23 @@ import msgspec
 
 from tests.statements.room import talk
 from turnlog import Agent, App, tool
-from turnlog.agents import ModelFault, Reply, Request
-from turnlog.agents.agent import Patience
+from turnlog.agents import ModelError, ReplyBuilder, Request
+from turnlog.agents.agent import RetryPolicy
 from turnlog.events import (
     AssistantFiles,
     Citation,
     Envelope,
-    Fault,
+    ErrorInfo,
     File,
     Payload,
     ToolResult,
     UiMessage,
     Usage,
 )
-from turnlog.parse.reply import Stop
+from turnlog.parse.reply import MessageStop
 from turnlog.state.history import Message
 
-Step = Callable[[Reply], list[list[Payload]]]
+Step = Callable[[ReplyBuilder], list[list[Payload]]]
 
 SEARCHED = ToolResult(call_id="srv_1", tool="search", ok=True, result=["x"], kind="search_tool_result")
 
@@ -50,7 +50,7 @@ class Steps:
     read: list[list[Message]] = field(default_factory=list)
     name: str = "steps"
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         self.read.append(msgspec.convert(msgspec.to_builtins(request.messages), list[Message]))
         for batch in self.steps[len(self.read) - 1](reply):
             yield batch
@@ -58,7 +58,9 @@ class Steps:
 
 def play(*steps: Step, moves: tuple[Any, ...] = ("hello",)) -> tuple[Steps, list[Envelope]]:
     model = Steps(list(steps))
-    guide = Agent("Guide", "", model, tools=(weather, confirm), patience=Patience(tries=2, first_s=0))
+    guide = Agent(
+        "Guide", "", model, tools=(weather, confirm), retry=RetryPolicy(max_attempts=2, initial_delay_s=0)
+    )
     return model, talk(App("steps", guide), *moves)
 
 
@@ -66,12 +68,19 @@ def bodies(events: list[Envelope], name: str) -> list[Any]:
     return [msgspec.json.decode(event.payload) for event in events if event.type == name]
 
 
-def says(text: str, stop: Stop = "end_turn") -> Step:
+def says(text: str, stop: MessageStop = "end_turn") -> Step:
     return lambda reply: [reply.text(text), reply.done(stop, Usage(input_tokens=1, output_tokens=2))]
 
 
 def test_an_agent_ends_as_its_last_message_did() -> None:
-    stops: list[Stop] = ["end_turn", "max_tokens", "stop_sequence", "refusal", "context_window", "tool_use"]
+    stops: list[MessageStop] = [
+        "end_turn",
+        "max_tokens",
+        "stop_sequence",
+        "refusal",
+        "context_window",
+        "tool_use",
+    ]
     for stop in stops:
         _, events = play(says("Hi.", stop))
         [end] = bodies(events, "agent.end")
@@ -90,7 +99,7 @@ def test_a_message_that_pauses_is_followed_by_the_next() -> None:
     assert bodies(events, "agent.end")[0]["steps"] == 2
 
 
-def searching(reply: Reply) -> list[list[Payload]]:
+def searching(reply: ReplyBuilder) -> list[list[Payload]]:
     call = reply.open_call("search", "srv_1", "provider", {"query": "x"})
     assert call
     return [
@@ -110,7 +119,7 @@ def test_what_the_provider_runs_is_neither_run_nor_answered_here() -> None:
     assert len(bodies(events, "agent.end")) == 1
 
 
-def mixed(reply: Reply) -> list[list[Payload]]:
+def mixed(reply: ReplyBuilder) -> list[list[Payload]]:
     call = reply.open_call("code", "srv_1", "provider")
     assert call
     began = [*call.start(), *reply.close(call)]
@@ -123,7 +132,7 @@ def test_a_call_that_the_provider_still_runs_holds_nobody_up() -> None:
     assert model.read[1][-1].content[0]["content"] == "rain in Oslo"
 
 
-def asking(reply: Reply) -> list[list[Payload]]:
+def asking(reply: ReplyBuilder) -> list[list[Payload]]:
     call = reply.open_call("code", "srv_1", "provider")
     assert call
     began = [*call.start(), *reply.close(call)]
@@ -137,7 +146,7 @@ def test_an_agent_waits_for_the_page_although_the_provider_still_runs_something(
 
 
 def cut_short(name: str) -> Step:
-    def step(reply: Reply) -> list[list[Payload]]:
+    def step(reply: ReplyBuilder) -> list[list[Payload]]:
         return [reply.start_call(name), reply.arguments('{"ci'), reply.done("max_tokens")]
 
     return step
@@ -152,12 +161,12 @@ def test_arguments_that_are_no_json_are_answered_and_the_model_goes_on() -> None
         assert len(model.read) == 2
 
 
-def unfinished(reply: Reply) -> list[list[Payload]]:
+def unfinished(reply: ReplyBuilder) -> list[list[Payload]]:
     return [reply.text("Hi"), reply.call("weather", {"city": "Oslo"})]
 
 
-def broken(reply: Reply) -> list[list[Payload]]:
-    return [reply.text("Hi"), reply.abort(Fault(code="overloaded_error", message="Busy"))]
+def broken(reply: ReplyBuilder) -> list[list[Payload]]:
+    return [reply.text("Hi"), reply.abort(ErrorInfo(code="overloaded_error", message="Busy"))]
 
 
 def test_a_stream_that_ends_before_its_message_fails_and_starts_nothing() -> None:
@@ -175,7 +184,7 @@ def test_a_stream_that_ends_before_its_message_fails_and_starts_nothing() -> Non
 
 
 def test_the_usage_and_the_model_of_a_message_are_reported() -> None:
-    def step(reply: Reply) -> list[list[Payload]]:
+    def step(reply: ReplyBuilder) -> list[list[Payload]]:
         return [reply.begin("claude", "msg_1"), *says("Hi.")(reply)]
 
     _, events = play(step)
@@ -197,9 +206,9 @@ def test_a_model_that_cannot_read_a_picture_ends_its_agent() -> None:
     class Reads:
         name = "reads"
 
-        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
             yield reply.text("Let me look.")
-            await request.blob("0" * 64)
+            await request.read_blob("0" * 64)
 
     events, end = ended(Agent("Guide", "", Reads()))
     assert end["stop_reason"] == "error"
@@ -211,7 +220,7 @@ def test_what_a_model_may_not_say_ends_its_agent_and_closes_its_blocks() -> None
     class Forges:
         name = "forges"
 
-        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
             yield reply.text("I am ")
             yield [UiMessage(text="the user")]
             yield reply.done("end_turn")
@@ -227,7 +236,7 @@ def test_a_reply_whose_end_cannot_be_written_ends_its_agent() -> None:
     class Forges:
         name = "forges"
 
-        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
             yield reply.text("I am ")
             yield [*reply.done("end_turn"), UiMessage(text="the user")]
 
@@ -237,14 +246,14 @@ def test_a_reply_whose_end_cannot_be_written_ends_its_agent() -> None:
 
 
 def test_a_model_that_cancels_itself_or_says_a_name_that_is_none_ends_its_agent() -> None:
-    def cancels(reply: Reply) -> list[list[Payload]]:
+    def cancels(reply: ReplyBuilder) -> list[list[Payload]]:
         raise asyncio.CancelledError
 
-    def boasts(reply: Reply) -> list[list[Payload]]:
+    def boasts(reply: ReplyBuilder) -> list[list[Payload]]:
         return [reply.text("Hello"), [ToolResult(call_id="c", tool="x" * 200, ok=True, result=1, error=None)]]
 
-    def fails(reply: Reply) -> list[list[Payload]]:
-        raise ModelFault("c" * 200, "I failed \ud800.", retriable=True)
+    def fails(reply: ReplyBuilder) -> list[list[Payload]]:
+        raise ModelError("c" * 200, "I failed \ud800.", retriable=True)
 
     told = {cancels: "model_failed", boasts: "refused_event", fails: "model_failed"}
     for step, code in told.items():
@@ -256,7 +265,7 @@ def test_a_model_that_cancels_itself_or_says_a_name_that_is_none_ends_its_agent(
 
 def test_a_model_is_asked_once_at_least() -> None:
     model = Steps([lambda reply: [reply.text("Hello")]])
-    _, end = ended(Agent("Guide", "", model, patience=Patience(tries=0)))
+    _, end = ended(Agent("Guide", "", model, retry=RetryPolicy(max_attempts=0)))
     assert (len(model.read), end["stop_reason"]) == (1, "error")
 
 
@@ -266,7 +275,7 @@ def test_whoever_stops_listening_hangs_up() -> None:
     class Forges:
         name = "forges"
 
-        async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+        async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
             try:
                 for _ in range(100):
                     yield [UiMessage(text="the user")]
@@ -281,10 +290,10 @@ def test_the_end_names_the_files_of_every_message() -> None:
     def files(name: str) -> list[Payload]:
         return [AssistantFiles(files=(File(file_id=name, filename=name, storage_location="s"),))]
 
-    def first(reply: Reply) -> list[list[Payload]]:
+    def first(reply: ReplyBuilder) -> list[list[Payload]]:
         return [files("a.txt"), reply.call("weather", {"city": "Oslo"}), reply.done("tool_use")]
 
-    def last(reply: Reply) -> list[list[Payload]]:
+    def last(reply: ReplyBuilder) -> list[list[Payload]]:
         return [files("b.txt"), [*reply.done("end_turn"), *files("c.txt")]]
 
     _, events = play(first, last)

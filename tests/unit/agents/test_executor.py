@@ -14,11 +14,11 @@ import pytest
 
 from tests.support.limits import HANG_S
 from turnlog.agents.runtime import executor as module
-from turnlog.agents.runtime.executor import EXPLAINED_CHARS, Executor, explain
-from turnlog.agents.tool_context import Context, WaitForInput
-from turnlog.agents.tools import Picture, Tool, tool
+from turnlog.agents.runtime.executor import MAX_ERROR_CHARS, Executor, explain_tool_error
+from turnlog.agents.tool_context import ToolContext, WaitForInput
+from turnlog.agents.tools import ImageContent, Tool, tool
 from turnlog.errors import StoreError
-from turnlog.events import CATALOG, Fault, Image, ToolCall, ToolProgress, ToolResult
+from turnlog.events import CATALOG, ErrorInfo, Image, ToolCall, ToolProgress, ToolResult
 from turnlog.events import strict_json as gate
 
 SECRET = "postgres://user:hunter2@db"
@@ -39,10 +39,10 @@ def call_of(what: Tool, call_id: str = "call_1", key: str | None = None, **args:
 
 
 async def answer(executor: Executor, what: Tool, call: ToolCall, **about: Any) -> ToolResult:
-    result = await executor.run(what, call, Context(call, **about))
+    result = await executor.run(what, call, ToolContext(call, **about))
     assert isinstance(result, ToolResult)
     assert (result.call_id, result.tool) == (call.call_id, what.name)
-    CATALOG.event(result, id="evt_1", origin="tool")
+    CATALOG.build_event(result, id="evt_1", origin="tool")
     return result
 
 
@@ -97,17 +97,17 @@ def test_a_sync_function_has_a_thread_with_the_callers_variables() -> None:
 
 
 def test_wrong_arguments_never_reach_the_function() -> None:
-    assert ran(add, a="2").error == Fault(
+    assert ran(add, a="2").error == ErrorInfo(
         code="VALIDATION_ERROR", message="expected int, got str", details={"path": ["a"]}
     )
     cut = ToolCall(call_id="call_1", tool="add", args={}, incomplete='{"a": ')
     result = asyncio.run(answer(Executor(Blobs().put), add, cut))
-    assert result.error == Fault(code="VALIDATION_ERROR", message="the arguments are not a JSON object")
+    assert result.error == ErrorInfo(code="VALIDATION_ERROR", message="the arguments are not a JSON object")
 
 
 def test_a_context_is_handed_to_who_asks_for_one() -> None:
     @tool
-    def look(ctx: Context, depth: int) -> list[Any]:
+    def look(ctx: ToolContext, depth: int) -> list[Any]:
         return [depth, ctx.call_id, ctx.tool, ctx.session_id, ctx.agent_name, ctx.idempotency_key, ctx.values]
 
     async def work() -> None:
@@ -122,13 +122,13 @@ def test_a_context_is_handed_to_who_asks_for_one() -> None:
 def test_progress_is_heard_while_the_tool_runs_and_before_the_answer(sync: bool) -> None:
     heard = threading.Event()
 
-    def dig(context: Context) -> str:
+    def dig(context: ToolContext) -> str:
         context.progress("half")
         assert heard.wait(HANG_S), "the caller sees it before the tool goes on"
         context.progress("whole")
         return "done"
 
-    async def dig_async(context: Context) -> str:
+    async def dig_async(context: ToolContext) -> str:
         context.progress("half")
         assert await asyncio.to_thread(heard.wait, 10)
         context.progress("whole")
@@ -142,7 +142,7 @@ def test_progress_is_heard_while_the_tool_runs_and_before_the_answer(sync: bool)
 
     async def work() -> None:
         what = tool(dig if sync else dig_async)
-        assert (await answer(Executor(Blobs().put), what, call_of(what), say=say)).result == "done"
+        assert (await answer(Executor(Blobs().put), what, call_of(what), emit=say)).result == "done"
         assert texts == ["half", "whole"]
 
     run(work())
@@ -205,8 +205,8 @@ def not_a_number() -> float:
     return float("nan")
 
 
-def wrong_picture() -> Picture:
-    return Picture(b"<svg/>", "image/svg+xml")
+def wrong_picture() -> ImageContent:
+    return ImageContent(b"<svg/>", "image/svg+xml")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_what_goes_wrong_is_logged_here_and_masked_there(
     function: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     result = ran(tool(function))
-    assert result.error == Fault(code="EXECUTION_ERROR", message=f"{function.__name__} failed")
+    assert result.error == ErrorInfo(code="EXECUTION_ERROR", message=f"{function.__name__} failed")
     assert SECRET.encode() not in msgspec.json.encode(result)
     [record] = caplog.records
     assert (record.levelno, record.getMessage()) == (
@@ -240,18 +240,18 @@ def test_what_goes_wrong_is_logged_here_and_masked_there(
 def test_a_result_that_no_reader_could_take_is_refused() -> None:
     @tool
     def shout() -> str:
-        return "x" * gate.LIMIT_BYTES
+        return "x" * gate.MAX_JSON_BYTES
 
     result = ran(shout)
-    assert result.error == Fault(
-        code="EXECUTION_ERROR", message=f"the result is larger than {gate.LIMIT_BYTES} bytes"
+    assert result.error == ErrorInfo(
+        code="EXECUTION_ERROR", message=f"the result is larger than {gate.MAX_JSON_BYTES} bytes"
     )
 
 
 def test_pictures_go_to_the_blob_store() -> None:
     @tool
     def map_of(city: str) -> list[Any]:
-        return [f"a map of {city}", Picture(b"one", "image/png"), Picture(b"two", "image/jpeg")]
+        return [f"a map of {city}", ImageContent(b"one", "image/png"), ImageContent(b"two", "image/jpeg")]
 
     async def work() -> None:
         blobs = Blobs()
@@ -272,16 +272,16 @@ def test_a_store_that_fails_is_masked_too() -> None:
         raise StoreError(SECRET)
 
     @tool
-    def draw() -> Picture:
-        return Picture(b"png", "image/png")
+    def draw() -> ImageContent:
+        return ImageContent(b"png", "image/png")
 
     result = asyncio.run(answer(Executor(full), draw, call_of(draw)))
-    assert result.error == Fault(code="EXECUTION_ERROR", message="draw failed")
+    assert result.error == ErrorInfo(code="EXECUTION_ERROR", message="draw failed")
 
 
 def test_a_tool_may_ask_first() -> None:
     @tool
-    def book(context: Context) -> Any:
+    def book(context: ToolContext) -> Any:
         if context.values is None:
             raise WaitForInput({"day": "Which day?"})
         return context.values
@@ -298,15 +298,15 @@ def test_a_tool_may_ask_first() -> None:
     async def work() -> None:
         executor = Executor(Blobs().put)
         call = call_of(book, key="k")
-        asked = await executor.run(book, call, Context(call))
+        asked = await executor.run(book, call, ToolContext(call))
         assert isinstance(asked, WaitForInput)
         assert asked.questions == {"day": "Which day?"}
-        again = await executor.run(book, call, Context(call, values={"day": "Monday"}))
+        again = await executor.run(book, call, ToolContext(call, values={"day": "Monday"}))
         assert isinstance(again, ToolResult)
         assert again.result == {"day": "Monday"}
         for wrong in (mumble, list_up):
             refused = await answer(executor, wrong, call_of(wrong))
-            assert refused.error == Fault(code="EXECUTION_ERROR", message=f"{wrong.name} failed")
+            assert refused.error == ErrorInfo(code="EXECUTION_ERROR", message=f"{wrong.name} failed")
 
     run(work())
 
@@ -315,14 +315,14 @@ def test_a_coroutine_that_takes_too_long_is_stopped() -> None:
     stopped: list[bool] = []
 
     @tool(timeout_s=0.001)
-    async def slow(context: Context) -> None:
+    async def slow(context: ToolContext) -> None:
         context.progress("still here")
         try:
             await asyncio.Event().wait()
         finally:
             stopped.append(context.cancelled)
 
-    assert ran(slow).error == Fault(code="TIMEOUT", message="slow took longer than 0.001 s")
+    assert ran(slow).error == ErrorInfo(code="TIMEOUT", message="slow took longer than 0.001 s")
     assert stopped == [True]
 
 
@@ -330,20 +330,20 @@ def test_a_thread_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -
     seen = threading.Event()
 
     @tool(timeout_s=0.001)
-    def slow(context: Context) -> None:
+    def slow(context: ToolContext) -> None:
         while not context.cancelled:
             pass
         seen.set()
         raise ValueError("nobody hears this")
 
-    assert ran(slow).error == Fault(code="TIMEOUT", message="slow took longer than 0.001 s")
+    assert ran(slow).error == ErrorInfo(code="TIMEOUT", message="slow took longer than 0.001 s")
     assert seen.is_set()
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GRACE_S", 0.001)
-    monkeypatch.setattr(module, "LEFT_BEHIND", 2)
+    monkeypatch.setattr(module, "STOP_GRACE_S", 0.001)
+    monkeypatch.setattr(module, "MAX_ABANDONED_TOOLS", 2)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -369,9 +369,9 @@ def test_what_does_not_stop_is_left_behind_up_to_a_limit() -> None:
             assert result.error is not None
             assert result.error.code == "TIMEOUT"
         refused = await answer(executor, add, call_of(add, a=1))
-        assert refused.error == Fault(code="EXECUTION_ERROR", message="add cannot run now")
+        assert refused.error == ErrorInfo(code="EXECUTION_ERROR", message="add cannot run now")
         release.set()
-        await asyncio.wait(executor._left)
+        await asyncio.wait(executor._abandoned)
         await turn()
         assert (await answer(executor, add, call_of(add, a=1))).result == 2
 
@@ -382,14 +382,14 @@ def test_what_does_not_stop_is_left_behind_up_to_a_limit() -> None:
 def test_cancelling_stops_the_tool_and_goes_on_to_the_caller(sync: bool) -> None:
     started, told = threading.Event(), threading.Event()
 
-    def wait(context: Context) -> None:
+    def wait(context: ToolContext) -> None:
         context.progress("started")
         started.set()
         while not context.cancelled:
             pass
         told.set()
 
-    async def wait_async(context: Context) -> None:
+    async def wait_async(context: ToolContext) -> None:
         context.progress("started")
         started.set()
         try:
@@ -411,7 +411,7 @@ def test_cancelling_stops_the_tool_and_goes_on_to_the_caller(sync: bool) -> None
 
 def test_a_call_that_waits_for_a_place_can_be_cancelled() -> None:
     async def work() -> None:
-        executor = Executor(Blobs().put, at_once=1)
+        executor = Executor(Blobs().put, max_concurrent=1)
         first = asyncio.create_task(answer(executor, forever, call_of(forever)))
         second = asyncio.create_task(answer(executor, add, call_of(add, a=1)))
         await turn()
@@ -430,8 +430,8 @@ def test_executor_that_explains_says_what_a_tool_raised() -> None:
     def register(place: str) -> str:
         raise KeyError(place)
 
-    executor = Executor(Blobs().put, describe=explain)
+    executor = Executor(Blobs().put, describe=explain_tool_error)
     result = asyncio.run(answer(executor, register, call_of(register, place="Oslo" * 1000)))
     assert result.error is not None
     assert result.error.message.startswith("register failed: KeyError: 'OsloOslo")
-    assert len(result.error.message) < 2 * EXPLAINED_CHARS
+    assert len(result.error.message) < 2 * MAX_ERROR_CHARS

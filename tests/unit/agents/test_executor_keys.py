@@ -8,7 +8,7 @@ from tests.unit.agents.test_executor import Blobs, answer, call_of, run, turn
 from turnlog.agents.runtime import idempotency as module
 from turnlog.agents.runtime.executor import Executor
 from turnlog.agents.tools import tool
-from turnlog.events import CATALOG, Scope, ToolResult, decode, stamp
+from turnlog.events import CATALOG, Scope, ToolResult, decode_envelope, encode_envelope
 
 
 class Counter:
@@ -55,9 +55,11 @@ def test_what_the_log_says_was_answered_is_answered() -> None:
         counter, executor = Counter(), Executor(Blobs().put)
         call = call_of(counter.tool, "call_0", "k", amount=1)
         for seq, payload in enumerate([call, ToolResult(call_id="call_0", tool="pay", ok=True, result=7)]):
-            event = CATALOG.event(payload, id=f"evt_{seq}", origin="system", scope=Scope(agent_id="agt_1"))
-            envelope = decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=0))
-            executor.calls.apply(envelope, CATALOG.payload(envelope))
+            event = CATALOG.build_event(
+                payload, id=f"evt_{seq}", origin="system", scope=Scope(agent_id="agt_1")
+            )
+            envelope = decode_envelope(encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=0))
+            executor.idempotency_cache.apply(envelope, CATALOG.decode_payload(envelope))
         result = await answer(executor, counter.tool, call_of(counter.tool, "call_1", "k", amount=1))
         assert (result.result, counter.runs) == (7, 0)
 
@@ -86,7 +88,7 @@ def test_of_two_at_once_the_second_waits_for_the_first(how: str) -> None:
 
 
 def test_what_is_on_its_way_to_the_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT", 2)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
 
     async def work() -> None:
         counter, executor = Counter(), Executor(Blobs().put)

@@ -9,7 +9,7 @@ from tests.ledger import lawful
 from tests.logs import log as hand_written
 from tests.logs import scope
 from tests.scene import LIMIT_S, PROBLEM, Scene, on_clock, opened, ring
-from turnlog.agents.runtime.turn_timeout import running, timed_out
+from turnlog.agents.runtime.turn_timeout import running_turns, timeout_events
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
@@ -53,7 +53,7 @@ async def test_a_model_that_never_ends_is_hung_up_on() -> None:
         assert await scene.ends() == [("Guide", "timeout")]
         assert scene.mind.hung_up == ["hang"]
         assert {event.trace_id for event in events} == {"tr_1"}
-        left = [scene.driver._tasks, scene.driver._asked, scene.driver._clocks._clocks]
+        left = [scene.driver._tasks, scene.driver._active_steps, scene.driver._timers._timers]
         assert not any(left)
 
 
@@ -206,7 +206,7 @@ def test_a_driver_that_is_closed_has_no_clock_left(caplog: pytest.LogCaptureFixt
         async with opened() as scene:
             await scene.send("hang")
             await scene.until("block.delta")
-            await scene.driver.caught_up()
+            await scene.driver.wait_for_head()
         await ring(LIMIT_S)
         assert not scene.driver._tasks
 
@@ -232,20 +232,20 @@ def test_turns_that_run_are_those_in_which_somebody_does_not_wait() -> None:
     one, two = scope("agt_1"), scope("agt_2", trace_id="tr_2")
     start = AgentStart(name="A", via="prompt")
     waits = [(start, one), (CALL, one), (USAGE, one), (AWAIT, one)]
-    assert running(tree()) == set()
-    assert running(tree(*waits)) == set()
-    assert running(tree(*waits, (start, two))) == {"tr_2"}
+    assert running_turns(tree()) == set()
+    assert running_turns(tree(*waits)) == set()
+    assert running_turns(tree(*waits, (start, two))) == {"tr_2"}
     handed = [(AgentHandoff(to="B", to_agent_id="agt_3"), two), (AgentEnd(stop_reason="handoff"), two)]
-    assert running(tree((start, two), *handed)) == {"tr_2"}
+    assert running_turns(tree((start, two), *handed)) == {"tr_2"}
 
 
 def test_the_events_that_end_a_turn_are_about_that_turn() -> None:
     one, two = scope("agt_1"), scope("agt_2", trace_id="tr_2")
     start = AgentStart(name="A", via="prompt")
-    closings = timed_out(tree((start, one), (start, two)), "tr_2", 1.5)
+    closings = timeout_events(tree((start, one), (start, two)), "tr_2", 1.5)
     problem, end = [item.payload for item in closings]
     assert isinstance(problem, SessionError)
     assert problem.message == "The turn took longer than 1.5 s and was ended."
     assert end == AgentEnd(stop_reason="timeout", reason="timeout")
     assert {item.scope for item in closings} == {two}
-    assert timed_out(tree((start, one)), "tr_2", 1.5) == []
+    assert timeout_events(tree((start, one)), "tr_2", 1.5) == []

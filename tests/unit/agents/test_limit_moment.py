@@ -10,7 +10,7 @@ from tests.clock import run_on_clock
 from tests.ledger import lawful
 from tests.scene import LIMIT_S, PROBLEM, on_clock, opened, ring
 from tests.troupe import event_of, stop
-from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.errors import StoreError
 from turnlog.events import Event, Scope, UiMessage
 from turnlog.log import Log
@@ -21,8 +21,10 @@ async def test_a_question_that_is_in_the_log_when_the_time_is_over_was_in_time()
     async with opened() as scene:
         await scene.send("later")
         await scene.until("tool.call")
-        await scene.driver.caught_up()
-        async with scene.driver._deciding:  # nobody looks while the time runs out and the question is asked
+        await scene.driver.wait_for_head()
+        async with (
+            scene.driver._decision_lock
+        ):  # nobody looks while the time runs out and the question is asked
             await ring(LIMIT_S)
             scene.gate.set()
             await scene.until("tool.await")
@@ -38,8 +40,8 @@ async def test_an_answer_that_is_in_the_log_too_starts_the_clock_again() -> None
     async with opened() as scene:
         await scene.send("later hang")
         await scene.until("tool.call")
-        await scene.driver.caught_up()
-        async with scene.driver._deciding:
+        await scene.driver.wait_for_head()
+        async with scene.driver._decision_lock:
             await ring(LIMIT_S)
             scene.gate.set()
             await scene.until("tool.await")
@@ -89,7 +91,7 @@ async def test_a_message_at_the_last_moment_has_the_next_turn() -> None:
     async with opened(Late) as scene:
         await scene.send("hang")
         await scene.until("block.delta")
-        message = event_of(Item(UiMessage(text="end"), Scope(trace_id="tr_late"), "ui"))
+        message = event_of(TurnEvent(UiMessage(text="end"), Scope(trace_id="tr_late"), "ui"))
         scene.log.before = lambda: [message]
         await scene.passes(LIMIT_S)
         await scene.until("agent.end", 2)
@@ -102,8 +104,8 @@ async def test_a_stop_at_the_last_moment_is_a_stop() -> None:
     async with opened() as scene:
         await scene.send("hang")
         await scene.until("block.delta")
-        await scene.driver.caught_up()
-        async with scene.driver._deciding:  # nobody looks while the time runs out and the stop arrives
+        await scene.driver.wait_for_head()
+        async with scene.driver._decision_lock:  # nobody looks while the time runs out and the stop arrives
             await ring(LIMIT_S)
             await scene.log.append(scene.session, [event_of(stop())])
         await scene.until("agent.end")

@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 
 from tests.table import CHILD, END, GUIDE, ROOT, SPENT, TURN, USAGE, Table, call, running
-from turnlog.agents import Reply
-from turnlog.agents.runtime.turn_loop import Approve, Ask, Effect, Halt, Item, Run, Say
+from turnlog.agents import ReplyBuilder
+from turnlog.agents.runtime.turn_loop import (
+    AppendEvents,
+    CallModel,
+    Effect,
+    RequestApproval,
+    RunTool,
+    StopTurns,
+    TurnEvent,
+)
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,
@@ -33,7 +41,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.ui import ButtonClick, InputSubmit, Stop, Summon
-from turnlog.state.descriptions import narrated
+from turnlog.state.descriptions import describe_input
 
 LOOK = call("look", args={"topic": "grass"})
 PAGE = call("confirm", executor="frontend", args={"question": "Go?"})
@@ -51,7 +59,7 @@ def awaiting(*calls: ToolCall) -> ToolAwait:
 def said(effects: list[Effect]) -> list[Payload]:
     """What one `Say` says."""
     [effect] = effects
-    assert isinstance(effect, Say)
+    assert isinstance(effect, AppendEvents)
     return [item.payload for item in effect.items]
 
 
@@ -103,27 +111,27 @@ def test_an_action_that_answers_nothing_opens_a_turn() -> None:
     assert (
         start.prompt
         == '[The user acted: {"action":{"kind":"button.click","button_id":"b1"},"view_id":"v1"}]'
-        == narrated("", action)
+        == describe_input("", action)
     )
 
 
 def test_what_was_forgotten_begins_again() -> None:
     table = Table()
     table.message()
-    assert table.loop.start_next() == []
-    table.loop.forget()
-    assert len(table.loop.start_next()) == 1
+    assert table.loop.start_next_turn() == []
+    table.loop.reset()
+    assert len(table.loop.start_next_turn()) == 1
 
 
 def test_an_agent_that_left_the_team_is_played_by_the_first() -> None:
     table = running()
     table.feed(AgentStart(name="Gone", via="call", parent_id="agt_root", call_id="x"), CHILD)
-    assert table.loop.agent(table.loop.tree.open["agt_child"]) is GUIDE
-    assert table.loop.agent(table.invocation) is GUIDE
+    assert table.loop.agent_of(table.loop.tree.open["agt_child"]) is GUIDE
+    assert table.loop.agent_of(table.invocation) is GUIDE
 
 
 def test_nobody_asks_the_model_of_an_agent_that_is_not_there() -> None:
-    assert Table().loop.ask("agt_9") == []
+    assert Table().loop.call_model("agt_9") == []
     assert Table().feed(USAGE) == []
     assert Table().result("x") == []
 
@@ -136,20 +144,20 @@ def test_a_completion_without_calls_causes_nothing() -> None:
 
 
 def test_a_tool_runs_when_the_completion_is_reported() -> None:
-    assert running().calls(LOOK) == [Run("agt_root", LOOK)]
+    assert running().calls(LOOK) == [RunTool("agt_root", LOOK)]
 
 
 def test_calls_of_a_step_start_together_and_the_last_result_asks_the_model() -> None:
     table, other = running(), call("look", "look2")
-    assert table.calls(LOOK, other) == [Run("agt_root", LOOK), Run("agt_root", other)]
+    assert table.calls(LOOK, other) == [RunTool("agt_root", LOOK), RunTool("agt_root", other)]
     assert table.result("look") == []
-    assert table.result("look2") == [Ask("agt_root")]
+    assert table.result("look2") == [CallModel("agt_root")]
 
 
 def test_only_the_first_result_of_a_call_counts() -> None:
     table = running()
     table.calls(LOOK)
-    assert table.result("look") == [Ask("agt_root")]
+    assert table.result("look") == [CallModel("agt_root")]
     assert table.result("look") == []
     assert table.result("never_called") == []
 
@@ -163,7 +171,7 @@ def test_results_of_the_provider_start_nothing() -> None:
 def test_an_agent_is_started_one_deeper_with_the_trace_of_its_caller() -> None:
     scout = call("scout", args={"prompt": "Look", "resume_agent_id": "agt_old"})
     [say] = running().calls(scout)
-    assert isinstance(say, Say)
+    assert isinstance(say, AppendEvents)
     [item] = say.items
     assert item.scope == Scope(trace_id="tr_1", agent_id="agt_2", agent_name="Scout", depth=1)
     assert item.payload == AgentStart(
@@ -194,11 +202,11 @@ def test_an_agent_that_is_not_told_what_to_do_is_not_started(args: dict[str, Any
 
 def test_the_id_of_a_call_that_was_answered_may_be_used_again() -> None:
     table = running()
-    for used, effect in ((LOOK, Run(ROOT.agent_id or "", LOOK)), (PAGE, None)):
+    for used, effect in ((LOOK, RunTool(ROOT.agent_id or "", LOOK)), (PAGE, None)):
         for _ in range(2):
             effects = table.calls(used)
             assert effects == [effect] if effect else said(effects) == [awaiting(PAGE)]
-            assert table.result(used.call_id) == [Ask(ROOT.agent_id or "")]
+            assert table.result(used.call_id) == [CallModel(ROOT.agent_id or "")]
 
 
 def test_what_cannot_run_is_answered_at_once() -> None:
@@ -210,7 +218,7 @@ def test_what_cannot_run_is_answered_at_once() -> None:
 
 def test_the_page_is_asked_when_nothing_runs_any_more() -> None:
     table = running()
-    assert table.calls(LOOK, PAGE) == [Run("agt_root", LOOK)]
+    assert table.calls(LOOK, PAGE) == [RunTool("agt_root", LOOK)]
     assert said(table.result("look")) == [awaiting(PAGE)]
 
 
@@ -225,7 +233,7 @@ def test_a_page_that_says_no_by_itself_is_an_answer_like_another() -> None:
     table.calls(PAGE)
     table.feed(awaiting(PAGE))
     error = {"code": "CANCELLED", "message": "closed the dialog"}
-    assert table.result("confirm", origin="ui", ok=False, error=error) == [Ask("agt_root")]
+    assert table.result("confirm", origin="ui", ok=False, error=error) == [CallModel("agt_root")]
 
 
 def test_a_message_wakes_the_agents_whose_questions_it_cancels() -> None:
@@ -234,7 +242,7 @@ def test_a_message_wakes_the_agents_whose_questions_it_cancels() -> None:
     table.feed(awaiting(PAGE))
     error = {"code": "CANCELLED", "message": "went on"}
     assert table.result("confirm", origin="system", ok=False, error=error) == []
-    assert table.message("Never mind", ROOT) == [Ask("agt_root")]
+    assert table.message("Never mind", ROOT) == [CallModel("agt_root")]
     assert table.message("And more", ROOT) == [], "nobody was freed by that one"
 
 
@@ -244,7 +252,7 @@ def test_an_agent_with_another_call_is_not_woken_by_a_message() -> None:
     table.feed(awaiting(PAGE))
     table.result("confirm", origin="system", ok=False, error={"code": "CANCELLED", "message": ""})
     assert table.message("Never mind", ROOT) == []
-    assert table.result("scout") == [Ask("agt_root")]
+    assert table.result("scout") == [CallModel("agt_root")]
 
 
 # inputs and approvals
@@ -255,7 +263,7 @@ def test_an_input_runs_the_tool_again_once() -> None:
     table.calls(asks)
     table.feed(awaiting(asks))
     action = UiAction(action=InputSubmit(values={"answer": "green"}), call_id="inquire")
-    assert table.feed(action, ROOT, "ui") == [Run("agt_root", asks, {"answer": "green"})]
+    assert table.feed(action, ROOT, "ui") == [RunTool("agt_root", asks, {"answer": "green"})]
     assert table.feed(action, ROOT, "ui") == [], "a second answer changes nothing"
 
 
@@ -264,12 +272,12 @@ def test_an_action_on_a_call_of_the_page_comes_with_the_result() -> None:
     table.calls(PAGE)
     table.feed(awaiting(PAGE))
     assert table.feed(UiAction(action=InputSubmit(values={}), call_id="confirm"), ROOT, "ui") == []
-    assert table.result("confirm", origin="ui") == [Ask("agt_root")]
+    assert table.result("confirm", origin="ui") == [CallModel("agt_root")]
 
 
 def asked() -> Table:
     table = running()
-    assert table.calls(REMOVE) == [Approve("agt_root", REMOVE)]
+    assert table.calls(REMOVE) == [RequestApproval("agt_root", REMOVE)]
     table.feed(REQUEST)
     return table
 
@@ -281,7 +289,7 @@ def decided(table: Table, decision: str, **fields: Any) -> list[Effect]:
 
 def test_an_approved_call_runs_once() -> None:
     table = asked()
-    assert decided(table, "approve") == [Run("agt_root", REMOVE)]
+    assert decided(table, "approve") == [RunTool("agt_root", REMOVE)]
     assert decided(table, "approve") == []
     assert decided(table, "expired") == []
 
@@ -312,12 +320,12 @@ def test_a_decision_about_nothing_changes_nothing() -> None:
 def test_a_hand_off_is_one_batch_and_nothing_follows_from_half_of_it() -> None:
     table = running()
     [say] = table.calls(PASS, call("handoff_to_writer", "again"))
-    assert isinstance(say, Say)
+    assert isinstance(say, AppendEvents)
     types = [type(item.payload) for item in say.items]
     assert types == [ToolResult, ToolResult, AgentHandoff, AgentEnd, AgentStart]
     table.message("Next", Scope(trace_id="tr_2"))
     effects = [table.feed(item.payload, item.scope, item.origin) for item in say.items]
-    assert effects == [[], [], [], [], [Ask("agt_2")]]
+    assert effects == [[], [], [], [], [CallModel("agt_2")]]
     [start] = said(table.feed(END, say.items[-1].scope))
     assert isinstance(start, AgentStart)
     assert start.prompt == "Next"
@@ -328,7 +336,7 @@ def test_a_hand_off_gives_its_caller_and_its_depth() -> None:
     table.calls(call("scout"))
     table.feed(AgentStart(name="Guide", via="call", parent_id="agt_root", call_id="scout"), CHILD)
     [say] = table.calls(PASS, at=CHILD)
-    assert isinstance(say, Say)
+    assert isinstance(say, AppendEvents)
     start = say.items[-1]
     assert (start.scope.depth, start.scope.trace_id) == (1, "tr_1")
     assert isinstance(start.payload, AgentStart)
@@ -338,7 +346,7 @@ def test_a_hand_off_gives_its_caller_and_its_depth() -> None:
 def test_a_hand_off_comes_after_tools_and_the_page_and_closes_what_the_provider_left() -> None:
     table = running()
     table.feed(call("search", executor="provider"), origin="model")
-    assert table.calls(PASS, LOOK, PAGE) == [Run("agt_root", LOOK)]
+    assert table.calls(PASS, LOOK, PAGE) == [RunTool("agt_root", LOOK)]
     assert said(table.result("look")) == [awaiting(PAGE)]
     table.feed(awaiting(PAGE))
     batch = said(table.result("confirm", origin="ui"))
@@ -357,36 +365,38 @@ def test_a_stop_halts_what_it_is_for() -> None:
     def stop(channel: str | None = None, **fields: Any) -> list[Effect]:
         return running().feed(UiCommand(command=Stop(**fields)), Scope(channel=channel), "ui")
 
-    assert stop() == stop(turn="tr_1") == stop(agent_id="agt_root") == [Halt(None)]
+    assert stop() == stop(turn="tr_1") == stop(agent_id="agt_root") == [StopTurns(None)]
     assert stop(turn="tr_0") == stop(agent_id="agt_9") == []
-    assert stop("side") == [Halt("side")]
+    assert stop("side") == [StopTurns("side")]
     assert running().feed(UiCommand(command=Summon()), Scope(), "ui") == []
 
 
 # the ends of completions
 
 
-def replied(*calls: str, stop: Any = "end_turn", text: str = "Said.") -> tuple[Reply, list[Payload]]:
+def replied(*calls: str, stop: Any = "end_turn", text: str = "Said.") -> tuple[ReplyBuilder, list[Payload]]:
     numbers = count(1)
-    reply = Reply(lambda prefix: f"{prefix}{next(numbers)}")
+    reply = ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}")
     batch = reply.text(text)
     for name in calls:
         batch += reply.call(name, {}, name)
     return reply, batch + reply.done(stop, SPENT)
 
 
-def finished(table: Table, reply: Reply, ending: list[Payload], price: Cost | None = None) -> list[Item]:
-    return table.loop.finished(table.invocation, reply, ending, price)
+def finished(
+    table: Table, reply: ReplyBuilder, ending: list[Payload], price: Cost | None = None
+) -> list[TurnEvent]:
+    return table.loop.completion_events(table.invocation, reply, ending, price)
 
 
-def ends(items: list[Item]) -> list[AgentEnd]:
+def ends(items: list[TurnEvent]) -> list[AgentEnd]:
     return [item.payload for item in items if isinstance(item.payload, AgentEnd)]
 
 
 def test_a_reply_with_calls_or_a_pause_ends_with_its_usage() -> None:
     for calls, stop in ((["look"], "tool_use"), ([], "pause_turn")):
         items = finished(running(), *replied(*calls, stop=stop))
-        assert items[-1] == Item(AgentUsage(model="unknown", usage=SPENT), ROOT, "system")
+        assert items[-1] == TurnEvent(AgentUsage(model="unknown", usage=SPENT), ROOT, "system")
         assert ends(items) == []
 
 
@@ -444,11 +454,13 @@ def test_the_end_of_a_called_agent_answers_its_caller_in_the_same_batch() -> Non
     table.calls(call("scout"))
     table.feed(AgentStart(name="Scout", via="call", parent_id="agt_root", call_id="scout"), CHILD)
     child = table.loop.tree.open["agt_child"]
-    end, answer = table.loop.finished(child, *replied(), None)[-2:]
+    end, answer = table.loop.completion_events(child, *replied(), None)[-2:]
     assert isinstance(end.payload, AgentEnd)
-    assert answer == Item(ToolResult(call_id="scout", tool="scout", ok=True, result="Said."), ROOT, "tool")
+    assert answer == TurnEvent(
+        ToolResult(call_id="scout", tool="scout", ok=True, result="Said."), ROOT, "tool"
+    )
     problem = SessionError(code="overloaded_error", message="Busy.")
-    [*_, failure] = table.loop.broken(child, replied()[0], problem)
+    [*_, failure] = table.loop.failure_events(child, replied()[0], problem)
     assert isinstance(failure.payload, ToolResult)
     assert failure.payload.error
     assert (failure.payload.error.code, failure.payload.error.message) == ("EXECUTION_ERROR", "Busy.")
@@ -459,11 +471,11 @@ def test_an_agent_whose_model_failed_leaves_no_block_open() -> None:
     for payload in (BlockStart(block_id="blk_1", kind="text"), BlockDelta(block_id="blk_1", text="I was")):
         table.feed(payload, origin="model")
     numbers = count(1)
-    reply = Reply(lambda prefix: f"{prefix}{next(numbers)}")
+    reply = ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}")
     reply.text("I was")
     problem = SessionError(code="overloaded_error", message="Busy.")
     for broken_off in (reply, replied()[0]):
-        items = table.loop.broken(table.invocation, broken_off, problem)
+        items = table.loop.failure_events(table.invocation, broken_off, problem)
         closed = [item.payload for item in items if isinstance(item.payload, BlockEnd)]
         assert closed == [BlockEnd(block_id="blk_1", status="aborted", text="I was")]
         assert ends(items)[0].stop_reason == "error"

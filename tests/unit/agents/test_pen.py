@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.log.delegates import scenario
-from turnlog.agents.runtime.session_writer import NoLedger, Pen
-from turnlog.agents.runtime.turn_loop import Item
-from turnlog.errors import Conflict, RuleFault, Unsettled
+from turnlog.agents.runtime.session_writer import NoAppState, SessionWriter
+from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.errors import Conflict, RuleError, RulesDidNotConverge
 from turnlog.events import (
     CATALOG,
     BlockDelta,
@@ -19,7 +19,7 @@ from turnlog.events import (
     Scope,
     SessionTitle,
     UiMessage,
-    Unknown,
+    UnknownPayload,
 )
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
@@ -29,7 +29,7 @@ HERE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="A", depth=0, channel
 
 
 def event(payload: Payload, origin: Any = "app") -> Event:
-    return CATALOG.event(payload, id=new_id("evt_"), origin=origin, scope=Scope())
+    return CATALOG.build_event(payload, id=new_id("evt_"), origin=origin, scope=Scope())
 
 
 class Books:
@@ -39,13 +39,13 @@ class Books:
         self._say, self._binding = say, binding
         self.asked: list[tuple[int, int, str]] = []
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         raise AssertionError("a pen does not read")
 
-    def binds(self, events: Sequence[Event]) -> bool:
+    def may_react_to(self, events: Sequence[Event]) -> bool:
         return self._binding
 
-    def follows(self, events: Sequence[Event], last: int, phase: Any) -> list[Event]:
+    def rule_events(self, events: Sequence[Event], last: int, phase: Any) -> list[Event]:
         self.asked.append((len(events), last, phase))
         return self._say(last)
 
@@ -55,11 +55,11 @@ class Desk:
 
     def __init__(self, log: Log, books: Books | None, *between: Payload) -> None:
         self.log, self.between = log, list(between)
-        self.pen = Pen(log, NAME, CATALOG, books)
+        self.pen = SessionWriter(log, NAME, CATALOG, books)
 
     async def look(self) -> int:
         head = await self.log.info(NAME)
-        self.pen.rank = head.rank
+        self.pen.durable_count = head.durable_count
         if self.between:
             payload = self.between.pop(0)
             origin = "model" if isinstance(payload, BlockDelta) else "system"
@@ -77,7 +77,7 @@ async def desk(books: Books | None, *between: Payload) -> Desk:
     return Desk(log, books, *between)
 
 
-WORDS = [Item(UiMessage(text="b"), HERE, "ui"), Item(UiMessage(text="c"), HERE, "ui")]
+WORDS = [TurnEvent(UiMessage(text="b"), HERE, "ui"), TurnEvent(UiMessage(text="c"), HERE, "ui")]
 DELTA, TITLE = BlockDelta(block_id="b1", text="x"), SessionTitle(title="t")
 
 
@@ -89,7 +89,7 @@ def title(_: int) -> list[Event]:
 async def test_a_batch_and_what_follows_are_one_append() -> None:
     books = Books(title)
     at = await desk(books)
-    assert await at.pen.conclude(WORDS, at.look) == 2, "the last of its own"
+    assert await at.pen.append_with_rules(WORDS, at.look) == 2, "the last of its own"
     assert await at.types() == ["ui.message", "ui.message", "ui.message", "session.title"]
     assert books.asked == [(2, 0, "submit")]
 
@@ -97,10 +97,10 @@ async def test_a_batch_and_what_follows_are_one_append() -> None:
 @scenario
 async def test_what_follows_from_nothing_is_written_too() -> None:
     at = await desk(Books(title))
-    assert await at.pen.conclude([], at.look, "apply") == 0
+    assert await at.pen.append_with_rules([], at.look, "apply") == 0
     assert await at.types() == ["ui.message", "session.title"]
     silent = await desk(Books(lambda _: []))
-    assert await silent.pen.conclude([], silent.look) == 0
+    assert await silent.pen.append_with_rules([], silent.look) == 0
     assert await silent.types() == ["ui.message"]
 
 
@@ -120,7 +120,7 @@ def test_what_rules_may_look_at_is_made_again_when_something_durable_came_first(
     async def run() -> None:
         books = Books(say, binding)
         at = await desk(books, between)
-        await at.pen.conclude(WORDS, at.look)
+        await at.pen.append_with_rules(WORDS, at.look)
         assert len(books.asked) == looks
         assert (await at.types()).count("ui.message") == 3, "it is written once"
 
@@ -131,37 +131,37 @@ def test_what_rules_may_look_at_is_made_again_when_something_durable_came_first(
 async def test_an_id_that_is_taken_is_not_tried_for_ever() -> None:
     at = await desk(None)
     [taken] = (await at.log.read(NAME)).envelopes()
-    other = CATALOG.event(SessionTitle(title="x"), id=taken.id, origin="system", scope=Scope())
-    at.pen.ledger = Books(lambda _: [other])
+    other = CATALOG.build_event(SessionTitle(title="x"), id=taken.id, origin="system", scope=Scope())
+    at.pen.app_state = Books(lambda _: [other])
     with pytest.raises(Conflict, match="is the id of another event"):
-        await at.pen.conclude(WORDS, at.look)
+        await at.pen.append_with_rules(WORDS, at.look)
     assert await at.types() == ["ui.message"]
 
 
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        (Unsettled(["ping", "pong"], 100), "rules_unsettled"),
-        (RuleFault("the rule ping failed with KeyError", "ping"), "rule_failed"),
+        (RulesDidNotConverge(["ping", "pong"], 100), "rules_unsettled"),
+        (RuleError("the rule ping failed with KeyError", "ping"), "rule_failed"),
     ],
 )
 @pytest.mark.parametrize(
     ("items", "scope"), [(WORDS, Scope(trace_id="tr_1", channel="front")), ([], Scope())]
 )
 def test_rules_that_cannot_be_followed_are_said_in_the_turn_of_the_batch(
-    fault: RuleFault, code: str, items: list[Item], scope: Scope
+    fault: RuleError, code: str, items: list[TurnEvent], scope: Scope
 ) -> None:
     def fail(_: int) -> list[Event]:
         raise fault
 
     async def run() -> None:
         at = await desk(Books(fail))
-        await at.pen.conclude(items, at.look)
+        await at.pen.append_with_rules(items, at.look)
         [*written, error] = (await at.log.read(NAME)).envelopes()
         assert len(written) == 1 + len(items)
         assert (error.type, error.origin) == ("session.error", "system")
         assert (error.trace_id, error.channel, error.agent_id) == (scope.trace_id, scope.channel, None)
-        problem = CATALOG.payload(error)
+        problem = CATALOG.decode_payload(error)
         assert getattr(problem, "code", None) == code
         assert "ping" in getattr(problem, "message", "")
 
@@ -171,9 +171,9 @@ def test_rules_that_cannot_be_followed_are_said_in_the_turn_of_the_batch(
 @scenario
 async def test_without_a_ledger_nothing_follows() -> None:
     at = await desk(None, TITLE)
-    assert isinstance(at.pen.ledger, NoLedger)
-    assert await at.pen.conclude(WORDS, at.look) == 3
+    assert isinstance(at.pen.app_state, NoAppState)
+    assert await at.pen.append_with_rules(WORDS, at.look) == 3
     assert await at.pen.append([], 7) == 7
     assert await at.pen.append(WORDS[:1], 7) == 4
     envelope = (await at.log.read(NAME)).envelopes()[-1]
-    at.pen.ledger.apply(envelope, CATALOG.payload(envelope))
+    at.pen.app_state.apply(envelope, CATALOG.decode_payload(envelope))

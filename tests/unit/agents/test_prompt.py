@@ -7,8 +7,13 @@ import msgspec
 import pytest
 
 from turnlog import Vocabulary
-from turnlog.agents.tag_instructions import RULES, described, instructions_with_tags, is_for_models
-from turnlog.events import Kind, Payload
+from turnlog.agents.tag_instructions import (
+    TAG_RULES,
+    describe_tag_event,
+    instructions_with_tags,
+    is_for_models,
+)
+from turnlog.events import EventType, Payload
 from turnlog.parse import AgentStreamParser, strip_event_tags
 from turnlog_examples.broker.events import BROKER
 
@@ -54,14 +59,14 @@ def test_without_events_the_instructions_stand_alone() -> None:
 
 def test_the_section_stands_behind_the_instructions_and_says_where_tags_go() -> None:
     told = instructions_with_tags("Be kind.", APP)
-    assert told.startswith("Be kind.\n\n" + RULES)
-    assert "on its own line at the end of your message" in RULES
+    assert told.startswith("Be kind.\n\n" + TAG_RULES)
+    assert "on its own line at the end of your message" in TAG_RULES
     assert re.findall(r"^### (\w+)", told, re.MULTILINE) == ["note", "chosen"], "old events are not offered"
 
 
 def test_an_event_is_told_with_its_meaning_its_fields_and_what_it_needs() -> None:
     [note, *_] = APP
-    told = described(note)
+    told = describe_tag_event(note)
     assert told.split("\n")[:2] == ["### note", "Somebody's note."]
     assert '"count": {"type": "integer", "default": 1}' in told
     assert "Required: text\n" in told
@@ -74,24 +79,24 @@ def test_an_apostrophe_in_an_example_does_not_end_the_attribute() -> None:
     assert event == {"text": "It's Ada's", "count": 2}
 
 
-def parsed(kind: Kind, vocabulary: Vocabulary) -> tuple[str, list[object]]:
+def parsed(kind: EventType, vocabulary: Vocabulary) -> tuple[str, list[object]]:
     """What the parser makes of the tag in the prompt."""
-    tag = described(kind).split("\n")[-1]
+    tag = describe_tag_event(kind).split("\n")[-1]
     stripped = strip_event_tags(tag, vocabulary)
     return stripped.display, [msgspec.to_builtins(event.data) for event in stripped.events]
 
 
 @each
-def test_what_the_prompt_shows_is_what_the_parser_reads(kind: Kind) -> None:
+def test_what_the_prompt_shows_is_what_the_parser_reads(kind: EventType) -> None:
     display, [event] = parsed(kind, BROKER)
     assert display == ""
-    assert event == kind.payload.EXAMPLE
+    assert event == kind.payload_class.EXAMPLE
 
 
 @each
-def test_it_is_read_the_same_in_pieces(kind: Kind) -> None:
+def test_it_is_read_the_same_in_pieces(kind: EventType) -> None:
     parser = AgentStreamParser(BROKER)
-    tag = described(kind).split("\n")[-1]
+    tag = describe_tag_event(kind).split("\n")[-1]
     found = [event for piece in tag for event in parser.feed(piece).events] + parser.flush().events
     assert [event.type for event in found] == [kind.tag]
 

@@ -10,23 +10,23 @@ import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
-from turnlog.agents.remote.executor import BEHIND_THE_END, PAUSES_S, RemoteExecutor
-from turnlog.agents.runtime.idempotency import args_hash
-from turnlog.agents.runtime.user_input import answer_id
-from turnlog.agents.tool_context import Context, WaitForInput
-from turnlog.agents.tools import Picture, Tool, tool
+from turnlog.agents.remote.executor import BACKOFF_S, CURSOR_PAST_END, RemoteExecutor
+from turnlog.agents.runtime.idempotency import hash_call_args
+from turnlog.agents.runtime.user_input import remote_answer_id
+from turnlog.agents.tool_context import ToolContext, WaitForInput
+from turnlog.agents.tools import ImageContent, Tool, tool
 from turnlog.errors import CallerError, PeerError
 from turnlog.events import (
     CATALOG,
     ApprovalDecision,
-    Fault,
+    ErrorInfo,
     Payload,
     Scope,
     SessionMember,
     ToolCall,
     ToolResult,
     UiMessage,
-    stamp,
+    encode_envelope,
 )
 from turnlog.wire import sse
 
@@ -37,8 +37,8 @@ Stream = int | list[bytes]
 
 def frame(seq: int, payload: Payload, trace: str | None = None, actor: str | None = None) -> bytes:
     scope = Scope(agent_id="agt_1", agent_name="Ada", depth=0, trace_id=trace, actor=actor)
-    event = CATALOG.event(payload, id=f"evt_{seq}", origin="ui" if actor else "system", scope=scope)
-    return sse.encode(stamp(event, session_id="sess_1", seq=seq, ts_ms=0), id=f"e:{seq}")
+    event = CATALOG.build_event(payload, id=f"evt_{seq}", origin="ui" if actor else "system", scope=scope)
+    return sse.encode(encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=0), id=f"e:{seq}")
 
 
 def reset(last: int) -> bytes:
@@ -147,7 +147,7 @@ class Looks:
         self.gate.set()
         self.begun = asyncio.Event()
 
-        async def look(context: Context) -> str:
+        async def look(context: ToolContext) -> str:
             self.ran.append(context.call_id)
             self.begun.set()
             try:
@@ -168,9 +168,9 @@ def test_a_call_is_run_and_its_result_posted() -> None:
         looks, server = Looks(), Server([[reset(-1), frame(0, call("c1"))]])
         async with server.serving([looks.tool], []):
             await server.until(lambda: bool(server.posts))
-        assert server.cursors == [BEHIND_THE_END]
+        assert server.cursors == [CURSOR_PAST_END]
         payload = {"call_id": "c1", "tool": "look", "ok": True, "result": SEEN, "error": None}
-        event = {"type": "tool.result", "id": answer_id("sess_1", "agt_1", "c1"), "payload": payload}
+        event = {"type": "tool.result", "id": remote_answer_id("sess_1", "agt_1", "c1"), "payload": payload}
         assert server.posts == [{"session": "sess_1", "events": [event]}]
 
     asyncio.run(work())
@@ -194,7 +194,7 @@ def test_what_was_answered_before_is_not_run_again() -> None:
         looks, server = Looks(), Server([[reset(3), frame(0, call("old"))], rest])
         async with server.serving([looks.tool], []):
             await server.until(lambda: bool(server.posts))
-        assert server.cursors == [BEHIND_THE_END, "e:0"], "it had seen the call before the answer came"
+        assert server.cursors == [CURSOR_PAST_END, "e:0"], "it had seen the call before the answer came"
         assert looks.ran == ["open"]
 
     asyncio.run(work())
@@ -235,8 +235,8 @@ def test_it_comes_back_with_its_cursor_and_what_runs_goes_on() -> None:
         looks, server = Looks(), Server(streams)
         async with server.serving([looks.tool], slept):
             await server.until(lambda: len(server.posts) == 2)
-        assert server.cursors == [BEHIND_THE_END, "e:0", "e:0", "e:0"]
-        assert slept == list(PAUSES_S[:3])
+        assert server.cursors == [CURSOR_PAST_END, "e:0", "e:0", "e:0"]
+        assert slept == list(BACKOFF_S[:3])
         assert sorted(looks.ran) == ["c1", "c2"]
 
     asyncio.run(work())
@@ -249,7 +249,7 @@ def test_pauses_grow_and_begin_again_after_a_success() -> None:
         server = Server(streams)
         async with server.serving([Looks().tool], slept):
             await server.until(lambda: server.writer is not None and not server.streams)
-        assert slept == [*PAUSES_S, PAUSES_S[-1], PAUSES_S[-1], PAUSES_S[0], PAUSES_S[1]]
+        assert slept == [*BACKOFF_S, BACKOFF_S[-1], BACKOFF_S[-1], BACKOFF_S[0], BACKOFF_S[1]]
 
     asyncio.run(work())
 
@@ -262,7 +262,7 @@ def test_a_result_is_posted_until_it_is_taken_with_one_id() -> None:
             await server.until(lambda: len(server.posts) == 4)
         assert looks.ran == ["c1"], "it ran once"
         assert len({body["events"][0]["id"] for body in server.posts}) == 1
-        assert slept[:3] == list(PAUSES_S[:3])
+        assert slept[:3] == list(BACKOFF_S[:3])
 
     asyncio.run(work())
 
@@ -287,7 +287,7 @@ def test_result_whose_id_is_taken_is_posted_once_more_under_a_fresh_id(statuses:
             server.say(frame(1, call("c2")))
             await server.until(lambda: len(server.posts) == 3)
         ids = [body["events"][0]["id"] for body in server.posts]
-        assert ids[0] == answer_id("sess_1", "agt_1", "c1")
+        assert ids[0] == remote_answer_id("sess_1", "agt_1", "c1")
         assert ids[1].startswith("evt_")
         assert not ids[1].startswith("evt_remote_")
         assert [answer["call_id"] for answer in server.answers] == ["c1", "c1", "c2"]
@@ -340,7 +340,7 @@ def test_a_repeat_with_a_key_is_answered_from_the_log() -> None:
 
 def test_what_needs_approval_waits_for_it() -> None:
     def decided(call_id: str, decision: Any = "approve", args: Any = None) -> ApprovalDecision:
-        return ApprovalDecision(call_id=call_id, args_hash=args_hash(args or {}), decision=decision)
+        return ApprovalDecision(call_id=call_id, args_hash=hash_call_args(args or {}), decision=decision)
 
     async def work() -> None:
         calls = [call("wrong"), call("denied"), call("open"), call("given")]
@@ -360,8 +360,8 @@ def ask() -> None:
     raise WaitForInput({"day": "Which?"})
 
 
-def draw() -> Picture:
-    return Picture(b"png", "image/png")
+def draw() -> ImageContent:
+    return ImageContent(b"png", "image/png")
 
 
 def fail() -> None:
@@ -391,7 +391,7 @@ def test_arguments_that_are_no_json_are_answered() -> None:
         server = Server([[reset(-1), frame(0, call("c1", incomplete='{"a'))]])
         async with server.serving([Looks().tool], []):
             await server.until(lambda: bool(server.posts))
-        found = msgspec.convert(server.answers[0]["error"], Fault)
+        found = msgspec.convert(server.answers[0]["error"], ErrorInfo)
         assert found.code == "VALIDATION_ERROR"
 
     asyncio.run(work())
@@ -403,7 +403,7 @@ def test_a_closed_session_is_the_end() -> None:
         server = Server([[reset(-1), frame(0, result("x"))], 204, []])
         async with server.serving([Looks().tool], slept) as remote:
             await asyncio.wait_for(asyncio.shield(remote), HANG_S)
-        assert slept == [PAUSES_S[0]]
+        assert slept == [BACKOFF_S[0]]
 
     asyncio.run(work())
 
@@ -481,7 +481,7 @@ def test_only_tools_for_another_process_are_taken() -> None:
 
 
 def test_the_id_of_an_answer_is_an_event_id() -> None:
-    ids = {answer_id("sess_1", agent, made) for agent in ("agt_1", None) for made in ("c1", "c2")}
+    ids = {remote_answer_id("sess_1", agent, made) for agent in ("agt_1", None) for made in ("c1", "c2")}
     assert len(ids) == 4
     for event_id in ids:
-        CATALOG.event(result("c1"), id=event_id, origin="ui")
+        CATALOG.build_event(result("c1"), id=event_id, origin="ui")

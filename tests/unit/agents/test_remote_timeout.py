@@ -8,7 +8,7 @@ from tests.clock import move_on, run_on_clock
 from tests.unit.app.desk import ADA, BOB, Desk, bodies, desk
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.app import Principal, Seat
+from turnlog.app import Membership, Principal
 from turnlog.errors import InvalidEvent
 from turnlog.log import Log, MemoryStore
 
@@ -28,7 +28,7 @@ def app_with(**options: Any) -> App:
     return App("scale", Agent("Scale", "", Scripted(script), tools=(weigh,)))
 
 
-async def called(at: Desk) -> tuple[Seat, str]:
+async def called(at: Desk) -> tuple[Membership, str]:
     seat = await at.sessions.create(ADA)
     await at.say(seat, "How heavy?")
     call = await at.until(seat, "tool.call")
@@ -37,7 +37,7 @@ async def called(at: Desk) -> tuple[Seat, str]:
     return seat, str(call["call_id"])
 
 
-async def timed_out(at: Desk, seat: Seat) -> bool:
+async def timed_out(at: Desk, seat: Membership) -> bool:
     """Whether the one call is answered with TIMEOUT when its time has passed."""
     move_on(LIMIT_S)
     await at.until(seat, "agent.end")
@@ -86,7 +86,7 @@ def test_remote_tool_answered_in_time_keeps_its_answer_as_origin_tool() -> None:
     async def run() -> None:
         async with desk(app_with()) as at:
             seat, call_id = await called(at)
-            bob = await at.sessions.seat(Principal("bob", frozenset({"executor"})), seat.session_id)
+            bob = await at.sessions.get_membership(Principal("bob", frozenset({"executor"})), seat.session_id)
             answer = {"call_id": call_id, "tool": "weigh", "ok": True, "result": 7, "error": None}
             await at.post(bob, "tool.result", answer)
             move_on(LIMIT_S)

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
-from turnlog.agents import Context, Tool, tool
-from turnlog.agents.remote.executor import PAUSES_S, RemoteExecutor
-from turnlog.agents.remote.pool import LOOK_S, RemoteExecutors
+from turnlog.agents import Tool, ToolContext, tool
+from turnlog.agents.remote.executor import BACKOFF_S, RemoteExecutor
+from turnlog.agents.remote.pool import POLL_INTERVAL_S, RemoteExecutorPool
 from turnlog.errors import CallerError, PeerError
-from turnlog.events import CATALOG, Payload, Scope, ToolCall, UiAction, UiMessage, stamp
+from turnlog.events import CATALOG, Payload, Scope, ToolCall, UiAction, UiMessage, encode_envelope
 from turnlog.events.ui import ButtonClick
 from turnlog.wire import sse
 
@@ -29,8 +29,8 @@ def listed(*sessions: tuple[str, str, str], roles: tuple[str, ...] = ()) -> byte
 def frame(seq: int, payload: Payload, session: str, **scope: Any) -> bytes:
     about = Scope(agent_id=scope.pop("agent_id", None), trace_id="tr_1", **scope)
     origin: Any = "ui" if isinstance(payload, UiMessage | UiAction) else "system"
-    event = CATALOG.event(payload, id=f"evt_{seq}", origin=origin, scope=about)
-    return sse.encode(stamp(event, session_id=session, seq=seq, ts_ms=0), id=f"e:{seq}")
+    event = CATALOG.build_event(payload, id=f"evt_{seq}", origin=origin, scope=about)
+    return sse.encode(encode_envelope(event, session_id=session, seq=seq, ts_ms=0), id=f"e:{seq}")
 
 
 def reset() -> bytes:
@@ -103,7 +103,7 @@ class Server:
     async def serving(self, tools: list[Tool]) -> AsyncIterator[asyncio.Task[None]]:
         async with await asyncio.start_server(self.take, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            executors = RemoteExecutors(url, "weights", tools, "key", sleep=self.sleep)
+            executors = RemoteExecutorPool(url, "weights", tools, "key", sleep=self.sleep)
             task = asyncio.create_task(executors.run())
             try:
                 yield task
@@ -120,7 +120,7 @@ def answer(what: bytes | int) -> bytes:
 
 
 @tool(executor="remote")
-def look(context: Context) -> str:
+def look(context: ToolContext) -> str:
     """Say for whom it looks."""
     return f"{context.session_id} for {context.actor}"
 
@@ -146,7 +146,7 @@ def test_every_open_session_of_the_application_is_served_also_one_that_comes_lat
             await server.until(lambda: len(server.slept) > 3)
         assert results(server) == {"sess_1 for None", "sess_4 for None"}
         assert sorted(server.asked) == ["sess_1", "sess_4"], "each is followed once"
-        assert set(server.slept) == {LOOK_S}
+        assert set(server.slept) == {POLL_INTERVAL_S}
 
     asyncio.run(work())
 
@@ -182,7 +182,7 @@ def test_a_tool_is_told_who_spoke_last_in_its_turn() -> None:
 
 
 def test_people_of_old_turns_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlog.agents.remote.executor.TURNS", 0)
+    monkeypatch.setattr("turnlog.agents.remote.executor.MAX_TURNS", 0)
 
     async def work() -> None:
         spoke = frame(1, UiMessage(text="Weigh-in"), "sess_1", actor="ada")
@@ -215,7 +215,7 @@ def test_a_server_that_is_away_is_asked_later_and_later() -> None:
         server = Server([503, 429, there], {"sess_1": called("sess_1")})
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
-        assert server.slept[:3] == [PAUSES_S[0], PAUSES_S[1], LOOK_S]
+        assert server.slept[:3] == [BACKOFF_S[0], BACKOFF_S[1], POLL_INTERVAL_S]
 
     asyncio.run(work())
 
@@ -237,7 +237,7 @@ def test_tools_of_another_place_are_refused_at_once() -> None:
     def here() -> None:
         """Run here."""
 
-    for kind in (RemoteExecutor, RemoteExecutors):
+    for kind in (RemoteExecutor, RemoteExecutorPool):
         with pytest.raises(CallerError, match='executor="remote"'):
             kind("http://127.0.0.1:1", "weights", [here])
 

@@ -13,12 +13,12 @@ from tests.troupe import VECTORS, Trouble, confirm, event_of, inquire, make_team
 from tests.troupe import stop as stop_command
 from tests.unit.log.delegates import until
 from turnlog import open_log
-from turnlog.agents import Agent, Context, ModelFault, Scripted, ToolUse, all_ended, tool
-from turnlog.agents.agent import Patience
+from turnlog.agents import Agent, ModelError, Scripted, ToolContext, ToolUse, all_ended, tool
+from turnlog.agents.agent import RetryPolicy
 from turnlog.agents.models import Fail
 from turnlog.errors import CallerError, NotFound, StoreError
-from turnlog.events import AgentEnd, AssistantMessage, Entry, ToolAwait, ToolCall, ToolResult, decode
-from turnlog.log import Log, line_of
+from turnlog.events import AgentEnd, AssistantMessage, Entry, ToolAwait, ToolCall, ToolResult, decode_envelope
+from turnlog.log import Log, envelope_json
 from turnlog.state.history import Message
 
 CASES = {case["name"]: case for case in VECTORS}
@@ -53,7 +53,7 @@ def saying(*parts: Any, name: str = "Guide", **fields: Any) -> Agent:
 async def of(log: Log, session: str, kind: str) -> list[Any]:
     """The payload types in a log."""
     rows = await log.read(session)
-    return [event for event in (decode(line_of(row)) for row in rows) if event.type == kind]
+    return [event for event in (decode_envelope(envelope_json(row)) for row in rows) if event.type == kind]
 
 
 @asynccontextmanager
@@ -145,8 +145,8 @@ def test_leaving_the_loop_detaches_and_the_turn_goes_on_to_its_end() -> None:
                     break
             [end] = await of(log, name, "agent.end")
             assert b'"end_turn"' in bytes(end.payload)
-            await asyncio.gather(*guide.endings)
-            assert guide.desks == {}, "nobody follows and nothing runs: the session is let go"
+            await asyncio.gather(*guide.release_tasks)
+            assert guide.session_handles == {}, "nobody follows and nothing runs: the session is let go"
 
     run_now(leave)
 
@@ -171,7 +171,7 @@ def test_a_run_that_comes_while_the_session_is_let_go_of_is_not_closed_with_it()
         guide = saying("Hello.")
         async with session(log) as name:
             first = asyncio.create_task(guide.ask("One", log=log, session_id=name))
-            await until(lambda: any(desk.is_clearing for desk in guide.desks.values()))
+            await until(lambda: any(desk.is_releasing for desk in guide.session_handles.values()))
             assert await guide.ask("Two", log=log, session_id=name) == "Hello."
             assert await first == "Hello."
 
@@ -221,9 +221,9 @@ def test_a_run_ends_with_its_turn_and_does_not_wait_for_others() -> None:
 
 
 def test_a_turn_that_fails_or_waits_has_no_answer() -> None:
-    patient = Patience(tries=1)
-    broken = Agent("Guide", "", Scripted(lambda messages: [Fail("overloaded_error")]), patience=patient)
-    with pytest.raises(ModelFault, match="error: The script says that the model fails"):
+    patient = RetryPolicy(max_attempts=1)
+    broken = Agent("Guide", "", Scripted(lambda messages: [Fail("overloaded_error")]), retry=patient)
+    with pytest.raises(ModelError, match="error: The script says that the model fails"):
         asyncio.run(broken.ask("Go"))
     with pytest.raises(CallerError, match="waits for an answer"):
         asyncio.run(vector("frontend tool").ask("Go."))
@@ -360,7 +360,7 @@ def test_a_log_of_ones_own_is_used_and_left_open() -> None:
         await guide.ask("One", log=log)
         await guide.ask("Two", log=log)
         assert len(await log.sessions()) == 2
-        assert (guide.desks, guide.endings) == ({}, set())
+        assert (guide.session_handles, guide.release_tasks) == ({}, set())
 
     run_now(own)
 
@@ -370,8 +370,8 @@ def test_a_session_that_is_not_there_is_an_error_and_leaves_nothing_behind() -> 
         guide = saying("Hi.")
         with pytest.raises(NotFound):
             await guide.ask("One", log=log, session_id="sess_nowhere")
-        await asyncio.gather(*guide.endings, return_exceptions=True)
-        assert guide.desks == {}
+        await asyncio.gather(*guide.release_tasks, return_exceptions=True)
+        assert guide.session_handles == {}
 
     run_now(nowhere)
 
@@ -381,12 +381,12 @@ def test_who_waits_for_a_driver_that_stopped_is_told() -> None:
         guide = saying(ToolUse("confirm", {"question": "One?"}), tools=[confirm])
         async with session(log) as name:
             desks = [
-                next(iter(guide.desks.values()))
+                next(iter(guide.session_handles.values()))
                 async for event in guide.run("Go", log=log, session_id=name)
                 if isinstance(event.payload, ToolCall)
             ]
             with pytest.raises(StoreError, match="nobody follows"):
-                await desks[0].driver.reached(10_000)
+                await desks[0].driver.wait_for_seq(10_000)
 
     run_now(closed)
 
@@ -407,7 +407,7 @@ def test_a_stop_ends_models_tools_and_agents_before_the_turn_is_over() -> None:
     reached: set[str] = set()
 
     @tool
-    async def patient(context: Context) -> str:
+    async def patient(context: ToolContext) -> str:
         """Never answers."""
         context.progress("on")
         try:
@@ -417,7 +417,7 @@ def test_a_stop_ends_models_tools_and_agents_before_the_turn_is_over() -> None:
         return ""
 
     @tool
-    def stubborn(context: Context) -> str:
+    def stubborn(context: ToolContext) -> str:
         """Looks whether it is still wanted."""
         context.progress("on")
         while not context.cancelled:
@@ -462,17 +462,17 @@ def test_a_stop_ends_models_tools_and_agents_before_the_turn_is_over() -> None:
 
 def test_closing_while_a_retry_waits_does_not_wait_for_it() -> None:
     async def close(log: Log) -> None:
-        slow = Patience(tries=5, first_s=3600)
-        guide = Agent("Guide", "", Scripted(lambda messages: ["Hm", Fail()]), patience=slow)
+        slow = RetryPolicy(max_attempts=5, initial_delay_s=3600)
+        guide = Agent("Guide", "", Scripted(lambda messages: ["Hm", Fail()]), retry=slow)
         async with session(log) as name:
             async for event in guide.run("Go", log=log, session_id=name):
                 if event.type == "block.retract":
-                    [desk] = guide.desks.values()
+                    [desk] = guide.session_handles.values()
                     await desk.driver.close()
                     break
             [end] = await of(log, name, "agent.end")
             assert b'"error"' in bytes(end.payload)
-            for task in guide.endings:
+            for task in guide.release_tasks:
                 task.cancel()
 
     run_now(close)

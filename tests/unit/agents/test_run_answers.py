@@ -8,8 +8,8 @@ from tests.table import call, running
 from tests.troupe import inquire
 from tests.unit.agents.test_run import run_now, saying
 from turnlog.agents import ToolUse, tool
-from turnlog.agents.run import given_by
-from turnlog.agents.runtime.idempotency import args_hash
+from turnlog.agents.run import build_checked_answer
+from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.errors import InvalidEvent, StoreError
 from turnlog.events import ApprovalRequest, Entry
 from turnlog.log import Log
@@ -56,16 +56,16 @@ def test_what_has_expired_cannot_be_approved(expires_at: str | None, in_time: bo
         ApprovalRequest(
             call_id="remove",
             tool="remove",
-            args_hash=args_hash(CALL.args),
+            args_hash=hash_call_args(CALL.args),
             risk="high",
             expires_at=expires_at,
         )
     )
     if in_time:
-        assert len(given_by([], table.loop.tree, "remove", value=True)) == 1
+        assert len(build_checked_answer([], table.loop.tree, "remove", value=True)) == 1
     else:
         with pytest.raises(InvalidEvent, match="the approval has expired"):
-            given_by([], table.loop.tree, "remove", value=True)
+            build_checked_answer([], table.loop.tree, "remove", value=True)
 
 
 def test_an_answer_for_a_tool_that_is_gone_is_answered_and_the_agent_goes_on() -> None:

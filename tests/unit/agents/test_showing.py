@@ -6,14 +6,14 @@ from typing import Any
 
 from tests.support.limits import HANG_S
 from turnlog import View, open_log
-from turnlog.agents import Agent, Context, Scripted, ToolUse, tool
+from turnlog.agents import Agent, Scripted, ToolContext, ToolUse, tool
 from turnlog.events import AssistantView, Entry, ToolResult
 from turnlog.events.view_nodes import DatetimeField, Form, NumberField
 from turnlog.state.history import Message
 
 
 @tool
-def ask_weight(pounds: float, context: Context) -> str:
+def ask_weight(pounds: float, context: ToolContext) -> str:
     """Ask the person to confirm a weight."""
     form = Form(
         "weight_entry",
@@ -22,14 +22,14 @@ def ask_weight(pounds: float, context: Context) -> str:
             NumberField("weight_lbs", "Weight (lbs)", required=True, above=0, value=pounds),
         ],
     )
-    context.show(View.of("weigh_in", form))
+    context.show_view(View.of("weigh_in", form))
     return "The form is shown."
 
 
 @tool
-async def ask_wrongly(context: Context) -> str:
+async def ask_wrongly(context: ToolContext) -> str:
     """Show what cannot be shown."""
-    context.show(View(kind="a2ui.v1", view_id="v", tree={"type": "html"}))
+    context.show_view(View(kind="a2ui.v1", view_id="v", tree={"type": "html"}))
     return "never"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from turnlog.agents.runtime.delta_writer import WAITING_CHARS, Speaker
+from turnlog.agents.runtime.delta_writer import MAX_PENDING_CHARS, DeltaWriter
 from turnlog.events import BlockDelta, BlockStart, Payload
 
 
@@ -28,15 +28,15 @@ def delta(text: str, block_id: str = "blk_1") -> BlockDelta:
 def test_the_first_delta_goes_at_once_and_the_rest_is_merged() -> None:
     async def speak() -> list[list[Payload]]:
         writes = Writes()
-        speaker = Speaker(writes)
-        await speaker.say([BlockStart(block_id="blk_1", kind="text"), delta("one")])
+        speaker = DeltaWriter(writes)
+        await speaker.write([BlockStart(block_id="blk_1", kind="text"), delta("one")])
         await asyncio.sleep(0)
         assert len(writes.batches) == 1
         for text in (" two", " three"):
-            await speaker.say([delta(text)])
-        await speaker.say([delta("other", "blk_2")])
+            await speaker.write([delta(text)])
+        await speaker.write([delta("other", "blk_2")])
         writes.go_on.set()
-        await speaker.finish()
+        await speaker.flush()
         return writes.batches
 
     batches = asyncio.run(speak())
@@ -49,10 +49,10 @@ def test_the_first_delta_goes_at_once_and_the_rest_is_merged() -> None:
 def test_a_model_that_outruns_the_disk_has_to_wait() -> None:
     async def speak() -> None:
         writes = Writes()
-        speaker = Speaker(writes)
-        await speaker.say([delta("a")])
+        speaker = DeltaWriter(writes)
+        await speaker.write([delta("a")])
         await asyncio.sleep(0)
-        much = asyncio.create_task(speaker.say([delta("b" * (WAITING_CHARS + 1))]))
+        much = asyncio.create_task(speaker.write([delta("b" * (MAX_PENDING_CHARS + 1))]))
         await asyncio.sleep(0)
         assert not much.done()
         writes.go_on.set()
@@ -66,12 +66,12 @@ def test_a_failed_write_reaches_the_speaker() -> None:
         raise OSError("the disk is full")
 
     async def speak() -> None:
-        speaker = Speaker(lambda _: asyncio.ensure_future(late()))
-        await speaker.say([delta("a")])
+        speaker = DeltaWriter(lambda _: asyncio.ensure_future(late()))
+        await speaker.write([delta("a")])
         with pytest.raises(OSError, match="the disk is full"):
-            await speaker.finish()
+            await speaker.flush()
         with pytest.raises(OSError, match="the disk is full"):
-            await speaker.say([delta("b")])
+            await speaker.write([delta("b")])
 
     asyncio.run(speak())
 
@@ -88,14 +88,14 @@ def test_a_write_that_cannot_begin_reaches_the_speaker_at_once_or_after_the_one_
                 raise ValueError("no event of ours")
             return asyncio.ensure_future(go_on.wait())
 
-        speaker = Speaker(append)
-        await speaker.say([delta("a")])
-        await speaker.say([delta("b")])
+        speaker = DeltaWriter(append)
+        await speaker.write([delta("a")])
+        await speaker.write([delta("b")])
         go_on.set()
         with pytest.raises(ValueError, match="no event of ours"):
-            await speaker.finish()
+            await speaker.flush()
         with pytest.raises(ValueError, match="no event of ours"):
-            await speaker.say([delta("c")])
+            await speaker.write([delta("c")])
 
     asyncio.run(speak())
     assert begun == [[delta("a")], [delta("b")]]
@@ -104,11 +104,11 @@ def test_a_write_that_cannot_begin_reaches_the_speaker_at_once_or_after_the_one_
 def test_a_write_that_was_called_off_is_not_taken_for_done() -> None:
     async def speak() -> None:
         writes = Writes()
-        speaker = Speaker(writes)
-        await speaker.say([delta("a")])
+        speaker = DeltaWriter(writes)
+        await speaker.write([delta("a")])
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await speaker.finish()
+            await speaker.flush()
 
     asyncio.run(speak())

@@ -3,19 +3,19 @@
 from tests.ledger import Ledger
 from tests.scene import LIMIT_S, Scene, on_clock, opened
 from tests.troupe import event_of
-from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.events import Scope, UiCommand
 from turnlog.events.ui import Stop
 
 
 async def stop(scene: Scene, channel: str | None) -> None:
     """A member of a channel stops what runs, and the driver has seen it."""
-    item = Item(UiCommand(command=Stop()), Scope(channel=channel), "ui")
+    item = TurnEvent(UiCommand(command=Stop()), Scope(channel=channel), "ui")
     await scene.log.append(scene.session, [event_of(item)])
-    await scene.driver.caught_up()
-    async with scene.driver._deciding:
+    await scene.driver.wait_for_head()
+    async with scene.driver._decision_lock:
         pass
-    await scene.driver.caught_up()
+    await scene.driver.wait_for_head()
 
 
 async def waits_and_hangs(scene: Scene, deltas: int) -> None:
@@ -56,7 +56,7 @@ async def test_what_runs_in_another_channel_runs_on_and_the_next_in_line_has_its
         await stop(scene, "seller")
         await scene.until("agent.end", 3)
         assert await ended(scene) == ["tr_1", "tr_2", "tr_3"]
-        assert not scene.driver._asked
+        assert not scene.driver._active_steps
 
 
 @on_clock
@@ -94,7 +94,7 @@ async def test_a_stop_that_a_process_did_not_live_to_carry_out_is_the_channels_o
         await scene.send("confirm", channel="seller")
         await scene.until("tool.await", 2)
         await scene.driver.close()
-        item = Item(UiCommand(command=Stop()), Scope(channel="seller"), "ui")
+        item = TurnEvent(UiCommand(command=Stop()), Scope(channel="seller"), "ui")
         await scene.log.append(scene.session, [event_of(item)])
         after = Scene(scene.log, scene.session)
         await after.driver.open()

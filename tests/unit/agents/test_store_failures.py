@@ -11,12 +11,12 @@ import pytest
 
 from tests.clock import move_on, run_on_clock
 from turnlog import Agent, tool
-from turnlog.agents import Reply, Request, Scripted, ToolUse
+from turnlog.agents import ReplyBuilder, Request, Scripted, ToolUse
 from turnlog.agents.runtime.session_writer import PAUSES_S
 from turnlog.errors import StoreError
 from turnlog.events import AgentEnd, Entry, Payload
 from turnlog.log import Log, MemoryStore
-from turnlog.log.store import Head, NewRow, SpanMark
+from turnlog.log.store import NewRow, SessionRecord, SpanEdge
 from turnlog.state.history import Message
 
 LIMIT_S = 3600.0  # of a clock that the test moves
@@ -33,13 +33,13 @@ class FailingStore(MemoryStore):
         self.writes = 0
         self.refused = 0
 
-    def put(self, head: Head, rows: Sequence[NewRow], marks: Sequence[SpanMark]) -> None:
+    def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
         if rows and rows[0].row.type != "ui.message":
             self.writes += 1
             if self.writes > self.first and self.refused < self.failures:
                 self.refused += 1
                 raise StoreError("no space left on this disk")
-        super().put(head, rows, marks)
+        super().insert_rows(record, rows, edges)
 
 
 @tool
@@ -158,7 +158,7 @@ class Endless:
     def __init__(self) -> None:
         self.spoke = asyncio.Event()
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         while True:
             yield reply.text("word ")
             self.spoke.set()
@@ -176,7 +176,7 @@ def test_run_session_closed_while_a_model_speaks_logs_no_error(caplog: pytest.Lo
             await log.close_session(session_id)
             with pytest.raises(StoreError, match="the session was closed"):
                 await running
-            await asyncio.gather(*agent.endings)
+            await asyncio.gather(*agent.release_tasks)
 
     caplog.set_level(logging.WARNING)
     asyncio.run(close_early())

@@ -6,45 +6,45 @@ from typing import Any
 
 import pytest
 
-from turnlog.agents import Context, ToolFault, tool
-from turnlog.agents.remote.executor import no_blobs
+from turnlog.agents import ToolContext, ToolError, tool
+from turnlog.agents.remote.executor import reject_images
 from turnlog.agents.runtime.executor import Executor
 from turnlog.agents.tools import Tool
-from turnlog.events import Fault, ToolCall, ToolResult
+from turnlog.events import ErrorInfo, ToolCall, ToolResult
 
 PATH = {"path": ["rows", 0, "weight_lbs"]}
-WRONG = Fault(code="VALIDATION_ERROR", message="weight_lbs must be > 0", details=PATH)
+WRONG = ErrorInfo(code="VALIDATION_ERROR", message="weight_lbs must be > 0", details=PATH)
 
 
 @tool
 def save(fault: str) -> None:
     """Save nothing."""
-    raise ToolFault("VALIDATION_ERROR", fault, PATH)
+    raise ToolError("VALIDATION_ERROR", fault, PATH)
 
 
 @tool
 async def save_later(fault: str) -> None:
     """Save nothing, on the loop."""
-    raise ToolFault("VALIDATION_ERROR", fault, PATH)
+    raise ToolError("VALIDATION_ERROR", fault, PATH)
 
 
 @tool
 def no_details(fault: str) -> None:
     """Save nothing, and say little."""
-    raise ToolFault("VALIDATION_ERROR", fault)
+    raise ToolError("VALIDATION_ERROR", fault)
 
 
 @tool
 def no_json(fault: str) -> None:
     """Say what JSON cannot say."""
-    raise ToolFault("VALIDATION_ERROR", fault, {"path": object()})
+    raise ToolError("VALIDATION_ERROR", fault, {"path": object()})
 
 
 def ran(what: Tool, key: str | None = None, times: int = 1) -> list[ToolResult]:
     async def work() -> list[Any]:
-        executor = Executor(no_blobs)
+        executor = Executor(reject_images)
         call = ToolCall(call_id="c", tool=what.name, args={"fault": WRONG.message}, idempotency_key=key)
-        return [await executor.run(what, call, Context(call)) for _ in range(times)]
+        return [await executor.run(what, call, ToolContext(call)) for _ in range(times)]
 
     return asyncio.run(work())
 
@@ -57,12 +57,12 @@ def test_what_a_tool_says_against_a_call_is_the_answer(what: Tool) -> None:
 
 def test_there_may_be_no_details() -> None:
     [result] = ran(no_details)
-    assert result.error == Fault(code="VALIDATION_ERROR", message=WRONG.message)
+    assert result.error == ErrorInfo(code="VALIDATION_ERROR", message=WRONG.message)
 
 
 def test_what_cannot_be_written_is_masked() -> None:
     [result] = ran(no_json)
-    assert result.error == Fault(code="EXECUTION_ERROR", message="no_json failed")
+    assert result.error == ErrorInfo(code="EXECUTION_ERROR", message="no_json failed")
 
 
 def test_a_call_that_was_refused_may_be_tried_again_with_its_key() -> None:
@@ -71,7 +71,7 @@ def test_a_call_that_was_refused_may_be_tried_again_with_its_key() -> None:
     def count(fault: str) -> str:
         tried.append(fault)
         if len(tried) == 1:
-            raise ToolFault("VALIDATION_ERROR", fault)
+            raise ToolError("VALIDATION_ERROR", fault)
         return "saved"
 
     made: Callable[..., Tool] = tool

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.coverage_pause import without_coverage
 from turnlog.agents.runtime.executor import Executor
-from turnlog.agents.tool_context import Context
-from turnlog.agents.tool_results import TooLarge, check_size, plain
+from turnlog.agents.tool_context import ToolContext
+from turnlog.agents.tool_results import ResultTooLarge, check_json_size, result_to_json
 from turnlog.agents.tools import tool
 from turnlog.events import ToolCall, ToolResult, strict_json
 
@@ -44,7 +44,7 @@ def answer_of(value: Any) -> ToolResult:
 
     async def work() -> ToolResult:
         call = ToolCall(call_id="call_1", tool="fetch", args={}, executor="backend")
-        result = await Executor(put_blob).run(fetch, call, Context(call))
+        result = await Executor(put_blob).run(fetch, call, ToolContext(call))
         assert isinstance(result, ToolResult)
         return result
 
@@ -74,7 +74,7 @@ def test_result_that_is_too_large_is_refused_without_a_copy_of_it(kind: str) -> 
     finally:
         tracemalloc.stop()
     assert result.error is not None
-    assert result.error.message == f"the result is larger than {strict_json.LIMIT_BYTES} bytes"
+    assert result.error.message == f"the result is larger than {strict_json.MAX_JSON_BYTES} bytes"
     assert peak_bytes < SPARE_BYTES
 
 
@@ -109,21 +109,21 @@ def test_result_is_converted_outside_of_the_event_loop() -> None:
 
 
 def test_result_that_is_larger_only_when_it_is_encoded_is_refused() -> None:
-    with pytest.raises(TooLarge):
-        plain("\x00" * (strict_json.LIMIT_BYTES // 2))
+    with pytest.raises(ResultTooLarge):
+        result_to_json("\x00" * (strict_json.MAX_JSON_BYTES // 2))
 
 
 def test_value_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
-    with pytest.raises(TooLarge):
-        check_size(value, 100_000)
+    with pytest.raises(ResultTooLarge):
+        check_json_size(value, 100_000)
 
 
 @pytest.mark.parametrize("value", [math.nan, [math.inf], {"a": -math.inf}, {math.nan: 1}, "\ud800"])
 def test_value_that_json_cannot_say_is_refused(value: Any) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  the encoder's own words for some of them
-        plain(value)
+        result_to_json(value)
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_value_that_json_cannot_say_is_refused(value: Any) -> None:
     ],
 )
 def test_value_becomes_json_values(value: Any, expected: Any) -> None:
-    assert plain(value) == expected
+    assert result_to_json(value) == expected

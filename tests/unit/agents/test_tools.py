@@ -9,20 +9,20 @@ import msgspec
 import pytest
 
 from turnlog.agents.runtime.executor import Executor
-from turnlog.agents.tool_context import Context
-from turnlog.agents.tool_results import plain
+from turnlog.agents.tool_context import ToolContext
+from turnlog.agents.tool_results import result_to_json
 from turnlog.agents.tools import (
-    PICTURE_BYTES,
-    Picture,
+    MAX_IMAGE_BYTES,
+    ImageContent,
     Tool,
-    failed,
-    not_found,
-    pictures,
-    succeeded,
+    error_result,
+    ok_result,
+    split_images,
     tool,
+    tool_not_found,
 )
 from turnlog.errors import CallerError
-from turnlog.events import CATALOG, Fault, ToolCall, ToolResult
+from turnlog.events import CATALOG, ErrorInfo, ToolCall, ToolResult
 
 
 class Row(msgspec.Struct):
@@ -61,14 +61,14 @@ async def no_blobs(data: bytes, media_type: str) -> str:
 
 def ran(what: Tool, **args: Any) -> ToolResult:
     call = ToolCall(call_id="call_1", tool=what.name, args=args)
-    result = asyncio.run(Executor(no_blobs).run(what, call, Context(call)))
+    result = asyncio.run(Executor(no_blobs).run(what, call, ToolContext(call)))
     assert isinstance(result, ToolResult)
     assert (result.call_id, result.tool) == ("call_1", what.name)
-    CATALOG.event(result, id="evt_1", origin="tool")
+    CATALOG.build_event(result, id="evt_1", origin="tool")
     return result
 
 
-def fault(result: ToolResult) -> Fault:
+def fault(result: ToolResult) -> ErrorInfo:
     assert not result.ok
     assert result.result is None
     assert result.error is not None
@@ -190,10 +190,10 @@ def test_results_are_plain_values() -> None:
 
 def test_answers_carry_the_call_they_answer() -> None:
     call = ToolCall(call_id="call_7", tool="save", args={})
-    assert succeeded(call, [1]) == ToolResult(call_id="call_7", tool="save", ok=True, result=[1])
-    no = failed(call, "TOOL_NOT_FOUND", "no such tool", {"tool": "save"})
+    assert ok_result(call, [1]) == ToolResult(call_id="call_7", tool="save", ok=True, result=[1])
+    no = error_result(call, "TOOL_NOT_FOUND", "no such tool", {"tool": "save"})
     assert (no.call_id, no.tool, no.ok, no.result) == ("call_7", "save", False, None)
-    assert no.error == Fault(code="TOOL_NOT_FOUND", message="no such tool", details={"tool": "save"})
+    assert no.error == ErrorInfo(code="TOOL_NOT_FOUND", message="no such tool", details={"tool": "save"})
 
 
 def unwritable() -> object:
@@ -241,7 +241,7 @@ def test_parameters_that_have_no_name_are_refused_at_once(function: Any) -> None
 
 
 @tool(timeout_s=2.5, kind="write", approval=True, roles=("coach",), risk="db_write", expires_s=60)
-def erase(ids: list[str], context: Context, why: str = "") -> int:
+def erase(ids: list[str], context: ToolContext, why: str = "") -> int:
     """Delete entries.
 
     Args:
@@ -296,14 +296,14 @@ def test_words_join_the_limits_of_a_hint() -> None:
 
 
 def test_the_policy_is_part_of_the_tool() -> None:
-    assert (erase.executor, erase.context, erase.timeout_s, erase.kind) == (
+    assert (erase.executor, erase.context_parameter, erase.timeout_s, erase.kind) == (
         "backend",
         "context",
         2.5,
         "write",
     )
     assert (erase.approval, erase.roles, erase.risk, erase.expires_s) == (True, ("coach",), "db_write", 60)
-    assert (save.context, save.timeout_s, save.kind, save.approval, save.roles) == (
+    assert (save.context_parameter, save.timeout_s, save.kind, save.approval, save.roles) == (
         None,
         None,
         "read",
@@ -346,7 +346,7 @@ def typo(city: str) -> str:
     return city
 
 
-def two(one: Context, other: Context) -> None:
+def two(one: ToolContext, other: ToolContext) -> None:
     pass
 
 
@@ -395,7 +395,7 @@ def test_options_that_make_no_sense_are_refused(options: Any, words: str) -> Non
         tool(**options)(by_position)
 
 
-PNG = Picture(b"png", "image/png")
+PNG = ImageContent(b"png", "image/png")
 
 
 @pytest.mark.parametrize(
@@ -412,32 +412,37 @@ PNG = Picture(b"png", "image/png")
         ({"picture": PNG}, {"picture": PNG}, []),
     ],
 )
-def test_pictures_stand_beside_the_result(result: Any, rest: Any, found: list[Picture]) -> None:
-    assert pictures(result) == (rest, found)
+def test_pictures_stand_beside_the_result(result: Any, rest: Any, found: list[ImageContent]) -> None:
+    assert split_images(result) == (rest, found)
 
 
 def test_a_picture_inside_a_value_cannot_be_written() -> None:
     with pytest.raises(TypeError):
-        plain({"picture": PNG})
+        result_to_json({"picture": PNG})
 
 
 @pytest.mark.parametrize(
     ("data", "media_type"),
-    [(b"", "image/png"), (b"x" * (PICTURE_BYTES + 1), "image/png"), (b"<svg/>", "image/svg+xml"), (b"x", "")],
+    [
+        (b"", "image/png"),
+        (b"x" * (MAX_IMAGE_BYTES + 1), "image/png"),
+        (b"<svg/>", "image/svg+xml"),
+        (b"x", ""),
+    ],
 )
 def test_only_pictures_that_every_reader_takes(data: bytes, media_type: str) -> None:
     with pytest.raises(CallerError):
-        Picture(data, media_type)
+        ImageContent(data, media_type)
 
 
 def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
     call = ToolCall(call_id="call_1", tool="ad", args={})
-    assert not_found(call, ["fetch", "add"]).error == Fault(
+    assert tool_not_found(call, ["fetch", "add"]).error == ErrorInfo(
         code="TOOL_NOT_FOUND",
         message="there is no tool 'ad'",
         details={"available": ["add", "fetch"], "more": 0},
     )
-    many = not_found(call, [f"tool{number:03}" for number in range(100)])
+    many = tool_not_found(call, [f"tool{number:03}" for number in range(100)])
     assert many.error is not None
     assert many.error.details is not None
     assert (len(many.error.details["available"]), many.error.details["more"]) == (20, 80)

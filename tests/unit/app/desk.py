@@ -10,9 +10,9 @@ from msgspec import json
 from tests.support.limits import HANG_S
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.app import Posted, Principal, Seat, Sessions
+from turnlog.app import ClientEvent, Membership, Principal, Sessions
 from turnlog.events import Envelope, Payload, UiMessage, Vocabulary
-from turnlog.events.payload import ANYONE
+from turnlog.events.payload import ANY_ORIGIN
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, MemoryStore
 from turnlog.state.history import Message
@@ -24,7 +24,7 @@ ROOT = Principal("root", frozenset({"operator"}))
 class NoteFact(Payload, frozen=True, kw_only=True):
     """A page or the model noted something."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     text: str = ""
 
@@ -32,7 +32,7 @@ class NoteFact(Payload, frozen=True, kw_only=True):
 class CloseCase(Payload, frozen=True, kw_only=True):
     """Only some may close a case."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
 
 CASES = Vocabulary("case", [NoteFact, CloseCase])
@@ -92,20 +92,20 @@ class Desk:
         self.sessions = sessions
         self.log = sessions.log
 
-    async def member(self, owner: Seat, principal: Principal, *roles: str) -> Seat:
+    async def member(self, owner: Membership, principal: Principal, *roles: str) -> Membership:
         """Return the seat of a principal with these roles in the owner's session: invited, and accepted."""
-        membership = self.sessions.membership
-        operator = await self.sessions.seat(ROOT, owner.session_id)
-        change = await membership.change(operator, principal.name, roles, now_ms())
+        membership = self.sessions.member_changes
+        operator = await self.sessions.get_membership(ROOT, owner.session_id)
+        change = await membership.change_roles(operator, principal.name, roles, now_ms())
         if change.invite_id is not None:
-            await membership.accept(principal, owner.session_id, change.invite_id, now_ms())
-        return await self.sessions.seat(principal, owner.session_id)
+            await membership.accept_invite(principal, owner.session_id, change.invite_id, now_ms())
+        return await self.sessions.get_membership(principal, owner.session_id)
 
-    async def say(self, seat: Seat, text: str, **more: Any) -> str:
+    async def say(self, seat: Membership, text: str, **more: Any) -> str:
         """Send a message; its turn."""
         return (await self.sessions.send(seat, UiMessage(text=text, **more))).turn
 
-    async def until(self, seat: Seat, type: str, **wanted: Any) -> Any:
+    async def until(self, seat: Membership, type: str, **wanted: Any) -> Any:
         """The payload of the first event of a type whose envelope, and payload, have these values."""
         async for page in self.log.follow(seat.session_id):
             for envelope in page.envelopes():
@@ -117,14 +117,14 @@ class Desk:
                     return payload
         raise AssertionError(f"no {type} came")
 
-    async def told(self, seat: Seat, *types: str) -> list[Envelope]:
+    async def told(self, seat: Membership, *types: str) -> list[Envelope]:
         """What is in the log, of some types."""
-        rows = await self.log.read(seat.session_id, -1, max_bytes=1 << 20, origin=-1)
+        rows = await self.log.read(seat.session_id, -1, max_bytes=1 << 20, replay_from=-1)
         return [one for one in rows.envelopes() if not types or one.type in types]
 
-    async def post(self, seat: Seat, type: str, payload: Any, id: str = "") -> int:
+    async def post(self, seat: Membership, type: str, payload: Any, id: str = "") -> int:
         """Post one event of a page; its seq."""
-        [seq] = await self.sessions.post(seat, [Posted(type, payload, id or new_id("evt_"))])
+        [seq] = await self.sessions.post(seat, [ClientEvent(type, payload, id or new_id("evt_"))])
         return seq
 
 

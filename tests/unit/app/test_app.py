@@ -7,11 +7,11 @@ from msgspec import Raw, json
 
 from tests.logs import plain_log
 from turnlog.agents import Agent, Scripted
-from turnlog.agents.claude.claude_code import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.app import App
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Envelope, Payload, UiMessage, Vocabulary
-from turnlog.state.descriptions import is_direct
+from turnlog.state.descriptions import is_page_event
 from turnlog.state.fold import fold
 from turnlog_examples.tour import NoteTrip, make_app
 
@@ -38,16 +38,16 @@ def count(state: int, payload: Counted, _: Envelope) -> int:
 def test_an_application_may_be_a_name_and_an_agent() -> None:
     app = App("plain", AGENT)
     assert (app.name, app.agent, app.vocabulary, app.reducers) == ("plain", AGENT, None, {})
-    assert app.catalog.kinds == CATALOG.kinds
-    assert app.start() == {}
-    assert app.start() is not app.start()
+    assert app.catalog.types == CATALOG.types
+    assert app.initial_state() == {}
+    assert app.initial_state() is not app.initial_state()
 
 
 def test_its_vocabulary_is_added_to_the_catalog() -> None:
     app = App("counter", AGENT, vocabulary=Vocabulary("counter", [Counted]))
-    assert set(app.catalog.kinds) == {*CATALOG.kinds, "counter.counted"}
-    assert app.catalog.name(Counted) == "counter.counted"
-    assert app.catalog.kind("roster.join") is CATALOG.kind("roster.join")
+    assert set(app.catalog.types) == {*CATALOG.types, "counter.counted"}
+    assert app.catalog.get_type_name(Counted) == "counter.counted"
+    assert app.catalog.get_event_type("roster.join") is CATALOG.get_event_type("roster.join")
 
 
 def test_a_vocabulary_cannot_take_a_name_of_the_package() -> None:
@@ -58,21 +58,21 @@ def test_a_vocabulary_cannot_take_a_name_of_the_package() -> None:
 def test_who_can_be_spoken_to_is_everybody_the_agents_reach() -> None:
     writer = Agent("Writer", "Write.", AGENT.mind)
     planner = Agent("Planner", "Plan.", AGENT.mind, agents=[writer], handoffs=[AGENT])
-    assert App("plain", planner).names == ("Planner", "Writer", "Guide")
-    assert App("split", {"guest": writer, "staff": planner}).names == ("Writer", "Planner", "Guide")
-    assert App("office", ClaudeCli(name="Julian")).names == ("Julian",)
+    assert App("plain", planner).agent_names == ("Planner", "Writer", "Guide")
+    assert App("split", {"guest": writer, "staff": planner}).agent_names == ("Writer", "Planner", "Guide")
+    assert App("office", ClaudeCode(name="Julian")).agent_names == ("Julian",)
 
 
 def test_its_own_types_are_those_that_a_page_may_tell_the_model() -> None:
     """What the folds count as the application's: no event of the package or of a team."""
     declared = App("counter", AGENT, vocabulary=Vocabulary("counter", [Counted]))
-    assert declared.types == ("counter.counted",)
-    assert App("plain", AGENT).types == ()
+    assert declared.event_types == ("counter.counted",)
+    assert App("plain", AGENT).event_types == ()
     examples = {
-        kind.name: kind.decoder.decode(json.encode(kind.payload.EXAMPLE)) for kind in declared.catalog
+        kind.name: kind.decoder.decode(json.encode(kind.payload_class.EXAMPLE)) for kind in declared.catalog
     }
-    told = [name for name, payload in examples.items() if is_direct(FROM_PAGE, payload)]
-    assert told == list(declared.types)
+    told = [name for name, payload in examples.items() if is_page_event(FROM_PAGE, payload)]
+    assert told == list(declared.event_types)
 
 
 def test_reducers_and_start_are_a_fold() -> None:
@@ -81,16 +81,16 @@ def test_reducers_and_start_are_a_fold() -> None:
         AGENT,
         vocabulary=Vocabulary("counter", [Counted]),
         reducers={Counted: count},
-        start=lambda: 40,
+        initial_state=lambda: 40,
     )
     items = plain_log([Counted(), UiMessage(text="hi"), Counted()], app.catalog)
-    assert fold(app.reducers, items, app.start()) == 42
+    assert fold(app.reducers, items, app.initial_state()) == 42
 
 
 def test_the_tour_keeps_its_trips_and_begins_each_session_without_any() -> None:
     app = make_app()
     trips = [NoteTrip(city="Oslo", weather="rain"), NoteTrip(city="Rome", weather="snow")]
-    state: Any = fold(app.reducers, plain_log(trips, app.catalog), app.start())
+    state: Any = fold(app.reducers, plain_log(trips, app.catalog), app.initial_state())
     cities = [trip["city"] for trip in state["trips"]]
     assert cities == ["Oslo", "Rome"]
-    assert app.start() == {"trips": []}
+    assert app.initial_state() == {"trips": []}

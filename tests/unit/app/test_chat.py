@@ -8,11 +8,11 @@ import pytest
 from tests.unit.app.desk import ADA, BOB, ROOT, Desk, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.agents.runtime.session_writer import NoLedger, Pen
-from turnlog.agents.runtime.turn_loop import Item
-from turnlog.app import Posted, Roles, Seat
-from turnlog.app.app_state import Ledger
-from turnlog.app.messages import Chat, Sent
+from turnlog.agents.runtime.session_writer import NoAppState, SessionWriter
+from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.app import ClientEvent, Membership, Roles
+from turnlog.app.app_state import SessionAppState
+from turnlog.app.messages import Chat, SendResult
 from turnlog.errors import Conflict
 from turnlog.events import Envelope, Event, Payload, Scope, UiMessage, Vocabulary
 from turnlog.ids import new_id
@@ -73,16 +73,18 @@ def make(*channels: str) -> App:
         vocabulary=NOTES,
         reducers={Note: noted, Count: counted},
         rules=[COUNTING],
-        start=lambda: {"notes": [], "counted": 0},
-        roles=Roles(creator=("front",), links={"front": ("back",)}),
+        initial_state=lambda: {"notes": [], "counted": 0},
+        roles=Roles(creator=("front",), invitable_roles={"front": ("back",)}),
     )
 
 
-def note(text: str, id: str = "") -> Posted:
-    return Posted("notes.note", {"text": text}, id or new_id("evt_"))
+def note(text: str, id: str = "") -> ClientEvent:
+    return ClientEvent("notes.note", {"text": text}, id or new_id("evt_"))
 
 
-async def chat(at: Desk, seat: Seat, *direct: Posted, text: str | None = None, **more: Any) -> Sent:
+async def chat(
+    at: Desk, seat: Membership, *direct: ClientEvent, text: str | None = None, **more: Any
+) -> SendResult:
     message = None if text is None else UiMessage(text=text, channel=more.get("channel", seat.channel))
     return await at.sessions.chat(
         seat, Chat(more.get("channel", seat.channel), direct, message, more.get("key"))
@@ -143,11 +145,11 @@ def test_what_a_process_did_not_live_to_settle_follows_in_its_channel() -> None:
         session = await log.create(app.name)
         for text in "ab":
             scope = Scope(channel="back", actor="bob")
-            noted = app.catalog.event(Note(text=text), id=new_id("evt_"), origin="ui", scope=scope)
+            noted = app.catalog.build_event(Note(text=text), id=new_id("evt_"), origin="ui", scope=scope)
             await log.append(session, [noted])
         async with desk(app, log=log) as at:
-            root = await at.sessions.seat(ROOT, session)
-            await at.sessions.touch(root)
+            root = await at.sessions.get_membership(ROOT, session)
+            await at.sessions.ensure_driver(root)
             [count] = await at.told(root, "notes.count")
             assert (count.channel, count.actor, bodies([count])) == ("back", "counting", [{"notes": 2}])
         await log.close()
@@ -239,7 +241,7 @@ def test_events_go_to_the_channel_that_is_named() -> None:
         async with desk(make("front", "back")) as at:
             ada = await at.sessions.create(ADA)
             both = await at.member(ada, BOB, "front", "back")
-            root = await at.sessions.seat(ROOT, ada.session_id)
+            root = await at.sessions.get_membership(ROOT, ada.session_id)
             for seat in (both, root):
                 sent = await chat(at, seat, note("a"), channel="back")
                 turn = [one for one in await at.told(ada) if one.trace_id == sent.turn]
@@ -265,27 +267,27 @@ def test_a_role_invites_whom_its_application_lets_it() -> None:
 class Writing:
     """A pen in a session where somebody else writes at the same moment."""
 
-    def __init__(self, ledger: Ledger | NoLedger, log: Log, session_id: str) -> None:
+    def __init__(self, ledger: SessionAppState | NoAppState, log: Log, session_id: str) -> None:
         self._log, self._session = log, session_id
         self._app, self.ledger = make(), ledger
-        self.pen = Pen(log, session_id, self._app.catalog, ledger)
+        self.pen = SessionWriter(log, session_id, self._app.catalog, ledger)
         self.looks = 0
 
     def event(self, text: str) -> Event:
-        return self._app.catalog.event(Note(text=text), id=new_id("evt_"), origin="ui")
+        return self._app.catalog.build_event(Note(text=text), id=new_id("evt_"), origin="ui")
 
     async def look(self) -> int:
         """What there is is taken into account; then somebody writes, the first time."""
         self.looks += 1
         page = await self._log.read(self._session)
-        if isinstance(self.ledger, Ledger):
-            self.ledger.state = self._app.start()
+        if isinstance(self.ledger, SessionAppState):
+            self.ledger.state = self._app.initial_state()
             for envelope in page.envelopes():
-                self.ledger.apply(envelope, self._app.catalog.payload(envelope))
-        self.pen.rank = len(page)
+                self.ledger.apply(envelope, self._app.catalog.decode_payload(envelope))
+        self.pen.durable_count = len(page)
         if self.looks == 1:
             await self._log.append(self._session, [self.event("meanwhile")])
-        self.pen.rank = page[-1].rank if page else 0
+        self.pen.durable_count = page[-1].durable_count if page else 0
         return page.last if page else -1
 
 
@@ -301,8 +303,8 @@ def test_of_two_batches_at_one_moment_the_second_is_seen_with_the_first(
     async def run() -> None:
         log = Log(MemoryStore())
         session = await log.create("notes")
-        writing = Writing(Ledger(make(), session) if bound else NoLedger(), log, session)
-        await writing.pen.conclude([Item(Note(text="mine"), Scope(), "model")], writing.look)
+        writing = Writing(SessionAppState(make(), session) if bound else NoAppState(), log, session)
+        await writing.pen.append_with_rules([TurnEvent(Note(text="mine"), Scope(), "model")], writing.look)
         page = await log.read(session)
         assert ([row.type for row in page], writing.looks) == (types, looks)
         if bound:

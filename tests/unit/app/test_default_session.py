@@ -16,13 +16,13 @@ def test_default_after_closed_sessions_is_the_one_after_them(closed: int) -> Non
         async with desk() as at:
             ids = []
             for _ in range(closed + 1):
-                seat = await at.sessions.default(ADA)
+                seat = await at.sessions.ensure_default_session(ADA)
                 ids.append(seat.session_id)
                 await at.log.close_session(seat.session_id)
-            newest = await at.sessions.default(ADA)
+            newest = await at.sessions.ensure_default_session(ADA)
             assert newest.session_id not in ids
             assert len(set(ids)) == closed + 1
-            assert (await at.sessions.default(ADA)).session_id == newest.session_id
+            assert (await at.sessions.ensure_default_session(ADA)).session_id == newest.session_id
 
     play(run)
 
@@ -33,10 +33,10 @@ def test_default_after_many_closed_sessions_looks_at_few_of_them() -> None:
         log = Log(store.store)
         async with desk(log=log) as at:
             for _ in range(64):
-                await at.log.close_session((await at.sessions.default(ADA)).session_id)
-            await at.sessions.default(ADA)
+                await at.log.close_session((await at.sessions.ensure_default_session(ADA)).session_id)
+            await at.sessions.ensure_default_session(ADA)
             store.calls.clear()
-            await at.sessions.default(ADA)
+            await at.sessions.ensure_default_session(ADA)
             assert store.calls["info"] <= 16
         await log.close()
 
@@ -48,11 +48,11 @@ def test_default_of_one_principal_does_not_wait_for_another() -> None:
         store = Gated(MemoryStore())
         log = Log(store.store)
         async with desk(log=log) as at:
-            await at.sessions.default(BOB)
+            await at.sessions.ensure_default_session(BOB)
             look = store.gate("info")
-            slow = asyncio.create_task(at.sessions.default(ADA))
+            slow = asyncio.create_task(at.sessions.ensure_default_session(ADA))
             await look.reached()
-            assert (await at.sessions.default(BOB)).principal == BOB
+            assert (await at.sessions.ensure_default_session(BOB)).principal == BOB
             assert not slow.done()
             look.open()
             assert (await slow).principal == ADA
@@ -67,8 +67,8 @@ def test_locks_of_sessions_that_no_request_uses_are_gone() -> None:
             for number in range(5):
                 seat = await at.sessions.create(ADA, title=f"{number}")
                 await at.sessions.state(seat)
-            await at.sessions.default(ADA)
-            assert (len(at.sessions._locks), len(at.sessions._making)) == (0, 0)
+            await at.sessions.ensure_default_session(ADA)
+            assert (len(at.sessions._locks), len(at.sessions._create_locks)) == (0, 0)
 
     play(run)
 
@@ -84,10 +84,10 @@ def test_seat_beside_an_agent_opens_no_driver_of_another_session() -> None:
             await at.until(waiting, "tool.await")
             [start] = await at.told(seat, "agent.start")
         async with desk(make_app(), log=log) as again:
-            found = await again.sessions.seat_beside(ADA, start.agent_id or "")
+            found = await again.sessions.get_membership_by_agent(ADA, start.agent_id or "")
             assert found.session_id == seat.session_id
             with pytest.raises(NotFound):
-                await again.sessions.seat_beside(ADA, "agt_unknown")
+                await again.sessions.get_membership_by_agent(ADA, "agt_unknown")
             assert again.sessions._drivers == {}
         await log.close()
 

@@ -10,7 +10,14 @@ import pytest
 
 from tests.unit.log.delegates import Counting, Gated, scenario
 from turnlog.app import read_models, state_at
-from turnlog.app.read_models import DOCUMENTS, EVERY, PARTS, STATE, Derived, Panels
+from turnlog.app.read_models import (
+    DOCUMENTS,
+    READ_MODEL_NAMES,
+    SNAPSHOT_EVERY_EVENTS,
+    STATE,
+    ReadModels,
+    ReadModelStore,
+)
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import (
     CATALOG,
@@ -40,7 +47,7 @@ class Counter(NamedTuple):
     name: str = "counter"
     catalog: Catalog = CATALOG
     reducers: Mapping[type[Payload], Reducer] = {UiMessage: count}
-    start: Callable[[], Any] = dict
+    initial_state: Callable[[], Any] = dict
 
 
 APP = Counter()
@@ -48,12 +55,14 @@ APP = Counter()
 
 def said(number: int, text: str = "Hi") -> Event:
     payload = {"text": f"{text} {number}"}
-    return CATALOG.event("ui.message", payload, id=f"evt_{number}", origin="ui", scope=Scope(actor="ada"))
+    return CATALOG.build_event(
+        "ui.message", payload, id=f"evt_{number}", origin="ui", scope=Scope(actor="ada")
+    )
 
 
 def of_guide(number: int, type: str, payload: Any) -> Event:
     origin: Any = "system" if type.startswith("agent.") else "model"
-    return CATALOG.event(type, payload, id=f"evt_g{number}", origin=origin, scope=GUIDE)
+    return CATALOG.build_event(type, payload, id=f"evt_g{number}", origin=origin, scope=GUIDE)
 
 
 def turn() -> list[Event]:
@@ -95,13 +104,22 @@ class TestTheTail:
     @scenario
     async def test_a_question_reads_at_most_what_came_after_the_snapshot(self) -> None:
         store = Rows(MemoryStore(ring_events=1 << 20))
-        log = await filled(Log(store.store), 8 * EVERY)
-        assert (await Derived(log).panels(APP, NAME)).state["said"] == 8 * EVERY
-        assert store.taken() == 8 * EVERY
-        page = read_models.TAIL_BYTES // 150  # more rows than one read has
-        for at in (8 * EVERY - 1, 8 * EVERY - 7, 4 * EVERY + 10, 3 * EVERY - 1, 10, -1):
-            snapshots = [await log.snapshot(NAME, name, at) for name in PARTS]
-            panels = await Derived(log).panels(APP, NAME, at)
+        log = await filled(Log(store.store), 8 * SNAPSHOT_EVERY_EVENTS)
+        assert (await ReadModelStore(log).load_read_models(APP, NAME)).state[
+            "said"
+        ] == 8 * SNAPSHOT_EVERY_EVENTS
+        assert store.taken() == 8 * SNAPSHOT_EVERY_EVENTS
+        page = read_models.MAX_READ_BYTES // 150  # more rows than one read has
+        for at in (
+            8 * SNAPSHOT_EVERY_EVENTS - 1,
+            8 * SNAPSHOT_EVERY_EVENTS - 7,
+            4 * SNAPSHOT_EVERY_EVENTS + 10,
+            3 * SNAPSHOT_EVERY_EVENTS - 1,
+            10,
+            -1,
+        ):
+            snapshots = [await log.snapshot(NAME, name, at) for name in READ_MODEL_NAMES]
+            panels = await ReadModelStore(log).load_read_models(APP, NAME, at)
             assert (panels.seq, panels.state.get("said", 0)) == (at, at + 1)
             tail = at - min(snapshot[0] if snapshot else -1 for snapshot in snapshots)
             assert store.taken() <= tail + (page if tail else 0)
@@ -110,11 +128,13 @@ class TestTheTail:
     @scenario
     async def test_a_snapshot_of_other_code_does_not_hide_what_stands_before_it(self) -> None:
         store = Rows(MemoryStore(ring_events=1 << 20))
-        log = await filled(Log(store.store), EVERY + 100)
-        for name in PARTS:
-            await log.put_snapshot(NAME, name, EVERY + 50, b"{}")
-        for reads in (EVERY + 100, 100):
-            assert (await Derived(log).panels(APP, NAME)).state["said"] == EVERY + 100
+        log = await filled(Log(store.store), SNAPSHOT_EVERY_EVENTS + 100)
+        for name in READ_MODEL_NAMES:
+            await log.put_snapshot(NAME, name, SNAPSHOT_EVERY_EVENTS + 50, b"{}")
+        for reads in (SNAPSHOT_EVERY_EVENTS + 100, 100):
+            assert (await ReadModelStore(log).load_read_models(APP, NAME)).state[
+                "said"
+            ] == SNAPSHOT_EVERY_EVENTS + 100
             assert store.taken() == reads
         await log.close()
 
@@ -122,35 +142,35 @@ class TestTheTail:
     async def test_documents_read_what_came_since_the_last_time(self) -> None:
         store = Rows(MemoryStore(ring_events=1 << 20))
         log = await filled(Log(store.store), 1000)
-        assert len(await Derived(log).documents(NAME)) == store.taken() == 1000
+        assert len(await ReadModelStore(log).documents(NAME)) == store.taken() == 1000
         await log.append(NAME, [said(number) for number in range(1000, 1003)])
-        assert len(await Derived(log).documents(NAME)) == 1003
+        assert len(await ReadModelStore(log).documents(NAME)) == 1003
         assert store.taken() == 3
         await log.close()
 
     @scenario
     async def test_documents_of_few_new_events_are_not_written(self) -> None:
         store = Rows(MemoryStore())
-        log = await filled(Log(store.store), EVERY - 1)
+        log = await filled(Log(store.store), SNAPSHOT_EVERY_EVENTS - 1)
         for _ in range(2):
-            assert len(await Derived(log).documents(NAME)) == EVERY - 1
+            assert len(await ReadModelStore(log).documents(NAME)) == SNAPSHOT_EVERY_EVENTS - 1
         assert store.calls["put_document"] == 0
-        await log.append(NAME, [said(EVERY)])
-        await Derived(log).documents(NAME)
-        assert store.calls["put_document"] == EVERY
+        await log.append(NAME, [said(SNAPSHOT_EVERY_EVENTS)])
+        await ReadModelStore(log).documents(NAME)
+        assert store.calls["put_document"] == SNAPSHOT_EVERY_EVENTS
         await log.close()
 
     @scenario
     async def test_documents_that_changed_after_they_were_written_are_as_of_now(self) -> None:
         log = await filled(Log(MemoryStore()), 2)
         join = RosterJoin(name="Lyra", seat=1, soul="s")
-        await log.append(NAME, [CATALOG.event(join, id="evt_join", origin="model")])
-        await Derived(log).write_documents(NAME)
-        status = CATALOG.event(RosterStatus(agents=()), id="evt_status", origin="model")
+        await log.append(NAME, [CATALOG.build_event(join, id="evt_join", origin="model")])
+        await ReadModelStore(log).write_documents(NAME)
+        status = CATALOG.build_event(RosterStatus(agents=()), id="evt_status", origin="model")
         await log.append(NAME, [status, said(3)])
-        [lyra] = await Derived(log).documents(NAME, type="agent-identity")
+        [lyra] = await ReadModelStore(log).documents(NAME, type="agent-identity")
         assert msgspec.json.decode(lyra.body)["status"] == "sleeping"
-        ids = [one.id for one in await Derived(log).documents(NAME)]
+        ids = [one.id for one in await ReadModelStore(log).documents(NAME)]
         assert ids == ["agent-identity:1", "message:evt_0", "message:evt_1", "message:evt_3"]
         await log.close()
 
@@ -159,10 +179,10 @@ class TestWhatIsTrusted:
     @scenario
     async def test_a_snapshot_is_used_as_it_is(self) -> None:
         """The control of those below: what stands in a snapshot is what is shown."""
-        log = await filled(Log(MemoryStore()), EVERY)
-        await Derived(log).panels(APP, NAME)
+        log = await filled(Log(MemoryStore()), SNAPSHOT_EVERY_EVENTS)
+        await ReadModelStore(log).load_read_models(APP, NAME)
         await spoiled(log, lambda kept: kept | {"value": {"said": "forged"}})
-        assert (await Derived(log).panels(APP, NAME)).state == {"said": "forged"}
+        assert (await ReadModelStore(log).load_read_models(APP, NAME)).state == {"said": "forged"}
         await log.close()
 
     @pytest.mark.parametrize(
@@ -177,12 +197,12 @@ class TestWhatIsTrusted:
     )
     def test_what_was_kept_by_others_is_made_again(self, change: Any) -> None:
         async def run() -> None:
-            log = await filled(Log(MemoryStore()), EVERY + 5)
-            expected = (await Derived(log).panels(APP, NAME)).state
-            found = await log.snapshot(NAME, STATE, EVERY)
+            log = await filled(Log(MemoryStore()), SNAPSHOT_EVERY_EVENTS + 5)
+            expected = (await ReadModelStore(log).load_read_models(APP, NAME)).state
+            found = await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS)
             await spoiled(log, lambda kept: change(kept | {"value": {"said": "forged"}}))
-            assert (await Derived(log).panels(APP, NAME)).state == expected
-            assert await log.snapshot(NAME, STATE, EVERY) == found
+            assert (await ReadModelStore(log).load_read_models(APP, NAME)).state == expected
+            assert await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS) == found
             await log.close()
 
         asyncio.run(run())
@@ -190,11 +210,11 @@ class TestWhatIsTrusted:
     @pytest.mark.parametrize("value", [(1, 2), {1: 2}, object(), {"a", "b"}])
     def test_a_state_that_bytes_do_not_hold_is_not_kept(self, value: Any) -> None:
         async def run() -> None:
-            log = await filled(Log(MemoryStore()), EVERY)
+            log = await filled(Log(MemoryStore()), SNAPSHOT_EVERY_EVENTS)
             app = Counter(reducers={UiMessage: lambda state, _, __: {**state, "value": value}})
             for _ in range(2):
-                assert (await Derived(log).panels(app, NAME)).state == {"value": value}
-            assert await log.snapshot(NAME, STATE, EVERY) is None
+                assert (await ReadModelStore(log).load_read_models(app, NAME)).state == {"value": value}
+            assert await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS) is None
             await log.close()
 
         asyncio.run(run())
@@ -202,32 +222,34 @@ class TestWhatIsTrusted:
     @scenario
     async def test_the_documents_of_other_code_go_and_are_made_again(self) -> None:
         log = await filled(Log(MemoryStore()), 3)
-        expected = await Derived(log).documents(NAME)
-        await Derived(log).write_documents(NAME)
+        expected = await ReadModelStore(log).documents(NAME)
+        await ReadModelStore(log).write_documents(NAME)
         for change in ({"code": "other"}, {"epoch": "other"}, {"fold": 3}):
             [(_, body)] = [await log.snapshot(NAME, DOCUMENTS, 0) or (0, b"")]
             await log.put_snapshot(
                 NAME, DOCUMENTS, 0, msgspec.json.encode(msgspec.json.decode(body) | change)
             )
             await log.put_document(expected[0]._replace(id="message:gone"))
-            assert await Derived(log).documents(NAME) == expected
-            await Derived(log).write_documents(NAME)
-            assert await Derived(log).documents(NAME) == expected
+            assert await ReadModelStore(log).documents(NAME) == expected
+            await ReadModelStore(log).write_documents(NAME)
+            assert await ReadModelStore(log).documents(NAME) == expected
         await log.close()
 
     @scenario
     async def test_a_log_that_is_only_read_keeps_nothing(self, tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path}/log.db"
-        log = await filled(await open_log(url), EVERY)
+        log = await filled(await open_log(url), SNAPSHOT_EVERY_EVENTS)
         reading = await open_log(url, writable=False)
-        assert (await Derived(reading).panels(APP, NAME)).state["said"] == EVERY
-        assert await log.snapshot(NAME, STATE, EVERY) is None
+        assert (await ReadModelStore(reading).load_read_models(APP, NAME)).state[
+            "said"
+        ] == SNAPSHOT_EVERY_EVENTS
+        assert await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS) is None
         await reading.close()
         await log.close()
 
 
 async def spoiled(log: Log, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    found = await log.snapshot(NAME, STATE, EVERY)
+    found = await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS)
     assert found is not None
     seq, body = found
     await log.put_snapshot(NAME, STATE, seq, msgspec.json.encode(change(msgspec.json.decode(body))))
@@ -241,45 +263,47 @@ class TestWhatIsGone:
         await log.create("counter", NAME)
         await log.append(NAME, turn())
         assert await log.prune(NAME, 2000) == 3
-        panels = await Derived(log).panels(APP, NAME, 3)
+        panels = await ReadModelStore(log).load_read_models(APP, NAME, 3)
         assert panels.seq == 1
-        assert (await Derived(log).panels(APP, NAME)).seq == 6
+        assert (await ReadModelStore(log).load_read_models(APP, NAME)).seq == 6
         await log.close()
 
     @scenario
     async def test_a_snapshot_does_not_tell_what_was_pruned(self, monkeypatch: Any) -> None:
-        monkeypatch.setattr(read_models, "EVERY", 4)
+        monkeypatch.setattr(read_models, "SNAPSHOT_EVERY_EVENTS", 4)
         log = Log(MemoryStore(), clock=lambda: 1000)
         await log.create("counter", NAME)
         await log.append(NAME, turn())
-        assert (await Derived(log).panels(APP, NAME, 3)).tree.open["agt_1"].blocks == {"b1": ["One ", "two "]}
+        assert (await ReadModelStore(log).load_read_models(APP, NAME, 3)).tree.open["agt_1"].blocks == {
+            "b1": ["One ", "two "]
+        }
         await log.prune(NAME, 2000)
-        kept = await Derived(log).panels(APP, NAME, 4)
-        await log.forget_derived()
-        assert kept.tree == (await Derived(log).panels(APP, NAME, 4)).tree
+        kept = await ReadModelStore(log).load_read_models(APP, NAME, 4)
+        await log.delete_derived()
+        assert kept.tree == (await ReadModelStore(log).load_read_models(APP, NAME, 4)).tree
         await log.close()
 
     @scenario
     async def test_documents_of_events_that_are_lost_go(self, tmp_path: Path) -> None:
         log = await filled(Log(SqliteStore(tmp_path / "log.db")), 5)
-        assert len(await Derived(log).documents(NAME)) == 5
-        await log.work(lambda store: store.quarantine(Damage(NAME, 1, 2, "for a test")))
-        kept = await Derived(log).documents(NAME)
+        assert len(await ReadModelStore(log).documents(NAME)) == 5
+        await log.transact(lambda store: store.quarantine(Damage(NAME, 1, 2, "for a test")))
+        kept = await ReadModelStore(log).documents(NAME)
         assert [one.id for one in kept] == ["message:evt_0", "message:evt_3", "message:evt_4"]
-        assert (await Derived(log).panels(APP, NAME, 2)).state["said"] == 1
-        await log.forget_derived()
-        assert await Derived(log).documents(NAME) == kept
-        await log.work(lambda store: store.quarantine(Damage(NAME, 4, 4, "for a test")))
-        assert (await Derived(log).panels(APP, NAME, 4)).seq == 3
-        assert len(await Derived(log).documents(NAME)) == 2
+        assert (await ReadModelStore(log).load_read_models(APP, NAME, 2)).state["said"] == 1
+        await log.delete_derived()
+        assert await ReadModelStore(log).documents(NAME) == kept
+        await log.transact(lambda store: store.quarantine(Damage(NAME, 4, 4, "for a test")))
+        assert (await ReadModelStore(log).load_read_models(APP, NAME, 4)).seq == 3
+        assert len(await ReadModelStore(log).documents(NAME)) == 2
         await log.close()
 
     @scenario
     async def test_what_is_forgotten_behind_its_back_is_made_again(self) -> None:
         log = await filled(Log(MemoryStore()), 3)
-        made = Derived(log)
+        made = ReadModelStore(log)
         kept = await made.documents(NAME)
-        await log.forget_derived()
+        await log.delete_derived()
         assert await made.documents(NAME) == kept
         await log.close()
 
@@ -288,11 +312,11 @@ class TestWhatIsGone:
         log = await filled(Log(MemoryStore()), 3)
         for at in (-2, 3):
             with pytest.raises(BadInput, match=f"expected a seq up to 2, got {at}"):
-                await Derived(log).panels(APP, NAME, at)
+                await ReadModelStore(log).load_read_models(APP, NAME, at)
         with pytest.raises(NotFound, match="no session sess_2"):
-            await Derived(log).panels(APP, "sess_2")
+            await ReadModelStore(log).load_read_models(APP, "sess_2")
         with pytest.raises(NotFound, match="no session sess_2"):
-            await Derived(log).documents("sess_2")
+            await ReadModelStore(log).documents("sess_2")
         await log.close()
 
 
@@ -302,22 +326,22 @@ class TestTheRing:
     @scenario
     async def test_it_is_kept_as_of_the_cut(self) -> None:
         log = Log(MemoryStore(ring_events=50))
-        made, whole = Derived(log, {"counter": APP}), Panels(APP)
+        made, whole = ReadModelStore(log, {"counter": APP}), ReadModels(APP)
         await log.create("counter", NAME)
         for number in range(200):
             await log.append(NAME, [said(number)])
             [envelope] = (await log.read(NAME, number - 1)).envelopes()
-            whole.apply(envelope, CATALOG.payload(envelope))
+            whole.apply(envelope, CATALOG.decode_payload(envelope))
             if number in (3, 70, 71, 150):
                 assert len(await made.documents(NAME)) == number + 1
-                assert (await made.panels(APP, NAME)).transcript == whole.transcript
+                assert (await made.load_read_models(APP, NAME)).transcript == whole.transcript
         head = await log.info(NAME)
         assert head.first == 150
         for at in range(head.first - 1, 200):
-            assert (await made.panels(APP, NAME, at)).state["said"] == at + 1
+            assert (await made.load_read_models(APP, NAME, at)).state["said"] == at + 1
         with pytest.raises(NotFound, match="what happened before seq 149 is not kept any more"):
-            await made.panels(APP, NAME, head.first - 2)
-        panels = await made.panels(APP, NAME)
+            await made.load_read_models(APP, NAME, head.first - 2)
+        panels = await made.load_read_models(APP, NAME)
         assert panels.transcript == whole.transcript
         assert panels.meters == whole.meters
         assert panels.tree == whole.tree
@@ -327,22 +351,22 @@ class TestTheRing:
     @scenario
     async def test_of_an_application_that_is_not_served_it_is_not(self) -> None:
         log = Log(MemoryStore(ring_events=50))
-        made = Derived(log, {"other": APP})
+        made = ReadModelStore(log, {"other": APP})
         await filled(log, 60)
         with pytest.raises(NotFound, match="is not kept any more"):
-            await made.panels(APP, NAME)
+            await made.load_read_models(APP, NAME)
         await log.close()
 
     @scenario
     async def test_what_goes_while_it_is_read_is_not_missed(self, monkeypatch: Any) -> None:
-        monkeypatch.setattr(read_models, "TAIL_BYTES", 1)  # one event at a time
+        monkeypatch.setattr(read_models, "MAX_READ_BYTES", 1)  # one event at a time
         store = Gated(MemoryStore(ring_events=50))
         log = Log(store.store)
-        made = Derived(log, {"counter": APP})
-        store.inner.last_sight = store.last_sight
+        made = ReadModelStore(log, {"counter": APP})
+        store.inner.on_evict = store.on_evict
         await filled(log, 50)
         for name in ("info", "snapshot", "read"):
-            for ask in (made.panels(APP, NAME), made.documents(NAME)):
+            for ask in (made.load_read_models(APP, NAME), made.documents(NAME)):
                 gate = store.gate(name)
                 asking = asyncio.create_task(ask)
                 await gate.reached()
@@ -353,7 +377,7 @@ class TestTheRing:
         total = (await log.info(NAME)).last + 1
         assert total > 400
         assert len(await made.documents(NAME)) == total
-        assert (await made.panels(APP, NAME)).state["said"] == total
+        assert (await made.load_read_models(APP, NAME)).state["said"] == total
         await log.close()
 
     @scenario
@@ -361,12 +385,12 @@ class TestTheRing:
         """The ring lets go of who joined, while somebody reads who does not know of it."""
         store = Gated(MemoryStore(ring_events=50))
         log = Log(store.store)
-        made = Derived(log, {"counter": APP})
-        store.inner.last_sight = store.last_sight
+        made = ReadModelStore(log, {"counter": APP})
+        store.inner.on_evict = store.on_evict
         await filled(log, 10)
         await made.documents(NAME)
         join = RosterJoin(name="Lyra", seat=1, soul="s")
-        await log.append(NAME, [CATALOG.event(join, id="evt_join", origin="model")])
+        await log.append(NAME, [CATALOG.build_event(join, id="evt_join", origin="model")])
         gate = store.gate("snapshot")
         asking = asyncio.create_task(made.documents(NAME))
         await gate.reached()
@@ -374,20 +398,20 @@ class TestTheRing:
         gate.open()
         await asking
         everybody = RosterStatus(agents=())
-        await log.append(NAME, [CATALOG.event(everybody, id="evt_status", origin="model")])
+        await log.append(NAME, [CATALOG.build_event(everybody, id="evt_status", origin="model")])
         [lyra] = await made.documents(NAME, type="agent-identity")
         assert msgspec.json.decode(lyra.body)["status"] == "sleeping"
         await log.close()
 
 
 def shown_texts(answer: Any) -> Any:
-    return answer.transcript.bubbles if isinstance(answer, Panels) else answer
+    return answer.transcript.entries if isinstance(answer, ReadModels) else answer
 
 
 @scenario
 async def test_questions_at_once_never_bring_back_what_was() -> None:
     log = await filled(Log(Counting(MemoryStore()).store), 1)
-    made, counts = Derived(log), list[int]()
+    made, counts = ReadModelStore(log), list[int]()
 
     async def ask() -> None:
         counts.append(len(await made.documents(NAME)))
@@ -408,10 +432,12 @@ async def test_a_reducer_that_raises_leaves_the_state_as_it_was() -> None:
     def picky(state: Any, payload: Any, _: Envelope) -> Any:
         return {**state, payload.text: 1 / (len(state) - 1)}
 
-    app = Counter(reducers={UiMessage: picky}, start=lambda: {"a": 1, "b": 2})
+    app = Counter(reducers={UiMessage: picky}, initial_state=lambda: {"a": 1, "b": 2})
     log = await filled(Log(MemoryStore()), 1)
-    assert (await Derived(log).panels(app, NAME)).state == {"a": 1, "b": 2, "Hi 0": 1.0}
-    assert (await Derived(log).panels(app._replace(start=lambda: {"a": 1}), NAME)).state == {"a": 1}
+    assert (await ReadModelStore(log).load_read_models(app, NAME)).state == {"a": 1, "b": 2, "Hi 0": 1.0}
+    assert (
+        await ReadModelStore(log).load_read_models(app._replace(initial_state=lambda: {"a": 1}), NAME)
+    ).state == {"a": 1}
     await log.close()
 
 

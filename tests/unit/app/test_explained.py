@@ -5,7 +5,7 @@ import pytest
 from tests.unit.app.desk import ADA, bodies, play
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.agents.runtime.executor import Describe, explain, mask
+from turnlog.agents.runtime.executor import DescribeError, explain_tool_error, mask_tool_error
 from turnlog.app import Sessions
 from turnlog.app.messages import Chat
 from turnlog.events import UiMessage
@@ -19,9 +19,12 @@ def register() -> str:
 
 
 @pytest.mark.parametrize(
-    ("describe", "message"), [(mask, "register failed"), (explain, "register failed: KeyError: 'oslo'")]
+    ("describe", "message"),
+    [(mask_tool_error, "register failed"), (explain_tool_error, "register failed: KeyError: 'oslo'")],
 )
-def test_sessions_tool_that_failed_is_described_as_the_server_says(describe: Describe, message: str) -> None:
+def test_sessions_tool_that_failed_is_described_as_the_server_says(
+    describe: DescribeError, message: str
+) -> None:
     async def run() -> None:
         log = Log(MemoryStore())
         calls: list[str | ToolUse] = [ToolUse("register", {}), "Sorry."]

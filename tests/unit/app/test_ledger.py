@@ -11,11 +11,21 @@ import pytest
 from tests.unit.app.desk import ADA, Desk, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.app import Posted, Seat
-from turnlog.app.app_state import Ledger
+from turnlog.app import ClientEvent, Membership
+from turnlog.app.app_state import SessionAppState
 from turnlog.app.messages import Chat
-from turnlog.errors import CallerError, RuleFault, StoreError, Unsettled
-from turnlog.events import BlockDelta, Envelope, Event, Payload, Scope, UiMessage, Vocabulary, decode, stamp
+from turnlog.errors import CallerError, RuleError, RulesDidNotConverge, StoreError
+from turnlog.events import (
+    BlockDelta,
+    Envelope,
+    Event,
+    Payload,
+    Scope,
+    UiMessage,
+    Vocabulary,
+    decode_envelope,
+    encode_envelope,
+)
 from turnlog.ids import new_id
 from turnlog.log import Log, SqliteStore
 from turnlog.state.history import Message
@@ -104,25 +114,27 @@ def make(rules: list[Rule] = RULES) -> App:
         vocabulary=Vocabulary("notes", [Note, Seal, Vow]),
         reducers={Note: noted, Seal: sealed},
         rules=rules,
-        start=lambda: {"notes": [], "seals": []},
+        initial_state=lambda: {"notes": [], "seals": []},
     )
 
 
 def note(app: App, text: str, **scope: Any) -> Event:
-    return app.catalog.event(Note(text=text), id=new_id("evt_"), origin="ui", scope=Scope(**scope))
+    return app.catalog.build_event(Note(text=text), id=new_id("evt_"), origin="ui", scope=Scope(**scope))
 
 
-def applied(ledger: Ledger, *events: Event) -> None:
+def applied(ledger: SessionAppState, *events: Event) -> None:
     for seq, event in enumerate(events):
-        ledger.apply(decode(stamp(event, session_id=NAME, seq=seq, ts_ms=0)), event.payload)
+        ledger.apply(
+            decode_envelope(encode_envelope(event, session_id=NAME, seq=seq, ts_ms=0)), event.payload
+        )
 
 
 class TestWhatFollows:
     def test_rules_speak_to_a_fixed_point_each_in_its_name(self) -> None:
         app = make()
-        ledger = Ledger(app, NAME)
+        ledger = SessionAppState(app, NAME)
         batch = [note(app, "a", trace_id="tr_1", channel="front", actor="ada"), note(app, "seal")]
-        emitted = ledger.follows(batch, 10, "apply")
+        emitted = ledger.rule_events(batch, 10, "apply")
         assert [event.payload for event in emitted] == [Seal(step=0), Seal(step=1), Seal(step=2)]
         assert [event.scope.actor for event in emitted] == ["first", "second", "third"]
         assert {event.origin for event in emitted} == {"app"}
@@ -136,12 +148,12 @@ class TestWhatFollows:
     ) -> None:
         app = make()
         batch = [note(app, "a", trace_id="tr_1", channel="front"), note(app, "seal", channel=channel)]
-        emitted = Ledger(app, NAME).follows(batch, 10, "apply")
+        emitted = SessionAppState(app, NAME).rule_events(batch, 10, "apply")
         assert {(event.scope.trace_id, event.scope.channel) for event in emitted} == {(turn, channel)}
 
     def test_rules_of_the_model_speak_after_the_model(self) -> None:
         app = make()
-        emitted = Ledger(app, NAME).follows([note(app, "seal")], -1, "submit")
+        emitted = SessionAppState(app, NAME).rule_events([note(app, "seal")], -1, "submit")
         assert [event.scope.actor for event in emitted] == ["first", "second", "third", "model's"]
 
     def test_reducers_find_the_place_that_an_event_will_have(self) -> None:
@@ -152,26 +164,26 @@ class TestWhatFollows:
             return False
 
         app.rules = (*app.rules, Rule("looks", "apply", looks, seals(0)))
-        ledger = Ledger(app, NAME)
-        ledger.follows([note(app, "seal")], 41, "apply")
+        ledger = SessionAppState(app, NAME)
+        ledger.rule_events([note(app, "seal")], 41, "apply")
         assert seen[-1]["seals"] == [[0, 43], [1, 44], [2, 45]]
 
     def test_where_nothing_holds_or_there_are_no_rules_nothing_follows(self) -> None:
-        assert Ledger(make(), NAME).follows([note(make(), "a")], 0, "submit") == []
-        assert Ledger(make([]), NAME).follows([note(make(), "seal")], 0, "submit") == []
+        assert SessionAppState(make(), NAME).rule_events([note(make(), "a")], 0, "submit") == []
+        assert SessionAppState(make([]), NAME).rule_events([note(make(), "seal")], 0, "submit") == []
 
     @pytest.mark.parametrize(("rules", "bound"), [(RULES, True), ([], False)])
     def test_a_batch_is_bound_to_its_place_by_rules_and_reducers(self, rules: Any, bound: bool) -> None:
         app = make(rules)
-        said = app.catalog.event(UiMessage(text="a"), id="evt_1", origin="ui")
-        assert Ledger(app, NAME).binds([said, note(app, "a")]) is bound
-        assert not Ledger(app, NAME).binds([said])
+        said = app.catalog.build_event(UiMessage(text="a"), id="evt_1", origin="ui")
+        assert SessionAppState(app, NAME).may_react_to([said, note(app, "a")]) is bound
+        assert not SessionAppState(app, NAME).may_react_to([said])
 
 
 class TestWhatFails:
     def test_a_reducer_that_raises_changes_nothing_and_is_reported(self, caplog: Any) -> None:
         app = make()
-        ledger = Ledger(app, NAME)
+        ledger = SessionAppState(app, NAME)
         applied(ledger, note(app, "a"), note(app, "poison"), note(app, "b"))
         assert ledger.state["notes"] == ["a", "b"]
         [record] = caplog.records
@@ -180,7 +192,7 @@ class TestWhatFails:
 
     def test_before_it_happens_it_is_not_reported_and_rules_are_heard(self, caplog: Any) -> None:
         app = make()
-        emitted = Ledger(app, NAME).follows([note(app, "poison"), note(app, "seal")], 0, "apply")
+        emitted = SessionAppState(app, NAME).rule_events([note(app, "poison"), note(app, "seal")], 0, "apply")
         assert len(emitted) == 3
         assert not caplog.records
 
@@ -195,8 +207,8 @@ class TestWhatFails:
     )
     def test_a_rule_that_fails_is_named_and_reported(self, caplog: Any, word: str, problem: str) -> None:
         app = make()
-        with pytest.raises(RuleFault, match=f"^{problem}") as fault:
-            Ledger(app, NAME).follows([note(app, word)], 0, "apply")
+        with pytest.raises(RuleError, match=f"^{problem}") as fault:
+            SessionAppState(app, NAME).rule_events([note(app, word)], 0, "apply")
         assert fault.value.rules == (word,)
         assert "secret" not in str(fault.value), "what the application says goes to its journal alone"
         [record] = caplog.records
@@ -205,8 +217,8 @@ class TestWhatFails:
 
     def test_rules_that_do_not_settle_are_named_and_reported(self, caplog: Any) -> None:
         app = make()
-        with pytest.raises(Unsettled, match=r"no end of ping$"):
-            Ledger(app, NAME).follows([note(app, "loop")], 0, "apply")
+        with pytest.raises(RulesDidNotConverge, match=r"no end of ping$"):
+            SessionAppState(app, NAME).rule_events([note(app, "loop")], 0, "apply")
         assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
     def test_no_state_is_made_of_live_events(self) -> None:
@@ -214,9 +226,9 @@ class TestWhatFails:
             App("x", Agent("A", "", Scripted(script)), reducers={BlockDelta: lambda *_: 1})
 
 
-async def post(at: Desk, seat: Seat, *words: str) -> list[int]:
+async def post(at: Desk, seat: Membership, *words: str) -> list[int]:
     return await at.sessions.post(
-        seat, [Posted("notes.note", {"text": word}, new_id("evt_")) for word in words]
+        seat, [ClientEvent("notes.note", {"text": word}, new_id("evt_")) for word in words]
     )
 
 
@@ -227,10 +239,10 @@ class TestInASession:
             async with desk(make()) as at:
                 ada = await at.sessions.create(ADA)
                 before = await at.told(ada)
-                direct = [Posted("notes.note", {"text": word}, new_id("evt_"))]
-                with pytest.raises(RuleFault):
+                direct = [ClientEvent("notes.note", {"text": word}, new_id("evt_"))]
+                with pytest.raises(RuleError):
                     await post(at, ada, "a", word)
-                with pytest.raises(RuleFault):
+                with pytest.raises(RuleError):
                     await at.sessions.chat(ada, Chat(None, direct, UiMessage(text="Well?")))
                 assert await at.told(ada) == before
                 await post(at, ada, "seal")
@@ -276,7 +288,7 @@ class TestInASession:
                 await post(at, ada, "poison", "a")
                 await at.sessions.chat(ada, Chat(None, (), UiMessage(text="poison")))
                 assert (await at.sessions.state(ada))[1]["notes"] == ["a"]
-                assert (await at.sessions.panels(ada)).state["notes"] == ["a"]
+                assert (await at.sessions.load_read_models(ada)).state["notes"] == ["a"]
                 assert len(await at.told(ada, "notes.note")) == 3
 
         play(run)
@@ -290,7 +302,7 @@ class TestInASession:
                 log = at.log
                 for _ in range(2):
                     async with desk(make(), log=log) as again:
-                        seat = await again.sessions.seat(ADA, ada.session_id)
+                        seat = await again.sessions.get_membership(ADA, ada.session_id)
                         assert len((await again.sessions.state(seat))[1]["seals"]) == 3
                 said = await at.told(ada, "notes.seal")
                 assert [one.actor for one in said] == ["first", "second", "third"]
@@ -303,7 +315,7 @@ class TestInASession:
                 ada = await at.sessions.create(ADA)
                 await post(at, ada, "bad when")
                 async with desk(make(), log=at.log) as again:
-                    seat = await again.sessions.seat(ADA, ada.session_id)
+                    seat = await again.sessions.get_membership(ADA, ada.session_id)
                     assert (await again.sessions.state(seat))[1]["notes"] == ["bad when"]
                     [error] = bodies(await again.told(seat, "session.error"))
                     assert error["code"] == "rule_failed"
@@ -317,14 +329,16 @@ class TestInASession:
             async with desk(make(), log=log) as at:
                 ada = await at.sessions.create(ADA)
                 full = "create temp trigger full before insert on event when instr(new.meta, 'notes.seal') "
-                await log.work(lambda _: execute(store, full + "begin select raise(abort, 'disk full'); end"))
+                await log.transact(
+                    lambda _: execute(store, full + "begin select raise(abort, 'disk full'); end")
+                )
                 before = await at.told(ada)
                 with pytest.raises(StoreError, match="disk full"):
                     await post(at, ada, "seal")
                 assert await at.told(ada) == before
                 assert (await at.sessions.state(ada))[1] == {"notes": [], "seals": []}
                 await post(at, ada, "a")
-                await log.work(lambda _: execute(store, "drop trigger full"))
+                await log.transact(lambda _: execute(store, "drop trigger full"))
                 await post(at, ada, "seal")
                 assert (await at.sessions.state(ada))[1]["notes"] == ["a", "seal"]
                 assert len((await at.sessions.state(ada))[1]["seals"]) == 3
@@ -343,4 +357,4 @@ class TestInASession:
 
 
 def execute(store: SqliteStore, statement: str) -> None:
-    store._writer.execute(statement)
+    store._writer_connection.execute(statement)

@@ -65,7 +65,7 @@ def test_session_opened_with_retyped_events_warns_once_and_tells_owners(
             await at.post(seat, "scale.weigh", {"pounds": "70"})
             await at.post(seat, "scale.weigh", {"pounds": "71"})
         async with desk(make_app(New.Weigh), log=log) as later:
-            owner = await later.sessions.seat(ADA, seat.session_id)
+            owner = await later.sessions.get_membership(ADA, seat.session_id)
             guest = await later.member(owner, BOB, "guest")
             assert (await later.sessions.state(owner))[1] == {}
             [misfit] = await later.sessions.misfits(owner)

@@ -22,9 +22,9 @@ from tests.unit.app.desk import (
     play,
 )
 from turnlog import Agent, View, tool
-from turnlog.agents import Context, Scripted, ToolUse
-from turnlog.agents.claude.claude_code import ClaudeCli
-from turnlog.app import App, Posted, Principal, Roles, Seat
+from turnlog.agents import Scripted, ToolContext, ToolUse
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.app import App, ClientEvent, Membership, Principal, Roles
 from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, TurnlogError, UnknownType
 from turnlog.events.view_nodes import Button
 from turnlog.state.history import Message
@@ -32,13 +32,13 @@ from turnlog.state.history import Message
 CASE = make_app(
     "case",
     vocabulary=CASES,
-    roles=Roles(posts={"guest": [NoteFact], "mute": [], "owner": [NoteFact, CloseCase]}),
+    roles=Roles(postable_events={"guest": [NoteFact], "mute": [], "owner": [NoteFact, CloseCase]}),
 )
 SHOP = App("shop", {"buyer": agent("B"), "seller": agent("S")})
 
 
 @asynccontextmanager
-async def shop() -> AsyncIterator[tuple[Desk, Seat, Seat, Seat]]:
+async def shop() -> AsyncIterator[tuple[Desk, Membership, Membership, Membership]]:
     """Ada's shop, in which bob buys and eve sells."""
     async with desk(SHOP) as at:
         ada = await at.sessions.create(ADA)
@@ -111,7 +111,10 @@ def test_a_post_is_all_or_nothing() -> None:
     async def run() -> None:
         async with desk(CASE) as at:
             ada = await at.sessions.create(ADA)
-            posted = [Posted("case.note_fact", {}, "evt_1"), Posted("ui.message", {"text": "no"}, "evt_2")]
+            posted = [
+                ClientEvent("case.note_fact", {}, "evt_1"),
+                ClientEvent("ui.message", {"text": "no"}, "evt_2"),
+            ]
             await refused(InvalidEvent, at.sessions.post(ada, posted))
             assert await at.told(ada, "case.note_fact") == []
             assert await at.sessions.post(ada, []) == []
@@ -165,7 +168,7 @@ def test_the_page_of_any_member_answers_what_the_page_is_asked_once() -> None:
             bob = await at.member(ada, BOB, "guest")
             await at.say(ada, "confirm it")
             [call] = (await at.until(ada, "tool.await"))["calls"]
-            assert list(await at.sessions.awaited(bob)) == [call["call_id"]]
+            assert list(await at.sessions.list_frontend_calls(bob)) == [call["call_id"]]
             seq = await at.post(bob, "tool.result", answer(call["call_id"], True))
             await at.until(ada, "agent.end")
             assert await at.post(ada, "tool.result", answer(call["call_id"], True)) == seq
@@ -184,7 +187,7 @@ def test_of_two_answers_in_one_post_the_second_is_the_same_or_a_conflict() -> No
             await at.say(ada, "confirm it")
             [call] = (await at.until(ada, "tool.await"))["calls"]
             yes, no = [
-                Posted("tool.result", answer(call["call_id"], result), f"evt_{result}")
+                ClientEvent("tool.result", answer(call["call_id"], result), f"evt_{result}")
                 for result in (True, False)
             ]
             assert "another answer" in await refused(Conflict, at.sessions.post(ada, [yes, no]))
@@ -216,17 +219,17 @@ def test_a_decision_that_comes_again_while_its_call_ends_is_the_same(monkeypatch
             asked = await at.until(ada, "approval.request")
             yes = {"call_id": asked["call_id"], "args_hash": asked["args_hash"], "decision": "approve"}
             seq = await at.post(ada, "approval.decision", yes)
-            look = at.log.ended
+            look = at.log.closing_event
 
             async def ended(session_id: str, key: str) -> Any:
                 """Nothing has ended, and then the call does."""
                 found = await look(session_id, key)
                 ready.set()
                 await at.until(ada, "agent.end")
-                await (await at.sessions._driver(ada.head)).caught_up()
+                await (await at.sessions._get_driver(ada.head)).wait_for_head()
                 return found
 
-            monkeypatch.setattr(at.log, "ended", ended)
+            monkeypatch.setattr(at.log, "closing_event", ended)
             assert await at.post(ada, "approval.decision", yes) == seq
 
     play(run)
@@ -267,7 +270,7 @@ def test_a_message_of_an_office_says_whom_it_is_for() -> None:
             "How are you?": ("How are you?", None),
             "[ROUTE TO AGENT: Lyra]": ("[ROUTE TO AGENT: Lyra]", None),
         }
-        async with desk(make_app(), App("office", ClaudeCli(["no-such-program"]))) as at:
+        async with desk(make_app(), App("office", ClaudeCode(["no-such-program"]))) as at:
             office, plain = await at.sessions.create(ADA, "office"), await at.sessions.create(ADA, "plain")
             for text in cases:
                 await at.say(office, text)
@@ -286,7 +289,7 @@ def test_who_does_not_see_a_channel_answers_nothing_in_it() -> None:
             await at.say(bob, "confirm it")
             [call] = (await at.until(ada, "tool.await"))["calls"]
             result = answer(call["call_id"], True)
-            assert await at.sessions.awaited(eve) == {}
+            assert await at.sessions.list_frontend_calls(eve) == {}
             await refused(NotFound, at.post(eve, "tool.result", result))
             await at.post(bob, "tool.result", result)
             await at.until(ada, "agent.end")
@@ -313,9 +316,9 @@ def test_a_message_goes_to_a_channel_of_its_sender() -> None:
 
 def test_an_action_is_in_the_channel_of_its_view_whoever_acts() -> None:
     @tool
-    def offer(context: Context) -> str:
+    def offer(context: ToolContext) -> str:
         """Show a button."""
-        context.show(View.of("offer", Button("take", "Take it", repeat=True)))
+        context.show_view(View.of("offer", Button("take", "Take it", repeat=True)))
         return "shown"
 
     def selling(messages: list[Message]) -> Iterator[str | ToolUse]:

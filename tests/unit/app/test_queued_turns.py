@@ -9,18 +9,18 @@ import pytest
 from tests.unit.app.desk import ADA, CASES, CloseCase, Desk, NoteFact, desk, play
 from turnlog import Agent, App, View
 from turnlog.agents.models import Request
-from turnlog.app import Posted, Seat
+from turnlog.app import ClientEvent, Membership
 from turnlog.app.messages import Chat
 from turnlog.events import AssistantView, Envelope, Payload, UiAction, UiMessage, Usage
 from turnlog.events.view_nodes import Button, Screen
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 from turnlog.state.rules import Rule
 
 VIEW = View.of("decision", Screen([Button("go", "Go")]))
 CLOSED = View(kind="a2ui.v1", view_id="decision", tree={})
 CLICK = {"view_id": "decision", "action": {"kind": "button.click", "button_id": "go"}}
-Open = Callable[[Desk, Seat], Coroutine[Any, Any, None]]
+Open = Callable[[Desk, Membership], Coroutine[Any, Any, None]]
 
 
 class HeldModel:
@@ -32,7 +32,7 @@ class HeldModel:
         self.gate = asyncio.Event()
         self.conversations: list[list[Message]] = []
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         reply.begin(self.name)
         self.conversations.append(request.messages)
         yield reply.text(f"answer {len(self.conversations)}")
@@ -86,20 +86,20 @@ def make_counting_app(model: HeldModel, *rules: Rule) -> App:
             AssistantView: count_view,
         },
         rules=[SHOW, NOTE, *rules],
-        start=lambda: {"openings": 0, "clicks": 0, "notes": 0, "views": 0},
+        initial_state=lambda: {"openings": 0, "clicks": 0, "notes": 0, "views": 0},
     )
 
 
-async def open_by_message(at: Desk, seat: Seat) -> None:
+async def open_by_message(at: Desk, seat: Membership) -> None:
     await at.say(seat, "second")
 
 
-async def open_by_action(at: Desk, seat: Seat) -> None:
+async def open_by_action(at: Desk, seat: Membership) -> None:
     await at.post(seat, "ui.action", CLICK)
 
 
-async def open_by_page_event(at: Desk, seat: Seat) -> None:
-    await at.sessions.chat(seat, Chat(None, [Posted("case.close_case", {}, "evt_close")]))
+async def open_by_page_event(at: Desk, seat: Membership) -> None:
+    await at.sessions.chat(seat, Chat(None, [ClientEvent("case.close_case", {}, "evt_close")]))
 
 
 async def read_in_second_turn(

@@ -12,19 +12,19 @@ from turnlog import Agent, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.models import Request
 from turnlog.app import App, Principal, Roles, Sessions
-from turnlog.errors import BadInput, CallerError, Closed, NotFound
+from turnlog.errors import BadInput, CallerError, NotFound, SessionClosed
 from turnlog.events import Payload
 from turnlog.ids import now_ms
 from turnlog.log import Log, MemoryStore, open_log
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 
 
 async def seats_of(at: Desk, principal: Principal) -> list[str]:
-    return [one.seat.session_id for one in (await at.sessions.seats(principal))[0]]
+    return [one.membership.session_id for one in (await at.sessions.list_summaries(principal))[0]]
 
 
 async def states_of(at: Desk, principal: Principal) -> dict[str, str]:
-    return {one.seat.session_id: one.state for one in (await at.sessions.seats(principal))[0]}
+    return {one.membership.session_id: one.state for one in (await at.sessions.list_summaries(principal))[0]}
 
 
 class TestSeats:
@@ -52,11 +52,11 @@ class TestSeats:
                     (BOB, ""),
                 ):
                     with pytest.raises(NotFound) as refusal:
-                        await at.sessions.seat(principal, name)
+                        await at.sessions.get_membership(principal, name)
                     said.append(str(refusal.value).replace(name, "X"))
                 assert len(set(said[:3])) == 1, "one cannot tell a foreign session from none"
                 assert said[3] == "no session was named".replace("", "X")
-                root = await at.sessions.seat(ROOT, ada.session_id)
+                root = await at.sessions.get_membership(ROOT, ada.session_id)
                 assert (root.roles, root.is_owner) == (frozenset(), True)
 
         play(run)
@@ -123,11 +123,11 @@ class TestSeats:
                 last = (await log.info(seat.session_id)).last
             async with desk(log=log) as at:
                 await at.sessions.recover()
-                seat = await at.sessions.seat(ADA, seat.session_id)
+                seat = await at.sessions.get_membership(ADA, seat.session_id)
                 assert len((await at.sessions.tree(seat)).open) == 1
                 assert (await at.sessions.state(seat))[0] == last
                 for work in (at.say(seat, "hello"), at.sessions.stop(seat), at.member(seat, BOB, "guest")):
-                    with pytest.raises(Closed):
+                    with pytest.raises(SessionClosed):
                         await work
                 assert await states_of(at, ADA) == {seat.session_id: "closed"}
             assert (await log.info(seat.session_id)).last == last
@@ -140,7 +140,7 @@ class TestDefault:
     def test_it_is_the_same_for_the_same_principal_and_application(self) -> None:
         async def run() -> None:
             async with desk(make_app("one"), make_app("two")) as at:
-                default = at.sessions.default
+                default = at.sessions.ensure_default_session
                 first = await default(ADA)
                 assert (await default(ADA)).session_id == first.session_id
                 assert (await default(ADA, "one")).session_id == first.session_id
@@ -155,7 +155,9 @@ class TestDefault:
         async def run() -> None:
             async with desk(make_app("b"), make_app("a:b")) as at:
                 pairs = [("x", "a:b"), ("x:a", "b"), ("3:x", "b"), ("x", "b")]
-                seats = [await at.sessions.default(Principal(name), app) for name, app in pairs]
+                seats = [
+                    await at.sessions.ensure_default_session(Principal(name), app) for name, app in pairs
+                ]
                 assert len({seat.session_id for seat in seats}) == len(pairs)
 
         play(run)
@@ -165,7 +167,7 @@ class TestDefault:
             async with desk() as at:
                 names = []
                 for _ in range(3):
-                    seat = await at.sessions.default(ADA)
+                    seat = await at.sessions.ensure_default_session(ADA)
                     await at.log.close_session(seat.session_id)
                     names.append(seat.session_id)
                 assert len(set(names)) == 3
@@ -175,13 +177,13 @@ class TestDefault:
     def test_who_was_sent_away_gets_another(self) -> None:
         async def run() -> None:
             async with desk() as at:
-                first = await at.sessions.default(ADA)
-                root = await at.sessions.seat(ROOT, first.session_id)
+                first = await at.sessions.ensure_default_session(ADA)
+                root = await at.sessions.get_membership(ROOT, first.session_id)
                 with pytest.raises(NotFound):
                     await at.member(root, ADA)
-                second = await at.sessions.default(ADA)
+                second = await at.sessions.ensure_default_session(ADA)
                 assert second.session_id != first.session_id
-                assert (await at.sessions.default(ADA)).session_id == second.session_id
+                assert (await at.sessions.ensure_default_session(ADA)).session_id == second.session_id
 
         play(run)
 
@@ -189,7 +191,7 @@ class TestDefault:
         async def run() -> None:
             async with desk() as at:
                 seats = await asyncio.gather(
-                    *[at.sessions.default(who) for who in (ADA, BOB) for _ in range(8)]
+                    *[at.sessions.ensure_default_session(who) for who in (ADA, BOB) for _ in range(8)]
                 )
                 assert len({seat.session_id for seat in seats}) == 2
                 assert len(await at.log.sessions()) == 2
@@ -200,7 +202,10 @@ class TestDefault:
     def test_an_application_that_is_not_there_is_refused(self) -> None:
         async def run() -> None:
             async with desk(make_app("one"), make_app("two")) as at:
-                for work in (at.sessions.default(ADA, "three"), at.sessions.create(ADA, "three")):
+                for work in (
+                    at.sessions.ensure_default_session(ADA, "three"),
+                    at.sessions.create(ADA, "three"),
+                ):
                     with pytest.raises(BadInput, match="expected one of the applications one, two"):
                         await work
 
@@ -212,7 +217,7 @@ class TestJoining:
         async def run() -> None:
             async with desk() as at:
                 ada = await at.sessions.create(ADA)
-                root = await at.sessions.seat(ROOT, ada.session_id)
+                root = await at.sessions.get_membership(ROOT, ada.session_id)
                 await at.sessions.tree(root)
                 assert len(await at.told(ada, "session.member")) == 1, "looking is not acting"
                 for text in ("hello", "again"):
@@ -232,7 +237,7 @@ class TestJoining:
             async with desk() as at:
                 ada = await at.sessions.create(ADA)
                 await at.member(ada, Principal("root"), "clerk")
-                root = await at.sessions.seat(ROOT, ada.session_id)
+                root = await at.sessions.get_membership(ROOT, ada.session_id)
                 await at.say(root, "hello")
                 assert (await at.log.info(ada.session_id)).members["root"] == ("clerk", "operator")
 
@@ -282,9 +287,9 @@ class TestSeveralApplications:
                 assert await seats_of(at, ROOT) == [new.session_id]
                 for principal in (ADA, ROOT):
                     with pytest.raises(NotFound):
-                        await at.sessions.seat(principal, old.session_id)
+                        await at.sessions.get_membership(principal, old.session_id)
                 with pytest.raises(NotFound):
-                    await at.sessions.membership.change(old, "bob", ("guest",), now_ms())
+                    await at.sessions.member_changes.change_roles(old, "bob", ("guest",), now_ms())
             async with desk(make_app("old"), log=log) as at:
                 await at.sessions.recover()
                 assert await states_of(at, ADA) == {old.session_id: "waiting"}, "it waited all the time"
@@ -384,7 +389,7 @@ class Slow:
     def __init__(self, begun: asyncio.Event, go: asyncio.Event) -> None:
         self.begun, self.go = begun, go
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         self.begun.set()
         await self.go.wait()
         yield [*reply.text("Done."), *reply.done("end_turn")]
@@ -399,10 +404,10 @@ class Looking:
         self.names = list(names)
         self.seen: list[Any] = []
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         for name in self.names:
             try:
-                self.seen.append((await request.blob(name)).data)
+                self.seen.append((await request.read_blob(name)).data)
             except NotFound:
                 self.seen.append(None)
         yield [*reply.text("Seen."), *reply.done("end_turn")]
@@ -427,7 +432,7 @@ def test_a_model_is_shown_the_blobs_of_its_session_only() -> None:
 
 def test_the_state_is_of_everything_that_was_sent() -> None:
     async def run() -> None:
-        async with desk(make_app(start=lambda: {"n": 0})) as at:
+        async with desk(make_app(initial_state=lambda: {"n": 0})) as at:
             ada = await at.sessions.create(ADA)
             seq, state = await at.sessions.state(ada)
             assert (seq, state) == ((await at.log.info(ada.session_id)).last, {"n": 0})
@@ -473,7 +478,7 @@ def test_all_sessions_stop_at_once() -> None:
             assert await both_ended(at) == ["agent.end", "process.end"] * 2
 
     async def both_ended(at: Desk) -> list[str]:
-        seats = [one.seat for one in (await at.sessions.seats(ADA))[0]]
+        seats = [one.membership for one in (await at.sessions.list_summaries(ADA))[0]]
         return [one.type for seat in seats for one in await at.told(seat, "agent.end", "process.end")]
 
     play(run)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.app.desk import ADA, BOB, CASES, NoteFact, agent, desk, play
 from turnlog import App
-from turnlog.app import Posted, Roles
+from turnlog.app import ClientEvent, Roles
 from turnlog.app.messages import Chat
 from turnlog.events import BlockDelta, Payload, UiMessage
 from turnlog.ids import new_id
@@ -25,13 +25,13 @@ def make(*channels: str) -> App:
         vocabulary=CASES,
         reducers={NoteFact: noted},
         rules=[Rule("quiet", "apply", lambda state: False, lambda state: [])],
-        start=lambda: {"notes": []},
-        roles=Roles(sees={"buyer": lambda state: len(state["notes"])}),
+        initial_state=lambda: {"notes": []},
+        roles=Roles(state_views={"buyer": lambda state: len(state["notes"])}),
     )
 
 
-def note(text: str) -> Posted:
-    return Posted("case.note_fact", {"text": text}, new_id("evt_"))
+def note(text: str) -> ClientEvent:
+    return ClientEvent("case.note_fact", {"text": text}, new_id("evt_"))
 
 
 def test_a_long_session_in_memory_goes_on_answering() -> None:
@@ -44,14 +44,14 @@ def test_a_long_session_in_memory_goes_on_answering() -> None:
             head = await log.info(ada.session_id)
             assert head.first > 60, "most of it is gone"
             seq, state = await at.sessions.state(ada)
-            panels = await at.sessions.panels(ada)
+            panels = await at.sessions.load_read_models(ada)
             assert (panels.seq, panels.state) == (seq, state)
             assert len(state["notes"]) == 20
-            assert len(panels.transcript.bubbles) == 60
+            assert len(panels.transcript.entries) == 60
             assert panels.meters.report()["session"]["turns"] == 20
             assert len(await at.sessions.documents(ada, "message", None)) == 40
-            earlier = await at.sessions.panels(ada, head.first)
-            assert 0 < len(earlier.transcript.bubbles) < 60
+            earlier = await at.sessions.load_read_models(ada, head.first)
+            assert 0 < len(earlier.transcript.entries) < 60
         await log.close()
 
     play(run)
@@ -73,14 +73,14 @@ def test_a_post_is_made_again_only_when_something_durable_came_first(between: Pa
             async def beside(session_id: str, events: Any, **options: Any) -> list[int]:
                 calls.append(options)
                 if len(calls) == 1:
-                    made = ada.app.catalog.event(between, id=new_id("evt_"), origin="model")
+                    made = ada.app.catalog.build_event(between, id=new_id("evt_"), origin="model")
                     await append(session_id, [made])
                 return await append(session_id, events, **options)
 
             at.log.append = beside  # type: ignore[method-assign]
             await at.sessions.post(ada, [note("mine")])
             assert len(calls) == tries
-            assert [call["expected_rank"] is not None for call in calls] == [True] * tries
+            assert [call["expected_durable_count"] is not None for call in calls] == [True] * tries
             assert len(await at.told(ada, "case.note_fact")) == tries
             assert (await at.sessions.state(ada))[1]["notes"][-1] == "mine"
 
@@ -95,8 +95,8 @@ def test_each_role_sees_its_part_of_the_state_and_its_channel() -> None:
             await at.sessions.chat(ada, Chat("seller", [note("a")], UiMessage(text="s", channel="seller")))
             await at.sessions.chat(bob, Chat("buyer", [note("b")], UiMessage(text="t", channel="buyer")))
             assert (await at.sessions.state(ada))[1] == {"notes": ["a", "b"]}
-            assert (await at.sessions.state(bob))[1] == (await at.sessions.panels(bob)).state == 2
-            assert (await at.sessions.panels(bob, 0)).state == 0
+            assert (await at.sessions.state(bob))[1] == (await at.sessions.load_read_models(bob)).state == 2
+            assert (await at.sessions.load_read_models(bob, 0)).state == 0
             of_ada, of_bob = [
                 {one.id for one in await at.sessions.documents(seat, "message", None)} for seat in (ada, bob)
             ]

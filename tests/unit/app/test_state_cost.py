@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.app.test_derived import APP, NAME, filled
 from tests.unit.log.delegates import Counting, scenario
-from turnlog.app.read_models import EVERY, PARTS, STATE, Derived
+from turnlog.app.read_models import READ_MODEL_NAMES, SNAPSHOT_EVERY_EVENTS, STATE, ReadModelStore
 from turnlog.log import Log, MemoryStore, Page
 
 
@@ -28,9 +28,9 @@ async def read_bytes(events: int, parts: tuple[str, ...]) -> tuple[int, int]:
     """Return what is read, and what is charged, for parts of a session that was asked for before."""
     store = Bytes(MemoryStore(ring_events=1 << 20))
     log = await filled(Log(store.store), events)
-    await Derived(log).panels(APP, NAME)  # stores the snapshots
+    await ReadModelStore(log).load_read_models(APP, NAME)  # stores the snapshots
     store.given_bytes, charged = 0, list[int]()
-    panels = await Derived(log).panels(APP, NAME, events - 3, parts, charged.append)
+    panels = await ReadModelStore(log).load_read_models(APP, NAME, events - 3, parts, charged.append)
     assert (panels.seq, panels.state["said"]) == (events - 3, events - 2)
     await log.close()
     return store.given_bytes, sum(charged)
@@ -38,18 +38,18 @@ async def read_bytes(events: int, parts: tuple[str, ...]) -> tuple[int, int]:
 
 @scenario
 async def test_state_of_a_long_session_reads_no_more_than_that_of_a_short_one() -> None:
-    short, long = [await read_bytes(times * EVERY, (STATE,)) for times in (2, 8)]
+    short, long = [await read_bytes(times * SNAPSHOT_EVERY_EVENTS, (STATE,)) for times in (2, 8)]
     assert long[0] < 1.1 * short[0]
 
 
 @scenario
 async def test_control_with_the_transcript_it_reads_all_of_it() -> None:
-    short, long = [await read_bytes(times * EVERY, PARTS) for times in (2, 8)]
+    short, long = [await read_bytes(times * SNAPSHOT_EVERY_EVENTS, READ_MODEL_NAMES) for times in (2, 8)]
     assert long[0] > 3 * short[0]
 
 
-@pytest.mark.parametrize("parts", [(STATE,), (STATE, "tree"), PARTS])
+@pytest.mark.parametrize("parts", [(STATE,), (STATE, "tree"), READ_MODEL_NAMES])
 @scenario
 async def test_what_is_read_is_charged(parts: tuple[str, ...]) -> None:
-    read, charged = await read_bytes(2 * EVERY, parts)
+    read, charged = await read_bytes(2 * SNAPSHOT_EVERY_EVENTS, parts)
     assert charged == read

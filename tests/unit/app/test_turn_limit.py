@@ -7,7 +7,7 @@ import pytest
 from tests.clock import run_on_clock
 from tests.scene import Mind, Scene, team
 from turnlog import App, open_log
-from turnlog.agents.runtime.agent_driver import Driver
+from turnlog.agents.runtime.agent_driver import AgentDriver
 from turnlog.app import LOCAL, Sessions
 from turnlog.errors import CallerError
 from turnlog.events import UiMessage
@@ -24,8 +24,8 @@ def test_a_turn_ends_when_its_applications_time_is_over(app: App, limit_s: float
         sessions = Sessions(log, [app], 1)
         seat = await sessions.create(LOCAL)
         scene = Scene(log, seat.session_id)
-        driver = await sessions._driver(seat.head)
-        assert isinstance(driver, Driver)
+        driver = await sessions._get_driver(seat.head)
+        assert isinstance(driver, AgentDriver)
         scene.driver = driver
         await sessions.send(seat, UiMessage(text="hang"))
         await scene.until("block.delta")

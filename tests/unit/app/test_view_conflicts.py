@@ -9,14 +9,16 @@ import pytest
 
 from tests.unit.app.desk import ADA, Desk, bodies, desk, play
 from turnlog import Agent, App, View, tool
-from turnlog.agents import Context, Scripted, ToolUse
-from turnlog.app import Seat
+from turnlog.agents import Scripted, ToolContext, ToolUse
+from turnlog.app import Membership
 from turnlog.errors import Conflict
-from turnlog.events.view_nodes import Button, NumberField, Row, Screen, TableEditor
+from turnlog.events.view_nodes import Button, NumberField, Screen, TableEditor, TableRow
 from turnlog.state.history import Message
 
 NEXT = Button("next", "Next", repeat=True)
-TABLE = TableEditor("t", [NumberField("n", "N")], [Row("a", {"n": 1}), Row("b", {"n": 2})], can_delete=True)
+TABLE = TableEditor(
+    "t", [NumberField("n", "N")], [TableRow("a", {"n": 1}), TableRow("b", {"n": 2})], can_delete=True
+)
 SAVE = {"kind": "table.save", "table_id": "t", "rows": [{"row_id": "a", "n": 1}, {"row_id": "b", "n": 3}]}
 CLICK = {"kind": "button.click", "button_id": "next"}
 
@@ -31,10 +33,10 @@ class Table:
 
     def app(self) -> App:
         @tool
-        async def show(context: Context) -> str:
+        async def show(context: ToolContext) -> str:
             """Show the table."""
             await self.gate.wait()
-            context.show(View.of("v", Screen([TABLE, NEXT])))
+            context.show_view(View.of("v", Screen([TABLE, NEXT])))
             return "shown"
 
         def script(messages: list[Message]) -> Iterator[str | ToolUse]:
@@ -46,7 +48,7 @@ class Table:
 
 
 @asynccontextmanager
-async def table() -> AsyncIterator[tuple[Table, Desk, Seat]]:
+async def table() -> AsyncIterator[tuple[Table, Desk, Membership]]:
     """A table that is shown."""
     made = Table()
     async with desk(made.app()) as at:
@@ -56,7 +58,7 @@ async def table() -> AsyncIterator[tuple[Table, Desk, Seat]]:
         yield made, at, seat
 
 
-async def shown(at: Desk, seat: Seat) -> str:
+async def shown(at: Desk, seat: Membership) -> str:
     """The id of the event that showed the view last."""
     return (await at.told(seat, "assistant.view"))[-1].id
 
@@ -91,7 +93,7 @@ def test_an_action_without_shown_is_stored_with_the_event_of_its_view() -> None:
     play(run)
 
 
-async def turn_of(at: Desk, seat: Seat, place: int) -> str:
+async def turn_of(at: Desk, seat: Membership, place: int) -> str:
     return (await at.told(seat, "ui.action"))[place].trace_id or ""
 
 

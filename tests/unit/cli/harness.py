@@ -41,7 +41,7 @@ LIVE = [3, 4, 9]
 def event(number: int, type: str, data: object, scope: Scope = NOBODY, origin: Origin = "app") -> Event:
     """An event with a given id."""
     assert isinstance(data, dict)
-    return CATALOG.event(type, data, id=f"evt_{number}", origin=origin, scope=scope)
+    return CATALOG.build_event(type, data, id=f"evt_{number}", origin=origin, scope=scope)
 
 
 def turn() -> list[Event]:
@@ -98,7 +98,7 @@ class Place:
     def lose(self, name: str, first: int, last: int, problem: str = "for a test") -> None:
         """Record that a part of a session is lost."""
         lost = Damage(name, first, last, problem)
-        self.work(lambda log: log.work(lambda store: store.quarantine(lost)))
+        self.work(lambda log: log.transact(lambda store: store.quarantine(lost)))
 
     def spoil(self, statement: str) -> None:
         """Damage the file behind the log's back."""

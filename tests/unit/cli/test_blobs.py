@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.cli.harness import GUIDE, Place, error, event, said
 from turnlog.log import Blob, Log
-from turnlog.log.blobs import PIECE_BYTES
+from turnlog.log.blobs import MAX_PIECE_BYTES
 
 PICTURE = bytes(range(256)) * 10
-LARGE = b"\x00\xff large" * (PIECE_BYTES // 4)
+LARGE = b"\x00\xff large" * (MAX_PIECE_BYTES // 4)
 
 
 def address(session: str, data: bytes) -> str:

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.limits import HANG_S
 from tests.unit.cli.harness import Place, error, said
-from turnlog.server.auth.keys import Running, read_running, write_running
+from turnlog.server.auth.keys import RunningServer, read_server_file, write_server_file
 
 COMMAND = [sys.executable, "-c", "from turnlog.cli import main; main()"]
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/sign-in\?code=\S+")
@@ -159,21 +159,21 @@ def test_server_that_stops_removes_its_note_and_link_says_that_none_runs(tmp_pat
     place = Place(tmp_path / "turnlog.db")
     with terminal(tmp_path, "serve", "turnlog_examples.tour:app", "--port", "0") as made:
         made.wait_for(lambda shown: "Press Enter" in shown)
-        assert read_running(place.url) is not None
-    assert read_running(place.url) is None
+        assert read_server_file(place.url) is not None
+    assert read_server_file(place.url) is None
     assert error(place.run("link")) == NONE
 
 
 def test_link_after_a_server_was_killed_says_that_none_runs(place: Place) -> None:
     place.session("sess_1", said("one"))
-    write_running(place.url, Running("http://127.0.0.1:1/", "start"))
+    write_server_file(place.url, RunningServer("http://127.0.0.1:1/", "start"))
     assert error(place.run("link")) == NONE
 
 
 def test_link_to_a_server_that_others_reach_names_the_token(served: Place, place: Place) -> None:
-    running = read_running(served.url)
+    running = read_server_file(served.url)
     assert running is not None
-    write_running(place.url, Running(running.address))
+    write_server_file(place.url, RunningServer(running.address))
     assert error(place.run("link")) == f"others reach {running.address}, so people sign in there with a token"
 
 

@@ -12,11 +12,11 @@ from click.testing import Result
 from tests.cli_process import VECTORS as CLI_VECTORS
 from tests.cli_process import bytes_of
 from tests.unit.cli.harness import Place, error
-from turnlog.cli.parse import PIECE_BYTES, json_lines
+from turnlog.cli.parse import READ_BYTES, split_json_lines
 from turnlog.errors import BadInput
-from turnlog.events import CATALOG, decode
+from turnlog.events import CATALOG, decode_envelope
 from turnlog.state.tree import Tree
-from turnlog.wire.sse import LIMIT_BYTES
+from turnlog.wire.sse import MAX_SSE_MESSAGE_BYTES
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "parse" / "messages_api.json").read_text())[
     "vectors"
@@ -53,8 +53,8 @@ def assert_closed(result: Result) -> None:
     """Nothing is left open."""
     tree, last = Tree(), tuple[Any, ...]()
     for line in result.stdout_bytes.split(b"\n")[1:-1]:
-        envelope = decode(line)
-        tree.apply(envelope, CATALOG.payload(envelope))
+        envelope = decode_envelope(line)
+        tree.apply(envelope, CATALOG.decode_payload(envelope))
         for invocation in tree.open.values():
             last = invocation.blocks, invocation.calls
     assert not tree.open
@@ -192,13 +192,13 @@ def test_what_is_wrong_in_the_middle_closes_what_was_there(place: Place) -> None
 
 def test_a_line_is_not_endless() -> None:
     with pytest.raises(BadInput, match="expected a line of at most"):
-        list(json_lines([b"x" * (1 << 20)] * 17))
-    assert LIMIT_BYTES == 16 << 20
-    assert list(json_lines([b'{"a"', b":1}\r\n\n {", b"}"])) == [b'{"a":1}', b"{}"]
+        list(split_json_lines([b"x" * (1 << 20)] * 17))
+    assert MAX_SSE_MESSAGE_BYTES == 16 << 20
+    assert list(split_json_lines([b'{"a"', b":1}\r\n\n {", b"}"])) == [b'{"a":1}', b"{}"]
 
 
 def test_a_long_run_of_blank_input_is_passed_over(place: Place) -> None:
-    text = b"\n" * (3 * PIECE_BYTES) + sse("a text")
+    text = b"\n" * (3 * READ_BYTES) + sse("a text")
     assert place.run("parse", "--source", "anthropic", input=text).exit_code == 0
 
 

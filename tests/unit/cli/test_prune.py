@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.unit.cli.harness import LIVE, NO_SESSION, NOW_MS, TURN, Place, error, no_log, said, turn
-from turnlog.cli.log import milliseconds
+from turnlog.cli.log import parse_age_ms
 from turnlog.ids import now_ms
 from turnlog.log import Log
 
@@ -77,7 +77,7 @@ def test_a_log_that_somebody_writes_is_refused(filled: Place) -> None:
     [("0s", 0), ("90s", 90), ("2m", 120), ("3h", 10_800), ("30d", 2_592_000), ("2w", 1_209_600)],
 )
 def test_an_age_is_a_number_and_a_unit(text: str, wanted_s: int) -> None:
-    assert milliseconds(text) == wanted_s * 1000
+    assert parse_age_ms(text) == wanted_s * 1000
 
 
 def test_an_age_beyond_all_time_removes_nothing(filled: Place) -> None:

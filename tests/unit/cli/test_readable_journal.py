@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from turnlog.cli.terminal_log import ReadableLines, terminal_formatter
-from turnlog.server.access_log import set_up
+from turnlog.cli.terminal_log import TerminalFormatter, make_terminal_formatter
+from turnlog.server.access_log import configure_logging
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def fail() -> None:
 def test_journal_at_a_terminal_prints_the_traceback_of_a_tool_line_by_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    set_up("warning", ReadableLines())
+    configure_logging("warning", TerminalFormatter())
     try:
         fail()
     except ValueError:
@@ -41,7 +41,7 @@ def test_journal_at_a_terminal_prints_the_traceback_of_a_tool_line_by_line(
 
 
 def test_journal_at_a_terminal_strikes_out_secrets(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up("warning", ReadableLines())
+    configure_logging("warning", TerminalFormatter())
     logging.getLogger("turnlog.server").error("sent Authorization: Bearer topsecretvalue")
     assert "topsecretvalue" not in capsys.readouterr().err
 
@@ -49,7 +49,7 @@ def test_journal_at_a_terminal_strikes_out_secrets(capsys: pytest.CaptureFixture
 def test_journal_at_a_terminal_has_the_facts_of_a_request_on_its_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    set_up("info", ReadableLines())
+    configure_logging("info", TerminalFormatter())
     facts = {"method": "GET", "route": "/api/state", "status": 500, "exception": "where\nwhat\n"}
     logging.getLogger("turnlog.server").error("request failed", extra=facts)
     first, *trace = capsys.readouterr().err.split("\n")
@@ -59,6 +59,6 @@ def test_journal_at_a_terminal_has_the_facts_of_a_request_on_its_line(
 
 def test_journal_is_json_where_stderr_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    assert terminal_formatter() is None
+    assert make_terminal_formatter() is None
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert isinstance(terminal_formatter(), ReadableLines)
+    assert isinstance(make_terminal_formatter(), TerminalFormatter)

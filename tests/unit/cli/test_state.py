@@ -12,7 +12,7 @@ import pytest
 from tests.unit.cli.harness import Place, error, no_log, said, turn
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.app.read_models import Derived
+from turnlog.app.read_models import ReadModelStore
 from turnlog.events import UiMessage
 from turnlog.log import Document, Log
 
@@ -23,7 +23,7 @@ def make(name: str, start: Any) -> App:
     def said(state: Any, payload: UiMessage, _: Any) -> Any:
         return {**state, "said": payload.text}
 
-    return App(name, Agent("A", "", Scripted(lambda _: [])), reducers={UiMessage: said}, start=start)
+    return App(name, Agent("A", "", Scripted(lambda _: [])), reducers={UiMessage: said}, initial_state=start)
 
 
 tour = make("tour", dict)
@@ -122,7 +122,7 @@ class TestRebuild:
     def test_documents_are_made_again_byte_for_byte(self, filled: Place) -> None:
         async def ask(log: Log) -> None:
             for name in ("sess_1", "sess_2"):
-                await Derived(log).write_documents(name)
+                await ReadModelStore(log).write_documents(name)
 
         filled.work(ask)
         before = derived(filled.path)

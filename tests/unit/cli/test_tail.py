@@ -13,14 +13,14 @@ import pytest
 from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from tests.unit.cli.harness import NO_SESSION, NOW_MS, TURN, Place, error, no_log, said, turn
-from turnlog.cli.describe import SAYS, compact, describe
-from turnlog.cli.log_access import INTERRUPTED, run
-from turnlog.cli.tail import followed, readable, stored, tail
-from turnlog.cli.terminal import CONTROLS, console, escape, escape_json, write_json
-from turnlog.events import CATALOG, CORE, Kind, Scope, Unknown
-from turnlog.log import Damage, Log, Row, SqliteStore, line_of
-from turnlog.log.filter import Choice, is_a
-from turnlog.log.store import pack
+from turnlog.cli.describe import DESCRIBERS, describe_payload, short_json
+from turnlog.cli.log_access import INTERRUPT_EXIT_CODE, run_command
+from turnlog.cli.tail import follow_pages, format_row, print_tail, read_pages
+from turnlog.cli.terminal import CONTROL_CHARACTERS, escape_controls, escape_json, make_console, write_json
+from turnlog.events import CATALOG, CORE, EventType, Scope, UnknownPayload
+from turnlog.log import Damage, Log, Row, SqliteStore, envelope_json
+from turnlog.log.filter import EventFilter, type_matches
+from turnlog.log.store import encode_meta
 
 SHOWN = """\
     0 12:34:56.789 ui.message                      Rome
@@ -94,12 +94,12 @@ def test_only_what_is_wanted_is_shown(toured: Place, arguments: list[str], wante
     [("tool.call", "tool", True), ("tool", "tool", True), ("toolbox.open", "tool", False), ("ui", "", False)],
 )
 def test_a_first_word_means_its_whole_family(type: str, wanted: str, same: bool) -> None:
-    assert is_a(type, wanted) is same
+    assert type_matches(type, wanted) is same
 
 
 def test_json_is_what_is_stored_byte_for_byte(toured: Place) -> None:
     async def lines(log: Log) -> bytes:
-        return b"".join(line_of(row) + b"\n" for row in await log.read("sess_1"))
+        return b"".join(envelope_json(row) + b"\n" for row in await log.read("sess_1"))
 
     assert toured.run("tail", "--json").stdout_bytes == toured.work(lines)
 
@@ -152,16 +152,16 @@ def test_a_url_that_names_no_log_is_one_line(place: Place) -> None:
 
 
 @for_each_row("kind", list(CATALOG), ids=lambda kind: kind.name)
-def test_every_type_is_said_in_few_words(kind: Kind) -> None:
-    payload = kind.decoder.decode(json.dumps(kind.payload.EXAMPLE))
-    text = describe(payload)
+def test_every_type_is_said_in_few_words(kind: EventType) -> None:
+    payload = kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE))
+    text = describe_payload(payload)
     assert text
     assert "None" not in text
-    assert text == SAYS.get(kind.payload, compact)(payload)
+    assert text == DESCRIBERS.get(kind.payload_class, short_json)(payload)
 
 
 def test_every_type_of_the_core_has_its_own_words() -> None:
-    assert {kind.payload for kind in CORE} <= set(SAYS)
+    assert {kind.payload_class for kind in CORE} <= set(DESCRIBERS)
 
 
 @for_each_row(
@@ -210,8 +210,8 @@ def test_every_type_of_the_core_has_its_own_words() -> None:
     ],
 )
 def test_the_words_follow_what_is_there(type: str, data: dict[str, object], text: str) -> None:
-    payload = CATALOG.kind(type).decoder.decode(json.dumps(data))
-    assert describe(payload) == text
+    payload = CATALOG.get_event_type(type).decoder.decode(json.dumps(data))
+    assert describe_payload(payload) == text
 
 
 def test_an_event_nobody_here_knows_is_shown_as_it_is(place: Place) -> None:
@@ -230,7 +230,9 @@ def envelope(type: str, payload: bytes, **fields: object) -> bytes:
 
 def row(type: str, payload: bytes, **fields: object) -> Row:
     """An event as a store hands it out."""
-    return Row(0, pack(1, False, Scope(), type), b"data: " + envelope(type, payload, **fields) + b"\n", 0)
+    return Row(
+        0, encode_meta(1, False, Scope(), type), b"data: " + envelope(type, payload, **fields) + b"\n", 0
+    )
 
 
 CONTROLLING = [
@@ -248,21 +250,21 @@ CONTROLLING = [
 def test_a_log_cannot_control_the_terminal(place: Place, text: str) -> None:
     place.session("sess_1", said(text))
     shown = place.run("tail").stdout
-    assert (shown.count("\n"), CONTROLS.findall(shown[:-1])) == (1, [])
-    assert shown.endswith(escape(text) + "\n")
-    assert CONTROLS.findall(text), "the rule would see it"
+    assert (shown.count("\n"), CONTROL_CHARACTERS.findall(shown[:-1])) == (1, [])
+    assert shown.endswith(escape_controls(text) + "\n")
+    assert CONTROL_CHARACTERS.findall(text), "the rule would see it"
 
 
 def test_names_cannot_control_the_terminal_either() -> None:
-    line = readable(row("my\x9btype", b"{}", agent_id="agt_1", agent_name="a\u202eb")).plain
+    line = format_row(row("my\x9btype", b"{}", agent_id="agt_1", agent_name="a\u202eb")).plain
     assert "my\\x9btype" in line
     assert "a\\u202eb" in line
-    assert CONTROLS.findall(line) == []
+    assert CONTROL_CHARACTERS.findall(line) == []
 
 
 def test_ordinary_text_is_left_alone() -> None:
     text = "Grüße, 12 €, 東京, 👩‍🚀, שלום, C:\\new"
-    assert escape(text) == text
+    assert escape_controls(text) == text
 
 
 @for_each_row("text", CONTROLLING, ids=ascii)
@@ -270,7 +272,7 @@ def test_json_on_a_terminal_says_the_same_without_control(text: str) -> None:
     stored_line = json.dumps({"text": text}, ensure_ascii=False).encode()
     escaped = escape_json(stored_line)
     assert json.loads(escaped) == {"text": text}
-    assert CONTROLS.findall(escaped.decode()) == []
+    assert CONTROL_CHARACTERS.findall(escaped.decode()) == []
 
 
 class Screen(io.BytesIO):
@@ -287,7 +289,7 @@ def test_json_is_changed_for_a_terminal_only(output: io.BytesIO, wanted: bytes) 
 
 
 def test_bytes_that_are_no_text_are_shown_all_the_same() -> None:
-    assert describe(Unknown(msgspec.Raw(b'{"text":"\xff"}'))).startswith('{"text":"')
+    assert describe_payload(UnknownPayload(msgspec.Raw(b'{"text":"\xff"}'))).startswith('{"text":"')
     assert escape_json(b'"\xff"') == '"\ufffd"'.encode()
 
 
@@ -299,17 +301,17 @@ def test_a_long_text_is_cut(place: Place) -> None:
 
 
 def test_a_depth_from_a_foreign_log_does_not_fill_the_line() -> None:
-    assert len(readable(row("agent.end", b"{}", agent_id="agt_1", depth=10**9)).plain) < 200
+    assert len(format_row(row("agent.end", b"{}", agent_id="agt_1", depth=10**9)).plain) < 200
 
 
 def test_an_agent_without_a_name_is_shown_by_its_id() -> None:
-    assert " agt_1 " in readable(row("agent.end", b"{}", agent_id="agt_1")).plain
+    assert " agt_1 " in format_row(row("agent.end", b"{}", agent_id="agt_1")).plain
 
 
 def test_an_output_that_knows_only_ascii_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr("sys.stdout", narrow)
-    console().print("21 °C")
+    make_console().print("21 °C")
     narrow.seek(0)
     assert narrow.buffer.read() == b"21 \\xb0C\n"
 
@@ -317,7 +319,7 @@ def test_an_output_that_knows_only_ascii_is_no_end(monkeypatch: pytest.MonkeyPat
 def test_an_output_that_is_no_file_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     monkeypatch.setattr("sys.stdout", text)
-    console().print("21 °C")
+    make_console().print("21 °C")
     assert text.getvalue() == "21 °C\n"
 
 
@@ -343,7 +345,7 @@ def test_a_terminal_gets_colours_unless_they_are_unwanted(toured: Place) -> None
     ],
 )
 def test_what_failed_is_red(type: str, data: dict[str, object]) -> None:
-    assert readable(row(type, json.dumps(data).encode())).spans[-1].style == "red"
+    assert format_row(row(type, json.dumps(data).encode())).spans[-1].style == "red"
 
 
 # following
@@ -375,7 +377,7 @@ def following(place: Place, *steps: Callable[[Log], Awaitable[object]]) -> list[
 
         try:
             async with asyncio.timeout(HANG_S):
-                assert await tail(place.url, None, -1, followed, Choice(), show)
+                assert await print_tail(place.url, None, -1, follow_pages, EventFilter(), show)
                 await asyncio.gather(*taken)
         finally:
             await writer.close()
@@ -398,7 +400,7 @@ def test_following_goes_on_when_the_epoch_changes(place: Place) -> None:
     place.session("sess_1", said("one"))
 
     async def lose_and_go_on(log: Log) -> None:
-        await log.work(lambda store: store.quarantine(Damage("sess_1", 1, 3, "test")))
+        await log.transact(lambda store: store.quarantine(Damage("sess_1", 1, 3, "test")))
         await log.append("sess_1", said("five", first=9))
 
     assert following(place, lose_and_go_on, lambda log: log.close_session("sess_1")) == [0, 4]
@@ -409,8 +411,8 @@ def test_ctrl_c_ends_without_a_word() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as ended:
-        run(interrupted())
-    assert ended.value.code == INTERRUPTED
+        run_command(interrupted())
+    assert ended.value.code == INTERRUPT_EXIT_CODE
 
 
 # damage
@@ -449,7 +451,7 @@ def test_what_is_stored_is_read_page_by_page(place: Place) -> None:
     async def pages() -> list[int]:
         log = Log(SqliteStore(place.path))
         try:
-            return [len(rows) async for rows in stored(log, "sess_1", -1)]
+            return [len(rows) async for rows in read_pages(log, "sess_1", -1)]
         finally:
             await log.close()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.harness import NO_SESSION, NOW_MS, Place, error, said, turn
-from turnlog.cli.terminal import REFRESH_S, Meter
-from turnlog.cli.transfer import size_bytes
+from turnlog.cli.terminal import BAR_REFRESH_S, ProgressBar
+from turnlog.cli.transfer import file_size_bytes
 from turnlog.log import Log, SqliteStore
 
 TERMINAL = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
@@ -169,7 +169,7 @@ def test_another_history_is_refused(filled: Place, other: Place) -> None:
 
 
 def test_a_line_without_end_is_refused(other: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnlog.cli.transfer.LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("turnlog.cli.transfer.MAX_LINE_BYTES", 1 << 20)
     result = other.run("import", input=b"\n" + b"x" * (3 << 20))
     assert error(result).startswith("line 2: expected a line of less than 1 MiB")
 
@@ -221,14 +221,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("terminal")
 def test_a_bar_is_shown_when_it_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Meter("exporting", 10, clock=clock) as meter:
+    with ProgressBar("exporting", 10, clock=clock) as meter:
         meter.advance(1)
         assert capsys.readouterr() == ("", "")
         clock.now = 1.0
         meter.advance(1)
-        clock.now += REFRESH_S / 2
+        clock.now += BAR_REFRESH_S / 2
         meter.advance(1)
-        clock.now += REFRESH_S
+        clock.now += BAR_REFRESH_S
         meter.advance(4)
     out, err = capsys.readouterr()
     assert out == ""
@@ -238,7 +238,7 @@ def test_a_bar_is_shown_when_it_takes_long(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.usefixtures("terminal")
 def test_what_is_done_soon_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with Meter("exporting", 10, clock=Clock()) as meter:
+    with ProgressBar("exporting", 10, clock=Clock()) as meter:
         meter.advance(10)
     assert capsys.readouterr() == ("", "")
 
@@ -250,7 +250,7 @@ class Screen(io.BytesIO):
         return True
 
 
-def long_work(make: Callable[[Clock], Meter]) -> None:
+def long_work(make: Callable[[Clock], ProgressBar]) -> None:
     clock = Clock()
     with make(clock) as meter:
         clock.now = 100
@@ -259,9 +259,9 @@ def long_work(make: Callable[[Clock], Meter]) -> None:
 
 @pytest.mark.usefixtures("terminal")
 def test_a_bar_never_mixes_with_data_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
-    long_work(lambda clock: Meter("exporting", 10, Screen(), clock=clock))
+    long_work(lambda clock: ProgressBar("exporting", 10, Screen(), clock=clock))
     assert capsys.readouterr() == ("", "")
-    long_work(lambda clock: Meter("exporting", 10, io.BytesIO(), clock=clock))
+    long_work(lambda clock: ProgressBar("exporting", 10, io.BytesIO(), clock=clock))
     assert "10%" in capsys.readouterr().err
 
 
@@ -269,19 +269,19 @@ def test_there_is_no_bar_without_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    long_work(lambda clock: Meter("exporting", 10, clock=clock))
+    long_work(lambda clock: ProgressBar("exporting", 10, clock=clock))
     assert capsys.readouterr() == ("", "")
 
 
 def test_the_length_of_a_file_is_known_and_of_a_pipe_not(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     with (tmp_path / "file").open("rb") as file:
-        assert size_bytes(file) == 5
+        assert file_size_bytes(file) == 5
     reading, writing = os.pipe()
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        assert size_bytes(pipe) is None
-    assert size_bytes(io.BytesIO(b"12345")) is None
+        assert file_size_bytes(pipe) is None
+    assert file_size_bytes(io.BytesIO(b"12345")) is None
 
 
 def test_lines_from_a_terminal_are_not_waited_for(place: Place) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.unit.cli.harness import Place, error, said, turn
-from turnlog.cli.log_access import damage_line
+from turnlog.cli.log_access import format_damage
 from turnlog.log import Damage, Log
 
 
@@ -94,7 +94,7 @@ def test_a_log_that_is_pruned_is_whole(filled: Place) -> None:
     ],
 )
 def test_a_damage_is_one_line(damage: Damage, line: str) -> None:
-    assert damage_line(damage) == line
+    assert format_damage(damage) == line
 
 
 def test_a_newer_log_is_one_line(filled: Place) -> None:

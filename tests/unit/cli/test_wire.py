@@ -14,7 +14,7 @@ from tests.unit.cli.harness import SCOUT, Place, error, event, turn
 from turnlog.cli import assemble, convert
 from turnlog.events import Scope
 from turnlog.wire import sse
-from turnlog.wire.dialects.registry import DIALECTS
+from turnlog.wire.dialects.registry import DIALECT_NAMES
 
 COMMAND = [sys.executable, "-c", "from turnlog.cli import main; main()"]
 TRANSCRIPT = """\
@@ -39,7 +39,7 @@ def converted(place: Place, lines: bytes, *arguments: str) -> bytes:
     return result.stdout_bytes
 
 
-def messages(body: bytes) -> list[sse.Message]:
+def messages(body: bytes) -> list[sse.ServerSentEvent]:
     return sse.Decoder().feed(body)
 
 
@@ -88,7 +88,7 @@ def test_an_application_brings_its_own_dialect(
     assert "'typed' is not one of" in place.run("convert", "--to", "typed", input=exported).stderr
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", DIALECT_NAMES)
 def test_every_dialect_is_written_as_a_stream_and_a_turn_as_a_response(
     place: Place, exported: bytes, name: str
 ) -> None:
@@ -334,10 +334,10 @@ class Interrupted(io.BytesIO):
 def test_ctrl_c_ends_a_filter_without_a_word(
     exported: bytes, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    assert convert.convert.callback
+    assert convert.convert_command.callback
     assert assemble.assemble.callback
     with pytest.raises(SystemExit, match="130"):
-        convert.convert.callback(Interrupted(exported), "turnlog", None, None)
+        convert.convert_command.callback(Interrupted(exported), "turnlog", None, None)
     out, err = capfdbinary.readouterr()
     assert (out.count(b"id: "), err) == (13, b"")
     with pytest.raises(SystemExit, match="130"):

@@ -8,17 +8,17 @@ import pytest
 from tests.support.tables import for_each_row
 from turnlog.events import Payload, Record, UiMessage
 from turnlog.events.payload import (
-    UNDECLARED,
+    DEFAULT_ORIGINS,
     AgentId,
     Amount,
     Count,
     EventId,
-    Key,
     Name,
+    OpaqueId,
     SessionId,
     Timestamp,
     TraceId,
-    null,
+    explicit_null,
 )
 
 FORMS: list[tuple[Any, list[Any], list[Any]]] = [
@@ -27,7 +27,7 @@ FORMS: list[tuple[Any, list[Any], list[Any]]] = [
         ["a", "Sarah John's", "é €😀", " ", "a" * 128, "\u2028"],
         ["", "a\n", "\n", "a\rb", "\0", "\x1f", "\x7f", "a" * 129, 1],
     ),
-    (Key, ["a", "toolu_01", "!~", "a" * 128], ["", " ", "a b", "é", "a\n", "\x7f", "a" * 129]),
+    (OpaqueId, ["a", "toolu_01", "!~", "a" * 128], ["", " ", "a b", "é", "a\n", "\x7f", "a" * 129]),
     (
         EventId,
         ["evt_1", "evt_A-Z_09", "evt_" + "x" * 64],
@@ -83,7 +83,7 @@ def test_absent_fields_are_omitted() -> None:
 
 def test_a_null_default_that_is_written() -> None:
     class Answer(Record, frozen=True, kw_only=True):
-        error: str | None = msgspec.field(default_factory=null)
+        error: str | None = msgspec.field(default_factory=explicit_null)
 
     assert msgspec.json.encode(Answer()) == b'{"error":null}'
 
@@ -91,7 +91,7 @@ def test_a_null_default_that_is_written() -> None:
 def test_a_class_declares_nothing_unless_it_says_so() -> None:
     assert (Payload.TYPE, Payload.ORIGINS, Payload.LIVE, Payload.LEGACY, Payload.EXAMPLE) == (
         "",
-        UNDECLARED,
+        DEFAULT_ORIGINS,
         False,
         False,
         {},

@@ -6,7 +6,7 @@ import pytest
 
 from turnlog.errors import InvalidEvent
 from turnlog.events import Catalog, Payload, Vocabulary
-from turnlog.events.catalog import unknown_fields
+from turnlog.events.catalog import find_unknown_fields
 
 
 class Silent(Payload, frozen=True, kw_only=True):
@@ -22,10 +22,10 @@ class Silent(Payload, frozen=True, kw_only=True):
 def test_event_without_origins_is_for_models_and_rules(origin: Any, is_taken: bool) -> None:
     catalog = Catalog(Vocabulary("shop", [Silent]))
     if is_taken:
-        assert catalog.event(Silent(text="x"), id="evt_1", origin=origin).origin == origin
+        assert catalog.build_event(Silent(text="x"), id="evt_1", origin=origin).origin == origin
     else:
         with pytest.raises(InvalidEvent, match="may not come from"):
-            catalog.event(Silent(text="x"), id="evt_1", origin=origin)
+            catalog.build_event(Silent(text="x"), id="evt_1", origin=origin)
 
 
 def test_vocabulary_origin_that_does_not_exist_is_refused() -> None:
@@ -69,5 +69,5 @@ def test_unknown_fields_are_those_of_the_wire() -> None:
     class Renamed(Payload, frozen=True, kw_only=True, rename="camel"):
         full_name: str = ""
 
-    assert unknown_fields(Renamed, {"fullName": "Ada"}) == []
-    assert unknown_fields(Renamed, {"full_name": "Ada"}) == ["full_name"]
+    assert find_unknown_fields(Renamed, {"fullName": "Ada"}) == []
+    assert find_unknown_fields(Renamed, {"full_name": "Ada"}) == ["full_name"]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.tables import for_each_row
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Envelope, Scope, Unknown, decode, stamp
-from turnlog.events.envelope import milliseconds, timestamp
+from turnlog.events import CATALOG, Envelope, Scope, UnknownPayload, decode_envelope, encode_envelope
+from turnlog.events.envelope import format_timestamp, parse_timestamp_ms
 
 LINE = (
     b'{"type":"tool.call","id":"evt_1","seq":42,"ts":"2026-01-08T12:34:56.789Z","session_id":"sess_1",'
@@ -26,37 +26,37 @@ SHORT = (
 
 
 def test_a_stamped_event_has_the_documented_form() -> None:
-    event = CATALOG.event(
+    event = CATALOG.build_event(
         "tool.call",
         {"call_id": "toolu_01", "tool": "grep_search", "args": {}},
         id="evt_1",
         origin="model",
         scope=SCOPE,
     )
-    assert stamp(event, session_id="sess_1", seq=42, ts_ms=1767875696789) == LINE
+    assert encode_envelope(event, session_id="sess_1", seq=42, ts_ms=1767875696789) == LINE
 
 
 def test_stamping_is_pure() -> None:
-    event = CATALOG.event("ui.message", {"text": "hi"}, id="evt_1", origin="ui")
-    first, second = (stamp(event, session_id="sess_1", seq=0, ts_ms=0) for _ in range(2))
+    event = CATALOG.build_event("ui.message", {"text": "hi"}, id="evt_1", origin="ui")
+    first, second = (encode_envelope(event, session_id="sess_1", seq=0, ts_ms=0) for _ in range(2))
     assert first == second == SHORT % b'{"text":"hi"}'
 
 
 @pytest.mark.parametrize("line", [LINE, SHORT % b'{"text":"hi"}', SHORT % b"null"])
 def test_a_line_survives(line: bytes) -> None:
-    assert msgspec.json.encode(decode(line)) == line
+    assert msgspec.json.encode(decode_envelope(line)) == line
 
 
 def test_a_decoded_envelope_is_typed() -> None:
-    envelope = decode(LINE)
+    envelope = decode_envelope(LINE)
     assert (envelope.type, envelope.seq, envelope.depth, envelope.origin) == ("tool.call", 42, 1, "model")
     assert bytes(envelope.payload) == b'{"call_id":"toolu_01","tool":"grep_search","args":{}}'
-    assert decode(SHORT % b"{}").agent_id is None
+    assert decode_envelope(SHORT % b"{}").agent_id is None
 
 
 def test_a_field_of_a_newer_writer_does_not_hurt() -> None:
     newer = LINE[:-1] + b',"region":"eu"}'
-    assert msgspec.json.encode(decode(newer)) == LINE
+    assert msgspec.json.encode(decode_envelope(newer)) == LINE
 
 
 @for_each_row(
@@ -74,7 +74,7 @@ def test_a_field_of_a_newer_writer_does_not_hurt() -> None:
     ],
 )
 def test_a_timestamp_is_exact(ms: int, text: str) -> None:
-    assert timestamp(ms) == text
+    assert format_timestamp(ms) == text
 
 
 @for_each_row(
@@ -98,19 +98,19 @@ def test_a_timestamp_is_exact(ms: int, text: str) -> None:
 )
 def test_what_is_no_envelope_is_an_invalid_event(line: bytes, says: str) -> None:
     with pytest.raises(InvalidEvent, match="not an envelope") as caught:
-        decode(line)
+        decode_envelope(line)
     assert says in str(caught.value)
 
 
 def test_an_unknown_payload_is_its_bytes() -> None:
-    unknown = Unknown(msgspec.Raw(b'{"a":  1}'))
+    unknown = UnknownPayload(msgspec.Raw(b'{"a":  1}'))
     assert bytes(unknown.data) == b'{"a":  1}'
 
 
 @for_each_row("text", ["\n", "\r", "\r\n", "a\u2028b\u2029c", "\0\x1f\x7f\x85", '"\\', "😀"])
 def test_no_text_breaks_the_line(text: str) -> None:
-    event = CATALOG.event("ui.message", {"text": text}, id="evt_1", origin="ui")
-    line = stamp(event, session_id="sess_1", seq=0, ts_ms=0)
+    event = CATALOG.build_event("ui.message", {"text": text}, id="evt_1", origin="ui")
+    line = encode_envelope(event, session_id="sess_1", seq=0, ts_ms=0)
     assert not set(line) & set(b"\r\n")
     assert json.loads(line)["payload"]["text"] == text
 
@@ -118,7 +118,7 @@ def test_no_text_breaks_the_line(text: str) -> None:
 def test_line_breaks_between_the_fields_do_not_reach_a_line() -> None:
     spread = SHORT % b'{\r\n  "text": "hi"\n}'
     with pytest.raises(InvalidEvent):
-        decode(spread)
+        decode_envelope(spread)
 
 
 def test_the_wire_order_is_the_order_of_the_fields() -> None:
@@ -127,8 +127,8 @@ def test_the_wire_order_is_the_order_of_the_fields() -> None:
 
 @pytest.mark.parametrize("ms", [0, 1, 999, 1_767_875_696_789, 253_402_300_799_999])
 def test_a_time_stamp_gives_its_milliseconds_back(ms: int) -> None:
-    assert milliseconds(timestamp(ms)) == ms
+    assert parse_timestamp_ms(format_timestamp(ms)) == ms
 
 
 def test_a_date_that_no_calendar_has_is_no_error() -> None:
-    assert milliseconds("2026-02-30T00:00:00.000Z") == 0
+    assert parse_timestamp_ms("2026-02-30T00:00:00.000Z") == 0

@@ -35,7 +35,7 @@ def count_calls(text: str) -> int:
 
     sys.setprofile(profile)
     try:
-        strict_json.decode(text.encode(), object)
+        strict_json.decode_strict_json(text.encode(), object)
     except BadInput:
         pass
     finally:
@@ -46,14 +46,14 @@ def count_calls(text: str) -> int:
 @pytest.mark.parametrize("name", REFUSED)
 def test_gate_large_refused_input_is_not_walked(name: str) -> None:
     with pytest.raises(BadInput):
-        strict_json.decode(REFUSED[name].encode(), object)
+        strict_json.decode_strict_json(REFUSED[name].encode(), object)
 
     assert count_calls(REFUSED[name]) < 50
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_gate_long_digits_that_a_double_holds_are_accepted(name: str) -> None:
-    strict_json.decode(ACCEPTED[name].encode(), object)
+    strict_json.decode_strict_json(ACCEPTED[name].encode(), object)
 
 
 def test_control_small_refused_input_is_walked_to_name_the_place() -> None:
@@ -61,6 +61,6 @@ def test_control_small_refused_input_is_walked_to_name_the_place() -> None:
     text = f'{{{keys},"k499":1}}'
 
     with pytest.raises(BadInput) as refused:
-        strict_json.decode(text.encode(), object)
+        strict_json.decode_strict_json(text.encode(), object)
     assert refused.value.path == "$.k499"
     assert count_calls(text) > 500

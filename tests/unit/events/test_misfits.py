@@ -2,7 +2,7 @@
 
 from msgspec import Raw
 
-from turnlog.events import CORE, Catalog, Payload, Unknown, Vocabulary
+from turnlog.events import CORE, Catalog, Payload, UnknownPayload, Vocabulary
 from turnlog.events.catalog import Misfit
 
 
@@ -22,15 +22,15 @@ STORED = [
 
 
 def test_misfits_name_the_types_whose_stored_events_do_not_decode() -> None:
-    order, message = CATALOG.misfits(STORED)
+    order, message = CATALOG.find_misfits(STORED)
     assert order == Misfit("shop.record_order", 2, "expected str, got int (at $.count)")
     assert (message.type, message.count) == ("ui.message", 1)
 
 
 def test_read_of_an_undeclared_type_has_no_problem() -> None:
-    assert CATALOG.read("shop.gone", Raw(b"{}")) == Unknown(Raw(b"{}"))
+    assert CATALOG.decode_or_unknown("shop.gone", Raw(b"{}")) == UnknownPayload(Raw(b"{}"))
 
 
 def test_read_of_a_retyped_field_says_what_does_not_fit() -> None:
-    payload = CATALOG.read("shop.record_order", Raw(b'{"count":1}'))
-    assert payload == Unknown(Raw(b'{"count":1}'), "expected str, got int (at $.count)")
+    payload = CATALOG.decode_or_unknown("shop.record_order", Raw(b'{"count":1}'))
+    assert payload == UnknownPayload(Raw(b'{"count":1}'), "expected str, got int (at $.count)")

@@ -10,10 +10,10 @@ from msgspec import Meta, inspect
 
 from tests.support.tables import for_each_row
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, CORE, Catalog, Payload, Record, Scope, Unknown, Vocabulary
+from turnlog.events import CATALOG, CORE, Catalog, Payload, Record, Scope, UnknownPayload, Vocabulary
 from turnlog.events.envelope import Envelope
-from turnlog.events.names import check_names, name_check
-from turnlog.events.payload import Count, Key, Name
+from turnlog.events.names import build_name_check, check_names
+from turnlog.events.payload import Count, Name, OpaqueId
 from turnlog.parse import strip_event_tags
 
 FITS, TOO_LONG = "€" * 42, "€" * 43  # 126 and 129 bytes
@@ -46,7 +46,7 @@ class Whole(Payload, frozen=True, kw_only=True):
     by_key: dict[str, Name] | None = None
     branch: Branch | None = None
     nameless: Nameless | None = None
-    key: Key = "k"
+    key: OpaqueId = "k"
     text: str = ""
 
 
@@ -76,7 +76,7 @@ OTHERS: list[dict[str, Any]] = [
 
 
 def event(fields: dict[str, Any]) -> Any:
-    return CATALOG_OF_SHOP.event("shop.wider", fields, id="evt_1")
+    return CATALOG_OF_SHOP.build_event("shop.wider", fields, id="evt_1")
 
 
 @for_each_row(("path", "place"), PLACES)
@@ -110,8 +110,8 @@ def test_payload_that_is_stored_with_a_long_name_is_unknown_with_the_problem() -
         origin="app",
         payload=msgspec.Raw(msgspec.json.encode({"name": TOO_LONG})),
     )
-    payload = CATALOG_OF_SHOP.payload(envelope)
-    assert isinstance(payload, Unknown)
+    payload = CATALOG_OF_SHOP.decode_payload(envelope)
+    assert isinstance(payload, UnknownPayload)
     assert payload.problem == "expected name to be a name of at most 128 bytes (at $.name)"
 
 
@@ -122,7 +122,7 @@ def test_tag_with_a_long_name_is_refused_as_a_bad_payload() -> None:
 
 def test_scope_with_a_long_name_is_refused() -> None:
     with pytest.raises(InvalidEvent, match="expected agent_name to be a name of at most 128 bytes"):
-        CATALOG_OF_SHOP.event("shop.wider", {}, id="evt_1", scope=Scope(agent_name=TOO_LONG))
+        CATALOG_OF_SHOP.build_event("shop.wider", {}, id="evt_1", scope=Scope(agent_name=TOO_LONG))
 
 
 def test_names_with_lone_surrogates_are_measured() -> None:
@@ -131,9 +131,9 @@ def test_names_with_lone_surrogates_are_measured() -> None:
         check_names(Part, Part(name="\ud800" * 129))
 
 
-@for_each_row("kind", [Count, Key, Nameless, Other, int])
+@for_each_row("kind", [Count, OpaqueId, Nameless, Other, int])
 def test_types_without_names_cost_nothing_or_accept(kind: Any) -> None:
-    check = name_check(kind)
+    check = build_name_check(kind)
     assert check is None or kind is Nameless
 
 
@@ -153,4 +153,5 @@ def has_name(shape: inspect.Type) -> bool:
 
 @for_each_row("kind", [kind for kind in CATALOG if kind.name != "assistant.view"], ids=lambda kind: kind.name)
 def test_every_class_of_the_vocabulary_with_a_name_is_checked(kind: Any) -> None:
-    assert (name_check(kind.payload) is not None) == has_name(inspect.type_info(kind.payload))
+    payload_class = kind.payload_class
+    assert (build_name_check(payload_class) is not None) == has_name(inspect.type_info(payload_class))

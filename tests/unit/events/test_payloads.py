@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.support.tables import for_each_row
-from turnlog.events import CATALOG, Kind, ToolResult, UiAction, UiCommand
+from turnlog.events import CATALOG, EventType, ToolResult, UiAction, UiCommand
 from turnlog.events.ui import (
     ButtonClick,
     EndSession,
@@ -139,31 +139,31 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @for_each_row("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_example_is_what_is_written(kind: Kind) -> None:
-    payload = kind.decoder.decode(json.dumps(kind.payload.EXAMPLE))
-    assert json.loads(msgspec.json.encode(payload)) == kind.payload.EXAMPLE
+def test_the_example_is_what_is_written(kind: EventType) -> None:
+    payload = kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE))
+    assert json.loads(msgspec.json.encode(payload)) == kind.payload_class.EXAMPLE
 
 
 @for_each_row("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_required_field_is_missed(kind: Kind) -> None:
-    required = [field.encode_name for field in msgspec.structs.fields(kind.payload) if field.required]
+def test_every_required_field_is_missed(kind: EventType) -> None:
+    required = [field.encode_name for field in msgspec.structs.fields(kind.payload_class) if field.required]
     for name in required:
         with pytest.raises(msgspec.ValidationError, match=f"missing required field `{name}`"):
             kind.decoder.decode(
-                json.dumps({key: value for key, value in kind.payload.EXAMPLE.items() if key != name})
+                json.dumps({key: value for key, value in kind.payload_class.EXAMPLE.items() if key != name})
             )
 
 
 @for_each_row(("name", "wrong", "path"), REFUSED)
 def test_a_wrong_field_is_refused(name: str, wrong: dict[str, Any], path: str) -> None:
-    kind = CATALOG.kind(name)
+    kind = CATALOG.get_event_type(name)
     with pytest.raises(msgspec.ValidationError) as caught:
-        kind.decoder.decode(json.dumps({**kind.payload.EXAMPLE, **wrong}))
+        kind.decoder.decode(json.dumps({**kind.payload_class.EXAMPLE, **wrong}))
     assert str(caught.value).endswith(f"- at `{path}`")
 
 
 def test_every_type_is_tried() -> None:
-    assert {name for name, _, _ in REFUSED} == set(CATALOG.kinds)
+    assert {name for name, _, _ in REFUSED} == set(CATALOG.types)
 
 
 @for_each_row(("given", "written"), RESULTS)
@@ -189,4 +189,4 @@ def test_every_command_has_its_own_shape(command: Any, written: dict[str, Any]) 
 
 
 def test_live_types_are_the_deltas() -> None:
-    assert {kind.name for kind in CATALOG if kind.payload.LIVE} == LIVE
+    assert {kind.name for kind in CATALOG if kind.payload_class.LIVE} == LIVE

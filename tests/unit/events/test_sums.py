@@ -6,21 +6,21 @@ import pytest
 
 from tests.logs import entry, scope
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AgentUsage, Cost, Usage
-from turnlog.events.payload import LARGEST_COUNT
+from turnlog.events.payload import MAX_COUNT
 from turnlog.state.meters import Meters
-from turnlog.state.tree import Tree, closing
-from turnlog.wire.dialects.office import joined
+from turnlog.state.tree import Tree, build_closing_events
+from turnlog.wire.dialects.office import merge_agent_ends
 
-MOST = Usage(input_tokens=LARGEST_COUNT, output_tokens=LARGEST_COUNT)
+MOST = Usage(input_tokens=MAX_COUNT, output_tokens=MAX_COUNT)
 DEAR = Cost(total_cost=1e308, input_cost=1e308)
 AT = scope("agt_1")
 
 
 def test_usage_that_is_added_up_stays_a_count() -> None:
     small = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_creation_tokens=4)
-    more = Usage(input_tokens=LARGEST_COUNT, output_tokens=5, cache_read_tokens=6, cache_creation_tokens=7)
+    more = Usage(input_tokens=MAX_COUNT, output_tokens=5, cache_read_tokens=6, cache_creation_tokens=7)
     assert small + more == Usage(
-        input_tokens=LARGEST_COUNT, output_tokens=7, cache_read_tokens=9, cache_creation_tokens=11
+        input_tokens=MAX_COUNT, output_tokens=7, cache_read_tokens=9, cache_creation_tokens=11
     )
 
 
@@ -40,8 +40,8 @@ def test_closing_of_an_agent_with_the_largest_sums_gives_events_that_can_be_buil
     tree = Tree()
     for seq, payload in enumerate([AgentStart(name="A", via="prompt"), usage, usage, usage]):
         tree.apply(*entry(payload, AT, seq))
-    for item in closing(tree, "error", "It stopped.", keep_waiting=False):
-        CATALOG.event(item.payload, id=item.id, origin="system", scope=item.scope)
+    for item in build_closing_events(tree, "error", "It stopped.", keep_waiting=False):
+        CATALOG.build_event(item.payload, id=item.id, origin="system", scope=item.scope)
 
 
 def test_meters_with_the_largest_sums_saturate() -> None:
@@ -49,14 +49,14 @@ def test_meters_with_the_largest_sums_saturate() -> None:
     usage = AgentUsage(model="m", usage=MOST, cost=DEAR)
     for seq, payload in enumerate([AgentStart(name="A", via="prompt"), usage, usage, usage]):
         meters.apply(*entry(payload, AT, seq))
-    seen = meters.seen_in([]).session
+    seen = meters.visible_in([]).session
     assert seen is not None
     assert meters.session is not None
     for meter in (meters.session, seen):
-        assert (meter.input_tokens, meter.cost_usd) == (LARGEST_COUNT, float_info.max)
+        assert (meter.input_tokens, meter.cost_usd) == (MAX_COUNT, float_info.max)
 
 
 def test_joined_ends_of_a_turn_saturate() -> None:
-    end = AgentEnd(stop_reason="end_turn", steps=LARGEST_COUNT, usage=MOST, cost=DEAR)
-    both = joined(end, end)
-    assert (both.steps, both.usage, both.cost) == (LARGEST_COUNT, MOST, DEAR + DEAR)
+    end = AgentEnd(stop_reason="end_turn", steps=MAX_COUNT, usage=MOST, cost=DEAR)
+    both = merge_agent_ends(end, end)
+    assert (both.steps, both.usage, both.cost) == (MAX_COUNT, MOST, DEAR + DEAR)

@@ -11,7 +11,7 @@ from msgspec import structs
 import turnlog
 from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import InvalidEvent
-from turnlog.events import AssistantView, View, Vocabulary, decode, stamp, view_nodes
+from turnlog.events import AssistantView, View, Vocabulary, decode_envelope, encode_envelope, view_nodes
 from turnlog.events.catalog import Catalog
 from turnlog.events.view_nodes import (
     Button,
@@ -19,14 +19,14 @@ from turnlog.events.view_nodes import (
     Form,
     NumberField,
     Option,
-    Row,
     Screen,
     Section,
     SelectField,
     TableEditor,
+    TableRow,
     Text,
     TextField,
-    flaw,
+    find_view_error,
 )
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "views" / "trees.json"
@@ -48,7 +48,7 @@ def show(tree: Any) -> turnlog.Event:
 
 def check_a_tree_is_shown_or_refused_with_its_place(case: dict[str, Any]) -> None:
     expected = case["flaw"] and (case["flaw"]["says"], case["flaw"]["path"])
-    assert flaw(case["tree"]) == expected
+    assert find_view_error(case["tree"]) == expected
 
 
 def check_an_append_keeps_the_bytes_of_a_tree_or_names_the_path(case: dict[str, Any]) -> None:
@@ -73,26 +73,29 @@ def test_vector(case: dict[str, Any]) -> None:
 
 
 def test_twenty_levels_are_enough() -> None:
-    assert flaw(nested(view_nodes.LEVELS)) is None
-    expected = "$" + ".children[0]" * view_nodes.LEVELS
-    assert flaw(nested(view_nodes.LEVELS + 1)) == ("Expected at most 20 levels", expected)
-    assert flaw(nested(100_000)) == ("Expected at most 20 levels", "$")
+    assert find_view_error(nested(view_nodes.MAX_VIEW_DEPTH)) is None
+    expected = "$" + ".children[0]" * view_nodes.MAX_VIEW_DEPTH
+    assert find_view_error(nested(view_nodes.MAX_VIEW_DEPTH + 1)) == ("Expected at most 20 levels", expected)
+    assert find_view_error(nested(100_000)) == ("Expected at most 20 levels", "$")
 
 
 def test_two_thousand_parts_are_enough() -> None:
     def many(count: int) -> dict[str, Any]:
         return {"type": "section", "children": [{"type": "text", "text": ""}] * (count - 1)}
 
-    assert flaw(many(view_nodes.PARTS)) is None
-    assert flaw(many(view_nodes.PARTS + 1)) == ("Expected at most 2000 parts", "$.children[1999]")
+    assert find_view_error(many(view_nodes.MAX_VIEW_PARTS)) is None
+    assert find_view_error(many(view_nodes.MAX_VIEW_PARTS + 1)) == (
+        "Expected at most 2000 parts",
+        "$.children[1999]",
+    )
 
 
 def test_rows_columns_and_options_count() -> None:
-    rows = [Row(f"r{number}", {}) for number in range(view_nodes.PARTS - 4)]
+    rows = [TableRow(f"r{number}", {}) for number in range(view_nodes.MAX_VIEW_PARTS - 4)]
     unit = SelectField("unit", "Unit", options=[Option("lbs"), Option("kg")])
-    assert flaw(msgspec.to_builtins(TableEditor("t", [unit], rows))) is None
-    more = [*rows, Row("more", {})]
-    assert flaw(msgspec.to_builtins(TableEditor("t", [unit], more))) is not None
+    assert find_view_error(msgspec.to_builtins(TableEditor("t", [unit], rows))) is None
+    more = [*rows, TableRow("more", {})]
+    assert find_view_error(msgspec.to_builtins(TableEditor("t", [unit], more))) is not None
 
 
 @for_each_row(
@@ -103,7 +106,7 @@ def test_a_number_is_one_that_every_reader_holds(number: float) -> None:
         with pytest.raises(ValueError, match="double"):
             structs.replace(NumberField("n", "N"), **{name: number})
     with pytest.raises(ValueError, match="double can hold as n of row r"):
-        TableEditor("t", [NumberField("n", "N")], [Row("r", {"n": number})])
+        TableEditor("t", [NumberField("n", "N")], [TableRow("r", {"n": number})])
 
 
 def test_what_an_author_makes_is_checked_where_it_is_made() -> None:
@@ -133,7 +136,7 @@ def test_a_view_is_written_in_python() -> None:
     )
     view = View.of("view_1", tree, title="Weights")
     assert turnlog.event(AssistantView(view=view)).body == msgspec.json.encode({"view": view})
-    assert view_nodes.read(view.tree) == tree
+    assert view_nodes.parse_view_tree(view.tree) == tree
     assert view.tree["children"][1]["children"][0]["fields"][1] == {
         "type": "field.number",
         "name": "weight_lbs",
@@ -158,9 +161,9 @@ def test_a_view_of_a_newer_writer_is_kept_and_not_read() -> None:
         view: dict[str, Any]
 
     tree = {"type": "hologram"}
-    written = Catalog(Vocabulary("newer", [Sketch])).event(
+    written = Catalog(Vocabulary("newer", [Sketch])).build_event(
         Sketch(view={"kind": "a2ui.v1", "view_id": "view_1", "tree": tree}), id="evt_1"
     )
-    line = stamp(written, session_id="sess_1", seq=0, ts_ms=0)
-    assert not isinstance(turnlog.events.CATALOG.payload(decode(line)), AssistantView)
-    assert b"hologram" in bytes(decode(line).payload)
+    line = encode_envelope(written, session_id="sess_1", seq=0, ts_ms=0)
+    assert not isinstance(turnlog.events.CATALOG.decode_payload(decode_envelope(line)), AssistantView)
+    assert b"hologram" in bytes(decode_envelope(line).payload)

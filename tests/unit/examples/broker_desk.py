@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from turnlog import Catalog
-from turnlog.events import CORE, Envelope, Event, Origin, Payload, Scope, decode, stamp
+from turnlog.events import CORE, Envelope, Event, Origin, Payload, Scope, decode_envelope, encode_envelope
 from turnlog.state.fold import Item, fold
-from turnlog.state.rules import Emitted, Phase, settle
+from turnlog.state.rules import EmittedEvent, Phase, settle
 from turnlog_examples.broker.case import REDUCERS, Case, new_case
 from turnlog_examples.broker.events import BROKER
 from turnlog_examples.broker.rules import RULES
@@ -20,9 +20,11 @@ STEP_MS = 1_000
 
 def entered(payload: Payload, seq: int, origin: Origin = "app", scope: Scope = Scope()) -> Envelope:  # noqa: B008
     """The envelope of a payload at its place in the log; a second passes from each to the next."""
-    body, name = msgspec.json.encode(payload), CATALOG.name(type(payload))
+    body, name = msgspec.json.encode(payload), CATALOG.get_type_name(type(payload))
     event = Event(type=name, id=f"evt_{seq}", payload=payload, body=body, origin=origin, scope=scope)
-    return decode(stamp(event, session_id="sess_1", seq=seq, ts_ms=START_MS + STEP_MS * seq))
+    return decode_envelope(
+        encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=START_MS + STEP_MS * seq)
+    )
 
 
 def after(case: Case, *payloads: Payload, seq: int = 0) -> Case:
@@ -46,7 +48,7 @@ class Desk:
         """Append a batch and let the rules speak; what they said comes back."""
         scope = Scope(trace_id=f"tr_{len(self.items)}", channel=channel)
         for payload in payloads:
-            CATALOG.event(payload, id="evt_1", origin=origin)  # who may not say it is refused here
+            CATALOG.build_event(payload, id="evt_1", origin=origin)  # who may not say it is refused here
             self._add(entered(payload, len(self.items), origin, scope), payload)
         self.case = fold(REDUCERS, self.items[len(self.items) - len(payloads) :], self.case)
         return self._settle(phase)
@@ -56,7 +58,7 @@ class Desk:
         return envelope
 
     def _settle(self, phase: Phase) -> list[Payload]:
-        def enter(event: Emitted) -> Envelope:
+        def enter(event: EmittedEvent) -> Envelope:
             return self._add(entered(event.payload, len(self.items)), event.payload)
 
         settled = settle(RULES, REDUCERS, self.case, phase, enter)

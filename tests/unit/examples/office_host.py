@@ -11,10 +11,10 @@ from typing import Any
 from tests.cli_process import assert_lawful, counting
 from tests.support.limits import HANG_S
 from turnlog.events import Payload
-from turnlog.parse.claude.agents import Said
+from turnlog.parse.claude.agents import EventDraft
 from turnlog.parse.claude.parser import CliParser
-from turnlog.parse.claude.turns import Asked
-from turnlog.parse.deeds import Deeds
+from turnlog.parse.claude.turns import SentMessage
+from turnlog.parse.deeds import ToolEffects
 from turnlog.parse.inline.markers import MarkerParser
 from turnlog_examples.office.script import SCREEN
 from turnlog_examples.office.standin import COMMAND
@@ -77,12 +77,12 @@ class Host:
         for pipe in (self._stdin, self._stdout, self.stderr):
             pipe.close()
 
-    def events(self) -> list[Said]:
+    def events(self) -> list[EventDraft]:
         """What a parser makes of everything it said; nothing is left open."""
         memory = str(self.folder / "memory")
-        parser = CliParser(counting(), "Julian", MarkerParser, Deeds(memory, SCREEN))
+        parser = CliParser(counting(), "Julian", MarkerParser, ToolEffects(memory, SCREEN))
         for number, uuid in enumerate(self._asked):
-            parser.expect(uuid, Asked(f"tr_{number}"))
+            parser.expect(uuid, SentMessage(f"tr_{number}"))
         saids = parser.feed(self.raw) + parser.flush()
         assert_lawful(saids)
         return saids

@@ -12,7 +12,7 @@ from msgspec.json import encode as dump
 from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import CATALOG, after
 from turnlog.errors import InvalidEvent
-from turnlog.events import Kind, Payload, ProcessStart
+from turnlog.events import EventType, Payload, ProcessStart
 from turnlog_examples.broker.case import ENDS, REDUCERS, Case, new_case
 from turnlog_examples.broker.events import (
     BROKER,
@@ -59,8 +59,8 @@ APPROVED = after(CLEAN, *walk(CLEAN))
 STAGES = {"new": new_case(), "quoted": QUOTED, "sent": SENT, "countered": COUNTERED, "approved": APPROVED}
 
 
-def example(kind: Kind) -> Payload:
-    return kind.decoder.decode(json.dumps(kind.payload.EXAMPLE))
+def example(kind: EventType) -> Payload:
+    return kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE))
 
 
 def timeless(case: Case) -> bytes:
@@ -80,22 +80,22 @@ def test_the_stages_are_what_they_are_called() -> None:
 
 
 def test_every_type_has_its_reducer() -> None:
-    assert {kind.payload for kind in BROKER} | {ProcessStart} == set(REDUCERS)
+    assert {kind.payload_class for kind in BROKER} | {ProcessStart} == set(REDUCERS)
     assert len(TAXONOMY) == 21
 
 
 @for_each_row("stage", STAGES)
 @for_each_row("kind", KINDS, ids=TAGS)
-def test_an_event_applied_twice_is_applied_once(kind: Kind, stage: str) -> None:
+def test_an_event_applied_twice_is_applied_once(kind: EventType, stage: str) -> None:
     once = after(STAGES[stage], example(kind), seq=10)
     twice = after(once, example(kind), seq=11)
     assert timeless(twice) == timeless(once)
-    if kind.payload is not CaptureConsent:
+    if kind.payload_class is not CaptureConsent:
         assert twice is once  # not even the time of the last update
 
 
 @for_each_row("kind", KINDS, ids=TAGS)
-def test_a_reducer_leaves_what_it_was_given(kind: Kind) -> None:
+def test_a_reducer_leaves_what_it_was_given(kind: EventType) -> None:
     for case in STAGES.values():
         before = dump(case)
         after(case, example(kind))
@@ -159,11 +159,11 @@ def test_a_waterfall_that_is_there_is_not_run_again() -> None:
 
 @for_each_row("status", TERMINAL)
 @for_each_row("kind", KINDS, ids=TAGS)
-def test_nothing_leads_out_of_an_end_but_completion_of_a_selected_case(kind: Kind, status: str) -> None:
+def test_nothing_leads_out_of_an_end_but_completion_of_a_selected_case(kind: EventType, status: str) -> None:
     assert set(TERMINAL) == ENDS
     case = TERMINAL[status]
     assert case["status"] == status
-    to = "complete" if (status, kind.payload) == ("selected", CaseComplete) else status
+    to = "complete" if (status, kind.payload_class) == ("selected", CaseComplete) else status
     assert after(case, example(kind), seq=20)["status"] == to
 
 
@@ -195,7 +195,7 @@ def test_a_case_knows_its_session_its_retailer_and_its_times() -> None:
 def test_the_legacy_request_is_read_and_not_written() -> None:
     assert after(new_case(), RequestDecision())["decision"] == {"requestedAt": FIRST}
     with pytest.raises(InvalidEvent):
-        CATALOG.event(RequestDecision(), id="evt_1")
+        CATALOG.build_event(RequestDecision(), id="evt_1")
 
 
 # Who may say what.
@@ -211,19 +211,21 @@ SAID_BY: dict[type[Payload], set[str]] = {
 
 
 @for_each_row("kind", KINDS, ids=TAGS)
-def test_who_may_say_what(kind: Kind) -> None:
+def test_who_may_say_what(kind: EventType) -> None:
     who = {
-        origin for origin in ("model", "ui", "tool", "app", "system") if kind.admits(example(kind), origin)
+        origin
+        for origin in ("model", "ui", "tool", "app", "system")
+        if kind.allows_origin(example(kind), origin)
     }
-    assert who == SAID_BY.get(kind.payload, BOTH)
+    assert who == SAID_BY.get(kind.payload_class, BOTH)
 
 
 @for_each_row("id", ["credit_search_consent", "pre_contract_summary"])
 def test_the_model_acknowledges_the_service_status_only(id: str) -> None:
-    CATALOG.event("broker.acknowledge_disclosure", {"id": id}, id="evt_1", origin="ui")
+    CATALOG.build_event("broker.acknowledge_disclosure", {"id": id}, id="evt_1", origin="ui")
     with pytest.raises(InvalidEvent):
-        CATALOG.event("broker.acknowledge_disclosure", {"id": id}, id="evt_1", origin="model")
-    CATALOG.event("broker.acknowledge_disclosure", {"id": "service_status"}, id="evt_1", origin="model")
+        CATALOG.build_event("broker.acknowledge_disclosure", {"id": id}, id="evt_1", origin="model")
+    CATALOG.build_event("broker.acknowledge_disclosure", {"id": "service_status"}, id="evt_1", origin="model")
 
 
 @for_each_row(
@@ -239,7 +241,7 @@ def test_the_model_acknowledges_the_service_status_only(id: str) -> None:
 )
 def test_sums_that_no_fold_could_take_are_refused_at_the_door(name: str, data: dict[str, object]) -> None:
     with pytest.raises(InvalidEvent):
-        CATALOG.event(f"broker.{name}", data, id="evt_1", origin="ui")
+        CATALOG.build_event(f"broker.{name}", data, id="evt_1", origin="ui")
 
 
 def test_the_largest_and_smallest_sums_have_a_quote() -> None:

@@ -9,11 +9,11 @@ from tests.unit.app.desk import Desk, desk, play
 from tests.unit.examples.test_broker_session import QUOTED
 from turnlog.agents import Scripted
 from turnlog.agents.models import Request
-from turnlog.app import LOCAL, Posted, Seat
+from turnlog.app import LOCAL, ClientEvent, Membership
 from turnlog.app.messages import Chat
 from turnlog.events import Payload
 from turnlog.ids import new_id
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog_examples.broker import make_app, script
 from turnlog_examples.broker.buttons import VIEW
 
@@ -29,13 +29,13 @@ class HeldGuide:
         self.gate = asyncio.Event()
         self._guide = Scripted(script.customer)
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         await self.gate.wait()
         async for batch in self._guide.stream(request, reply):
             yield batch
 
 
-async def click(at: Desk, seat: Seat, button: str) -> str:
+async def click(at: Desk, seat: Membership, button: str) -> str:
     """Click a button of the open view; return the turn."""
     await at.post(
         seat, "ui.action", {"view_id": VIEW, "action": {"kind": "button.click", "button_id": button}}
@@ -53,7 +53,9 @@ def test_guide_whose_customer_clicks_during_its_turn_tells_what_the_lenders_answ
             seat = await at.sessions.create(LOCAL)
             guide.gate.set()
             quote = ("record_provisional_quote", {"termMonths": months})
-            facts = [Posted(f"broker.{name}", data, new_id("evt_")) for name, data in [*QUOTED, quote, ASKED]]
+            facts = [
+                ClientEvent(f"broker.{name}", data, new_id("evt_")) for name, data in [*QUOTED, quote, ASKED]
+            ]
             await at.sessions.chat(seat, Chat("customer", facts))
             guide.gate.clear()
             granted = await click(at, seat, "grant")

@@ -11,8 +11,8 @@ from turnlog.agents.models.scripted import Script
 from turnlog.agents.tag_instructions import instructions_with_tags, is_for_models
 from turnlog.events import AssistantMessage, Payload, UiMessage
 from turnlog.parse import strip_event_tags
-from turnlog.state.descriptions import narrated
-from turnlog.state.history import Message, add, text_part
+from turnlog.state.descriptions import describe_input
+from turnlog.state.history import Message, append_part, text_part
 from turnlog_examples.broker import POSTS, answers, events, instructions, make_app
 from turnlog_examples.broker.answers import Meant, Tag
 from turnlog_examples.broker.events import BROKER
@@ -41,7 +41,7 @@ class Talk:
             payload = UiMessage(text=item) if isinstance(item, str) else item
             ruled = self.desk.take(payload, channel=self.channel)
             for told in [payload, *(ruled if self.tells_rules else [])]:
-                self._add("user", narrated(CATALOG.name(type(told)), told))
+                self._add("user", describe_input(CATALOG.get_type_name(type(told)), told))
         output = "".join(str(part) for part in self.script(self.messages))
         stripped = strip_event_tags(output, BROKER)
         assert stripped.rejects == []
@@ -52,7 +52,7 @@ class Talk:
         return stripped.display.strip()
 
     def _add(self, role: str, text: str) -> str:
-        add(self.messages, "user" if role == "user" else "assistant", text_part(text))
+        append_part(self.messages, "user" if role == "user" else "assistant", text_part(text))
         return text
 
 
@@ -207,13 +207,13 @@ def test_a_real_model_is_told_every_tag_it_may_use_and_every_disclosure() -> Non
 
 def test_the_app_starts_a_case_and_the_roles_share_what_a_page_may_post() -> None:
     app = make_app()
-    assert json.loads(json.dumps(app.start()))["retailerName"] == "Brightside Solar"
-    assert set(app.reducers) >= {kind.payload for kind in BROKER}
+    assert json.loads(json.dumps(app.initial_state()))["retailerName"] == "Brightside Solar"
+    assert set(app.reducers) >= {kind.payload_class for kind in BROKER}
     posted = {payload for payloads in POSTS.values() for payload in payloads}
     by_page = {
-        kind.payload
+        kind.payload_class
         for kind in BROKER
-        if kind.admits(kind.decoder.decode(json.dumps(kind.payload.EXAMPLE)), "ui")
+        if kind.allows_origin(kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE)), "ui")
     }
     assert posted == by_page - {events.RequestDecision}
     assert not set(POSTS["installer"]) & set(POSTS["customer"])

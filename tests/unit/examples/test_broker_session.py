@@ -13,11 +13,11 @@ from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from tests.unit.examples.test_broker_case import timeless
 from turnlog import Agent, App
-from turnlog.agents import Model, Patience, Scripted
-from turnlog.agents.models import Fail, Part
-from turnlog.app import LOCAL, Posted, Seat, Sessions
+from turnlog.agents import Model, RetryPolicy, Scripted
+from turnlog.agents.models import Fail, ScriptPart
+from turnlog.app import LOCAL, ClientEvent, Membership, Sessions
 from turnlog.app.messages import Chat
-from turnlog.events import Envelope, Kind, UiMessage
+from turnlog.events import Envelope, EventType, UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
 from turnlog.state.fold import fold
@@ -56,13 +56,14 @@ STAGES: dict[str, list[tuple[str, Facts]]] = {
 BY_PAGE = [
     kind
     for kind in BROKER
-    if not kind.payload.LEGACY and kind.admits(kind.decoder.decode(json.dumps(kind.payload.EXAMPLE)), "ui")
+    if not kind.payload_class.LEGACY
+    and kind.allows_origin(kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE)), "ui")
 ]
 BY_MODEL = [
     kind
     for kind in BROKER
-    if kind.payload in EMITS["customer"]
-    and kind.admits(kind.decoder.decode(json.dumps(kind.payload.EXAMPLE)), "model")
+    if kind.payload_class in EMITS["customer"]
+    and kind.allows_origin(kind.decoder.decode(json.dumps(kind.payload_class.EXAMPLE)), "model")
 ]
 
 
@@ -81,10 +82,10 @@ class Session:
 
     log: Log
     sessions: Sessions
-    seat: Seat
+    seat: Membership
 
     async def post(self, *events: tuple[str, Facts], id: str | None = None) -> None:
-        posted = [Posted(f"broker.{name}", data, id or new_id("evt_")) for name, data in events]
+        posted = [ClientEvent(f"broker.{name}", data, id or new_id("evt_")) for name, data in events]
         await self.sessions.post(self.seat, posted)
 
     async def say(self, text: str) -> None:
@@ -95,12 +96,14 @@ class Session:
         """The case now, which is what the log alone makes of it."""
         _, state = await self.sessions.state(self.seat)
         events = await self.events()
-        case: Case = fold(REDUCERS, [(one, self.seat.app.catalog.payload(one)) for one in events], start())
+        case: Case = fold(
+            REDUCERS, [(one, self.seat.app.catalog.decode_payload(one)) for one in events], start()
+        )
         assert case == state
         return case
 
     async def events(self, *names: str) -> list[Envelope]:
-        page = await self.log.read(self.seat.session_id, -1, max_bytes=1 << 20, origin=-1)
+        page = await self.log.read(self.seat.session_id, -1, max_bytes=1 << 20, replay_from=-1)
         return [one for one in page.envelopes() if not names or one.type.removeprefix("broker.") in names]
 
 
@@ -110,14 +113,14 @@ async def opened(
     model: Model | None = None,
     rules: Sequence[Rule] = RULES,
 ) -> AsyncIterator[Session]:
-    guide = Agent("Customer guide", "", model or Scripted(script), patience=Patience(first_s=0.0))
+    guide = Agent("Customer guide", "", model or Scripted(script), retry=RetryPolicy(initial_delay_s=0.0))
     app = App(
         "broker",
         {"customer": guide},
         vocabulary=BROKER,
         reducers=REDUCERS,
         rules=rules,
-        start=start,
+        initial_state=start,
         roles=ROLES,
     )
     log = Log(MemoryStore())
@@ -140,7 +143,7 @@ def play(run: Callable[[], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 @for_each_row("kind", BY_PAGE, ids=lambda kind: kind.tag)
-def test_an_event_of_the_page_once_again_after_a_retry_and_twice(kind: Kind, stage: str) -> None:
+def test_an_event_of_the_page_once_again_after_a_retry_and_twice(kind: EventType, stage: str) -> None:
     """A retry has the same id and leaves no trace; a second event is in the log and changes nothing."""
 
     async def run() -> None:
@@ -148,7 +151,7 @@ def test_an_event_of_the_page_once_again_after_a_retry_and_twice(kind: Kind, sta
             for event in STAGES[stage]:
                 await session.post(event)
             assert (await session.case())["status"] == stage
-            event = kind.tag, dict(kind.payload.EXAMPLE)
+            event = kind.tag, dict(kind.payload_class.EXAMPLE)
             await session.post(event, id="evt_page")
             once, log = await session.case(), await session.events()
             await session.post(event, id="evt_page")
@@ -163,21 +166,21 @@ def test_an_event_of_the_page_once_again_after_a_retry_and_twice(kind: Kind, sta
 
 
 @for_each_row("kind", BY_MODEL, ids=lambda kind: kind.tag)
-def test_an_event_that_the_model_says_again_in_a_later_turn_is_invisible(kind: Kind) -> None:
+def test_an_event_that_the_model_says_again_in_a_later_turn_is_invisible(kind: EventType) -> None:
     async def run() -> None:
         async with opened() as session:
             for event in QUOTED:
                 await session.post(event)
-            said = f"So it is. {tag(kind.tag, kind.payload.EXAMPLE)}"
+            said = f"So it is. {tag(kind.tag, kind.payload_class.EXAMPLE)}"
             await session.say(said)
             once = await session.case()
             await session.say("Let us go on.")
             await session.say(said)
             assert await session.case() == once
             assert len([one for one in await session.events(kind.tag) if one.origin == "model"]) == 2
-            panels = await session.sessions.panels(session.seat)
+            panels = await session.sessions.load_read_models(session.seat)
             shown = [
-                bubble.text for bubble in panels.transcript.bubbles.values() if bubble.who == "assistant"
+                bubble.text for bubble in panels.transcript.entries.values() if bubble.who == "assistant"
             ]
             assert shown == ["So it is.", "Let us go on.", "So it is."]
 
@@ -187,7 +190,7 @@ def test_an_event_that_the_model_says_again_in_a_later_turn_is_invisible(kind: K
 def test_a_reply_that_broke_off_and_comes_again_says_its_events_once() -> None:
     attempts = iter([True, False])
 
-    def script(_: list[Message]) -> Iterator[Part]:
+    def script(_: list[Message]) -> Iterator[ScriptPart]:
         yield f"Noted. {tag('record_personal_facts', {'fullName': 'Sarah'})} Thank you."
         if next(attempts):
             yield Fail()
@@ -197,8 +200,8 @@ def test_a_reply_that_broke_off_and_comes_again_says_its_events_once() -> None:
             await session.say("I am Sarah")
             assert (await session.case())["personal"] == {"fullName": "Sarah"}
             assert len(await session.events("record_personal_facts")) == 1
-            panels = await session.sessions.panels(session.seat)
-            assert [bubble.text for bubble in panels.transcript.bubbles.values()] == [
+            panels = await session.sessions.load_read_models(session.seat)
+            assert [bubble.text for bubble in panels.transcript.entries.values()] == [
                 "I am Sarah",
                 "Noted. Thank you.",
             ]

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 from tests.support.tables import for_each_row
-from turnlog.app import LOCAL, Posted, Sessions
+from turnlog.app import LOCAL, ClientEvent, Sessions
 from turnlog.app.messages import Chat
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
-from turnlog.server.routes.api import described
+from turnlog.server.routes.api import make_session_info
 from turnlog_examples.broker import make_app
 from turnlog_examples.broker.case import new_case
 from turnlog_examples.broker.title import title
@@ -44,11 +44,11 @@ def titles(given: str | None) -> list[str]:
         seen = []
 
         async def look() -> None:
-            [listed], _ = await sessions.seats(LOCAL)
-            seen.append(described(*listed).title)
+            [listed], _ = await sessions.list_summaries(LOCAL)
+            seen.append(make_session_info(*listed).title)
 
         async def post(**facts: Any) -> None:
-            await sessions.post(seat, [Posted("broker.record_project_facts", facts, new_id("evt_"))])
+            await sessions.post(seat, [ClientEvent("broker.record_project_facts", facts, new_id("evt_"))])
             await look()
 
         await look()

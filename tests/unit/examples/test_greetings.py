@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from turnlog import Agent
-from turnlog.agents.agent import Patience
+from turnlog.agents.agent import RetryPolicy
 from turnlog_examples.assistant.team import make_agent as make_assistant
 from turnlog_examples.conversation import is_greeting
 from turnlog_examples.office.people import CANDIDATES
 from turnlog_examples.pipeline.team import make_team
 from turnlog_examples.tour import make_app as make_tour
 
-AT_ONCE = Patience(first_s=0)
+AT_ONCE = RetryPolicy(initial_delay_s=0)
 
 
 async def events_of(agent: Agent, text: str) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.tables import for_each_row
 from turnlog import App
 from turnlog.cli import load_app
-from turnlog.cli.demo import NAMES
+from turnlog.cli.demo import DEMO_NAMES
 from turnlog.server.application import create_app
 from turnlog_examples.demo import make_apps
 
@@ -23,10 +23,10 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, App]:
 
 
 def test_the_demo_has_the_systems_that_the_command_names(apps: dict[str, App]) -> None:
-    assert tuple(apps) == NAMES
+    assert tuple(apps) == DEMO_NAMES
 
 
-@for_each_row("name", NAMES)
+@for_each_row("name", DEMO_NAMES)
 def test_a_guide_is_short_and_begins_with_what_the_system_is(name: str, apps: dict[str, App]) -> None:
     guide = apps[name].guide
     assert 10 <= len(guide.splitlines()) <= 25
@@ -34,23 +34,23 @@ def test_a_guide_is_short_and_begins_with_what_the_system_is(name: str, apps: di
     assert len({app.title for app in apps.values()}) == len(apps)
 
 
-@for_each_row("name", NAMES)
+@for_each_row("name", DEMO_NAMES)
 def test_what_is_worth_trying_stands_in_the_guide(name: str, apps: dict[str, App]) -> None:
     app = apps[name]
-    assert 3 <= len(app.tries) <= 5
+    assert 3 <= len(app.suggestions) <= 5
     if not app.channels:  # the broker's guide is played word for word over the server
         typed = re.findall(r"^- \*\*(.+?)\*\*", app.guide, re.M)
-        assert typed[: len(app.tries)] == list(app.tries)
+        assert typed[: len(app.suggestions)] == list(app.suggestions)
 
 
-@for_each_row("name", NAMES)
+@for_each_row("name", DEMO_NAMES)
 def test_the_events_of_a_guide_are_those_of_the_system(name: str, apps: dict[str, App]) -> None:
     named = set(re.findall(r"`([a-z]+\.[a-z_]+)`", apps[name].guide))
     assert len(named) >= 3
-    assert named <= set(apps[name].catalog.kinds)
+    assert named <= set(apps[name].catalog.types)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DEMO_NAMES)
 def test_the_commands_and_routes_of_a_guide_are_there(
     name: str, apps: dict[str, App], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 import turnlog_examples.office
 from tests.logs import vector_log
 from turnlog import App
-from turnlog.agents.claude.claude_code import ClaudeCli
-from turnlog.cli.log_access import run
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.cli.log_access import run_command
 from turnlog.errors import CallerError
 from turnlog.events import CORE, TEAM, Catalog, Scope
 from turnlog.log import open_log
@@ -155,9 +155,13 @@ class TestCommand:
 class TestApp:
     def test_it_has_a_folder_with_a_memory(self, tmp_path: Path) -> None:
         app = make_app(tmp_path / "deep" / "office", played())
-        assert isinstance(app.cli, ClaudeCli)
-        assert (app.cli.name, app.cli.model, app.cli.screen) == ("Julian", MODEL, SCREEN)
-        assert app.cli.memory == str(tmp_path / "deep" / "office" / "memory")
+        assert isinstance(app.claude_code, ClaudeCode)
+        assert (app.claude_code.name, app.claude_code.model, app.claude_code.screen_url) == (
+            "Julian",
+            MODEL,
+            SCREEN,
+        )
+        assert app.claude_code.artifact_dir == str(tmp_path / "deep" / "office" / "memory")
         assert (tmp_path / "deep" / "office" / "memory").is_dir()
 
     @pytest.mark.parametrize("forced", [True, False])
@@ -173,8 +177,11 @@ class TestApp:
         assert list(tmp_path.iterdir()) == []
         app = turnlog_examples.office.app
         assert isinstance(app, App)
-        assert app.cli is not None
-        assert (app.cli.command[0] == "/opt/claude", app.cli.demo_mode) == (not forced, forced)
+        assert app.claude_code is not None
+        assert (app.claude_code.command[0] == "/opt/claude", app.claude_code.demo_mode) == (
+            not forced,
+            forced,
+        )
         assert (tmp_path / "office" / "memory").is_dir()
 
     def test_there_is_nothing_else(self) -> None:
@@ -198,7 +205,7 @@ def log_url(tmp_path: Path) -> str:
         ]
         origins: Any = {"ui.command": "ui"}
         made = [
-            CATALOG.event(
+            CATALOG.build_event(
                 one["type"],
                 one["payload"],
                 id=f"evt_{number}",
@@ -210,7 +217,7 @@ def log_url(tmp_path: Path) -> str:
         await log.append("sess_office", made)
         await log.close()
 
-    run(fill())
+    run_command(fill())
     return url
 
 

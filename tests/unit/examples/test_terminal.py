@@ -16,8 +16,8 @@ from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from turnlog import Agent, tool
 from turnlog.agents import Scripted, ToolUse, all_ended
-from turnlog.agents.agent import Patience
-from turnlog.agents.models import Cite, Fail, Part, Thinking
+from turnlog.agents.agent import RetryPolicy
+from turnlog.agents.models import Cite, Fail, ScriptPart, Thinking
 from turnlog.events import Citation
 from turnlog.state.history import Message
 from turnlog_examples.conversation import results
@@ -214,16 +214,20 @@ def choose(colour: str) -> str:
 Make = Callable[[Console], Client]
 
 
-def show(make: Make, *attempts: list[Part]) -> str:
+def show(make: Make, *attempts: list[ScriptPart]) -> str:
     """What a client shows of an agent whose model makes these attempts, one after the other."""
     left = iter(attempts)
 
-    def script(_: list[Message]) -> Iterator[Part]:
+    def script(_: list[Message]) -> Iterator[ScriptPart]:
         yield from next(left)
 
     output = io.StringIO()
     agent = Agent(
-        "Ann", "", Scripted(script), tools=(choose,), patience=Patience(tries=len(attempts), first_s=0.0)
+        "Ann",
+        "",
+        Scripted(script),
+        tools=(choose,),
+        retry=RetryPolicy(max_attempts=len(attempts), initial_delay_s=0.0),
     )
     client = make(Console(file=output, width=80, highlight=False))
 
@@ -236,7 +240,7 @@ def show(make: Make, *attempts: list[Part]) -> str:
 
 
 def test_what_is_taken_back_is_said_to_be() -> None:
-    attempts: list[list[Part]] = [["Once ", Fail()], ["Twice."]]
+    attempts: list[list[ScriptPart]] = [["Once ", Fail()], ["Twice."]]
     assert show(Answers, *attempts) == (
         "Ann  Once …\n(overloaded_error: that does not count, once more)\nAnn  Twice.\n"
     )
@@ -246,26 +250,26 @@ def test_what_is_taken_back_is_said_to_be() -> None:
 
 
 def test_a_model_that_gives_up_is_shown_with_what_it_said() -> None:
-    attempt: list[Part] = ["Well, ", Fail("billing_error", retriable=False, message="Nobody pays.")]
+    attempt: list[ScriptPart] = ["Well, ", Fail("billing_error", retriable=False, message="Nobody pays.")]
     assert show(Answers, attempt) == "Ann  Well, …\nNobody pays.\n"
     assert show(Everything, attempt) == "Ann ◂ hi\nAnn ✗ billing_error: Nobody pays.\nAnn ■ error\n"
 
 
 def test_thinking_is_for_those_who_want_everything() -> None:
     source = Citation(type="char_location", cited_text="A.", document_title="Book")
-    attempt: list[Part] = [Thinking("Hm."), "So.", Cite(source)]
+    attempt: list[ScriptPart] = [Thinking("Hm."), "So.", Cite(source)]
     assert show(Answers, attempt) == "Ann  So.\n"
     assert show(Everything, attempt) == "Ann ◂ hi\nAnn … Hm.\nAnn │ So.\n  [Book: A.]\nAnn ■ end_turn\n"
 
 
 def test_a_question_to_the_page_is_the_last_line() -> None:
-    attempt: list[Part] = [ToolUse("choose", {"colour": "red or\nblue"})]
+    attempt: list[ScriptPart] = [ToolUse("choose", {"colour": "red or\nblue"})]
     assert show(Answers, attempt) == "?  choose(colour=red or blue)\n"
     assert show(Everything, attempt) == "Ann ◂ hi\nAnn ? choose(colour=red or blue)\n"
 
 
 def test_who_shows_the_top_only_can_still_wait_for_its_end() -> None:
-    def boss(messages: list[Message]) -> Iterator[Part]:
+    def boss(messages: list[Message]) -> Iterator[ScriptPart]:
         yield "Done." if results(messages) else ToolUse("clerk", {"prompt": "go"})
 
     clerk = Agent("Clerk", "", Scripted(lambda _: ["Secret."]))

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.tables import for_each_row
 from turnlog.agents import AnthropicModel, ToolUse
-from turnlog.events.view_nodes import flaw
-from turnlog.state.descriptions import told
+from turnlog.events.view_nodes import find_view_error
+from turnlog.state.descriptions import describe_action
 from turnlog.state.history import Message
 from turnlog_examples import weights
 from turnlog_examples.weights.script import HELP, make_script, moment
@@ -59,7 +59,7 @@ def said(*items: str | Call) -> tuple[str, list[tuple[str, Any]]]:
 
 
 def acted(kind: str, **fields: Any) -> str:
-    return told({"action": {"kind": kind, **fields}, "view_id": "view_1"})
+    return describe_action({"action": {"kind": kind, **fields}, "view_id": "view_1"})
 
 
 def draft(weight: float, day: str = "today", notes: str = "") -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Showing:
     def __init__(self) -> None:
         self.views: list[Any] = []
 
-    def show(self, view: Any) -> None:
+    def show_view(self, view: Any) -> None:
         self.views.append(view)
 
 
@@ -204,13 +204,13 @@ def test_views_are_lawful_and_show_errors_at_their_place() -> None:
         {"notes": "too long"},
     )
     assert (second["row_id"], "error" in second) == ("new_2", False)
-    assert flaw(form.tree) is flaw(table.tree) is None
+    assert find_view_error(form.tree) is find_view_error(table.tree) is None
 
 
 def test_a_real_model_may_take_the_place_of_the_script() -> None:
     agent = weights.make_agent(model="anthropic:claude-sonnet-4-5", zone="Asia/Tokyo")
     assert isinstance(agent.mind, AnthropicModel)
     assert "Asia/Tokyo" in agent.instructions
-    named = [spec.name for spec in agent.specs]
+    named = [spec.name for spec in agent.tool_specs]
     assert all(name in INSTRUCTIONS for name in named), "it is told when to use what it has"
     assert weights.app.name == "weights"

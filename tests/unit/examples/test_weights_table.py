@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.tables import for_each_row
-from turnlog.agents import ToolFault
+from turnlog.agents import ToolError
 from turnlog.events import ToolCall
 from turnlog_examples.weights.contract import Entry, weight_audit_list, weight_entries_list
 from turnlog_examples.weights.table import Caller, WeightTable
@@ -33,7 +33,7 @@ def entry(weight: float = 187.6, at: str = NOON, notes: str = "", entry_id: str 
 
 
 def fault_of(call: Any) -> tuple[str, str, Any]:
-    with pytest.raises(ToolFault) as raised:
+    with pytest.raises(ToolError) as raised:
         call()
     return raised.value.code, str(raised.value), raised.value.details
 

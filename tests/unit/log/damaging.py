@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from turnlog.errors import Damaged
+from turnlog.errors import SessionDamaged
 from turnlog.log import Log, Row, SqliteStore
-from turnlog.testing.factories import notes
+from turnlog.testing.factories import durable_events
 
 SESSION, OTHER = "sess_1", "sess_2"
 ROW = "where session = 1 and seq = 2"
@@ -34,18 +34,18 @@ async def fill(log: Log) -> dict[int, Row]:
     """Two sessions of six durable events; what was written."""
     for session in (SESSION, OTHER):
         await log.create("t", session)
-        await log.append(session, notes(*range(6)))
+        await log.append(session, durable_events(*range(6)))
     return {row.seq: row for row in await log.read(SESSION)}
 
 
-async def readable(log: Log, after: int = -1) -> tuple[list[Row], list[Damaged]]:
+async def readable(log: Log, after: int = -1) -> tuple[list[Row], list[SessionDamaged]]:
     """Everything that is handed out, and what is told on the way."""
     rows: list[Row] = []
-    told: list[Damaged] = []
+    told: list[SessionDamaged] = []
     while len(told) < 10:
         try:
             page = await log.read(SESSION, after)
-        except Damaged as damage:
+        except SessionDamaged as damage:
             told.append(damage)
             continue
         if not page:

@@ -12,14 +12,14 @@ import pytest
 
 from tests.support.limits import HANG_S
 from turnlog.log import Log, Row, Store
-from turnlog.testing.harness import following
+from turnlog.testing.harness import open_follower
 
 P = ParamSpec("P")
 
 
 THREAD_DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-PLACES = ("holds", "turn_start", "turn", "span_end")
-READS = ("info", "sessions", "read", *PLACES, "unfinished", "documents", "snapshot")
+PLACES = ("has_event", "oldest_open_turn_start", "turn_bounds", "span_end")
+READS = ("info", "sessions", "read", *PLACES, "sessions_with_open_agents", "documents", "snapshot")
 
 
 def scenario(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -50,12 +50,12 @@ class Counting:
         return sum(self.calls[name] for name in READS)
 
     @property
-    def group(self) -> int:
+    def max_batch(self) -> int:
         """As many as the store itself takes."""
-        return self.inner.group
+        return self.inner.max_batch
 
     @property
-    def readers(self) -> int:
+    def reader_threads(self) -> int:
         """As a store that may make its readers wait."""
         return 2
 
@@ -109,7 +109,7 @@ class Gated(Counting):
 
 async def all_pages(log: Log, session: str, after: int = -1, **options: Any) -> list[Row]:
     """Everything a follower gets until it ends."""
-    async with following(log, session, after, **options) as pages:
+    async with open_follower(log, session, after, **options) as pages:
         return [row async for page in pages for row in page]
 
 
@@ -123,7 +123,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def held(log: Log) -> AsyncIterator[Gate]:
     """Keep the writer busy: what is submitted meanwhile waits, and is one group when it is let go."""
     gate = Gate()
-    job = asyncio.create_task(log.work(lambda _: gate.hold()))
+    job = asyncio.create_task(log.transact(lambda _: gate.hold()))
     await gate.reached()
     try:
         yield gate

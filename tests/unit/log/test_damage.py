@@ -10,10 +10,16 @@ import pytest
 
 from tests.unit.log.damaging import OTHER, ROW, SESSION, edit, fill, opened, readable, seqs
 from tests.unit.log.delegates import all_pages, scenario, until
-from turnlog.errors import Damaged, StoreError
+from turnlog.errors import SessionDamaged, StoreError
 from turnlog.log import Damage, Log, Page, Row, SqliteStore
 from turnlog.log.sqlite.checksums import make_row
-from turnlog.testing.factories import began, delta, note, notes, over
+from turnlog.testing.factories import (
+    block_delta_event,
+    block_end_event,
+    block_start_event,
+    durable_event,
+    durable_events,
+)
 
 
 @pytest.fixture
@@ -85,7 +91,7 @@ def test_a_damaged_event_is_told_and_everything_else_is_served(path: Path, name:
         if told:
             assert await followers[0] == []
         assert not followers[1].done()
-        assert await log.append(SESSION, notes("new")) == [6]
+        assert await log.append(SESSION, durable_events("new")) == [6]
         assert await seqs(log, last) == [*range(last + 1, 6), 6]
         assert len(await log.damages()) == 1
         assert await log.verify() == []
@@ -104,13 +110,13 @@ async def test_what_is_damaged_is_never_sent(path: Path, name: str) -> None:
         written, epoch = await fill(log), (await log.info(SESSION)).epoch
         edit(path, statement)
         sent, beside = b"", "beside" in name or name == "meta"  # frames are whole without what stands there
-        with suppress(Damaged) if beside else pytest.raises(Damaged):
-            async for data in log.frames(SESSION, idle_s=0.01):
+        with suppress(SessionDamaged) if beside else pytest.raises(SessionDamaged):
+            async for data in log.follow_frames(SESSION, idle_s=0.01):
                 sent += data
                 if not data:
                     break
         good = [written[seq] for seq in range(6 if beside else first)]
-        assert sent == (Page(good, epoch).ready().data if good else b"")
+        assert sent == (Page(good, epoch).frames().data if good else b"")
 
 
 @scenario
@@ -118,7 +124,7 @@ async def test_a_follower_that_meets_the_damage_is_told_and_the_next_one_is_not(
     async with opened(path) as log:
         await fill(log)
         edit(path, f"delete from event {ROW}")
-        with pytest.raises(Damaged) as told:
+        with pytest.raises(SessionDamaged) as told:
             await all_pages(log, SESSION)
         assert (told.value.session_id, told.value.first, told.value.last) == (SESSION, 2, 2)
         await log.close_session(SESSION)
@@ -131,7 +137,7 @@ async def test_a_damage_is_recorded_once_however_many_meet_it(path: Path) -> Non
         await fill(log)
         edit(path, f"delete from event {ROW}")
         met = await asyncio.gather(*[log.read(SESSION, 1) for _ in range(5)], return_exceptions=True)
-        assert any(isinstance(outcome, Damaged) for outcome in met)
+        assert any(isinstance(outcome, SessionDamaged) for outcome in met)
         assert len(await log.damages()) == 1
 
 
@@ -139,7 +145,16 @@ async def test_a_damage_is_recorded_once_however_many_meet_it(path: Path) -> Non
 async def test_a_second_loss_is_told_like_the_first(path: Path) -> None:
     async with opened(path) as log:
         await log.create("t", SESSION)
-        await log.append(SESSION, [*notes(0, 1, 2), began("x"), delta("x"), over("x"), note("3")])
+        await log.append(
+            SESSION,
+            [
+                *durable_events(0, 1, 2),
+                block_start_event("x"),
+                block_delta_event("x"),
+                block_end_event("x"),
+                durable_event("3"),
+            ],
+        )
         assert await log.prune(SESSION, 1 << 45) == 1
         edit(path, "delete from event where seq = 0")
         assert [(damage.first, damage.last) for damage in (await readable(log))[1]] == [(0, 0)]
@@ -152,7 +167,7 @@ async def test_a_read_that_was_interrupted_is_no_damage(path: Path) -> None:
     store = SqliteStore(path)
     log = Log(store)
     await log.create("t", SESSION)
-    await log.append(SESSION, notes(*range(2000)))
+    await log.append(SESSION, durable_events(*range(2000)))
     await log.read(SESSION)
     interrupt(store, 1000)
     with suppress(StoreError):
@@ -180,10 +195,10 @@ async def rolled_back(path: Path, change: str) -> None:
     async with opened(path) as log:
         match change:
             case "events":
-                await log.append(SESSION, notes("x", "y"))
+                await log.append(SESSION, durable_events("x", "y"))
             case "session":
                 await log.create("t", "sess_3")
-                await log.append("sess_3", notes("x", "y"))
+                await log.append("sess_3", durable_events("x", "y"))
             case "closing":
                 await log.close_session(SESSION)
     path.write_bytes(image)  # noqa: ASYNC240
@@ -200,7 +215,7 @@ async def test_a_lost_end_is_noticed_by_the_mark(path: Path, caplog: pytest.LogC
         async with opened(path) as log:
             assert await log.damages() == [lost]
             assert (await log.info(SESSION)).epoch != epoch
-            assert await log.append(SESSION, notes("x")) == [8]
+            assert await log.append(SESSION, durable_events("x")) == [8]
             rows, told = await readable(log)
             assert ([row.seq for row in rows], told) == ([0, 1, 2, 3, 4, 5, 8], [])
     assert "sess_1 is damaged at seq 6 to 7: the end of the session is missing" in caplog.text
@@ -242,7 +257,7 @@ async def test_pages_that_cannot_be_read_are_told(path: Path) -> None:
     async with opened(path) as log:
         await log.create("t", SESSION)
         for number in range(20):
-            await log.append(SESSION, [note(f"{number}-{part}", "z" * 1000) for part in range(20)])
+            await log.append(SESSION, [durable_event(f"{number}-{part}", "z" * 1000) for part in range(20)])
     spoil(path)
     async with opened(path) as log:
         assert any(damage.problem.startswith("SQLite: ") for damage in await log.verify())
@@ -258,7 +273,7 @@ async def test_checking_everything_beside_a_writer_invents_no_damage(path: Path)
         with closing(SqliteStore(path, writable=False)) as reader:
             check = iter(reader.verify())
             assert next(check).session_id == SESSION
-            await log.append(OTHER, notes("new"))
+            await log.append(OTHER, durable_events("new"))
             assert [damage for damage in check if damage.session_id == OTHER] == []
 
 
@@ -296,9 +311,9 @@ def test_a_retry_of_a_damaged_event_is_not_the_fault_of_its_sender(path: Path, v
             await fill(log)
             edit(path, f"update event set frame = {value} {ROW}")
             with suppress(StoreError):
-                assert await log.append(SESSION, notes(2)) in ([2], [6])
+                assert await log.append(SESSION, durable_events(2)) in ([2], [6])
             await readable(log)
-            assert await log.append(SESSION, notes(2)) in ([2], [6])
+            assert await log.append(SESSION, durable_events(2)) in ([2], [6])
 
     run()
 
@@ -309,8 +324,8 @@ async def test_a_retry_that_meets_the_damage_gets_through_by_itself(path: Path) 
         await fill(log)
         edit(path, f"update event set frame = x'00' {ROW}")
         with suppress(StoreError):
-            await log.append(SESSION, notes(2))
-        assert await log.append(SESSION, notes(2)) == [6]
+            await log.append(SESSION, durable_events(2))
+        assert await log.append(SESSION, durable_events(2)) == [6]
 
 
 @scenario
@@ -318,7 +333,15 @@ async def test_a_row_that_is_elsewhere_explains_no_gap(path: Path) -> None:
     """A seq that was changed in place stands where the rank before a gap is looked for."""
     async with opened(path) as log:
         await log.create("t", SESSION)
-        await log.append(SESSION, [began("x"), delta("x"), over("x"), *notes(*range(3))])
+        await log.append(
+            SESSION,
+            [
+                block_start_event("x"),
+                block_delta_event("x"),
+                block_end_event("x"),
+                *durable_events(*range(3)),
+            ],
+        )
         await log.prune(SESSION, 2_000_000_000_000)
         edit(path, "update event set seq = 1 where session = 1 and seq = 2")  # where a live event was
         _, told = await readable(log)

@@ -9,9 +9,19 @@ import pytest
 
 from tests.unit.log.damaging import OTHER, ROW, SESSION, edit, fill, opened, readable, seqs
 from tests.unit.log.delegates import all_pages, scenario, until
-from turnlog.errors import Damaged, StoreError
+from turnlog.errors import SessionDamaged, StoreError
 from turnlog.log import Log, SqliteStore
-from turnlog.testing.factories import agent, answered, began, called, delta, ended, notes, over, started
+from turnlog.testing.factories import (
+    agent_end_event,
+    agent_scope,
+    agent_start_event,
+    block_delta_event,
+    block_end_event,
+    block_start_event,
+    durable_events,
+    tool_call_event,
+    tool_result_event,
+)
 
 
 @pytest.fixture
@@ -62,7 +72,7 @@ def test_a_damaged_record_is_told_and_the_events_are_served(path: Path, column: 
         assert (await log.info(OTHER)).epoch == epochs[1]
         rows, told = await readable(log)
         assert ([row.seq for row in rows], told) == ([0, 1, 2, 3, 4, 5], [])
-        assert await log.append(SESSION, notes("new")) == [6]
+        assert await log.append(SESSION, durable_events("new")) == [6]
         assert await seqs(log) == [0, 1, 2, 3, 4, 5, 6]
         assert [damage[:3] for damage in await log.damages()] == [(SESSION, -1, -1)]
 
@@ -87,8 +97,8 @@ async def test_a_damaged_record_does_not_end_appending(path: Path) -> None:
     async with opened(path) as log:
         edit(path, "update session set app = 'another' where id = 1")
         with suppress(StoreError):
-            await log.append(SESSION, notes("a"))
-        assert await log.append(SESSION, notes("b")) in ([6], [7])
+            await log.append(SESSION, durable_events("a"))
+        assert await log.append(SESSION, durable_events("b")) in ([6], [7])
 
 
 @pytest.mark.parametrize(
@@ -104,8 +114,8 @@ def test_a_record_of_the_wrong_kind_does_not_keep_the_log_shut(path: Path, colum
         async with opened(path) as log:
             assert [damage.session_id for damage in await log.damages()] == [SESSION]
             assert await seqs(log) == [0, 1, 2, 3, 4, 5]
-            assert await log.append(SESSION, notes("new"), fence=1) == [6]
-            assert await log.append(OTHER, notes("new")) == [6]
+            assert await log.append(SESSION, durable_events("new"), fence=1) == [6]
+            assert await log.append(OTHER, durable_events("new")) == [6]
 
     run()
 
@@ -130,7 +140,7 @@ def test_nothing_of_a_damaged_record_is_believed(path: Path, column: str, value:
             rows, told = await readable(log)
             assert [row.seq for row in rows] == [0, 1, 3, 4, 5]
             assert [(damage.first, damage.last) for damage in told] == [(2, 2)]
-            assert await log.append(SESSION, notes("new"), fence=1) == [6]
+            assert await log.append(SESSION, durable_events("new"), fence=1) == [6]
 
     run()
 
@@ -138,22 +148,22 @@ def test_nothing_of_a_damaged_record_is_believed(path: Path, column: str, value:
 # the index of spans
 
 SPANS = [
-    started(agent(1)),
-    began("x"),
-    delta("x"),
-    over("x"),
-    called("c"),
-    answered("c"),
-    began("y"),
-    delta("y"),
-    ended(agent(1)),
+    agent_start_event(agent_scope(1)),
+    block_start_event("x"),
+    block_delta_event("x"),
+    block_end_event("x"),
+    tool_call_event("c"),
+    tool_result_event("c"),
+    block_start_event("y"),
+    block_delta_event("y"),
+    agent_end_event(agent_scope(1)),
 ]
 
 
 async def fill_spans(log: Log) -> None:
     await log.create("t", SESSION)
     await log.append(SESSION, SPANS)
-    assert [row.seq for row in await log.read(SESSION, origin=-1)] == [0, 1, 3, 4, 5, 6, 7, 8]
+    assert [row.seq for row in await log.read(SESSION, replay_from=-1)] == [0, 1, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +184,7 @@ def test_a_damaged_index_is_told_and_hides_nothing(path: Path, statement: str, s
         async with opened(path) as log:
             await fill_spans(log)
             edit(path, statement)
-            assert [row.seq for row in await log.read(SESSION, origin=-1)] == list(served)
+            assert [row.seq for row in await log.read(SESSION, replay_from=-1)] == list(served)
             problems = {damage.problem for damage in await log.verify()}
             assert problems == {"the index of blocks and calls is damaged"}
 
@@ -196,7 +206,7 @@ def test_a_damaged_index_does_not_move_the_start_of_a_turn(path: Path, statement
         async with opened(path) as log:
             await fill_spans(log)
             edit(path, statement)
-            assert await log.turn_start(SESSION, 5) == 0
+            assert await log.oldest_open_turn_start(SESSION, 5) == 0
 
     run()
 
@@ -213,7 +223,7 @@ def test_what_closed_a_call_is_never_another_event(path: Path, statement: str) -
             await readable(log)
             row = None
             with suppress(StoreError):
-                row = await log.ended(SESSION, "c")
+                row = await log.closing_event(SESSION, "c")
             assert row is None or row.type == "tool.result"
 
     run()
@@ -227,8 +237,8 @@ def test_an_event_that_was_moved_into_a_finished_span_is_not_hidden(path: Path, 
             await fill_spans(log)
             edit(path, f"update event set span = (select span from event where seq = 2) where seq = {seq}")
             served: list[int] = []
-            with suppress(Damaged):
-                served = [row.seq for row in await log.read(SESSION, origin=-1)]
+            with suppress(SessionDamaged):
+                served = [row.seq for row in await log.read(SESSION, replay_from=-1)]
             assert seq in served or await log.verify() != [] or await log.damages() != []
 
     run()
@@ -242,7 +252,7 @@ async def test_a_record_that_is_damaged_twice_is_repaired_twice(path: Path) -> N
             edit(path, f"update session set app = '{app}' where id = 1")
             assert (await log.info(SESSION)).last == 5
             assert len(await log.sessions()) == 2
-        assert await log.append(SESSION, notes("new")) == [6]
+        assert await log.append(SESSION, durable_events("new")) == [6]
 
 
 @scenario
@@ -251,7 +261,7 @@ async def test_a_record_with_text_that_cannot_be_decoded_does_not_keep_the_log_s
         await fill(log)
     edit(path, "update session set app = cast(x'ff' as text) where id = 1")
     async with opened(path) as log:
-        assert await log.append(OTHER, notes("new")) == [6]
+        assert await log.append(OTHER, durable_events("new")) == [6]
         assert await seqs(log) == [0, 1, 2, 3, 4, 5]
         assert [damage.session_id for damage in await log.damages()] == [SESSION]
 
@@ -264,7 +274,7 @@ async def test_a_record_whose_name_is_damaged_does_not_hide_the_others(path: Pat
     flip(path, name)
     async with opened(path) as log:
         assert OTHER in {head.session_id for head in await log.sessions()}
-        assert await log.append(OTHER, notes("new")) == [6]
+        assert await log.append(OTHER, durable_events("new")) == [6]
         assert await log.damages() != []
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.log.damaging import OTHER, SESSION, edit, fill, opened
 from tests.unit.log.delegates import scenario
-from turnlog.errors import Damaged, StoreError
+from turnlog.errors import SessionDamaged, StoreError
 from turnlog.events import SessionInvite, SessionMember, SessionTitle
 from turnlog.log import Document, SqliteStore
-from turnlog.testing.factories import event, note, notes
+from turnlog.testing.factories import durable_event, durable_events, make_event
 
 
 @pytest.fixture
@@ -62,14 +62,14 @@ async def test_a_record_that_cannot_be_read_leaves_the_other_sessions_alone(
     async with opened(path) as log:
         await fill(log)
         await log.create("t", "sess_3")
-        await log.append("sess_3", notes("x"))
+        await log.append("sess_3", durable_events("x"))
     unreadable_record(path, OTHER)
     with caplog.at_level(logging.ERROR, "turnlog.log"):
         async with opened(path) as log:
             assert OTHER in caplog.text
             assert [head.session_id for head in await log.sessions()] == [SESSION, "sess_3"]
             assert [row.seq for row in await log.read(SESSION)] == list(range(6))
-            assert await log.append("sess_3", [note("y")]) == [1]
+            assert await log.append("sess_3", [durable_event("y")]) == [1]
             with pytest.raises(StoreError):
                 await log.info(OTHER)
             assert any(damage.session_id == OTHER for damage in await log.verify())
@@ -142,7 +142,7 @@ async def test_an_id_that_is_damaged_hides_no_other(path: Path, value: str) -> N
         await fill(log)
     edit(path, f"update event set id = {value} where session = 1 and seq = 5")
     async with opened(path) as log:
-        assert await log.append(SESSION, notes("2", "new")) == [2, 6]
+        assert await log.append(SESSION, durable_events("2", "new")) == [2, 6]
 
 
 @scenario
@@ -152,7 +152,7 @@ async def test_a_seq_of_another_type_is_told(path: Path) -> None:
     edit(path, "update event set seq = 'x' where session = 1 and seq = 5")
     async with opened(path) as log:
         assert any(damage.session_id == SESSION for damage in await log.damages())
-        assert await log.append(SESSION, [note("new")]) == [6]
+        assert await log.append(SESSION, [durable_event("new")]) == [6]
 
 
 @scenario
@@ -169,15 +169,15 @@ def test_a_lost_record_keeps_the_members_that_its_events_name(path: Path, column
     async def run() -> None:
         async with opened(path) as log:
             says = [
-                event(SessionMember(principal="ada", roles=("owner",)), "ada"),
-                event(SessionMember(principal="eve", roles=("owner",)), "eve"),
-                event(SessionTitle(title="A trip"), "title"),
+                make_event(SessionMember(principal="ada", roles=("owner",)), "ada"),
+                make_event(SessionMember(principal="eve", roles=("owner",)), "eve"),
+                make_event(SessionTitle(title="A trip"), "title"),
             ]
             await log.create("t", SESSION)
             await log.append(SESSION, says)
             edit(path, f"update session set {column}")
             edit(path, "update event set crc = 0 where seq = 1")
-            with suppress(Damaged):
+            with suppress(SessionDamaged):
                 await log.info(SESSION)
             head = await log.info(SESSION)
             assert (head.title, head.members) == ("A trip", {"ada": ("owner",)})
@@ -190,10 +190,10 @@ async def test_lost_record_with_an_open_invite_leaves_it_ended(path: Path) -> No
     async with opened(path) as log:
         invite = SessionInvite(invite_id="inv_1", roles=("guest",), expires_ms=1)
         await log.create("t", SESSION)
-        await log.append(SESSION, [event(SessionMember(principal="ada", roles=("owner",)), "ada")])
-        await log.append(SESSION, [event(invite, "invite")])
+        await log.append(SESSION, [make_event(SessionMember(principal="ada", roles=("owner",)), "ada")])
+        await log.append(SESSION, [make_event(invite, "invite")])
         edit(path, "update session set invites = 'x'")
-        with suppress(Damaged):
+        with suppress(SessionDamaged):
             await log.info(SESSION)
         head = await log.info(SESSION)
         assert (head.creator, head.invites, head.members_seq) == ("ada", {}, 1)

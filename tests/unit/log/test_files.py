@@ -10,7 +10,7 @@ import pytest
 from turnlog.errors import StoreError
 from turnlog.log import Log, SqliteStore
 from turnlog.log.sqlite import files
-from turnlog.testing.factories import notes
+from turnlog.testing.factories import durable_events
 
 SESSION = "sess_1"
 ENDINGS = ("", "-wal", "-shm", ".mark", ".lock")
@@ -35,7 +35,7 @@ def work(path: Path, task: Callable[[Log], Awaitable[None]]) -> None:
         log = Log(SqliteStore(path))
         try:
             await log.create("t", SESSION)
-            await log.append(SESSION, notes("a", "b"))
+            await log.append(SESSION, durable_events("a", "b"))
             await task(log)
         finally:
             await log.close()
@@ -62,7 +62,7 @@ def test_files_of_a_new_log_are_for_their_owner_alone(path: Path) -> None:
 def test_control_files_that_are_made_as_others_are_can_be_read_by_everyone(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "make_private", lambda path: path.touch())
+    monkeypatch.setattr(files, "create_private_file", lambda path: path.touch())
     work(path, nothing)
     assert path.stat().st_mode & 0o777 == 0o644
 
@@ -91,7 +91,7 @@ def test_hard_link_of_a_log_that_is_written_is_refused_and_the_writer_goes_on(pa
         os.link(path, path.with_name("link.db"))
         with pytest.raises(StoreError, match="second name"):
             SqliteStore(path.with_name("link.db"))
-        assert await log.append(SESSION, notes("c")) == [2]
+        assert await log.append(SESSION, durable_events("c")) == [2]
 
     work(path, write)
 
@@ -117,7 +117,7 @@ def test_writer_whose_lock_or_database_is_taken_away_writes_no_more(
         change(path)
         for _ in range(2):
             with pytest.raises(StoreError, match="removed or replaced, and another process may write it"):
-                await log.append(SESSION, notes("c"))
+                await log.append(SESSION, durable_events("c"))
 
     work(path, write)
 
@@ -127,8 +127,8 @@ def test_second_writer_after_the_lock_was_removed_is_the_only_one(path: Path) ->
         path.with_name("log.db.lock").unlink()
         second = Log(SqliteStore(path))
         with pytest.raises(StoreError, match="removed or replaced"):
-            await log.append(SESSION, notes("c"))
-        assert await second.append(SESSION, notes("d")) == [2]
+            await log.append(SESSION, durable_events("c"))
+        assert await second.append(SESSION, durable_events("d")) == [2]
         assert await second.verify() == []
         await second.close()
 
@@ -143,7 +143,7 @@ def test_control_a_writer_that_does_not_look_writes_beside_another(
     async def write(log: Log) -> None:
         path.with_name("log.db.lock").unlink()
         second = Log(SqliteStore(path))
-        assert await log.append(SESSION, notes("c")) == [2]
+        assert await log.append(SESSION, durable_events("c")) == [2]
         await second.close()
 
     work(path, write)

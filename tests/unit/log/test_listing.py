@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.log.delegates import scenario
-from turnlog.log import Head, Log, SqliteStore
-from turnlog.log.store import LISTING_STEP_MS, Place
+from turnlog.log import Log, SessionRecord, SqliteStore
+from turnlog.log.store import LISTING_STEP_MS, ListPosition
 
 
 def fill(store: SqliteStore, sessions: int, *members: str) -> None:
@@ -17,10 +17,14 @@ def fill(store: SqliteStore, sessions: int, *members: str) -> None:
         for number in range(sessions):
             roles: dict[str, tuple[str, ...]] = dict.fromkeys(members, ("owner",))
             at_ms = 1_000 * number
-            store.put_head(Head(f"sess_{number:05}", "e", "app", at_ms, updated_ms=at_ms, members=roles))
+            store.put_record(
+                SessionRecord(f"sess_{number:05}", "e", "app", at_ms, updated_ms=at_ms, members=roles)
+            )
 
 
-def page_steps(store: SqliteStore, principal: str | None, after: Place | None = None) -> tuple[int, int]:
+def page_steps(
+    store: SqliteStore, principal: str | None, after: ListPosition | None = None
+) -> tuple[int, int]:
     """Return how many instructions SQLite takes for a page of 10, and how many sessions it has."""
     steps = 0
 
@@ -30,7 +34,7 @@ def page_steps(store: SqliteStore, principal: str | None, after: Place | None = 
         return 0
 
     store.listing(principal, None, 1)  # the statement and the schema are read once
-    reader = store._reader()
+    reader = store._reader_connection()
     reader.set_progress_handler(count, 1)
     found = store.listing(principal, after, 10)
     reader.set_progress_handler(None, 0)
@@ -43,7 +47,9 @@ def test_page_costs_the_same_whatever_the_number_of_sessions(principal: str | No
     for sessions in (30, 600):
         store = SqliteStore(tmp_path / f"{sessions}.db")
         fill(store, sessions, "ada", "bob")
-        costs.append([page_steps(store, principal), page_steps(store, principal, Place(20_000, "sess_"))])
+        costs.append(
+            [page_steps(store, principal), page_steps(store, principal, ListPosition(20_000, "sess_"))]
+        )
         store.close()
     assert costs[0] == costs[1]
     assert {count for _, count in costs[0]} == ({0} if principal == "eve" else {10})
@@ -70,9 +76,9 @@ def test_control_reading_every_record_costs_more_with_more_sessions(tmp_path: Pa
             return 0
 
         store.sessions()
-        store._reader().set_progress_handler(step, 1)
+        store._reader_connection().set_progress_handler(step, 1)
         store.sessions()
-        store._reader().set_progress_handler(None, 0)
+        store._reader_connection().set_progress_handler(None, 0)
         store.close()
         steps.append(count)
     assert steps[1] > 10 * steps[0]
@@ -84,9 +90,9 @@ def test_session_in_which_much_happens_is_listed_anew_once_in_a_second(tmp_path:
     places = []
     for at_ms in range(1_000, 1_000 + 2 * LISTING_STEP_MS, 100):
         with store.transaction():
-            head = store.head("sess_00000")
+            head = store.get_record("sess_00000")
             assert head is not None
-            store.put_head(head.moved(updated_ms=at_ms))
+            store.put_record(head.replace(updated_ms=at_ms))
         places.append(store.listing("ada", None, 1)[0][0].active_ms)
     store.close()
     assert sorted(set(places)) == [1_000, 1_000 + LISTING_STEP_MS]
@@ -114,7 +120,7 @@ async def test_list_that_is_damaged_is_found_and_made_anew(tmp_path: Path, damag
         "sess_00000",
         "the lists of sessions are damaged",
     )
-    await log.forget_derived()
+    await log.delete_derived()
     assert await log.verify() == []
     assert [head.session_id for _, head in await log.listing("ada")] == ["sess_00000"]
     assert await log.listing("eve") == []

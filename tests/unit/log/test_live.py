@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.unit.log.delegates import scenario, soon, until
-from turnlog.errors import Damaged
+from turnlog.errors import SessionDamaged
 from turnlog.log import Log, MemoryStore
-from turnlog.log.push import Rest
-from turnlog.log.tail import TAIL_ROWS
-from turnlog.testing.factories import note, notes
+from turnlog.log.push import Drain
+from turnlog.log.tail import MAX_TAIL_ROWS
+from turnlog.testing.factories import durable_event, durable_events
 
 SESSION = "sess_1"
 
@@ -28,7 +28,7 @@ class Reader:
         self.gate: asyncio.Event | None = None
         self.waits = 0
 
-    def take(self, data: bytes) -> Rest | None:
+    def take(self, data: bytes) -> Drain | None:
         self.pages.append(data)
         if asyncio.current_task() is None:
             self.handed.append(data)
@@ -47,14 +47,14 @@ class Reader:
 def looking(log: Log) -> int:
     """How many are at the live end."""
     tail = log.tails.get(SESSION)
-    return sum(len(waiting.looks) for waiting in tail.wakeup._waiting.values()) if tail else 0
+    return sum(len(waiting.listeners) for waiting in tail.wakeup._idle_groups.values()) if tail else 0
 
 
 @asynccontextmanager
 async def live(log: Log, reader: Reader, **options: float) -> AsyncIterator[asyncio.Task[None]]:
     """A reader at the end of the session."""
     others = looking(log)
-    task = asyncio.create_task(log.deliver(SESSION, reader.take, idle_s=options.get("idle_s")))
+    task = asyncio.create_task(log.push_frames(SESSION, reader.take, idle_s=options.get("idle_s")))
     await until(lambda: looking(log) > others)
     try:
         yield task
@@ -67,7 +67,7 @@ async def live(log: Log, reader: Reader, **options: float) -> AsyncIterator[asyn
 async def opened() -> AsyncIterator[Log]:
     log = Log(MemoryStore())
     await log.create("t", SESSION)
-    await log.append(SESSION, notes("a", "b"))
+    await log.append(SESSION, durable_events("a", "b"))
     try:
         yield log
     finally:
@@ -80,8 +80,8 @@ async def test_history_is_taken_by_the_task_and_what_is_appended_without_it() ->
         reader = Reader()
         async with live(log, reader):
             assert reader.handed == []
-            await log.append(SESSION, notes("c", "d"))
-            await log.append(SESSION, notes("e"))
+            await log.append(SESSION, durable_events("c", "d"))
+            await log.append(SESSION, durable_events("e"))
             await until(lambda: reader.seqs == [0, 1, 2, 3, 4])
             assert reader.handed == reader.pages[1:]
         assert log.tails == {}
@@ -92,7 +92,7 @@ async def test_readers_share_the_bytes_and_what_is_appended_at_once_comes_at_onc
     async with opened() as log:
         first, second = Reader(), Reader()
         async with live(log, first), live(log, second):
-            await asyncio.gather(*[log.append(SESSION, [note(str(number))]) for number in range(32)])
+            await asyncio.gather(*[log.append(SESSION, [durable_event(str(number))]) for number in range(32)])
             await until(lambda: second.seqs[-1] == 33)
             assert len(first.handed) == 1
             assert first.handed[0] is second.handed[0]
@@ -104,16 +104,16 @@ async def test_one_that_must_wait_misses_nothing_and_is_handed_to_again() -> Non
         reader, other = Reader(), Reader()
         async with live(log, reader), live(log, other):
             reader.gate = asyncio.Event()
-            for number in range(TAIL_ROWS + 10):  # it falls out of the tail, too
-                await log.append(SESSION, [note(str(number))])
+            for number in range(MAX_TAIL_ROWS + 10):  # it falls out of the tail, too
+                await log.append(SESSION, [durable_event(str(number))])
             await until(lambda: reader.waits == 1)
             assert reader.seqs == [0, 1, 2]
             gate, reader.gate = reader.gate, None
             gate.set()
             await until(lambda: reader.seqs == other.seqs)
-            assert reader.seqs == list(range(TAIL_ROWS + 12))
+            assert reader.seqs == list(range(MAX_TAIL_ROWS + 12))
             before = len(reader.handed)
-            await log.append(SESSION, [note("last")])
+            await log.append(SESSION, [durable_event("last")])
             await until(lambda: len(reader.handed) == before + 1)
 
 
@@ -122,8 +122,8 @@ async def test_one_that_the_tail_has_outrun_reads_the_store() -> None:
     async with opened() as log:
         reader = Reader()
         async with live(log, reader):
-            await log.append(SESSION, notes(*range(TAIL_ROWS + 1)))
-            await until(lambda: reader.seqs == list(range(TAIL_ROWS + 3)))
+            await log.append(SESSION, durable_events(*range(MAX_TAIL_ROWS + 1)))
+            await until(lambda: reader.seqs == list(range(MAX_TAIL_ROWS + 3)))
             assert reader.handed == []
 
 
@@ -135,10 +135,12 @@ async def test_one_that_the_store_has_put_ahead_of_the_tail_hinders_nobody(
         publish, held = log._publish, list[Any]()
         first, ahead, late = Reader(), Reader(), Reader()
         async with live(log, first, idle_s=0.01):
-            await log.append(SESSION, [note("c")])
+            await log.append(SESSION, [durable_event("c")])
             monkeypatch.setattr(log, "_publish", lambda *told: held.append(told))
-            await log.append(SESSION, [note("d")])
-            await log.append(SESSION, [note("e")])  # both are in the store, and told of one after the other
+            await log.append(SESSION, [durable_event("d")])
+            await log.append(
+                SESSION, [durable_event("e")]
+            )  # both are in the store, and told of one after the other
             async with live(log, ahead, idle_s=0.01), live(log, late, idle_s=0.01):
                 assert ahead.seqs == [0, 1, 2, 3, 4]
                 publish(*held[0])
@@ -156,9 +158,9 @@ async def test_one_whose_tail_knows_of_more_than_it_has_reads_the_store(
     async with opened() as log:
         reader = Reader()
         async with live(log, reader):
-            await log.append(SESSION, [note("c")])
+            await log.append(SESSION, [durable_event("c")])
             monkeypatch.setattr(log, "_publish", lambda *_: None)
-            await log.append(SESSION, [note("d")])
+            await log.append(SESSION, [durable_event("d")])
             log.tails[SESSION].catch_up(await log.info(SESSION))  # as one who joins does
             await until(lambda: reader.seqs == [0, 1, 2, 3])
 
@@ -169,7 +171,7 @@ async def test_silence_is_handed_on_as_nothing() -> None:
         reader = Reader()
         async with live(log, reader, idle_s=0.01):
             await until(lambda: reader.handed == [b"", b""])
-            await log.append(SESSION, [note("c")])
+            await log.append(SESSION, [durable_event("c")])
             await until(lambda: reader.seqs == [0, 1, 2])
 
 
@@ -178,7 +180,7 @@ async def test_it_ends_with_the_session_when_everything_was_taken() -> None:
     async with opened() as log:
         reader = Reader()
         async with live(log, reader) as task:
-            await log.append(SESSION, [note("c")])
+            await log.append(SESSION, [durable_event("c")])
             await log.close_session(SESSION)
             await soon(task)
             assert reader.seqs == [0, 1, 2]
@@ -196,17 +198,17 @@ async def test_it_ends_when_the_session_has_another_history() -> None:
 @scenario
 async def test_an_error_of_one_reader_is_its_own() -> None:
     def broken(data: bytes) -> None:
-        raise Damaged(SESSION, 0, 0, "it cannot be told")
+        raise SessionDamaged(SESSION, 0, 0, "it cannot be told")
 
     async with opened() as log:
         other = Reader()
         async with live(log, other):
-            failing = asyncio.create_task(log.deliver(SESSION, broken, after=1))
+            failing = asyncio.create_task(log.push_frames(SESSION, broken, after=1))
             await until(lambda: looking(log) == 2)
-            await log.append(SESSION, [note("c")])
-            with pytest.raises(Damaged):
+            await log.append(SESSION, [durable_event("c")])
+            with pytest.raises(SessionDamaged):
                 await soon(failing)
-            await log.append(SESSION, [note("d")])
+            await log.append(SESSION, [durable_event("d")])
             await until(lambda: other.seqs == [0, 1, 2, 3])
 
 
@@ -239,13 +241,13 @@ def test_who_waits_for_more_holds_on_to_nothing_that_was_sent(way: str) -> None:
 
 
 async def pull(log: Log, reader: Reader) -> None:
-    async for page in log.frames(SESSION):
+    async for page in log.follow_frames(SESSION):
         reader.pages.append(page)
         del page
 
 
 async def be_handed(log: Log, reader: Reader) -> None:
-    await log.deliver(SESSION, reader.take)
+    await log.push_frames(SESSION, reader.take)
 
 
 WAYS = {"frames": pull, "deliver": be_handed}

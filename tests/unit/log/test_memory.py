@@ -11,25 +11,25 @@ from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import scenario, soon
 from turnlog.errors import NotFound, StoreError
 from turnlog.events import CORE, AgentEnd, Catalog, Event, Origin, Payload, Scope, UiAction, Vocabulary
-from turnlog.events.payload import ANYONE
+from turnlog.events.payload import ANY_ORIGIN
 from turnlog.events.ui import ButtonClick
 from turnlog.log import Log, MemoryStore, Row
 from turnlog.log.memory import RING_BYTES, RING_EVENTS, Ring
-from turnlog.log.tail import TAIL_BYTES, TAIL_ROWS
+from turnlog.log.tail import MAX_TAIL_BYTES, MAX_TAIL_ROWS
 from turnlog.testing.factories import (
-    agent,
-    answered,
-    began,
-    called,
-    delta,
-    ended,
-    event,
-    message,
-    note,
-    over,
-    started,
+    agent_end_event,
+    agent_scope,
+    agent_start_event,
+    block_delta_event,
+    block_end_event,
+    block_start_event,
+    durable_event,
+    make_event,
+    tool_call_event,
+    tool_result_event,
+    user_message_event,
 )
-from turnlog.testing.harness import following
+from turnlog.testing.harness import open_follower
 
 SESSION = "sess_1"
 
@@ -46,8 +46,13 @@ async def ring(events: int = 10, size_bytes: int = 1 << 20) -> AsyncIterator[Log
 
 def turn(number: int, *inside: Event) -> list[Event]:
     """A whole turn: three durable events and what happened inside."""
-    scope = agent(number, trace=number)
-    return [message(f"m{number}", trace=number), started(scope), *inside, ended(scope)]
+    scope = agent_scope(number, trace=number)
+    return [
+        user_message_event(f"m{number}", trace=number),
+        agent_start_event(scope),
+        *inside,
+        agent_end_event(scope),
+    ]
 
 
 async def add(log: Log, *batches: Sequence[Event]) -> None:
@@ -74,7 +79,7 @@ async def test_finished_turns_go_whole() -> None:
     async with ring(events=9) as log:
         await add(log, turn(1), turn(2), turn(3), turn(4))
         assert await kept(log) == list(range(3, 12))
-        await add(log, turn(5, note("a", scope=agent(5, trace=5))))
+        await add(log, turn(5, durable_event("a", scope=agent_scope(5, trace=5))))
         assert await kept(log) == list(range(6, 16))
 
 
@@ -85,15 +90,15 @@ async def test_after_letting_go_the_ring_is_within_its_bounds_and_goes_on() -> N
             await add(log, turn(number))
             assert len(await kept(log)) <= 9
         head = await log.info(SESSION)
-        assert (head.last, head.rank, head.epoch) == (149, 150, (await log.sessions())[0].epoch)
-        assert await log.append(SESSION, [note("a")], expected_last=149) == [150]
+        assert (head.last, head.durable_count, head.epoch) == (149, 150, (await log.sessions())[0].epoch)
+        assert await log.append(SESSION, [durable_event("a")], expected_last=149) == [150]
 
 
 @scenario
 async def test_only_durable_events_count() -> None:
     async with ring(events=5) as log:
-        deltas = [delta("x", number) for number in range(100)]
-        await add(log, turn(1, began("x"), *deltas, over("x")))
+        deltas = [block_delta_event("x", number) for number in range(100)]
+        await add(log, turn(1, block_start_event("x"), *deltas, block_end_event("x")))
         assert len(await kept(log)) == 105
         await add(log, turn(2), turn(3))
         assert await kept(log) == list(range(105, 111))
@@ -103,9 +108,11 @@ async def test_only_durable_events_count() -> None:
 async def test_bytes_count_live_ones_too() -> None:
     async with ring(events=1000, size_bytes=20_000) as log:
         for number in range(20):
-            name, scope = f"x{number}", agent(number, trace=number)
-            deltas = [delta(name, place, scope) for place in range(30)]
-            await add(log, turn(number, began(name, scope), *deltas, over(name, scope)))
+            name, scope = f"x{number}", agent_scope(number, trace=number)
+            deltas = [block_delta_event(name, place, scope) for place in range(30)]
+            await add(
+                log, turn(number, block_start_event(name, scope), *deltas, block_end_event(name, scope))
+            )
             rows = await log.read(SESSION, max_bytes=1 << 30)
             assert sum(len(row.frame) for row in rows) <= 20_000
         assert (await log.info(SESSION)).first > 300
@@ -114,7 +121,7 @@ async def test_bytes_count_live_ones_too() -> None:
 @scenario
 async def test_an_open_turn_never_goes_with_the_message_that_opened_it() -> None:
     async with ring(events=5) as log:
-        await add(log, turn(1)[:-1], [note(str(number)) for number in range(50)])
+        await add(log, turn(1)[:-1], [durable_event(str(number)) for number in range(50)])
         assert await kept(log) == list(range(52))
         await add(log, turn(1)[-1:], turn(2), turn(3))
         assert await kept(log) == list(range(53, 59))
@@ -123,7 +130,7 @@ async def test_an_open_turn_never_goes_with_the_message_that_opened_it() -> None
 @scenario
 async def test_what_is_older_than_an_open_turn_may_go_what_is_younger_may_not() -> None:
     async with ring(events=5) as log:
-        await add(log, turn(1), [started(agent(2, trace=2))], turn(3), turn(4), turn(5))
+        await add(log, turn(1), [agent_start_event(agent_scope(2, trace=2))], turn(3), turn(4), turn(5))
         assert (await kept(log))[0] == 3
         assert len(await kept(log)) == 10
 
@@ -131,25 +138,34 @@ async def test_what_is_older_than_an_open_turn_may_go_what_is_younger_may_not() 
 @scenario
 async def test_an_open_block_or_call_is_not_cut() -> None:
     async with ring(events=3) as log:
-        await add(log, [note("a"), began("x")], [delta("x")], [note(str(number)) for number in range(20)])
+        await add(
+            log,
+            [durable_event("a"), block_start_event("x")],
+            [block_delta_event("x")],
+            [durable_event(str(number)) for number in range(20)],
+        )
         assert (await kept(log))[0] == 1
-        await add(log, [over("x")], turn(2))
+        await add(log, [block_end_event("x")], turn(2))
         assert await kept(log) == [24, 25, 26]
 
 
 @scenario
 async def test_a_message_that_waits_for_its_turn_never_goes() -> None:
     async with ring(events=3) as log:
-        await add(log, turn(1), [message("m", trace=9)], *[turn(number) for number in range(2, 8)])
+        await add(log, turn(1), [user_message_event("m", trace=9)], *[turn(number) for number in range(2, 8)])
         assert (await kept(log))[0] == 3
-        await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], turn(10))
+        await add(
+            log,
+            [agent_start_event(agent_scope(9, trace=9)), agent_end_event(agent_scope(9, trace=9))],
+            turn(10),
+        )
         assert await kept(log) == [24, 25, 26]
 
 
 class Noted(Payload, frozen=True, kw_only=True):
     """Something of an application."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
 
 CASES = Catalog(CORE, Vocabulary("case", [Noted]))
@@ -157,17 +173,17 @@ CASES = Catalog(CORE, Vocabulary("case", [Noted]))
 
 def noted(trace: int, origin: Origin) -> Event:
     scope = Scope(trace_id=f"tr_{trace}")
-    return CASES.event(Noted(), id=f"evt_noted-{trace}-{origin}", origin=origin, scope=scope)
+    return CASES.build_event(Noted(), id=f"evt_noted-{trace}-{origin}", origin=origin, scope=scope)
 
 
 def clicked(trace: int) -> Event:
     action = UiAction(action=ButtonClick(button_id="b"), view_id="v")
-    return event(action, f"clicked-{trace}", Scope(trace_id=f"tr_{trace}"))
+    return make_event(action, f"clicked-{trace}", Scope(trace_id=f"tr_{trace}"))
 
 
 @pytest.mark.parametrize(
     "opening",
-    [[noted(9, "ui")], [clicked(9)], [noted(9, "ui"), message("m", trace=9)]],
+    [[noted(9, "ui")], [clicked(9)], [noted(9, "ui"), user_message_event("m", trace=9)]],
     ids=["event of a page", "action", "chat"],
 )
 def test_whatever_waits_for_its_turn_never_goes(opening: list[Event]) -> None:
@@ -176,7 +192,11 @@ def test_whatever_waits_for_its_turn_never_goes(opening: list[Event]) -> None:
         async with ring(events=3) as log:
             await add(log, opening, *[turn(number) for number in range(1, 7)])
             assert (await kept(log))[0] == 0
-            await add(log, [started(agent(9, trace=9)), ended(agent(9, trace=9))], turn(10))
+            await add(
+                log,
+                [agent_start_event(agent_scope(9, trace=9)), agent_end_event(agent_scope(9, trace=9))],
+                turn(10),
+            )
             assert len(await kept(log)) == 3
 
     run()
@@ -191,27 +211,35 @@ async def test_an_event_that_asks_for_no_turn_goes() -> None:
 
 @scenario
 async def test_a_message_in_the_turn_of_an_agent_that_has_just_ended_waits() -> None:
-    first = agent(1)
+    first = agent_scope(1)
     async with ring(events=3) as log:
-        await add(log, [started(first)], [ended(first), message("m")], turn(2), turn(3))
+        await add(
+            log,
+            [agent_start_event(first)],
+            [agent_end_event(first), user_message_event("m")],
+            turn(2),
+            turn(3),
+        )
         assert (await kept(log))[0] == 0
 
 
 @scenario
 async def test_an_agent_that_ends_in_another_turn_has_ended() -> None:
-    elsewhere = event(AgentEnd(stop_reason="end_turn"), "end", agent(1, trace=8))
+    elsewhere = make_event(AgentEnd(stop_reason="end_turn"), "end", agent_scope(1, trace=8))
     async with ring(events=3) as log:
-        await add(log, [message("m"), started(agent(1))], [elsewhere], turn(2), turn(3))
+        await add(
+            log, [user_message_event("m"), agent_start_event(agent_scope(1))], [elsewhere], turn(2), turn(3)
+        )
         assert len(await kept(log)) <= 3
 
 
 @scenario
 async def test_what_began_again_is_held_where_it_began_last() -> None:
     async with ring(events=3) as log:
-        again = event(began("x").payload, "again")  # type: ignore[arg-type]
-        await add(log, [began("x")], turn(5), [again], turn(6), turn(7))
+        again = make_event(block_start_event("x").payload, "again")  # type: ignore[arg-type]
+        await add(log, [block_start_event("x")], turn(5), [again], turn(6), turn(7))
         assert (await kept(log))[0] == 4
-        await add(log, [over("x")], turn(8))
+        await add(log, [block_end_event("x")], turn(8))
         assert len(await kept(log)) <= 3
 
 
@@ -232,10 +260,10 @@ async def test_what_holds_the_ring_is_looked_for_once(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("turnlog.log.memory.Ring", Counting)
     async with ring(events=3) as log:
-        scope = agent(1)
-        await add(log, [started(scope)], *[[note(str(number))] for number in range(100)])
+        scope = agent_scope(1)
+        await add(log, [agent_start_event(scope)], *[[durable_event(str(number))] for number in range(100)])
         assert looked == 1
-        await add(log, [ended(scope)])
+        await add(log, [agent_end_event(scope)])
         assert (len(await kept(log)), looked) == (102, 103)
 
 
@@ -247,18 +275,18 @@ async def test_ring_after_a_long_turn_looks_for_a_cut_only_when_there_can_be_one
 
     @dataclass
     class Counting(Ring):
-        def let_go(self, events: int, size_bytes: int) -> list[Row]:
+        def evict(self, events: int, size_bytes: int) -> list[Row]:
             nonlocal looked
-            before = self.enough
-            gone = super().let_go(events, size_bytes)
+            before = self.evict_from_count
+            gone = super().evict(events, size_bytes)
             looked += before == 0 or bool(gone)
             return gone
 
     monkeypatch.setattr("turnlog.log.memory.Ring", Counting)
-    scope = agent(1)
+    scope = agent_scope(1)
     async with ring(events=10) as log:
-        inside = [note(str(number), scope=scope) for number in range(50)]
-        await add(log, [started(scope), *inside, ended(scope)])
+        inside = [durable_event(str(number), scope=scope) for number in range(50)]
+        await add(log, [agent_start_event(scope), *inside, agent_end_event(scope)])
         for number in range(2, 5):
             await add(log, *[[event] for event in turn(number)])
         assert (looked, (await kept(log))[0]) == (1, 0)
@@ -269,19 +297,19 @@ async def test_ring_after_a_long_turn_looks_for_a_cut_only_when_there_can_be_one
 @scenario
 async def test_what_was_let_go_of_is_forgotten_altogether() -> None:
     async with ring(events=6) as log:
-        await add(log, turn(1, began("x"), over("x")))
+        await add(log, turn(1, block_start_event("x"), block_end_event("x")))
         await add(log, *[turn(number) for number in range(2, 8)])
-        assert await log.ended(SESSION, "x") is None
-        assert not await log.holds(SESSION, 0)
-        assert await log.unfinished() == []
+        assert await log.closing_event(SESSION, "x") is None
+        assert not await log.has_event(SESSION, 0)
+        assert await log.sessions_with_open_agents() == []
 
 
 @scenario
 async def test_a_follower_the_ring_has_overtaken_is_not_served_a_gap() -> None:
-    async with ring(events=10) as log, following(log, SESSION) as pages:
+    async with ring(events=10) as log, open_follower(log, SESSION) as pages:
         await add(log, turn(1))
         cursor = (await anext(pages))[-1].seq
-        await add(log, *[turn(number) for number in range(2, TAIL_ROWS)])
+        await add(log, *[turn(number) for number in range(2, MAX_TAIL_ROWS)])
         try:
             page = await anext(pages)
         except (StopAsyncIteration, StoreError):
@@ -291,7 +319,7 @@ async def test_a_follower_the_ring_has_overtaken_is_not_served_a_gap() -> None:
 
 @scenario
 async def test_a_follower_within_the_window_reads_on_though_the_ring_has_moved() -> None:
-    async with ring(events=10) as log, following(log, SESSION) as pages:
+    async with ring(events=10) as log, open_follower(log, SESSION) as pages:
         await add(log, turn(1))
         assert [row.seq for row in await anext(pages)] == [0, 1, 2]
         await add(log, *[turn(number) for number in range(2, 100)])
@@ -302,19 +330,21 @@ async def test_a_follower_within_the_window_reads_on_though_the_ring_has_moved()
 async def test_asking_about_an_unknown_session_is_no_bug() -> None:
     async with ring() as log:
         with suppress(NotFound):
-            assert not await log.holds("sess_x", 0)
+            assert not await log.has_event("sess_x", 0)
         with suppress(NotFound):
-            assert await log.turn_start("sess_x", 0) == 1
+            assert await log.oldest_open_turn_start("sess_x", 0) == 1
         with suppress(NotFound):
-            assert await log.ended("sess_x", "x") is None
+            assert await log.closing_event("sess_x", "x") is None
 
 
 @scenario
 async def test_a_follower_of_a_ring_that_is_empty_again_is_not_served_a_gap() -> None:
-    async with ring(size_bytes=10_000) as log, following(log, SESSION) as pages:
+    async with ring(size_bytes=10_000) as log, open_follower(log, SESSION) as pages:
         await add(log, turn(1))
         assert [row.seq for row in await anext(pages)] == [0, 1, 2]
-        big = [note(str(number), "z" * TAIL_BYTES, agent(2, trace=2)) for number in range(3)]
+        big = [
+            durable_event(str(number), "z" * MAX_TAIL_BYTES, agent_scope(2, trace=2)) for number in range(3)
+        ]
         await add(log, *[[event] for event in turn(2, *big)])
         assert (await log.info(SESSION)).first == 9  # the newest turn alone was far too large
         with pytest.raises(StopAsyncIteration):
@@ -338,11 +368,11 @@ def test_queued_messages_that_are_all_answered_leave_the_newest_2000_durable_eve
     @scenario
     async def run() -> None:
         async with ring(RING_EVENTS, RING_BYTES) as log:
-            await add(log, [message(f"m{place}", trace=place) for place in range(number)])
+            await add(log, [user_message_event(f"m{place}", trace=place) for place in range(number)])
             for place in range(number):
-                scope = agent(place, trace=place)
-                inside = [note(f"n{place}-{step}", scope=scope) for step in range(5)]
-                await add(log, [started(scope), *inside, ended(scope)])
+                scope = agent_scope(place, trace=place)
+                inside = [durable_event(f"n{place}-{step}", scope=scope) for step in range(5)]
+                await add(log, [agent_start_event(scope), *inside, agent_end_event(scope)])
             last = (await log.info(SESSION)).last
             assert await kept(log) == list(range(last + 1))
 
@@ -351,21 +381,24 @@ def test_queued_messages_that_are_all_answered_leave_the_newest_2000_durable_eve
 
 @scenario
 async def test_one_turn_of_many_calls_stays_whole_when_it_has_ended() -> None:
-    scope = agent(1)
+    scope = agent_scope(1)
     async with ring(RING_EVENTS, RING_BYTES) as log:
-        await add(log, [message("m"), started(scope)])
+        await add(log, [user_message_event("m"), agent_start_event(scope)])
         for number in range(1200):
-            await add(log, [called(str(number), scope), answered(str(number), scope)])
-        await add(log, [ended(scope)])
+            await add(log, [tool_call_event(str(number), scope), tool_result_event(str(number), scope)])
+        await add(log, [agent_end_event(scope)])
         assert await kept(log) == list(range(2403))
 
 
 @scenario
 async def test_ring_lets_go_of_a_long_turn_when_2000_newer_durable_events_are_there() -> None:
-    scope = agent(1)
+    scope = agent_scope(1)
     async with ring(RING_EVENTS, RING_BYTES) as log:
-        await add(log, [started(scope), *[note(f"n{number}", scope=scope) for number in range(3000)]])
-        await add(log, [ended(scope)], *[turn(number) for number in range(2, 668)])
+        await add(
+            log,
+            [agent_start_event(scope), *[durable_event(f"n{number}", scope=scope) for number in range(3000)]],
+        )
+        await add(log, [agent_end_event(scope)], *[turn(number) for number in range(2, 668)])
         assert (await kept(log))[0] == 0
         await add(log, turn(668))
         assert len(await kept(log)) == 2001
@@ -374,5 +407,5 @@ async def test_ring_lets_go_of_a_long_turn_when_2000_newer_durable_events_are_th
 @scenario
 async def test_newest_turn_stays_though_it_is_larger_than_the_ring() -> None:
     async with ring(size_bytes=10_000) as log:
-        await add(log, turn(1), turn(2, note("a", "z" * 12_000, agent(2, trace=2))))
+        await add(log, turn(1), turn(2, durable_event("a", "z" * 12_000, agent_scope(2, trace=2))))
         assert await kept(log) == [3, 4, 5, 6]

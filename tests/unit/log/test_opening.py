@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.log.delegates import scenario
 from turnlog.errors import CallerError, StoreError
-from turnlog.events import decode
-from turnlog.log import line_of, open_log
-from turnlog.testing.factories import notes
+from turnlog.events import decode_envelope
+from turnlog.log import envelope_json, open_log
+from turnlog.testing.factories import durable_events
 
 SESSION = "sess_1"
 
@@ -18,8 +18,8 @@ SESSION = "sess_1"
 async def test_a_log_in_memory() -> None:
     log = await open_log("memory:")
     session = await log.create("t")
-    assert await log.append(session, notes("a")) == [0]
-    assert decode(line_of((await log.read(session))[0])).id == "evt_a"
+    assert await log.append(session, durable_events("a")) == [0]
+    assert decode_envelope(envelope_json((await log.read(session))[0])).id == "evt_a"
     await log.close()
 
 
@@ -35,7 +35,7 @@ def test_a_log_in_a_file_by_its_path_relative_or_absolute(
             reader = await open_log(url, writable=False)
             assert [head.session_id for head in await reader.sessions()] == [SESSION]
             with pytest.raises(StoreError, match="reading only"):
-                await reader.append(SESSION, notes("a"))
+                await reader.append(SESSION, durable_events("a"))
             await reader.close()
 
     monkeypatch.chdir(tmp_path)

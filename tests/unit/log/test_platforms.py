@@ -15,7 +15,7 @@ APPEND = """
     async def append():
         log = await open_log(sys.argv[1])
         session = await log.create("shop")
-        event = CATALOG.event("ui.message", {"text": "hi"}, id="evt_1", origin="ui")
+        event = CATALOG.build_event("ui.message", {"text": "hi"}, id="evt_1", origin="ui")
         print(await log.append(session, [event]))
         await log.close()
 

@@ -17,9 +17,9 @@ from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.log import Document, Log, SqliteStore, Store
 from turnlog.log.sqlite.queries import SCHEMA_VERSION
 from turnlog.log.sqlite.watermark import GROW_SLOTS
-from turnlog.log.store import Head
-from turnlog.testing.factories import note, notes
-from turnlog.testing.harness import following
+from turnlog.log.store import SessionRecord
+from turnlog.testing.factories import durable_event, durable_events
+from turnlog.testing.harness import open_follower
 
 SESSION = "sess_1"
 
@@ -154,14 +154,14 @@ def test_a_place_where_no_file_can_be_is_an_error_of_the_store(tmp_path: Path) -
 @scenario
 async def test_a_lost_mark_is_told_and_the_log_is_used(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(path) as log:
-        await log.append(SESSION, notes("a", "b"))
+        await log.append(SESSION, durable_events("a", "b"))
     path.with_name("log.db.mark").unlink()
     with caplog.at_level(logging.ERROR):
         async with opened(path) as log:
             [told] = await log.verify()
             assert "there is no log.db.mark beside it" in told.problem
             assert await log.damages() == []
-            assert await log.append(SESSION, notes("c")) == [2]
+            assert await log.append(SESSION, durable_events("c")) == [2]
     assert "log.db.mark is missing: a lost end of the log cannot be noticed this time" in caplog.text
     async with opened(path) as log:
         assert await log.verify() == []
@@ -172,11 +172,11 @@ async def test_a_damaged_mark_is_told_and_the_log_is_used(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(path) as log:
-        await log.append(SESSION, notes("a", "b"))
+        await log.append(SESSION, durable_events("a", "b"))
     path.with_name("log.db.mark").write_bytes(b"nothing of the kind")
     with caplog.at_level(logging.ERROR, "turnlog.log"):
         async with opened(path) as log:
-            assert await log.append(SESSION, notes("c")) == [2]
+            assert await log.append(SESSION, durable_events("c")) == [2]
             assert await log.damages() == []
             assert [damage.problem.split(":")[0] for damage in await log.verify()] == [
                 "the mark beside the log is damaged"
@@ -198,13 +198,13 @@ def test_a_mark_that_was_cut_off_does_not_keep_a_reader_out(path: Path, content:
     SqliteStore(path).close()
     path.with_name("log.db.mark").write_bytes(content)
     with closing(SqliteStore(path, writable=False)) as store:
-        before = store.counter()
+        before = store.commit_count()
         assert (store.sessions(), store.damages()) == ([], [])
         writer = SqliteStore(path)
         with writer.transaction():
-            writer.put_head(Head("sess_1", epoch="e", app="t"))
+            writer.put_record(SessionRecord("sess_1", epoch="e", app="t"))
         writer.close()
-        assert store.counter() != before, "news are noticed without the mark too"
+        assert store.commit_count() != before, "news are noticed without the mark too"
 
 
 @scenario
@@ -212,27 +212,27 @@ async def test_news_are_noticed_without_the_mark_whichever_thread_looks(path: Pa
     async with opened(path) as log:
         path.with_name("log.db.mark").rename(path.with_name("elsewhere"))
         with closing(SqliteStore(path, writable=False)) as store:
-            before = store.counter()
-            await log.append(SESSION, notes("a"))
-            assert await asyncio.to_thread(store.counter) != before
+            before = store.commit_count()
+            await log.append(SESSION, durable_events("a"))
+            assert await asyncio.to_thread(store.commit_count) != before
 
 
 @scenario
 async def test_thousands_of_sessions_fit_and_the_memory_of_heads_is_bounded(path: Path) -> None:
     async with opened(path) as log:
-        made = [Head(f"sess_{number}", epoch="e", app="t") for number in range(2, 10_010)]
-        await log.work(lambda store: put_heads(store, made))
+        made = [SessionRecord(f"sess_{number}", epoch="e", app="t") for number in range(2, 10_010)]
+        await log.transact(lambda store: put_heads(store, made))
         for number in (1, 2, GROW_SLOTS, 10_009):
-            assert await log.append(f"sess_{number}", notes("a")) == [0]
+            assert await log.append(f"sess_{number}", durable_events("a")) == [0]
         assert len(await log.sessions()) == 10_009
     async with opened(path) as log:
         assert await log.damages() == []
         assert (await log.info("sess_10009")).last == 0
 
 
-def put_heads(store: Store, heads: list[Head]) -> None:
+def put_heads(store: Store, heads: list[SessionRecord]) -> None:
     for head in heads:
-        store.put_head(head)
+        store.put_record(head)
 
 
 # a full disk
@@ -240,9 +240,11 @@ def put_heads(store: Store, heads: list[Head]) -> None:
 
 async def limit_pages(log: Log, store: SqliteStore, more: int | None) -> None:
     """Let the file grow by so many pages and no more."""
-    used = store._writer.execute("pragma page_count").fetchone()[0]
+    used = store._writer_connection.execute("pragma page_count").fetchone()[0]
     pages = 1 << 30 if more is None else used + more
-    await log.work(lambda _: store._writer.execute(f"pragma max_page_count = {pages}").fetchone())
+    await log.transact(
+        lambda _: store._writer_connection.execute(f"pragma max_page_count = {pages}").fetchone()
+    )
 
 
 async def fill(log: Log, size: int, events: int) -> list[int]:
@@ -251,7 +253,7 @@ async def fill(log: Log, size: int, events: int) -> list[int]:
     refusals: list[str] = []
     for number in range(5000):
         try:
-            batch = [note(f"{number}-{part}", "z" * size) for part in range(events)]
+            batch = [durable_event(f"{number}-{part}", "z" * size) for part in range(events)]
             acknowledged += await log.append(SESSION, batch)
         except StoreError as error:
             refusals.append(str(error))
@@ -273,10 +275,10 @@ def test_a_full_disk_fails_the_append_and_nothing_else(path: Path, size: int, ev
         acknowledged = await fill(log, size, events)
         assert [row.seq for row in await log.read(SESSION, max_bytes=1 << 30)] == acknowledged
         with pytest.raises(StoreError):
-            await log.append("sess_2", [note(str(part), "z" * size) for part in range(100)])
+            await log.append("sess_2", [durable_event(str(part), "z" * size) for part in range(100)])
         await limit_pages(log, store, None)
-        assert await log.append("sess_2", notes("a")) == [0]
-        acknowledged += await log.append(SESSION, notes("y", "z"))
+        assert await log.append("sess_2", durable_events("a")) == [0]
+        acknowledged += await log.append(SESSION, durable_events("y", "z"))
         assert acknowledged == list(range(len(acknowledged)))
         assert [row.seq for row in await log.read(SESSION, max_bytes=1 << 30)] == acknowledged
         assert await log.verify() == await log.damages() == []
@@ -300,7 +302,7 @@ async def test_a_session_that_did_not_fit_is_not_there_afterwards(path: Path) ->
     assert [head.session_id for head in await log.sessions()] == made
     await limit_pages(log, store, None)
     made.append(await log.create("t", f"sess_{len(made)}"))
-    assert await log.append(made[-1], notes("a")) == [0]
+    assert await log.append(made[-1], durable_events("a")) == [0]
     assert [head.session_id for head in await log.sessions()] == made
     await log.close()
 
@@ -310,12 +312,12 @@ async def test_work_that_fails_in_the_store_takes_its_whole_group_back(path: Pat
     unfit = Document(SESSION, "doc-1", "t", "c", None)  # type: ignore[arg-type]
     async with opened(path) as log:
         async with held(log):
-            good = log.submit(SESSION, notes("a"))
+            good = log.submit(SESSION, durable_events("a"))
             bad = asyncio.create_task(log.put_document(unfit))
             await asyncio.sleep(0)
         outcomes = await asyncio.gather(good, bad, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [StoreError, StoreError]
-        assert await log.append(SESSION, notes("a")) == [0]
+        assert await log.append(SESSION, durable_events("a")) == [0]
         assert await log.verify() == []
 
 
@@ -326,8 +328,8 @@ def test_a_number_that_no_column_holds_is_refused(path: Path, fence: int) -> Non
     async def run() -> None:
         async with opened(path) as log:
             with pytest.raises(TurnlogError):
-                await soon(log.append(SESSION, notes("a"), fence=fence))
-            assert await soon(log.append(SESSION, notes("a"))) == [0]
+                await soon(log.append(SESSION, durable_events("a"), fence=fence))
+            assert await soon(log.append(SESSION, durable_events("a"))) == [0]
 
     run()
 
@@ -338,7 +340,7 @@ async def test_text_that_cannot_be_stored_is_refused(path: Path) -> None:
     async with opened(path) as log:
         with pytest.raises(TurnlogError):
             await soon(log.create("a lone surrogate: \ud800"))
-        assert await soon(log.append(SESSION, notes("a"))) == [0]
+        assert await soon(log.append(SESSION, durable_events("a"))) == [0]
 
 
 @scenario
@@ -359,12 +361,12 @@ async def test_a_reading_process_gets_what_is_written_and_writes_nothing(path: P
     async with opened(path) as log, reading(path) as reader:
         follower = asyncio.create_task(all_pages(reader, SESSION))
         for number in range(5):
-            await log.append(SESSION, [note(str(number))])
+            await log.append(SESSION, [durable_event(str(number))])
             assert (await reader.info(SESSION)).last == number
         await log.close_session(SESSION)
         assert [row.seq for row in await follower] == [0, 1, 2, 3, 4]
         for refused in (
-            reader.append(SESSION, notes("a")),
+            reader.append(SESSION, durable_events("a")),
             reader.create("t"),
             reader.put_blob(SESSION, b"", "t"),
         ):
@@ -375,7 +377,7 @@ async def test_a_reading_process_gets_what_is_written_and_writes_nothing(path: P
 @scenario
 async def test_a_log_nobody_writes_can_be_read(path: Path) -> None:
     async with opened(path) as log:
-        await log.append(SESSION, notes("a", "b"))
+        await log.append(SESSION, durable_events("a", "b"))
     async with reading(path) as reader:
         assert [row.seq for row in await reader.read(SESSION)] == [0, 1]
         assert await reader.verify() == await reader.damages() == []
@@ -385,11 +387,11 @@ async def test_a_log_nobody_writes_can_be_read(path: Path) -> None:
 async def test_a_reading_process_follows_sessions_that_are_new(path: Path) -> None:
     async with opened(path) as log, reading(path) as reader:
         other = await log.create("t")
-        async with following(reader, other) as pages:
-            await log.append(other, notes("a"))
+        async with open_follower(reader, other) as pages:
+            await log.append(other, durable_events("a"))
             assert [row.seq for row in await anext(pages)] == [0]
-            await log.append(SESSION, notes("a"))
-            await log.append(other, notes("b"))
+            await log.append(SESSION, durable_events("a"))
+            await log.append(other, durable_events("b"))
             assert [row.seq for row in await anext(pages)] == [1]
 
 
@@ -399,11 +401,11 @@ async def test_a_damaged_session_does_not_make_a_reading_process_deaf_to_the_oth
         other = await log.create("t")
         deaf = asyncio.create_task(all_pages(reader, other))
         await until(lambda: other in reader.tails)
-        async with following(reader, SESSION, idle_s=0.01) as pages:
+        async with open_follower(reader, SESSION, idle_s=0.01) as pages:
             assert not await anext(pages)
             edit(path, f"update session set app = 'x' where name = '{other}'")
             for number in range(3):
-                await log.append(SESSION, [note(str(number))])
+                await log.append(SESSION, [durable_event(str(number))])
                 async with asyncio.timeout(HANG_S):
                     while not (page := await anext(pages)):
                         pass
@@ -416,8 +418,8 @@ async def test_a_damaged_session_does_not_make_a_reading_process_deaf_to_the_oth
 async def test_what_is_sent_at_once_is_bounded_whatever_the_size_of_events(path: Path) -> None:
     async with opened(path) as log:
         session = await log.create("t")
-        await log.append(session, [note(str(number), "z" * 500_000) for number in range(40)])
+        await log.append(session, [durable_event(str(number), "z" * 500_000) for number in range(40)])
         await log.close_session(session)
-        sizes = [len(data) async for data in log.frames(session)]
+        sizes = [len(data) async for data in log.follow_frames(session)]
         assert sum(sizes) > 40 * 500_000
         assert max(sizes) < 2 * 600_000

@@ -1,5 +1,6 @@
 """The values that pass through a store."""
 
+import msgspec
 import pytest
 
 from turnlog.events import (
@@ -14,28 +15,30 @@ from turnlog.events import (
     ToolProgress,
     ToolResult,
     UiMessage,
-    Unknown,
+    UnknownPayload,
 )
-from turnlog.log.store import Head, Row, SpanMark, pack, span_mark, span_of
+from turnlog.log.store import Row, SessionRecord, SpanEdge, encode_meta, live_event_span, span_edge
 
 
 @pytest.mark.parametrize("channel", [None, "customer"])
 @pytest.mark.parametrize("trace", [None, "tr_1"])
 @pytest.mark.parametrize("live", [False, True])
 def test_what_stands_beside_a_frame_comes_back(trace: str | None, live: bool, channel: str | None) -> None:
-    row = Row(7, pack(12, live, Scope(trace_id=trace, depth=3, channel=channel), "ui.message"), b"", 0)
-    beside = (row.rank, row.live, row.depth, row.trace, row.channel, row.type)
+    row = Row(7, encode_meta(12, live, Scope(trace_id=trace, depth=3, channel=channel), "ui.message"), b"", 0)
+    beside = (row.durable_count, row.live, row.depth, row.trace, row.channel, row.type)
     assert beside == (12, live, 3, trace, channel, "ui.message")
 
 
 def test_a_type_from_elsewhere_may_hold_the_separator() -> None:
-    row = Row(0, pack(1, False, Scope(trace_id="tr_1"), "strange|type|\u00e9"), b"", 0)
+    row = Row(0, encode_meta(1, False, Scope(trace_id="tr_1"), "strange|type|\u00e9"), b"", 0)
     assert (row.trace, row.type) == ("tr_1", "strange|type|\u00e9")
 
 
 def test_a_head_that_moved_is_another_one() -> None:
-    head = Head("sess_1", epoch="e1", app="a")
-    assert head.moved(last=4, closed=True) == Head("sess_1", epoch="e1", app="a", last=4, closed=True)
+    head = SessionRecord("sess_1", epoch="e1", app="a")
+    assert head.replace(last=4, closed=True) == SessionRecord(
+        "sess_1", epoch="e1", app="a", last=4, closed=True
+    )
     assert head.last == -1
 
 
@@ -51,8 +54,8 @@ def test_a_head_that_moved_is_another_one() -> None:
     ],
 )
 def test_some_events_open_or_close_a_span(payload: Payload, key: str, opens: bool, agent: bool) -> None:
-    assert span_mark(payload, "agt_1", "tr_1", 5) == SpanMark(key, opens, 5, "tr_1", agent)
-    assert span_of(payload) is None
+    assert span_edge(payload, "agt_1", "tr_1", 5) == SpanEdge(key, opens, 5, "tr_1", agent)
+    assert live_event_span(payload) is None
 
 
 @pytest.mark.parametrize(
@@ -60,11 +63,14 @@ def test_some_events_open_or_close_a_span(payload: Payload, key: str, opens: boo
     [(BlockDelta(block_id="b", text="t"), "block:b"), (ToolProgress(call_id="c", text="t"), "call:c")],
 )
 def test_live_events_are_inside_a_span(payload: Payload, key: str) -> None:
-    assert span_of(payload) == key
-    assert span_mark(payload, "agt_1", "tr_1", 5) is None
+    assert live_event_span(payload) == key
+    assert span_edge(payload, "agt_1", "tr_1", 5) is None
 
 
-@pytest.mark.parametrize("payload", [UiMessage(text="t"), Unknown(b"{}"), AgentStart(name="A", via="call")])  # type: ignore[arg-type]
-def test_others_do_neither_nor_does_an_agent_without_an_id(payload: Payload | Unknown) -> None:
-    assert span_of(payload) is None
-    assert span_mark(payload, None, "tr_1", 5) is None
+@pytest.mark.parametrize(
+    "payload",
+    [UiMessage(text="t"), UnknownPayload(msgspec.Raw(b"{}")), AgentStart(name="A", via="call")],
+)
+def test_others_do_neither_nor_does_an_agent_without_an_id(payload: Payload | UnknownPayload) -> None:
+    assert live_event_span(payload) is None
+    assert span_edge(payload, None, "tr_1", 5) is None

@@ -10,10 +10,17 @@ import pytest
 
 from tests.support.tables import for_each_row
 from tests.unit.cli.harness import LIVE, NOW_MS, event, said, turn
-from turnlog.errors import Closed, Conflict, InvalidEvent, NotFound, TurnlogError
+from turnlog.errors import Conflict, InvalidEvent, NotFound, SessionClosed, TurnlogError
 from turnlog.events import Event
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
-from turnlog.log.transfer import BATCH, LAST_MS, Imported, export_session, import_lines, read_line
+from turnlog.log.transfer import (
+    MAX_BATCH_EVENTS,
+    MAX_TIMESTAMP_MS,
+    ImportCounts,
+    decode_export_line,
+    export_session,
+    import_lines,
+)
 
 T = TypeVar("T")
 Open = Callable[[], Store]
@@ -52,7 +59,7 @@ async def exported(log: Log, name: str = "sess_1") -> list[bytes]:
     return [line async for line in export_session(log, name)]
 
 
-async def imported(log: Log, lines: Iterable[bytes]) -> list[Imported]:
+async def imported(log: Log, lines: Iterable[bytes]) -> list[ImportCounts]:
     return [batch async for batch in import_lines(log, lines)]
 
 
@@ -132,7 +139,7 @@ def test_a_ring_that_moves_on_meanwhile_is_not_exported_with_a_gap() -> None:
 def test_what_comes_out_goes_in_again_once(store: Open) -> None:
     lines = lines_of(turn())
 
-    async def work(log: Log) -> tuple[list[Imported], list[bytes], list[Imported], list[bytes]]:
+    async def work(log: Log) -> tuple[list[ImportCounts], list[bytes], list[ImportCounts], list[bytes]]:
         return (
             await imported(log, lines),
             await exported(log),
@@ -141,7 +148,7 @@ def test_what_comes_out_goes_in_again_once(store: Open) -> None:
         )
 
     first, there, second, still_there = on(store(), work)
-    assert (first, second) == ([Imported(13, 0)], [Imported(0, 13)])
+    assert (first, second) == ([ImportCounts(13, 0)], [ImportCounts(0, 13)])
     assert there == still_there == lines
 
 
@@ -170,10 +177,10 @@ def test_imported_spans_are_known(store: Open) -> None:
 
     async def work(log: Log) -> tuple[list[str], list[int], list[str]]:
         await imported(log, part)
-        open_agents = await log.unfinished()
-        replayed = [row.seq for row in await log.read("sess_1", origin=-1)]
+        open_agents = await log.sessions_with_open_agents()
+        replayed = [row.seq for row in await log.read("sess_1", replay_from=-1)]
         await imported(log, whole)
-        return open_agents, replayed, await log.unfinished()
+        return open_agents, replayed, await log.sessions_with_open_agents()
 
     open_agents, replayed, still_open = on(store(), work)
     assert (open_agents, still_open) == (["sess_1"], [])
@@ -193,10 +200,10 @@ def test_an_imported_session_goes_on(store: Open) -> None:
 def test_an_import_adds_what_is_new(store: Open) -> None:
     lines = lines_of(turn())
 
-    async def work(log: Log) -> list[Imported]:
+    async def work(log: Log) -> list[ImportCounts]:
         return await imported(log, lines[:5]) + await imported(log, lines)
 
-    assert on(store(), work) == [Imported(4, 0), Imported(9, 4)]
+    assert on(store(), work) == [ImportCounts(4, 0), ImportCounts(9, 4)]
 
 
 def test_a_pruned_session_is_restored_with_its_gaps(store: Open) -> None:
@@ -240,7 +247,7 @@ def test_no_lines_are_no_batch(store: Open) -> None:
 
 def test_an_empty_session_is_restored(store: Open) -> None:
     async def work(log: Log) -> list[str]:
-        assert await imported(log, [SESSION]) == [Imported(0, 0)]
+        assert await imported(log, [SESSION]) == [ImportCounts(0, 0)]
         return await names(log)
 
     assert on(store(), work) == ["sess_1"]
@@ -249,29 +256,32 @@ def test_an_empty_session_is_restored(store: Open) -> None:
 def test_a_closed_session_is_closed_again_and_twice_is_harmless(store: Open) -> None:
     lines = lines_of(said("one"), closed=True)
 
-    async def work(log: Log) -> tuple[bool, list[Imported]]:
+    async def work(log: Log) -> tuple[bool, list[ImportCounts]]:
         await imported(log, lines)
         return (await log.info("sess_1")).closed, await imported(log, lines)
 
-    assert on(store(), work) == (True, [Imported(0, 1)])
+    assert on(store(), work) == (True, [ImportCounts(0, 1)])
 
 
 def test_sessions_follow_each_other(store: Open) -> None:
     lines = lines_of(said("one")) + lines_of(said("two", "three"), name="sess_2")
 
-    async def work(log: Log) -> tuple[list[Imported], list[bytes]]:
+    async def work(log: Log) -> tuple[list[ImportCounts], list[bytes]]:
         return await imported(log, lines), await exported(log, "sess_1") + await exported(log, "sess_2")
 
-    assert on(store(), work) == ([Imported(1, 0), Imported(2, 0)], lines)
+    assert on(store(), work) == ([ImportCounts(1, 0), ImportCounts(2, 0)], lines)
 
 
 def test_batches_have_a_bound(store: Open) -> None:
-    lines = lines_of(said(*map(str, range(2 * BATCH + 1))))
+    lines = lines_of(said(*map(str, range(2 * MAX_BATCH_EVENTS + 1))))
 
-    async def work(log: Log) -> tuple[list[Imported], list[bytes]]:
+    async def work(log: Log) -> tuple[list[ImportCounts], list[bytes]]:
         return await imported(log, lines), await exported(log)
 
-    assert on(store(), work) == ([Imported(BATCH, 0), Imported(BATCH, 0), Imported(1, 0)], lines)
+    assert on(store(), work) == (
+        [ImportCounts(MAX_BATCH_EVENTS, 0), ImportCounts(MAX_BATCH_EVENTS, 0), ImportCounts(1, 0)],
+        lines,
+    )
 
 
 # refusals
@@ -291,7 +301,7 @@ def test_batches_have_a_bound(store: Open) -> None:
 )
 def test_a_line_that_is_neither_is_named(line: bytes, words: str) -> None:
     with pytest.raises(InvalidEvent) as refused:
-        read_line(line, 7)
+        decode_export_line(line, 7)
     assert str(refused.value).startswith(words)
 
 
@@ -314,14 +324,14 @@ def test_nothing_of_the_batch_of_a_wrong_line_is_written(store: Open) -> None:
 
 
 def test_batches_before_a_wrong_line_stay(store: Open) -> None:
-    lines = [*lines_of(said(*map(str, range(BATCH + 1)))), b"wrong"]
+    lines = [*lines_of(said(*map(str, range(MAX_BATCH_EVENTS + 1)))), b"wrong"]
 
     async def work(log: Log) -> int:
-        with pytest.raises(InvalidEvent, match=f"line {BATCH + 3}: "):
+        with pytest.raises(InvalidEvent, match=f"line {MAX_BATCH_EVENTS + 3}: "):
             await imported(log, lines)
         return (await log.info("sess_1")).last
 
-    assert on(store(), work) == BATCH - 1
+    assert on(store(), work) == MAX_BATCH_EVENTS - 1
 
 
 @pytest.mark.parametrize("before", [[], lines_of(said("two"), name="sess_2")], ids=["none", "another"])
@@ -381,7 +391,7 @@ def test_a_conflict_names_its_line(store: Open) -> None:
     assert str(refused(store(), [lines[0], lines[2], lines[1]])[0]).startswith("line 3: ")
 
 
-@pytest.mark.parametrize("created_ms", [-1, LAST_MS + 1])
+@pytest.mark.parametrize("created_ms", [-1, MAX_TIMESTAMP_MS + 1])
 def test_a_session_made_at_a_time_that_cannot_be_shown_is_refused(store: Open, created_ms: int) -> None:
     line = SESSION.replace(b"1767875696789", b"%d" % created_ms)
     assert "created_ms" in str(refused(store(), [line])[0])
@@ -407,10 +417,10 @@ def test_a_line_twice_is_known_the_second_time(store: Open) -> None:
     lines = lines_of(said("one", "two"))
     twice = [lines[0], lines[1], lines[1], lines[2], lines[1]]
 
-    async def work(log: Log) -> tuple[list[Imported], list[bytes]]:
+    async def work(log: Log) -> tuple[list[ImportCounts], list[bytes]]:
         return await imported(log, twice), await exported(log)
 
-    assert on(store(), work) == ([Imported(2, 2)], lines)
+    assert on(store(), work) == ([ImportCounts(2, 2)], lines)
 
 
 def test_a_closed_session_takes_nothing_more(store: Open) -> None:
@@ -419,7 +429,7 @@ def test_a_closed_session_takes_nothing_more(store: Open) -> None:
     async def work(log: Log) -> tuple[str, list[bytes]]:
         await imported(log, lines[:2])
         await log.close_session("sess_1")
-        with pytest.raises(Closed) as error:
+        with pytest.raises(SessionClosed) as error:
             await imported(log, lines)
         return str(error.value), (await exported(log))[1:]
 
@@ -432,7 +442,7 @@ def test_an_import_after_pruning_leaves_the_log_as_it_was(store: Open) -> None:
     async def work(log: Log) -> tuple[list[bytes], list[bytes], list[bytes]]:
         await imported(log, lines)
         whole = await exported(log)
-        await log.work(lambda store: store.prune("sess_1", 1 << 60))
+        await log.transact(lambda store: store.prune("sess_1", 1 << 60))
         pruned = await exported(log)
         await imported(log, lines)
         return whole, pruned, await exported(log)
@@ -459,5 +469,5 @@ def test_bytes_that_are_no_text_are_refused(store: Open) -> None:
 
 def test_a_path_is_said_once() -> None:
     with pytest.raises(InvalidEvent) as error:
-        read_line(b"{}", 1)
+        decode_export_line(b"{}", 1)
     assert str(error.value).count("(at $)") == 1

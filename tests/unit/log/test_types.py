@@ -8,11 +8,17 @@ import pytest
 
 from tests.unit.log.delegates import scenario
 from turnlog.log import Log, MemoryStore, SqliteStore
-from turnlog.log.memory import PAGE_ROWS
-from turnlog.log.store import Typed
-from turnlog.log.subscription import Asked
-from turnlog.testing.factories import answered, called, delta, note, notes
-from turnlog.testing.harness import following
+from turnlog.log.memory import MAX_PAGE_ROWS
+from turnlog.log.store import TypeQuery
+from turnlog.log.subscription import FollowOptions
+from turnlog.testing.factories import (
+    block_delta_event,
+    durable_event,
+    durable_events,
+    tool_call_event,
+    tool_result_event,
+)
+from turnlog.testing.harness import open_follower
 
 SESSION = "sess_1"
 
@@ -20,7 +26,7 @@ SESSION = "sess_1"
 async def filled(log: Log, events: int) -> Log:
     """A session of notes with one call at its end."""
     await log.create("t", SESSION)
-    await log.append(SESSION, [*notes(*range(events)), called("c")])
+    await log.append(SESSION, [*durable_events(*range(events)), tool_call_event("c")])
     return log
 
 
@@ -33,11 +39,11 @@ def steps_of(store: SqliteStore, types: tuple[str, ...]) -> tuple[int, list[int]
         steps += 1
         return 0
 
-    asked = Typed(-1, types, 1 << 20)
+    asked = TypeQuery(-1, types, 1 << 20)
     store.read_types(SESSION, asked)  # the schema is read once
-    store._reader().set_progress_handler(count, 1)
+    store._reader_connection().set_progress_handler(count, 1)
     page = store.read_types(SESSION, asked)
-    store._reader().set_progress_handler(None, 0)
+    store._reader_connection().set_progress_handler(None, 0)
     return steps, [row.seq for row in page]
 
 
@@ -70,7 +76,7 @@ async def test_follower_of_some_types_is_charged_for_these_alone(tmp_path: Path)
         async def spend(size_bytes: int, types: tuple[str, ...] = types) -> None:
             spent[types] = spent.get(types, 0) + size_bytes
 
-        async with following(log, SESSION, asked=Asked(types, spend)) as pages:
+        async with open_follower(log, SESSION, options=FollowOptions(types, spend)) as pages:
             while (await anext(pages)).upto != 1_000:
                 pass
     assert 0 < spent["tool.call",] < 1_000
@@ -92,7 +98,7 @@ async def test_rows_of_a_type_are_found_where_the_index_is_damaged(tmp_path: Pat
         file.seek((root - 1) * size)
         file.write(b"\xff" * size)
     store = SqliteStore(path)
-    page = store.read_types(SESSION, Typed(-1, ("tool",), 1 << 20))
+    page = store.read_types(SESSION, TypeQuery(-1, ("tool",), 1 << 20))
     assert [row.seq for row in page] == [50]
     store.close()
 
@@ -105,10 +111,10 @@ async def test_row_that_is_damaged_comes_after_the_good_ones_as_an_error(tmp_pat
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update event set frame = 'x' where seq = 3")
     store = SqliteStore(path)
-    page = store.read_types(SESSION, Typed(-1, ("assistant",), 1 << 20))
+    page = store.read_types(SESSION, TypeQuery(-1, ("assistant",), 1 << 20))
     assert ([row.seq for row in page], page.upto) == ([0, 1, 2], 2)
     with pytest.raises(Exception, match="not what was written"):
-        store.read_types(SESSION, Typed(2, ("assistant",), 1 << 20))
+        store.read_types(SESSION, TypeQuery(2, ("assistant",), 1 << 20))
     store.close()
 
 
@@ -130,14 +136,14 @@ async def test_ring_that_lets_go_of_events_forgets_their_types() -> None:
     store = MemoryStore(ring_events=10)
     log = Log(store)
     await log.create("t", SESSION)
-    await log.append(SESSION, [called("first"), answered("first")])
+    await log.append(SESSION, [tool_call_event("first"), tool_result_event("first")])
     for number in range(50):
-        await log.append(SESSION, [note(str(number)), delta("x", number)])
+        await log.append(SESSION, [durable_event(str(number)), block_delta_event("x", number)])
     head = await log.info(SESSION)
-    page = store.read_types(SESSION, Typed(-1, ("tool", "assistant"), 1 << 20))
+    page = store.read_types(SESSION, TypeQuery(-1, ("tool", "assistant"), 1 << 20))
     assert page.first >= head.first
     assert {row.type for row in page} == {"assistant.message"}
     assert page.upto == head.last
-    assert sum(len(seqs) for seqs in store._rings[SESSION].types.values()) == len(page) < PAGE_ROWS
-    assert store.read_types("sess_none", Typed(-1, ("tool",), 1)).epoch == ""
+    assert sum(len(seqs) for seqs in store._rings[SESSION].seqs_by_type.values()) == len(page) < MAX_PAGE_ROWS
+    assert store.read_types("sess_none", TypeQuery(-1, ("tool",), 1)).epoch == ""
     await log.close()

@@ -36,7 +36,7 @@ async def test_a_function_is_told_of_the_changes_of_a_turn_at_once_until_it_goes
         told.append(changed)
         return stays.pop(0)
 
-    wakeup.add(look)
+    wakeup.add_listener(look)
     for told_so_far in (1, 2, 2):
         for _ in range(3):
             wakeup.wake()
@@ -52,9 +52,9 @@ async def test_a_function_that_was_taken_off_is_not_told() -> None:
         told.append(changed)
         return True
 
-    wakeup.add(look)
+    wakeup.add_listener(look)
     wakeup.wake()
-    wakeup.discard(look)
+    wakeup.remove_listener(look)
     await asyncio.sleep(0)
     assert told == []
 
@@ -79,7 +79,7 @@ def test_a_silence_is_reported_again_and_again_and_a_change_puts_it_off() -> Non
             for _ in range(3):  # the loop finds the timer, rings it, and runs what that calls
                 await asyncio.sleep(0)
 
-        wakeup.add(look, 3600.0)
+        wakeup.add_listener(look, 3600.0)
         await pass_time(3000)
         wakeup.wake()
         await pass_time(0)
@@ -89,7 +89,7 @@ def test_a_silence_is_reported_again_and_again_and_a_change_puts_it_off() -> Non
         assert reports == [True, False]
         await pass_time(3600)
         assert reports == [True, False, False]
-        wakeup.discard(look, 3600.0)
+        wakeup.remove_listener(look, 3600.0)
 
     run_on_clock(run)
 
@@ -101,4 +101,4 @@ async def test_who_is_cancelled_is_forgotten() -> None:
     tasks[0].cancel()
     wakeup.wake()  # told while it is on its way out
     assert await soon(asyncio.gather(*tasks, return_exceptions=True)) != [True, True]
-    assert not any(waiting.looks for waiting in wakeup._waiting.values())
+    assert not any(waiting.listeners for waiting in wakeup._idle_groups.values())

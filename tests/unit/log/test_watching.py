@@ -13,8 +13,8 @@ from tests.support.limits import HANG_S
 from tests.unit.log.delegates import Counting, Gated, scenario, until
 from turnlog.errors import StoreError
 from turnlog.log import Log, SqliteStore
-from turnlog.testing.factories import note
-from turnlog.testing.harness import following
+from turnlog.testing.factories import durable_event
+from turnlog.testing.harness import open_follower
 
 SESSION = "sess_1"
 
@@ -25,7 +25,7 @@ class BrokenCounter(Counting):
     faults = 0
 
     def _call(self, name: str, *args: Any) -> Any:
-        if name == "counter" and self.faults:
+        if name == "commit_count" and self.faults:
             self.faults -= 1
             raise StoreError("the counter cannot be read")
         return super()._call(name, *args)
@@ -35,7 +35,7 @@ class StuckCounter(Counting):
     """A store whose counter never moves."""
 
     def _call(self, name: str, *args: Any) -> Any:
-        return 0 if name == "counter" else super()._call(name, *args)
+        return 0 if name == "commit_count" else super()._call(name, *args)
 
 
 @asynccontextmanager
@@ -56,12 +56,12 @@ async def both(path: Path, beside: type[Counting]) -> AsyncIterator[tuple[Log, L
 async def test_follower_after_an_error_of_the_counter_gets_what_is_appended(tmp_path: Path) -> None:
     async with both(tmp_path / "log.db", BrokenCounter) as (writing, reading, store):
         assert isinstance(store, BrokenCounter)
-        async with following(reading, SESSION) as pages:
+        async with open_follower(reading, SESSION) as pages:
             page = asyncio.ensure_future(anext(pages))
             await until(lambda: SESSION in reading.tails)
             store.faults = 1
             await until(lambda: store.faults == 0)
-            await writing.append(SESSION, [note("a")])
+            await writing.append(SESSION, [durable_event("a")])
             assert [row.seq for row in await page] == [0]
 
 
@@ -70,10 +70,10 @@ async def test_follower_of_a_counter_that_fails_for_good_gets_what_is_appended(t
     async with both(tmp_path / "log.db", BrokenCounter) as (writing, reading, store):
         assert isinstance(store, BrokenCounter)
         store.faults = 1 << 30
-        async with following(reading, SESSION) as pages:
+        async with open_follower(reading, SESSION) as pages:
             page = asyncio.ensure_future(anext(pages))
             await until(lambda: SESSION in reading.tails)
-            await writing.append(SESSION, [note("a")])
+            await writing.append(SESSION, [durable_event("a")])
             assert [row.seq for row in await page] == [0]
 
 
@@ -81,11 +81,11 @@ async def test_follower_of_a_counter_that_fails_for_good_gets_what_is_appended(t
 async def test_follower_of_a_counter_that_never_moves_gets_what_is_appended(tmp_path: Path) -> None:
     async with (
         both(tmp_path / "log.db", StuckCounter) as (writing, reading, _),
-        following(reading, SESSION) as pages,
+        open_follower(reading, SESSION) as pages,
     ):
         page = asyncio.ensure_future(anext(pages))
-        await until(lambda: SESSION in reading.tails and reading.tails[SESSION].joined)
-        await writing.append(SESSION, [note("a")])
+        await until(lambda: SESSION in reading.tails and reading.tails[SESSION].is_synced)
+        await writing.append(SESSION, [durable_event("a")])
         assert [row.seq for row in await page] == [0]
 
 

@@ -10,15 +10,15 @@ import pytest
 from tests.unit.log.delegates import THREAD_DIES, Counting, held, scenario, soon, until
 from turnlog.errors import Conflict, NotFound, StoreError
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
-from turnlog.log.store import Head
-from turnlog.log.writer import WriteHealth, Writer
-from turnlog.testing.factories import note, notes
+from turnlog.log.store import SessionRecord
+from turnlog.log.writer import WriteHealth, WriterThread
+from turnlog.testing.factories import durable_event, durable_events
 
 
 class Failing(MemoryStore):
     """A store whose transactions can be made to fail at their end."""
 
-    readers = 1  # so its work goes to the thread
+    reader_threads = 1  # so its work goes to the thread
     fault: Exception | None = None
 
     @contextmanager
@@ -36,7 +36,7 @@ async def test_what_arrives_during_a_commit_is_one_group(tmp_path: Path) -> None
     session = await log.create("t")
     async with held(log):
         before = counting.calls["transaction"]
-        jobs = [log.submit(session, [note(str(number))]) for number in range(100)]
+        jobs = [log.submit(session, [durable_event(str(number))]) for number in range(100)]
     assert await asyncio.gather(*jobs) == [[seq] for seq in range(100)]
     assert counting.calls["transaction"] == before + 1
     await log.close()
@@ -45,7 +45,7 @@ async def test_what_arrives_during_a_commit_is_one_group(tmp_path: Path) -> None
 @scenario
 async def test_a_batch_is_what_it_was_when_it_was_submitted(tmp_path: Path) -> None:
     log = Log(SqliteStore(tmp_path / "log.db"))
-    session, batch = await log.create("t"), notes("a", "b")
+    session, batch = await log.create("t"), durable_events("a", "b")
     async with held(log):
         job = log.submit(session, batch)
         batch.clear()
@@ -59,7 +59,7 @@ async def test_a_group_is_bounded(tmp_path: Path) -> None:
     log = Log(counting.store)
     async with held(log):
         before = counting.calls["transaction"]
-        jobs = [asyncio.create_task(log.work(lambda _: None)) for _ in range(1025)]
+        jobs = [asyncio.create_task(log.transact(lambda _: None)) for _ in range(1025)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
     assert counting.calls["transaction"] == before + 3
@@ -71,14 +71,14 @@ async def test_an_idle_writer_commits_at_once() -> None:
     counting = Counting(MemoryStore())
     log = Log(counting.store)
     for _ in range(5):
-        await log.work(lambda _: None)
+        await log.transact(lambda _: None)
     assert counting.calls["transaction"] == 5
     await log.close()
 
 
 @scenario
 async def test_outcomes_come_in_order_after_the_commit_and_to_the_right_one() -> None:
-    writer, order = Writer(MemoryStore(), WriteHealth()), list[object]()
+    writer, order = WriterThread(MemoryStore(), WriteHealth()), list[object]()
     jobs = [writer.submit(lambda _, n=n: n, order.append) for n in range(50)]  # type: ignore[misc]
     await asyncio.gather(*jobs)
     assert order == list(range(50))
@@ -90,7 +90,7 @@ async def test_a_refusal_reaches_who_asked_and_nobody_else() -> None:
     def refuse(_: Store) -> None:
         raise NotFound("no")
 
-    writer = Writer(MemoryStore(), WriteHealth())
+    writer = WriterThread(MemoryStore(), WriteHealth())
     jobs = [writer.submit(work, str) for work in (lambda _: 1, refuse, lambda _: 2)]
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert outcomes[0::2] == ["1", "2"]
@@ -103,7 +103,7 @@ async def test_nobody_has_to_wait_for_an_outcome_good_or_bad() -> None:
     def refuse(_: Store) -> None:
         raise Conflict("no", 0)
 
-    writer, done = Writer(MemoryStore(), WriteHealth()), list[object]()
+    writer, done = WriterThread(MemoryStore(), WriteHealth()), list[object]()
     for work in (lambda _: 1, refuse):
         writer.submit(work, done.append).cancel()
     assert await writer.submit(lambda _: 2, str) == "2"
@@ -114,30 +114,30 @@ async def test_nobody_has_to_wait_for_an_outcome_good_or_bad() -> None:
 @scenario
 async def test_a_group_that_cannot_be_committed_fails_as_a_whole_and_the_next_one_works() -> None:
     store = Failing()
-    store.group = 512
+    store.max_batch = 512
     log = Log(store)
     await log.create("t", "sess_1")
     async with held(log):
         full = StoreError("the disk is full")
         works = [lambda _: None, lambda _: setattr(store, "fault", full), lambda _: None]
-        jobs = [asyncio.create_task(log.work(work)) for work in works]
+        jobs = [asyncio.create_task(log.transact(work)) for work in works]
         await asyncio.sleep(0)
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert {str(outcome) for outcome in outcomes} == {"the disk is full"}
     store.fault = None
-    assert await log.append("sess_1", notes("a")) == [0]
+    assert await log.append("sess_1", durable_events("a")) == [0]
     await log.close()
 
 
 @scenario
 async def test_failed_group_gives_each_job_an_error_of_its_own() -> None:
     store = Failing()
-    store.group = 512
+    store.max_batch = 512
     log = Log(store)
     async with held(log):
         full = StoreError("the disk is full")
         works = [lambda _: None, lambda _: setattr(store, "fault", full), lambda _: None]
-        jobs = [asyncio.create_task(log.work(work)) for work in works]
+        jobs = [asyncio.create_task(log.transact(work)) for work in works]
         await asyncio.sleep(0)
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert len(set(map(id, outcomes))) == 3
@@ -150,7 +150,7 @@ async def test_failed_group_gives_each_job_an_error_of_its_own() -> None:
 async def test_closing_finishes_what_was_submitted() -> None:
     log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
-    jobs = [log.submit(session, [note(str(number))]) for number in range(2000)]
+    jobs = [log.submit(session, [durable_event(str(number))]) for number in range(2000)]
     await log.close()
     assert [job.result() for job in jobs] == [[seq] for seq in range(2000)]
 
@@ -160,7 +160,7 @@ async def test_whoever_closes_too_waits_for_what_was_submitted() -> None:
     log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     async with held(log):
-        job = log.submit(session, [note("a")])
+        job = log.submit(session, [durable_event("a")])
         closings = [asyncio.create_task(log.close()) for _ in range(2)]
         for _ in range(5):
             await asyncio.sleep(0)
@@ -177,7 +177,7 @@ async def test_closing_ends_though_something_is_submitted_meanwhile() -> None:
         closing = asyncio.create_task(log.close())
         await asyncio.sleep(0)
         with pytest.raises(StoreError):
-            log.submit(session, [note("a")])
+            log.submit(session, [durable_event("a")])
     await soon(closing)
 
 
@@ -187,7 +187,7 @@ async def test_appending_to_a_log_that_was_closed_is_refused() -> None:
     session = await log.create("t")
     await log.close()
     with pytest.raises(StoreError):
-        await soon(log.append(session, [note("a")]))
+        await soon(log.append(session, [durable_event("a")]))
 
 
 @THREAD_DIES
@@ -199,12 +199,12 @@ async def test_work_with_a_bug_fails_and_what_comes_after_it_works() -> None:
     log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     async with held(log):
-        bad = asyncio.create_task(log.work(broken))
-        neighbour = asyncio.create_task(log.append(session, [note("a")]))
+        bad = asyncio.create_task(log.transact(broken))
+        neighbour = asyncio.create_task(log.append(session, [durable_event("a")]))
         await asyncio.sleep(0)
     outcomes = await soon(asyncio.gather(bad, neighbour, return_exceptions=True))
     assert isinstance(outcomes[0], Exception)
-    assert await soon(log.append(session, [note("a")])) == [0]
+    assert await soon(log.append(session, [durable_event("a")])) == [0]
     await log.close()
 
 
@@ -215,7 +215,7 @@ async def test_a_commit_with_a_bug_fails_and_the_next_one_works() -> None:
     log = Log(store)
     store.fault = OverflowError("a bug")
     with pytest.raises(Exception, match="a bug"):
-        await soon(log.work(lambda store: store.put_head(Head("sess_1", epoch="e", app="t"))))
+        await soon(log.transact(lambda store: store.put_record(SessionRecord("sess_1", epoch="e", app="t"))))
     store.fault = None
     await soon(log.create("t"))
     await log.close()
@@ -231,10 +231,10 @@ def is_failing(log: Log) -> bool:
 @scenario
 async def test_health_after_a_write_says_when_it_was_stored() -> None:
     log = Log(Failing())
-    assert (log.health.is_failing, log.health.stored_s) == (False, None)
+    assert (log.health.is_failing, log.health.last_stored_s) == (False, None)
     await log.create("t")
     assert not is_failing(log)
-    assert log.health.stored_s is not None
+    assert log.health.last_stored_s is not None
     await log.close()
 
 
@@ -243,14 +243,14 @@ async def test_health_after_a_write_that_failed_is_failing_until_one_is_stored()
     store = Failing()
     log = Log(store)
     session = await log.create("t")
-    stored_s = log.health.stored_s
+    stored_s = log.health.last_stored_s
     store.fault = StoreError("no room")
     with pytest.raises(StoreError):
-        await log.append(session, notes("a"))
+        await log.append(session, durable_events("a"))
     assert is_failing(log)
-    assert log.health.stored_s == stored_s
+    assert log.health.last_stored_s == stored_s
     store.fault = None
-    await log.append(session, notes("a"))
+    await log.append(session, durable_events("a"))
     assert not is_failing(log)
     await log.close()
 
@@ -262,11 +262,11 @@ async def test_health_while_writes_fail_is_not_mended_by_a_look_or_a_refusal() -
     session = await log.create("t")
     store.fault = StoreError("no room")
     with pytest.raises(StoreError):
-        await log.append(session, notes("a"))
+        await log.append(session, durable_events("a"))
     store.fault = None
-    await log.known(session, ["evt_1"])
+    await log.find_events(session, ["evt_1"])
     with pytest.raises(NotFound):
-        await log.append("sess_none", notes("a"))
+        await log.append("sess_none", durable_events("a"))
     assert is_failing(log)
     await log.close()
 
@@ -275,13 +275,13 @@ async def test_health_while_writes_fail_is_not_mended_by_a_look_or_a_refusal() -
 async def test_health_comes_back_without_a_request_when_writes_work_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("turnlog.log.log.PROBE_S", 0.001)
+    monkeypatch.setattr("turnlog.log.log.PROBE_INTERVAL_S", 0.001)
     store = Failing()
     log = Log(store)
     session = await log.create("t")
     store.fault = StoreError("no room")
     with pytest.raises(StoreError):
-        await log.append(session, notes("a"))
+        await log.append(session, durable_events("a"))
     store.fault = None
     await until(lambda: not log.health.is_failing)
     await log.close()

@@ -3,7 +3,7 @@
 import hashlib
 
 from turnlog.parse import AgentStreamParser, MarkerParser
-from turnlog.parse.inline.tag_scanner import LIMIT_CHARS
+from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS
 
 TAG = '<agent-event type="t" />'
 LINE = "x" * 1023 + "\n"
@@ -15,9 +15,9 @@ def test_scanner_in_a_fence_that_is_never_closed_refuses_64_ki_characters_of_it(
     end = parser.flush()
     text = "".join(shown) + end.display_text
     assert text == "```\n" + TAG + LINE * 70
-    raw = (TAG + LINE * 70)[:LIMIT_CHARS]
+    raw = (TAG + LINE * 70)[:MAX_TAG_CHARS]
     (reject,) = end.rejects
-    assert (reject.reason, reject.length) == ("unclosed_code", LIMIT_CHARS)
+    assert (reject.reason, reject.length) == ("unclosed_code", MAX_TAG_CHARS)
     assert reject.sha256 == hashlib.sha256(raw.encode()).hexdigest()
 
 

@@ -17,7 +17,7 @@ from tests.cli_process import (
 )
 from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws
-from turnlog.agents.runtime.idempotency import args_hash
+from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.events import (
     AgentEnd,
     AgentStart,
@@ -25,23 +25,23 @@ from turnlog.events import (
     ApprovalRequest,
     ArtifactWrite,
     BlockDelta,
-    Fault,
+    ErrorInfo,
     ParseReject,
     ScreenCommand,
     SessionError,
     ToolResult,
     Usage,
 )
-from turnlog.events.payload import LARGEST_COUNT
-from turnlog.parse import Asked, CliParser
-from turnlog.parse.blocks import LIMIT_CHARS
-from turnlog.parse.claude.agents import AGENTS, CALLERS, CALLS, Said
+from turnlog.events.payload import MAX_COUNT
+from turnlog.parse import CliParser, SentMessage
+from turnlog.parse.blocks import MAX_REPLY_CHARS
+from turnlog.parse.claude.agents import MAX_KNOWN_CALLERS, MAX_OPEN_AGENTS, MAX_OPEN_CALLS, EventDraft
 from turnlog.parse.claude.lines import Line
-from turnlog.parse.claude.results import MODELS
-from turnlog.parse.claude.turns import RUNS
-from turnlog.parse.deeds import Deeds
+from turnlog.parse.claude.results import MAX_MODELS
+from turnlog.parse.claude.turns import MAX_OPEN_TURNS
+from turnlog.parse.deeds import ToolEffects
 from turnlog.parse.inline.markers import MarkerParser
-from turnlog.parse.reply import BLOCK_CHARS
+from turnlog.parse.reply import BLOCK_COST_CHARS
 
 by_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
 
@@ -75,19 +75,19 @@ def permission(call_id: str, **args: Any) -> Data:
     return {"type": "control_request", "request_id": f"r-{call_id}", "request": request}
 
 
-def fed(parser: CliParser, *lines: Data) -> list[Said]:
+def fed(parser: CliParser, *lines: Data) -> list[EventDraft]:
     return parser.feed(bytes_of(lines))
 
 
 def check_events_and_replies(vector: Data) -> None:
     parser = parser_of(vector)
     said = parser.feed(bytes_of(vector["lines"]))
-    replies = [json.loads(line)["response"] for line in parser.take_replies()]
+    replies = [json.loads(line)["response"] for line in parser.take_stdin_lines()]
     said += parser.flush()
     assert [shown(item) for item in said] == vector["expected"]
     assert [reply["request_id"] for reply in replies] == vector.get("replies", [])
     assert {reply["subtype"] for reply in replies} <= {"error"}
-    assert (parser.take_replies(), parser.busy) == ([], False)
+    assert (parser.take_stdin_lines(), parser.is_busy) == ([], False)
 
 
 @without_coverage()
@@ -148,7 +148,7 @@ def test_a_line_that_is_no_json_leaves_a_trace_and_nothing_else() -> None:
 def test_a_process_that_was_stopped_was_cancelled() -> None:
     parser = CliParser(counting(), "Julian")
     fed(parser, init(), assistant(use("toolu_1")))
-    assert (parser.busy, parser.source_session) == (True, "s-1")
+    assert (parser.is_busy, parser.source_session) == (True, "s-1")
     said = parser.flush(reason="cancelled")
     assert types(said) == ["tool.result", "agent.end"]
     assert said[-1].payload == AgentEnd(stop_reason="cancelled", steps=1)
@@ -159,19 +159,19 @@ def test_a_process_that_was_stopped_was_cancelled() -> None:
 def test_a_process_that_is_gone_says_why() -> None:
     parser = CliParser(counting())
     fed(parser, init())
-    error, end = parser.flush(Fault(code="inactivity_timeout", message="15 minutes"))
+    error, end = parser.flush(ErrorInfo(code="inactivity_timeout", message="15 minutes"))
     assert error.payload == SessionError(code="inactivity_timeout", message="15 minutes")
     assert end.payload == AgentEnd(stop_reason="error")
 
 
 def test_a_message_that_no_turn_took_up_stays_pending() -> None:
     parser = CliParser(counting())
-    parser.expect("u-1", Asked("tr_a"))
+    parser.expect("u-1", SentMessage("tr_a"))
     assert parser.flush() == []
 
 
 def approved(parser: CliParser, decision: Any, args: Data, **more: Any) -> Data | None:
-    decided = ApprovalDecision(call_id="toolu_1", args_hash=args_hash(args), decision=decision)
+    decided = ApprovalDecision(call_id="toolu_1", args_hash=hash_call_args(args), decision=decision)
     line = parser.decide(decided, **more)
     return json.loads(line)["response"] if line else None
 
@@ -181,7 +181,7 @@ def test_a_permission_is_bound_to_its_call_and_arguments_and_counts_once() -> No
     said = fed(parser, init(), assistant(use("toolu_1", command="ls")), permission("toolu_1", command="ls"))
     request = said[-1].payload
     assert isinstance(request, ApprovalRequest)
-    assert request.args_hash == args_hash({"command": "ls"})
+    assert request.args_hash == hash_call_args({"command": "ls"})
     assert approved(parser, "approve", {"command": "rm"}) is None
     wanted = {"behavior": "allow", "updatedInput": {"command": "ls"}}
     assert approved(parser, "approve", {"command": "ls"}) == {
@@ -194,7 +194,7 @@ def test_answers_to_a_question_go_back_in_its_arguments() -> None:
     parser = CliParser(counting())
     fed(parser, init(), permission("toolu_1", questions=[]))
     answers = {"questions": [], "answers": {"Which?": "This."}}
-    response = approved(parser, "approve", {"questions": []}, updated=answers)
+    response = approved(parser, "approve", {"questions": []}, updated_args=answers)
     assert response
     assert response["response"]["updatedInput"] == answers
 
@@ -209,7 +209,7 @@ def test_a_call_that_a_person_denied_is_denied() -> None:
     refusal["message"]["content"][0]["is_error"] = True
     (result,) = fed(parser, refusal)
     assert isinstance(result.payload, ToolResult)
-    assert result.payload.error == Fault(code="DENIED", message="ok")
+    assert result.payload.error == ErrorInfo(code="DENIED", message="ok")
 
 
 def test_a_permission_of_a_call_that_is_over_is_forgotten() -> None:
@@ -222,7 +222,7 @@ def test_a_permission_of_a_call_that_is_over_is_forgotten() -> None:
 
 def test_the_answer_to_a_routed_message_has_its_speaker_and_a_sub_agent_has_not() -> None:
     parser = CliParser(counting())
-    parser.expect("u-1", Asked("tr_a", speaker="Lyra"))
+    parser.expect("u-1", SentMessage("tr_a", speaker="Lyra"))
     said = fed(
         parser, init(), assistant(text("Hi."), use("toolu_1")), assistant(text("Yo."), parent="toolu_1")
     )
@@ -231,7 +231,7 @@ def test_the_answer_to_a_routed_message_has_its_speaker_and_a_sub_agent_has_not(
 
 
 def test_markers_in_a_text_become_events_with_its_end() -> None:
-    parser = CliParser(counting(), tags=MarkerParser)
+    parser = CliParser(counting(), make_text_parser=MarkerParser)
     words = 'Here:\n[AGENT_STATUS] {"agents": []}\nDone.'
     said = fed(parser, init(), assistant(text(words)))
     assert types(said)[-3:] == ["block.end", "assistant.message", "roster.status"]
@@ -239,7 +239,7 @@ def test_markers_in_a_text_become_events_with_its_end() -> None:
 
 
 def test_an_artifact_is_written_when_the_result_says_so_and_a_screen_commanded_with_the_call() -> None:
-    parser = CliParser(counting(), deeds=Deeds("/opt/julian/memory", "localhost:3848/cmd"))
+    parser = CliParser(counting(), tool_effects=ToolEffects("/opt/julian/memory", "localhost:3848/cmd"))
     write = use("toolu_1", "Write", file_path="/opt/julian/memory/foo.html", content="<html>hello</html>")
     command = "curl -s -X POST localhost:3848/cmd -d 'FACE talking'"
     said = fed(parser, init(), assistant(write, use("toolu_2", command=command)))
@@ -252,8 +252,8 @@ def test_an_artifact_is_written_when_the_result_says_so_and_a_screen_commanded_w
 
 def test_the_number_of_agents_is_bounded() -> None:
     parser = CliParser(counting())
-    said = fed(parser, init(), *(assistant(text("x"), parent=f"toolu_{n}") for n in range(AGENTS)))
-    assert sum(isinstance(item.payload, AgentStart) for item in said) == AGENTS
+    said = fed(parser, init(), *(assistant(text("x"), parent=f"toolu_{n}") for n in range(MAX_OPEN_AGENTS)))
+    assert sum(isinstance(item.payload, AgentStart) for item in said) == MAX_OPEN_AGENTS
     lines = [
         {"type": "stream_event", "event": {"type": "ping"}, "parent_tool_use_id": "toolu_x"},
         assistant(text("y"), parent="toolu_x"),
@@ -267,10 +267,10 @@ def test_the_number_of_agents_is_bounded() -> None:
 
 def test_the_number_of_open_calls_is_bounded() -> None:
     parser = CliParser(counting())
-    said = fed(parser, init(), assistant(*(use(f"toolu_{n}") for n in range(CALLS + 2))))
+    said = fed(parser, init(), assistant(*(use(f"toolu_{n}") for n in range(MAX_OPEN_CALLS + 2))))
     answers = [item.payload.call_id for item in said if isinstance(item.payload, ToolResult)]
     assert answers == ["toolu_0", "toolu_1"]
-    lines = [line for n in range(CALLERS) for line in (assistant(use(f"t_{n}")), answer(f"t_{n}"))]
+    lines = [line for n in range(MAX_KNOWN_CALLERS) for line in (assistant(use(f"t_{n}")), answer(f"t_{n}"))]
     said += fed(parser, *lines)
     assert types(fed(parser, answer("toolu_9"))) == ["claude_cli.line"], "nobody knows whose call it was"
     assert_lawful(said + parser.flush())
@@ -278,27 +278,27 @@ def test_the_number_of_open_calls_is_bounded() -> None:
 
 def test_the_number_of_models_is_bounded() -> None:
     parser = CliParser(counting())
-    models = {f"m{n}": {"inputTokens": 1} for n in range(MODELS + 1)}
+    models = {f"m{n}": {"inputTokens": 1} for n in range(MAX_MODELS + 1)}
     said = fed(parser, init(), {"type": "result", "modelUsage": models})
-    assert types(said).count("agent.usage") == MODELS
+    assert types(said).count("agent.usage") == MAX_MODELS
     more = {name: {"inputTokens": 2} for name in models}
     said = fed(parser, init(), {"type": "result", "modelUsage": more})
-    assert types(said).count("agent.usage") == MODELS, "of those that are known"
+    assert types(said).count("agent.usage") == MAX_MODELS, "of those that are known"
 
 
 def test_sums_that_no_count_can_hold_are_cut() -> None:
     parser = CliParser(counting())
-    models = {name: {"inputTokens": LARGEST_COUNT} for name in ("m1", "m2")}
+    models = {name: {"inputTokens": MAX_COUNT} for name in ("m1", "m2")}
     said = fed(parser, init(), {"type": "result", "modelUsage": models})
     (end,) = (item.payload for item in said if isinstance(item.payload, AgentEnd))
-    assert end.usage == Usage(input_tokens=LARGEST_COUNT, output_tokens=0)
+    assert end.usage == Usage(input_tokens=MAX_COUNT, output_tokens=0)
     assert_lawful(said)
 
 
 def test_the_number_of_turns_without_a_result_is_bounded() -> None:
     parser = CliParser(counting())
-    said = fed(parser, *[init()] * (RUNS + 2))
-    assert types(said) == ["agent.start"] * RUNS + ["agent.end", "agent.start"] * 2
+    said = fed(parser, *[init()] * (MAX_OPEN_TURNS + 2))
+    assert types(said) == ["agent.start"] * MAX_OPEN_TURNS + ["agent.end", "agent.start"] * 2
     ends = [item.payload for item in said if isinstance(item.payload, AgentEnd)]
     assert ends == [AgentEnd(stop_reason="error")] * 2
     assert_lawful(said + parser.flush())
@@ -306,7 +306,7 @@ def test_the_number_of_turns_without_a_result_is_bounded() -> None:
 
 def test_a_streamed_block_that_has_no_room_is_not_remembered() -> None:
     parser = CliParser(counting())
-    large = {"type": "text", "text": "x" * (LIMIT_CHARS - BLOCK_CHARS)}
+    large = {"type": "text", "text": "x" * (MAX_REPLY_CHARS - BLOCK_COST_CHARS)}
     starts = [{"type": "content_block_start", "index": n, "content_block": large} for n in range(3)]
     events = [{"type": "message_start", "message": {"id": "msg_1"}}, *starts]
     said = fed(parser, init(), *({"type": "stream_event", "event": event} for event in events))

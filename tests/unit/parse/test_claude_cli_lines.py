@@ -8,19 +8,19 @@ import pytest
 
 from turnlog.events import ParseReject
 from turnlog.parse.claude.lines import (
-    LINE_BYTES,
-    Lines,
+    MAX_LINE_BYTES,
+    LineDecoder,
     allow_line,
     deny_line,
     interrupt_line,
-    kept,
+    make_raw_line_event,
     message_line,
-    unable_line,
+    unsupported_line,
 )
 
 
 def read(*pieces: bytes) -> list[Any]:
-    lines = Lines()
+    lines = LineDecoder()
     return [line for piece in pieces for line in lines.feed(piece)] + lines.flush()
 
 
@@ -44,7 +44,7 @@ def test_half_a_line_is_refused() -> None:
 
 @pytest.mark.parametrize("size", [1 << 20, 1 << 24])
 def test_a_line_that_is_too_long_is_skipped_to_its_end(size: int) -> None:
-    body = "é" * (LINE_BYTES // 2 + 1)
+    body = "é" * (MAX_LINE_BYTES // 2 + 1)
     data = b"{}\n" + body.encode() + b'\n{"a": 1}\n'
     first, reject, last = read(*(data[at : at + size] for at in range(0, len(data), size)))
     sha256 = hashlib.sha256(body.encode()).hexdigest()
@@ -53,9 +53,9 @@ def test_a_line_that_is_too_long_is_skipped_to_its_end(size: int) -> None:
 
 
 def test_a_line_of_the_limit_is_read() -> None:
-    line = b'{"a":"' + b"x" * (LINE_BYTES - 8) + b'"}'
+    line = b'{"a":"' + b"x" * (MAX_LINE_BYTES - 8) + b'"}'
     (value,) = read(line + b"\n")
-    assert len(line) == LINE_BYTES
+    assert len(line) == MAX_LINE_BYTES
     assert isinstance(value, dict)
     (end,) = read(line + b" \n")
     assert end.reason == "too_long"
@@ -83,9 +83,9 @@ def test_what_the_log_cannot_hold_is_refused(line: bytes) -> None:
 
 
 def test_a_line_that_is_kept_says_what_it_is() -> None:
-    assert kept({"type": "system", "subtype": "x"}).kind == "system.x"
-    assert kept({"type": ["?"]}).kind == "unknown"
-    assert kept({"type": "😀" * 40, "subtype": "😀" * 40}).kind == "😀" * 32
+    assert make_raw_line_event({"type": "system", "subtype": "x"}).kind == "system.x"
+    assert make_raw_line_event({"type": ["?"]}).kind == "unknown"
+    assert make_raw_line_event({"type": "😀" * 40, "subtype": "😀" * 40}).kind == "😀" * 32
 
 
 def test_lines_that_go_down() -> None:
@@ -97,7 +97,7 @@ def test_lines_that_go_down() -> None:
     assert json.loads(interrupt_line("r-1")) == {
         "type": "control_request", "request_id": "r-1", "request": {"subtype": "interrupt"},
     }  # fmt: skip
-    answers = [allow_line("r-1", {"a": 1}), deny_line("r-2", "No."), unable_line("r-3")]
+    answers = [allow_line("r-1", {"a": 1}), deny_line("r-2", "No."), unsupported_line("r-3")]
     assert [json.loads(line) for line in answers] == [
         {"type": "control_response", "response": response}
         for response in (

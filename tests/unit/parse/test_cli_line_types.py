@@ -8,7 +8,7 @@ import pytest
 from turnlog.events import AgentStart, ParseReject
 from turnlog.parse import CliParser
 from turnlog.parse.claude import lines as cli_lines
-from turnlog.parse.claude.lines import LINE_BYTES, Line, Lines
+from turnlog.parse.claude.lines import MAX_LINE_BYTES, Line, LineDecoder
 
 
 def new_id(prefix: str) -> str:
@@ -35,7 +35,7 @@ def hashed_by(monkeypatch: pytest.MonkeyPatch, data: bytes) -> tuple[int, list[A
         return hashlib.sha256()
 
     monkeypatch.setattr(cli_lines, "hashlib", type("counting", (), {"sha256": staticmethod(sha256)}))
-    lines = Lines()
+    lines = LineDecoder()
     found = [*lines.feed(data), *lines.flush()]
     return len(begun), found
 
@@ -51,7 +51,7 @@ def test_lines_that_are_bad_are_hashed_once_each(monkeypatch: pytest.MonkeyPatch
 
 
 def test_line_that_is_too_long_is_hashed_whole_however_it_is_cut() -> None:
-    lines, piece = Lines(), b"x" * (LINE_BYTES // 2 + 1)
+    lines, piece = LineDecoder(), b"x" * (MAX_LINE_BYTES // 2 + 1)
     found = [*lines.feed(piece), *lines.feed(piece), *lines.feed(b"yz\n")]
     (reject,) = found
     assert isinstance(reject, ParseReject)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.coverage_pause import without_coverage
 from tests.support.examples import examples
 from tests.support.held_back import CLOSER, MARKER, TAG, Scanner, find_misfit
-from turnlog.parse import AgentStreamParser, Parsed
-from turnlog.parse.inline.markers import MarkerParser, TagsAndMarkers
+from turnlog.parse import AgentStreamParser, ParsedText
+from turnlog.parse.inline.markers import MarkerParser, TagAndMarkerParser
 
 
 class Case(NamedTuple):
@@ -30,7 +30,7 @@ MORE = ["-", "- ", "1. ", "    ", "\t", "\r", "~~~", '"', "'", "}", "]", ' type=
 CASES = {
     "tags": Case(AgentStreamParser, [TAG], [*CODE, *TAGS]),
     "markers": Case(MarkerParser, [MARKER], [*CODE, *MARKERS]),
-    "tags and markers": Case(TagsAndMarkers, [TAG, MARKER], [*CODE, *TAGS, *MARKERS]),
+    "tags and markers": Case(TagAndMarkerParser, [TAG, MARKER], [*CODE, *TAGS, *MARKERS]),
 }
 
 
@@ -62,23 +62,23 @@ class Late(AgentStreamParser):
 
     last = ""
 
-    def feed(self, chunk: str) -> Parsed:
+    def feed(self, chunk: str) -> ParsedText:
         now, self.last = self.last, chunk
         return super().feed(now)
 
-    def flush(self) -> Parsed:
+    def flush(self) -> ParsedText:
         last = super().feed(self.last)
         end = super().flush()
-        return Parsed(last.display_text + end.display_text, last.events + end.events, [])
+        return ParsedText(last.display_text + end.display_text, last.events + end.events, [])
 
 
 class WholeLines(Late):
     """Holds back a whole line of text that has a `<` in it."""
 
-    def feed(self, chunk: str) -> Parsed:
+    def feed(self, chunk: str) -> ParsedText:
         self.last += chunk
         if "<" in self.last and "\n" not in self.last:
-            return Parsed("", [], [])
+            return ParsedText("", [], [])
         now, self.last = self.last, ""
         return AgentStreamParser.feed(self, now)
 

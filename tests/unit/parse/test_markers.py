@@ -10,13 +10,13 @@ import pytest
 from tests.support.coverage_pause import without_coverage
 from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
-from turnlog.events import CATALOG, Fault, ToolCall, ToolResult, Vocabulary
-from turnlog.parse.deeds import HEAD_CHARS, Deeds, artifact_meta
-from turnlog.parse.inline.json_scanner import LEVELS
+from turnlog.events import CATALOG, ErrorInfo, ToolCall, ToolResult, Vocabulary
+from turnlog.parse.deeds import MAX_HEAD_CHARS, ToolEffects, parse_artifact_meta
+from turnlog.parse.inline.json_scanner import MAX_DEPTH
 from turnlog.parse.inline.marker_scanner import MARKERS
-from turnlog.parse.inline.markers import MarkerParser, TagsAndMarkers, route
-from turnlog.parse.inline.parsed_text import Parsed
-from turnlog.parse.inline.tag_scanner import LIMIT_CHARS
+from turnlog.parse.inline.markers import MarkerParser, TagAndMarkerParser, parse_route
+from turnlog.parse.inline.parsed_text import ParsedText
+from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "markers"
 FILE = json.loads((FOLDER / "markers.json").read_text())
@@ -27,15 +27,15 @@ TAG = "<agent-event type='x' data='{}' />"
 by_vector = pytest.mark.parametrize("vector", FILE["vectors"], ids=lambda vector: vector["id"])
 
 
-def joined(parts: list[Parsed]) -> Parsed:
-    return Parsed(
+def joined(parts: list[ParsedText]) -> ParsedText:
+    return ParsedText(
         "".join(part.display_text for part in parts),
         [event for part in parts for event in part.events],
         [reject for part in parts for reject in part.rejects],
     )
 
 
-def parse(*pieces: str) -> Parsed:
+def parse(*pieces: str) -> ParsedText:
     parser = MarkerParser()
     return joined([*(parser.feed(piece) for piece in pieces), parser.flush()])
 
@@ -43,7 +43,7 @@ def parse(*pieces: str) -> Parsed:
 def shown(payload: Any) -> dict[str, Any]:
     """A payload as it stands in a vector."""
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
-    return {"type": CATALOG.name(type(payload)), **fields}
+    return {"type": CATALOG.get_type_name(type(payload)), **fields}
 
 
 def check_whole(vector: dict[str, Any]) -> None:
@@ -107,15 +107,15 @@ def test_white_space_between_a_marker_and_its_json_is_bounded(count: int) -> Non
 @for_each_row("cut", [1 << 20, 4096, 1000])
 @for_each_row("end", ['"}} b', '"}\nb', ""])
 def test_json_that_is_too_long_is_refused_and_skipped(cut: int, end: str) -> None:
-    text = 'a [JOB_HELP] {"suggestions": {"a": "' + "x" * LIMIT_CHARS + end
+    text = 'a [JOB_HELP] {"suggestions": {"a": "' + "x" * MAX_TAG_CHARS + end
     parsed = parse(*(text[at : at + cut] for at in range(0, len(text), cut)))
-    assert [(reject.reason, reject.length) for reject in parsed.rejects] == [("too_long", LIMIT_CHARS)]
+    assert [(reject.reason, reject.length) for reject in parsed.rejects] == [("too_long", MAX_TAG_CHARS)]
     assert parsed == parse(text)
     assert parsed.display_text == ("a b" if end else "a")
 
 
 def test_json_may_not_nest_without_end() -> None:
-    deep = '[JOB_HELP] {"suggestions":' + "[" * LEVELS
+    deep = '[JOB_HELP] {"suggestions":' + "[" * MAX_DEPTH
     assert [reject.reason for reject in parse(deep).rejects] == ["bad_json"]
 
 
@@ -170,17 +170,17 @@ def test_text_that_is_no_unicode_is_refused() -> None:
 @for_each_row("size", [1, 5, 1000])
 def test_tags_and_markers_of_one_text(size: int) -> None:
     text = f"a {STATUS} b {TAG} c <agent-event type='y' /> [JOB_HELP] d `{STATUS}` {TAG} [AGENT"
-    parser = TagsAndMarkers()
+    parser = TagAndMarkerParser()
     fed = [parser.feed(text[at : at + size]) for at in range(0, len(text), size)]
     whole = joined([*fed, parser.flush()])
     assert whole.display_text == f"a b c d `{STATUS}` [AGENT"
     assert [event.type for event in whole.events] == ["roster.status", "x", "y", "x"]
     assert [reject.reason for reject in whole.rejects] == ["no_json"]
-    assert parser.flush() == Parsed("", [], [])
+    assert parser.flush() == ParsedText("", [], [])
 
 
 def test_rejects_of_tags_and_markers_come_in_document_order() -> None:
-    parser = TagsAndMarkers(Vocabulary("none", []))
+    parser = TagAndMarkerParser(Vocabulary("none", []))
     found = joined([parser.feed(f"[JOB_HELP] {TAG}"), parser.flush()])
     assert [reject.reason for reject in found.rejects] == ["no_json", "unknown_type"]
 
@@ -189,7 +189,7 @@ def test_rejects_of_tags_and_markers_come_in_document_order() -> None:
 def test_a_tag_inside_the_json_of_a_marker_stays_in_the_json(size: int) -> None:
     how = "write <agent-event type='note' /> to log"
     text = f'a [JOB_HELP] {{"suggestions": {{"how": "{how}"}}}} b'
-    parser = TagsAndMarkers()
+    parser = TagAndMarkerParser()
     found = joined([*(parser.feed(text[at : at + size]) for at in range(0, len(text), size)), parser.flush()])
     assert [event.type for event in found.events] == ["job.suggest"]
     assert found.events[0].data == {"suggestions": {"how": how}}
@@ -199,7 +199,7 @@ def test_a_tag_inside_the_json_of_a_marker_stays_in_the_json(size: int) -> None:
 @for_each_row("size", [1, 5, 1000])
 def test_a_marker_inside_the_json_of_a_tag_stays_in_the_tag(size: int) -> None:
     text = 'a <agent-event type="note" data=\'{"x": "[JOB_HELP] {}"}\' /> b'
-    parser = TagsAndMarkers()
+    parser = TagAndMarkerParser()
     found = joined([*(parser.feed(text[at : at + size]) for at in range(0, len(text), size)), parser.flush()])
     assert [(event.type, event.data) for event in found.events] == [("note", {"x": "[JOB_HELP] {}"})]
     assert (found.display_text, found.rejects) == ("a b", [])
@@ -217,22 +217,22 @@ def test_a_marker_in_a_fence_that_nothing_closes_leaves_a_reject() -> None:
 
 @for_each_row("case", FILE["routes"], ids=lambda case: case["text"][:40])
 def test_whom_a_message_is_for(case: dict[str, Any]) -> None:
-    assert route(case["text"]) == (case["target"], case["rest"])
+    assert parse_route(case["text"]) == (case["target"], case["rest"])
 
 
 @for_each_row("vector", DEEDS, ids=lambda vector: vector["id"])
 def test_what_calls_do(vector: dict[str, Any]) -> None:
     call = ToolCall(call_id="toolu_1", tool=vector["tool"], args=vector["args"])
-    fault = Fault(code="EXECUTION_ERROR", message="no") if vector.get("failed") else None
+    fault = ErrorInfo(code="EXECUTION_ERROR", message="no") if vector.get("failed") else None
     result = ToolResult(call_id="toolu_1", tool=call.tool, ok=fault is None, error=fault)
-    deeds = Deeds("/opt/julian/memory/", "localhost:3848/cmd")
-    found = deeds.called(call) + deeds.answered(call, result, vector.get("account"))
+    deeds = ToolEffects("/opt/julian/memory/", "localhost:3848/cmd")
+    found = deeds.on_call(call) + deeds.on_result(call, result, vector.get("account"))
     assert [shown(item) for item in found] == ([vector["event"]] if "event" in vector else [])
-    assert Deeds().called(call) == Deeds().answered(call, result, None) == []
+    assert ToolEffects().on_call(call) == ToolEffects().on_result(call, result, None) == []
 
 
 def test_meta_tags_stand_in_the_head() -> None:
     tag = '<meta name="artifact-chapter" content="1">'
-    assert artifact_meta(" " * HEAD_CHARS + tag) is None
-    assert artifact_meta("<meta " * 20_000 + tag) is None
-    assert artifact_meta("<meta '\"" * 20_000 + tag) is None
+    assert parse_artifact_meta(" " * MAX_HEAD_CHARS + tag) is None
+    assert parse_artifact_meta("<meta " * 20_000 + tag) is None
+    assert parse_artifact_meta("<meta '\"" * 20_000 + tag) is None

@@ -15,10 +15,10 @@ from anthropic.types import RawMessageStreamEvent
 
 from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws, for_each_row
-from turnlog.events import CORE, BlockDelta, Catalog, Fault, ParseReject, Payload, ToolResult, Vocabulary
-from turnlog.parse.blocks import LIMIT_CHARS, LIMIT_WHOLE_BYTES
+from turnlog.events import CORE, BlockDelta, Catalog, ErrorInfo, ParseReject, Payload, ToolResult, Vocabulary
+from turnlog.parse.blocks import MAX_REPLY_CHARS, MAX_REPLY_VALUE_BYTES
 from turnlog.parse.messages_api import MessagesParser
-from turnlog.parse.reply import BLOCK_CHARS, Reply, tags_of
+from turnlog.parse.reply import BLOCK_COST_CHARS, ReplyBuilder, tag_parser_factory
 from turnlog.wire.sse import Decoder, encode
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "parse" / "messages_api.json").read_text())[
@@ -48,8 +48,10 @@ def counting() -> Callable[[str], str]:
 
 
 def parser() -> MessagesParser:
-    reply = Reply(
-        counting(), tags_of(VOCABULARY), lambda tool: "frontend" if tool == "confirm" else "backend"
+    reply = ReplyBuilder(
+        counting(),
+        tag_parser_factory(VOCABULARY),
+        lambda tool: "frontend" if tool == "confirm" else "backend",
     )
     return MessagesParser(reply)
 
@@ -65,7 +67,7 @@ def shown(payload: Payload) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
     if isinstance(payload, ParseReject):
         fields = {name: fields[name] for name in ("reason", "name") if name in fields}
-    return fields | {"type": CATALOG.name(type(payload))}
+    return fields | {"type": CATALOG.get_type_name(type(payload))}
 
 
 def merged(payloads: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -173,9 +175,9 @@ def check_bytes_cut_at_every_position(vector: dict[str, Any]) -> None:
 @without_coverage()
 def check_every_event_can_be_stored(vector: dict[str, Any]) -> None:
     for payload in run(vector["events"])[1]:
-        kind = CATALOG.kind(CATALOG.name(type(payload)))
-        origin = "model" if kind.admits(payload, "model") else "system"
-        assert CATALOG.event(payload, id="evt_1", origin=origin).payload == payload  # type: ignore[arg-type]
+        kind = CATALOG.get_event_type(CATALOG.get_type_name(type(payload)))
+        origin = "model" if kind.allows_origin(payload, "model") else "system"
+        assert CATALOG.build_event(payload, id="evt_1", origin=origin).payload == payload  # type: ignore[arg-type]
 
 
 @without_coverage()
@@ -220,7 +222,7 @@ def test_vector(vector: dict[str, Any]) -> None:
 def test_a_stream_that_the_transport_broke_says_why() -> None:
     parsing = parser()
     parsing.feed({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}})
-    fault = Fault(code="RemoteProtocolError", message="peer closed connection")
+    fault = ErrorInfo(code="RemoteProtocolError", message="peer closed connection")
     assert [shown(payload)["type"] for payload in parsing.flush(fault)] == ["block.end"]
     assert parsing.reply.error == fault
     assert parsing.flush(fault) == []
@@ -236,7 +238,7 @@ def reasons(payloads: Iterable[Payload]) -> list[str]:
 
 def fill(parsing: MessagesParser) -> None:
     """Leave room for no other block."""
-    begin(parsing, 0, type="text", text="x" * (LIMIT_CHARS - BLOCK_CHARS))
+    begin(parsing, 0, type="text", text="x" * (MAX_REPLY_CHARS - BLOCK_COST_CHARS))
 
 
 @for_each_row(
@@ -260,7 +262,7 @@ def test_where_there_is_no_room_a_block_leaves_a_trace(content: dict[str, Any]) 
 def test_what_comes_whole_is_bounded() -> None:
     parsing, data = parser(), "x" * (4 << 20)
     said = []
-    for index in range((LIMIT_WHOLE_BYTES >> 22) + 1):
+    for index in range((MAX_REPLY_VALUE_BYTES >> 22) + 1):
         said += begin(parsing, index, type="web_fetch_tool_result", tool_use_id=f"a{index}", content=data)
     assert reasons(said) == ["too_long", "too_long"]
     assert reasons(begin(parser(), 0, type="hologram", data="x" * (13 << 20))) == ["bad_block"]
@@ -317,7 +319,7 @@ def test_what_json_can_hardly_say_is_mended(value: Any) -> None:
     begin(parsing, 0, type="web_search_tool_result", tool_use_id="a", content=value)
     (result,) = parsing.feed({"type": "content_block_stop", "index": 0})
     assert isinstance(result, ToolResult)
-    assert CATALOG.event(result, id="evt_1", origin="model").payload == result
+    assert CATALOG.build_event(result, id="evt_1", origin="model").payload == result
 
 
 class Endless(dict[str, Any]):

@@ -17,7 +17,7 @@ from turnlog.events import (
     BlockEnd,
     BlockStart,
     Citation,
-    Fault,
+    ErrorInfo,
     File,
     ParseReject,
     Payload,
@@ -26,10 +26,10 @@ from turnlog.events import (
     Usage,
     Vocabulary,
 )
-from turnlog.events.tool import Executor
+from turnlog.events.tool import ExecutorKind
 from turnlog.parse import AgentStreamParser
-from turnlog.parse.blocks import LIMIT_CHARS, Found
-from turnlog.parse.reply import BLOCK_CHARS, Reply, tags_of
+from turnlog.parse.blocks import MAX_REPLY_CHARS, UntypedEvent
+from turnlog.parse.reply import BLOCK_COST_CHARS, ReplyBuilder, tag_parser_factory
 
 
 class NoteTrip(Payload, frozen=True, kw_only=True):
@@ -62,21 +62,21 @@ def counting() -> Callable[[str], str]:
     return new_id
 
 
-def executor(tool: str) -> Executor:
+def executor(tool: str) -> ExecutorKind:
     return "frontend" if tool == "confirm" else "backend"
 
 
-def replying() -> Reply:
-    return Reply(counting(), tags_of(VOCABULARY), executor)
+def replying() -> ReplyBuilder:
+    return ReplyBuilder(counting(), tag_parser_factory(VOCABULARY), executor)
 
 
-def begun(*pieces: str) -> tuple[Reply, list[Payload]]:
+def begun(*pieces: str) -> tuple[ReplyBuilder, list[Payload]]:
     """A reply after these pieces of text, and what it has said."""
     reply = replying()
     return reply, [payload for piece in pieces for payload in reply.text(piece)]
 
 
-def finish(reply: Reply) -> list[Payload]:
+def finish(reply: ReplyBuilder) -> list[Payload]:
     return reply.done("end_turn")
 
 
@@ -111,7 +111,7 @@ START, END = start(), end()
 def test_prose_streams_and_ends_with_its_twin() -> None:
     reply, said = begun("Let me", " see.")
     assert said == [START, delta("Let me"), delta(" see.")]
-    assert reply.said == "Let me see."
+    assert reply.text_so_far == "Let me see."
     assert finish(reply) == [END, twin("Let me see.")]
 
 
@@ -132,7 +132,7 @@ def test_blank_text_leaves_no_block(pieces: list[str]) -> None:
     reply, said = begun(*pieces)
     assert said == []
     assert finish(reply) == []
-    assert (reply.said, reply.block_ids) == ("", ())
+    assert (reply.text_so_far, reply.block_ids) == ("", ())
 
 
 def test_tags_leave_the_prose_and_wait_for_the_end_of_the_block() -> None:
@@ -193,22 +193,22 @@ def test_any_cut_of_much_white_space_gives_the_same_end() -> None:
 
 
 def test_an_application_without_events_refuses_every_tag() -> None:
-    reply = Reply(counting())
+    reply = ReplyBuilder(counting())
     reply.text("Noted. " + OSLO)
     assert [getattr(payload, "reason", None) for payload in finish(reply)][-1] == "unknown_type"
 
 
 def test_where_nobody_says_who_runs_a_tool_it_runs_here() -> None:
-    reply = Reply(counting())
+    reply = ReplyBuilder(counting())
     reply.call("weather", {})
     reply.done("tool_use")
     assert [call.executor for call in reply.calls] == ["backend"]
 
 
 def test_where_every_tag_is_an_event_it_has_its_bare_name() -> None:
-    reply = Reply(counting(), AgentStreamParser)
+    reply = ReplyBuilder(counting(), AgentStreamParser)
     reply.text(OSLO)
-    assert finish(reply) == [Found(type="note_trip", data={"city": "Oslo"})]
+    assert finish(reply) == [UntypedEvent(type="note_trip", data={"city": "Oslo"})]
 
 
 def test_calls_and_what_follows_them_wait_for_the_end_of_the_message_in_their_order() -> None:
@@ -228,11 +228,11 @@ def test_calls_and_what_follows_them_wait_for_the_end_of_the_message_in_their_or
         start(4),
         delta("Soon.", 4),
     ]
-    assert (reply.calling, reply.calls) == (True, [])
+    assert (reply.has_deferred_calls, reply.calls) == (True, [])
     confirm = called(2, "confirm", {"question": "Go?"}, call_id="call_1", executor="frontend")
     weather = called(3, "weather", {}, call_id="toolu_7")
     assert reply.done("tool_use") == [end(2), confirm, end(3), weather, end(4), twin("Soon.", 4)]
-    assert (reply.calling, reply.calls) == (False, [confirm, weather])
+    assert (reply.has_deferred_calls, reply.calls) == (False, [confirm, weather])
     assert reply.block_ids == ("blk_1", "blk_2", "blk_3", "blk_4")
 
 
@@ -310,7 +310,7 @@ def test_thinking_without_a_text_is_kept_for_its_signature() -> None:
 def test_redacted_thinking_is_kept_as_it_is() -> None:
     reply = replying()
     thinking = AssistantThinking(text="", redacted="ZW5j", block_id="blk_1")
-    assert reply.redacted("ZW5j") == [start(1, "thinking"), END, thinking]
+    assert reply.redact("ZW5j") == [start(1, "thinking"), END, thinking]
 
 
 def test_blocks_of_another_kind_are_kept_whole() -> None:
@@ -338,7 +338,7 @@ def test_neighbouring_texts_keep_the_white_space_between_them() -> None:
     said += reply.end() + reply.text(" \n") + reply.end() + reply.text(" green") + reply.end()
     texts = [payload.text for payload in said if isinstance(payload, AssistantMessage)]
     assert texts == ["The grass is", " \n green"]
-    assert reply.said == "The grass is \n green"
+    assert reply.text_so_far == "The grass is \n green"
     reply.think("Hm.")
     reply.text("\n\nYes.")
     assert [payload.text for payload in finish(reply) if isinstance(payload, AssistantMessage)] == ["Yes."]
@@ -359,11 +359,11 @@ def test_what_is_known_of_a_reply_afterwards() -> None:
 
 def test_an_aborted_reply_keeps_what_was_said_and_voids_the_rest() -> None:
     reply, _ = begun("Noted. " + OSLO + "Then " + tag("no_such"))
-    *ends, reject = reply.abort(Fault(code="overloaded_error", message="Try later."))
+    *ends, reject = reply.abort(ErrorInfo(code="overloaded_error", message="Try later."))
     assert ends == [aborted("Noted. Then")]
     assert getattr(reject, "reason", None) == "unknown_type"
     assert (reply.complete, reply.calls) == (False, [])
-    assert reply.error == Fault(code="overloaded_error", message="Try later.")
+    assert reply.error == ErrorInfo(code="overloaded_error", message="Try later.")
 
 
 def test_an_aborted_reply_without_a_word_leaves_nothing() -> None:
@@ -392,16 +392,16 @@ def test_the_calls_of_a_refused_reply_are_void() -> None:
 
 
 def test_a_text_is_bounded_and_the_rest_of_it_leaves_a_trace() -> None:
-    reply, _ = begun("x" * (LIMIT_CHARS - BLOCK_CHARS - 1), "yé", "z" * 10)
+    reply, _ = begun("x" * (MAX_REPLY_CHARS - BLOCK_COST_CHARS - 1), "yé", "z" * 10)
     *ends, reject = finish(reply)
-    assert ends == [aborted("x" * (LIMIT_CHARS - BLOCK_CHARS - 1) + "y")]
+    assert ends == [aborted("x" * (MAX_REPLY_CHARS - BLOCK_COST_CHARS - 1) + "y")]
     assert isinstance(reject, ParseReject)
     assert (reject.reason, reject.length, reject.block_id) == ("too_long", 11, "blk_1")
     full = [
         reply.text("x"),
         reply.think("x"),
         reply.sign("x"),
-        reply.redacted("x"),
+        reply.redact("x"),
         reply.start_call("x"),
         reply.call("x", {}),
         reply.other("x", {}),
@@ -411,12 +411,12 @@ def test_a_text_is_bounded_and_the_rest_of_it_leaves_a_trace() -> None:
     assert reply.done("end_turn") == []
 
 
-@for_each_row("begin", ["think", "arguments", "redacted"])
+@for_each_row("begin", ["think", "arguments", "redact"])
 def test_everything_that_streams_is_bounded(begin: str) -> None:
     reply = replying()
     if begin == "arguments":
         reply.start_call("weather")
-    said = getattr(reply, begin)("x" * LIMIT_CHARS)
+    said = getattr(reply, begin)("x" * MAX_REPLY_CHARS)
     ended = [payload for payload in said + finish(reply) if isinstance(payload, BlockEnd | ParseReject)]
     assert [getattr(payload, "reason", None) or getattr(payload, "status", None) for payload in ended] == [
         "aborted",
@@ -436,4 +436,4 @@ def test_sources_and_what_comes_whole_are_bounded() -> None:
 def test_lone_surrogates_are_replaced() -> None:
     reply, said = begun("a\ud800b", "é")
     assert said[1:] == [delta("a\ufffdb"), delta("é")]
-    assert reply.said == "a\ufffdbé"
+    assert reply.text_so_far == "a\ufffdbé"

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.support.tables import for_each_row
-from turnlog.events import CATALOG, Citation, Fault, ParseReject, Payload, ToolCall, ToolResult
-from turnlog.parse import Reply
+from turnlog.events import CATALOG, Citation, ErrorInfo, ParseReject, Payload, ToolCall, ToolResult
+from turnlog.parse import ReplyBuilder
 
 HALF = "a\ud800"  # as `json.loads` gives it
 LONG = "€" * 43  # 129 bytes
@@ -16,11 +16,11 @@ def new_id(prefix: str) -> str:
 
 def said(make: Any) -> list[Payload]:
     """What a reply says; every event of it can be appended."""
-    reply = Reply(new_id)
+    reply = ReplyBuilder(new_id)
     batch = [*reply.text("Look."), *make(reply), *reply.done("end_turn")]
     for number, payload in enumerate(batch):
         origin: Any = "system" if isinstance(payload, ParseReject) else "model"
-        CATALOG.event(payload, id=f"evt_{number}", origin=origin)
+        CATALOG.build_event(payload, id=f"evt_{number}", origin=origin)
     return batch
 
 
@@ -78,11 +78,11 @@ def test_reply_that_refused_a_call_has_no_call_to_take_its_arguments() -> None:
 
 
 def test_reply_with_an_unusable_model_or_message_id_goes_without() -> None:
-    reply = Reply(new_id)
+    reply = ReplyBuilder(new_id)
     reply.begin(LONG, "two words")
     assert (reply.model, reply.message_id) == (None, None)
 
 
 def test_reply_with_a_good_result_that_failed_takes_it() -> None:
-    fault = Fault(code="unavailable", message="unavailable")
+    fault = ErrorInfo(code="unavailable", message="unavailable")
     assert any(isinstance(p, ToolResult) for p in said(lambda r: r.result(answer(ok=False, error=fault))))

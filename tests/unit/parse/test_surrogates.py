@@ -14,8 +14,8 @@ from turnlog.events import (
     ParseReject,
     ToolCall,
 )
-from turnlog.parse import CliParser, MessagesParser, Reply
-from turnlog.parse.claude.agents import AGENTS
+from turnlog.parse import CliParser, MessagesParser, ReplyBuilder
+from turnlog.parse.claude.agents import MAX_OPEN_AGENTS
 from turnlog.parse.claude.lines import Line
 from turnlog.parse.json_values import SurrogateJoiner
 
@@ -38,14 +38,14 @@ def test_joiner_gives_the_same_text_for_any_cut(pieces: list[str], text: str) ->
 
 @for_each_row(("pieces", "text"), PIECES)
 def test_text_of_a_reply_is_the_same_for_any_cut(pieces: list[str], text: str) -> None:
-    reply = Reply(lambda prefix: f"{prefix}1")
+    reply = ReplyBuilder(lambda prefix: f"{prefix}1")
     batch = [payload for piece in pieces for payload in reply.text(piece)] + reply.done("end_turn")
     assert [payload.text for payload in batch if isinstance(payload, AssistantMessage)] == [text]
 
 
 @for_each_row(("pieces", "text"), PIECES)
 def test_thinking_of_a_reply_is_the_same_for_any_cut(pieces: list[str], text: str) -> None:
-    reply = Reply(lambda prefix: f"{prefix}1")
+    reply = ReplyBuilder(lambda prefix: f"{prefix}1")
     batch = [payload for piece in pieces for payload in reply.think(piece)]
     batch += reply.sign("s\ud83d") + reply.done("end_turn")
     (thinking,) = [payload for payload in batch if isinstance(payload, AssistantThinking)]
@@ -54,7 +54,7 @@ def test_thinking_of_a_reply_is_the_same_for_any_cut(pieces: list[str], text: st
 
 @for_each_row(("pieces", "text"), PIECES)
 def test_arguments_of_a_call_are_the_same_for_any_cut(pieces: list[str], text: str) -> None:
-    reply = Reply(lambda prefix: f"{prefix}1")
+    reply = ReplyBuilder(lambda prefix: f"{prefix}1")
     batch = reply.start_call("t")
     for piece in ['{"x": "', *pieces, '"}']:
         batch += reply.arguments(piece)
@@ -64,7 +64,7 @@ def test_arguments_of_a_call_are_the_same_for_any_cut(pieces: list[str], text: s
 
 @for_each_row(("pieces", "text"), PIECES)
 def test_block_of_another_kind_is_the_same_for_any_cut(pieces: list[str], text: str) -> None:
-    parser = MessagesParser(Reply(lambda prefix: f"{prefix}1"))
+    parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}1"))
     parser.feed({"type": "content_block_start", "index": 0, "content_block": {"type": "odd"}})
     for piece in pieces:
         delta = {"type": "odd_delta", "x": piece}
@@ -79,7 +79,7 @@ def test_block_of_another_kind_is_the_same_for_any_cut(pieces: list[str], text: 
     lambda reply: [*reply.start_call("t"), *reply.arguments("ab\ud83d")],
 ], ids=["text", "thinking", "call"])  # fmt: skip
 def test_aborted_block_that_ends_in_half_a_pair_shows_it_mended(begin: Any) -> None:
-    reply = Reply(lambda prefix: f"{prefix}1")
+    reply = ReplyBuilder(lambda prefix: f"{prefix}1")
     batch = [*begin(reply), *reply.abort()]
     assert [payload.text for payload in batch if isinstance(payload, BlockEnd)] == ["ab\ufffd"]
 
@@ -97,6 +97,6 @@ def test_delta_with_half_a_pair_and_without_a_message_is_refused() -> None:
 
 def test_delta_with_half_a_pair_of_one_agent_too_many_is_stored_mended() -> None:
     parser = CliParser(counting())
-    said = parser.feed(bytes_of(half_delta(f"call_{number}") for number in range(AGENTS)))
+    said = parser.feed(bytes_of(half_delta(f"call_{number}") for number in range(MAX_OPEN_AGENTS)))
     (line,) = [item.payload for item in said if isinstance(item.payload, Line)]
     assert line.data["event"]["delta"]["text"] == "\ufffd"

@@ -14,8 +14,8 @@ from tests.support.held_back import TAG, find_misfit
 from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import ParseReject, Payload, Vocabulary
-from turnlog.events.payload import ANYONE, UI, Origins
-from turnlog.parse import AgentStreamParser, Parsed, Stripped, TagEvent, strip_event_tags
+from turnlog.events.payload import ANY_ORIGIN, UI_ORIGINS, Origins
+from turnlog.parse import AgentStreamParser, ParsedText, StrippedText, TagEvent, strip_event_tags
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "parse" / "tags.json").read_text())["vectors"]
 OPENER = "<agent-event"
@@ -29,11 +29,11 @@ class RecordContact(Payload, frozen=True, kw_only=True):
 
 
 class CloseCase(Payload, frozen=True, kw_only=True):
-    ORIGINS: ClassVar[Origins] = UI
+    ORIGINS: ClassVar[Origins] = UI_ORIGINS
 
 
 class Acknowledge(Payload, frozen=True, kw_only=True):
-    ORIGINS: ClassVar[Origins] = lambda payload: ANYONE if payload.id == "service_status" else UI
+    ORIGINS: ClassVar[Origins] = lambda payload: ANY_ORIGIN if payload.id == "service_status" else UI_ORIGINS
     EXAMPLE: ClassVar = {"id": "service_status"}
 
     id: str
@@ -60,7 +60,7 @@ def parser(vector: dict[str, Any]) -> AgentStreamParser:
     return AgentStreamParser(vocabulary, **options)
 
 
-def total(answers: Iterable[Parsed]) -> Result:
+def total(answers: Iterable[ParsedText]) -> Result:
     answers = list(answers)
     display = "".join(answer.display_text for answer in answers)
     events = [(event.type, event.data, event.payload) for answer in answers for event in answer.events]
@@ -78,8 +78,8 @@ def expected(vector: dict[str, Any]) -> Result:
     events = []
     for event in vector["events"]:
         data = {key: join(value) if vector.get("long") else value for key, value in event["data"].items()}
-        kind = VOCABULARY.tag(event["type"]) if vector.get("parser", {}).get("vocabulary") else None
-        events.append((event["type"], data, kind and msgspec.convert(data, kind.payload)))
+        kind = VOCABULARY.find_tag(event["type"]) if vector.get("parser", {}).get("vocabulary") else None
+        events.append((event["type"], data, kind and msgspec.convert(data, kind.payload_class)))
     rejects = []
     for entry in vector["rejects"]:
         times, reject = entry if isinstance(entry, list) else (1, entry)
@@ -147,12 +147,12 @@ def test_vector(vector: dict[str, Any]) -> None:
 def test_the_seed_shows_prose_at_once() -> None:
     streaming = AgentStreamParser()
     first = streaming.feed('Hi Sarah. Got it. <agent-event type="reco')
-    assert first == Parsed("Hi Sarah. Got it.", [], [])
-    assert streaming.feed('rd_customer_contact" data=\'{"mobile":"07700 900 123') == Parsed("", [], [])
+    assert first == ParsedText("Hi Sarah. Got it.", [], [])
+    assert streaming.feed('rd_customer_contact" data=\'{"mobile":"07700 900 123') == ParsedText("", [], [])
     assert streaming.feed("\"}' />").events == [
         TagEvent("record_customer_contact", {"mobile": "07700 900 123"})
     ]
-    assert streaming.flush() == Parsed("", [], [])
+    assert streaming.flush() == ParsedText("", [], [])
 
 
 def test_tag_with_a_bare_quote_that_is_cut_behind_the_next_one_is_refused() -> None:
@@ -166,7 +166,7 @@ def test_a_whole_text_is_feed_and_flush() -> None:
     stripped = strip_event_tags(text)
     streaming = AgentStreamParser()
     display, events, rejects = total([streaming.feed(text), streaming.flush()])
-    assert stripped == Stripped(display, [TagEvent(*event) for event in events], rejects)
+    assert stripped == StrippedText(display, [TagEvent(*event) for event in events], rejects)
     assert strip_event_tags(TAG, VOCABULARY).rejects[0].reason == "unknown_type"
     assert strip_event_tags(TAG, nonce="n").rejects[0].reason == "missing_nonce"
     assert (
@@ -177,7 +177,7 @@ def test_a_whole_text_is_feed_and_flush() -> None:
 
 def test_a_refusal_comes_at_the_limit_and_not_at_the_end() -> None:
     streaming = AgentStreamParser()
-    assert streaming.feed(OPENER + " " + "x" * ((1 << 16) - len(OPENER) - 1)) == Parsed("", [], [])
+    assert streaming.feed(OPENER + " " + "x" * ((1 << 16) - len(OPENER) - 1)) == ParsedText("", [], [])
     assert [reject.reason for reject in streaming.feed("x").rejects] == ["too_long"]
 
 

@@ -11,7 +11,7 @@ from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import LOCAL
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.state.history import Message
 from turnlog.wire.sse import Decoder
 
@@ -42,7 +42,7 @@ def told(body: bytes) -> list[Any]:
 def asking() -> Iterator[tuple[TestClient, str, list[str]]]:
     """A client, a session, and the calls that wait in it."""
     app = App("asking", Agent("Asking", "", Scripted(two_questions), tools=(ask,)))
-    site = create_app(app, "memory:", auth=Auth(b"k" * 32, {token_hash("t"): LOCAL}))
+    site = create_app(app, "memory:", auth=BuiltinAuth(b"k" * 32, {hash_token("t"): LOCAL}))
     with TestClient(site, base_url="http://localhost", headers=HEADERS) as client:
         run = client.post("/agent/run", json={"user_prompt": "Hello"})
         calls = [call["tool_use_id"] for call in json.loads(told(run.content)[-1]["delta"])]

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.app import App, Principal
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.wire.sse import Decoder
 
 
@@ -29,9 +29,9 @@ def mind(messages: list[Any]) -> list[Any]:
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    names = {token_hash(name): Principal(name) for name in ("ada", "bob")}
+    names = {hash_token(name): Principal(name) for name in ("ada", "bob")}
     app = App("desk", Agent("Guide", "", Scripted(mind), tools=[confirm]))
-    server = create_app(app, "memory:", auth=Auth(b"k" * 32, names))
+    server = create_app(app, "memory:", auth=BuiltinAuth(b"k" * 32, names))
     with TestClient(server, base_url="http://localhost") as client:
         yield client
 

@@ -5,10 +5,10 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from turnlog.agents import Agent, Scripted
-from turnlog.agents.claude.claude_code import ClaudeCli
+from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.app import LOCAL, App, Principal
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog_examples.tour import make_app
 
 MIND = Scripted(lambda messages: ["Yes."])
@@ -17,16 +17,16 @@ DESKS = {
     "guest": Agent("Host", "", MIND, agents=[Agent("Cook", "", MIND)]),
 }
 APPS = [
-    App("desk", DESKS, title="The desk", guide="# Come in", tries=("Good day", "Good night")),
-    App("office", ClaudeCli(name="Julian")),
+    App("desk", DESKS, title="The desk", guide="# Come in", suggestions=("Good day", "Good night")),
+    App("office", ClaudeCode(name="Julian")),
     make_app(),
 ]
 PEOPLE = {"ada": Principal("ada"), "root": LOCAL}
-TOKENS = {token_hash(name): principal for name, principal in PEOPLE.items()}
+TOKENS = {hash_token(name): principal for name, principal in PEOPLE.items()}
 
 
 def told(who: str, path: str = "/api/apps") -> Any:
-    server = create_app(APPS, "memory:", auth=Auth(b"k" * 32, TOKENS))
+    server = create_app(APPS, "memory:", auth=BuiltinAuth(b"k" * 32, TOKENS))
     with TestClient(server, base_url="http://localhost") as client:
         return client.get(path, headers={"authorization": f"Bearer {who}"}).json()
 
@@ -57,8 +57,8 @@ def test_which_one_is_a_process_and_which_types_are_its_own() -> None:
 
 def test_a_guest_is_told_what_is_worth_saying_in_its_own_channel() -> None:
     names = {"ada": Principal("ada"), "one": Principal("guest_1"), "two": Principal("guest_2")}
-    known = {token_hash(name): principal for name, principal in names.items()}
-    server = create_app(APPS, "memory:", auth=Auth(b"k" * 32, known))
+    known = {hash_token(name): principal for name, principal in names.items()}
+    server = create_app(APPS, "memory:", auth=BuiltinAuth(b"k" * 32, known))
     with TestClient(server, base_url="http://localhost") as client:
 
         def ask(who: str, path: str, body: Any = None) -> Any:

@@ -13,7 +13,7 @@ from turnlog.app import LOCAL
 from turnlog.events import AssistantMessage
 from turnlog.log import open_log
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.server.limits import Limits
 from turnlog.wire.sse import Decoder
 
@@ -22,7 +22,7 @@ HEADERS = {"authorization": "Bearer t"}
 
 @contextmanager
 def site(url: str = "memory:", **limits: Any) -> Iterator[TestClient]:
-    auth = Auth(b"k" * 32, {token_hash("t"): LOCAL})
+    auth = BuiltinAuth(b"k" * 32, {hash_token("t"): LOCAL})
     app = create_app(make_app(), url, auth=auth, limits=Limits(**limits))
     with TestClient(app, base_url="http://localhost", headers=HEADERS) as client:
         yield client

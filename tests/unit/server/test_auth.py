@@ -11,16 +11,16 @@ from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.server.auth import credentials as module
 from turnlog.server.auth.credentials import (
-    CODE_S,
-    COOKIE_S,
-    Auth,
+    COOKIE_LIFETIME_S,
+    SIGN_IN_CODE_LIFETIME_S,
+    BuiltinAuth,
     Cookie,
+    Identity,
     JoinCode,
-    Known,
     SignInCode,
-    coded,
-    decoded,
-    token_hash,
+    b64url_decode,
+    b64url_encode,
+    hash_token,
 )
 
 NOW = 1_800_000_000.0
@@ -29,12 +29,12 @@ ADA = Principal("ada", frozenset({"operator", "source"}))
 TOKEN = "a-token-that-nobody-guesses"
 
 
-def make_auth(*tokens: str, key: bytes = KEY) -> Auth:
-    return Auth(key, {token_hash(token): ADA for token in tokens})
+def make_auth(*tokens: str, key: bytes = KEY) -> BuiltinAuth:
+    return BuiltinAuth(key, {hash_token(token): ADA for token in tokens})
 
 
-def who(auth: Auth, connection: HTTPConnection, now_s: float) -> Known | None:
-    return asyncio.run(auth.who(connection, now_s))
+def who(auth: BuiltinAuth, connection: HTTPConnection, now_s: float) -> Identity | None:
+    return asyncio.run(auth.authenticate(connection, now_s))
 
 
 def asking(**headers: str) -> HTTPConnection:
@@ -42,7 +42,7 @@ def asking(**headers: str) -> HTTPConnection:
     return HTTPConnection({"type": "http", "headers": raw})
 
 
-def with_cookie(auth: Auth, value: str) -> HTTPConnection:
+def with_cookie(auth: BuiltinAuth, value: str) -> HTTPConnection:
     return asking(cookie=f"other=1; {auth.cookie_name}={value}")
 
 
@@ -68,7 +68,7 @@ def changed(text: str) -> Iterator[str]:
 class TestTokens:
     def test_a_token_is_known_by_its_hash(self) -> None:
         auth = make_auth(TOKEN)
-        known = Known(ADA, None, token_hash(TOKEN))
+        known = Identity(ADA, None, hash_token(TOKEN))
         for header in (f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN} "):
             assert who(auth, asking(authorization=header), NOW) == known
 
@@ -81,7 +81,7 @@ class TestTokens:
             "Bearer ",
             f"Basic {TOKEN}",
             TOKEN,
-            f"Bearer {token_hash(TOKEN)}",
+            f"Bearer {hash_token(TOKEN)}",
             "Bearer ü",
         ],
     )
@@ -94,12 +94,12 @@ class TestTokens:
     def test_what_is_no_token_of_ours_is_shown_to_verify(self) -> None:
         shown = []
 
-        def verify(token: str, now_s: float) -> Known | None:
+        def verify(token: str, now_s: float) -> Identity | None:
             shown.append((token, now_s))
-            return Known(Principal("bob"), NOW + 60) if token == "of-a-provider" else None
+            return Identity(Principal("bob"), NOW + 60) if token == "of-a-provider" else None
 
-        auth = Auth(KEY, {token_hash(TOKEN): ADA}, verify)
-        assert who(auth, asking(authorization="Bearer of-a-provider"), NOW) == Known(
+        auth = BuiltinAuth(KEY, {hash_token(TOKEN): ADA}, verify)
+        assert who(auth, asking(authorization="Bearer of-a-provider"), NOW) == Identity(
             Principal("bob"), NOW + 60
         )
         assert who(auth, asking(authorization="Bearer forged"), NOW) is None
@@ -108,7 +108,7 @@ class TestTokens:
 
     def test_a_wrong_token_is_not_made_good_by_a_cookie(self) -> None:
         auth = make_auth(TOKEN)
-        cookie, _ = auth.cookie(Known(ADA), NOW)
+        cookie, _ = auth.make_cookie(Identity(ADA), NOW)
         both = asking(authorization="Bearer wrong", cookie=f"{auth.cookie_name}={cookie}")
         assert who(auth, both, NOW) is None
         assert who(auth, with_cookie(auth, cookie), NOW) is not None
@@ -117,29 +117,29 @@ class TestTokens:
 class TestCookies:
     def test_a_cookie_says_who_somebody_is_until_it_ends(self) -> None:
         auth = make_auth()
-        value, age_s = auth.cookie(Known(ADA), NOW)
-        assert age_s == COOKIE_S
-        known = who(auth, with_cookie(auth, value), NOW + COOKIE_S - 1)
+        value, age_s = auth.make_cookie(Identity(ADA), NOW)
+        assert age_s == COOKIE_LIFETIME_S
+        known = who(auth, with_cookie(auth, value), NOW + COOKIE_LIFETIME_S - 1)
         assert known
-        assert (known.principal, known.until) == (ADA, NOW + COOKIE_S)
-        assert who(auth, with_cookie(auth, value), NOW + COOKIE_S) is None
+        assert (known.principal, known.expires_at_s) == (ADA, NOW + COOKIE_LIFETIME_S)
+        assert who(auth, with_cookie(auth, value), NOW + COOKIE_LIFETIME_S) is None
 
     def test_it_holds_no_longer_than_what_it_came_from(self) -> None:
         auth = make_auth()
-        value, age_s = auth.cookie(Known(ADA, NOW + 60), NOW)
+        value, age_s = auth.make_cookie(Identity(ADA, NOW + 60), NOW)
         assert age_s == 60
         assert who(auth, with_cookie(auth, value), NOW + 60) is None
-        assert auth.cookie(Known(ADA, NOW + 10 * COOKIE_S), NOW)[1] == COOKIE_S
+        assert auth.make_cookie(Identity(ADA, NOW + 10 * COOKIE_LIFETIME_S), NOW)[1] == COOKIE_LIFETIME_S
 
     def test_a_cookie_for_a_cookie_holds_no_longer(self) -> None:
         auth = make_auth()
-        first, _ = auth.cookie(Known(ADA), NOW)
+        first, _ = auth.make_cookie(Identity(ADA), NOW)
         known = who(auth, with_cookie(auth, first), NOW + 1000)
         assert known is not None
-        assert auth.cookie(known, NOW + 1000)[1] == COOKIE_S - 1000
+        assert auth.make_cookie(known, NOW + 1000)[1] == COOKIE_LIFETIME_S - 1000
 
     def test_the_same_key_knows_it_after_a_restart_and_another_does_not(self) -> None:
-        value, _ = make_auth().cookie(Known(ADA), NOW)
+        value, _ = make_auth().make_cookie(Identity(ADA), NOW)
         again, other = make_auth(), make_auth(key=b"o" * 32)
         assert who(again, with_cookie(again, value), NOW) is not None
         assert who(other, with_cookie(other, value), NOW) is None
@@ -149,7 +149,7 @@ class TestCookies:
         before = make_auth(TOKEN)
         known = who(before, asking(authorization=f"Bearer {TOKEN}"), NOW)
         assert known is not None
-        value, _ = before.cookie(known, NOW)
+        value, _ = before.make_cookie(known, NOW)
         assert who(before, with_cookie(before, value), NOW) is not None
         for after, holds in (
             (make_auth(TOKEN), True),
@@ -160,8 +160,8 @@ class TestCookies:
 
     def test_a_token_that_has_other_roles_now_gives_them_to_its_cookie(self) -> None:
         chief = Principal("ada", frozenset({"operator"}))
-        before, after = Auth(KEY, {token_hash(TOKEN): chief}), make_auth(TOKEN)
-        value, _ = before.cookie(Known(chief, token=token_hash(TOKEN)), NOW)
+        before, after = BuiltinAuth(KEY, {hash_token(TOKEN): chief}), make_auth(TOKEN)
+        value, _ = before.make_cookie(Identity(chief, token_hash=hash_token(TOKEN)), NOW)
         for auth, principal in ((before, chief), (after, ADA)):
             known = who(auth, with_cookie(auth, value), NOW)
             assert known is not None
@@ -169,93 +169,98 @@ class TestCookies:
 
     def test_no_byte_of_it_can_be_changed(self) -> None:
         auth = make_auth()
-        value, _ = auth.cookie(Known(ADA), NOW)
-        assert auth.read(value, NOW) is not None
-        assert [bad for bad in changed(value) if auth.read(bad, NOW) is not None] == []
+        value, _ = auth.make_cookie(Identity(ADA), NOW)
+        assert auth.verify_signed(value, NOW) is not None
+        assert [bad for bad in changed(value) if auth.verify_signed(bad, NOW) is not None] == []
 
     def test_a_code_is_no_cookie_and_a_cookie_no_code(self) -> None:
         auth = make_auth()
-        cookie, _ = auth.cookie(Known(ADA), NOW)
-        assert auth.exchange(cookie, NOW) is None
-        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", "inv_1")):
+        cookie, _ = auth.make_cookie(Identity(ADA), NOW)
+        assert auth.redeem_code(cookie, NOW) is None
+        for code in (auth.make_sign_in_code(NOW), auth.make_join_code("sess_1", "inv_1")):
             assert who(auth, with_cookie(auth, code), NOW) is None
 
     @for_each_row("data", [b"", b"{}", b"[1]", b'{"type":"cookie"}', b'{"type":"root","until":1}', b"\xff"])
     def test_what_is_signed_and_no_value_is_none(self, data: bytes) -> None:
         auth = make_auth()
-        text = f"{coded(data)}.{coded(auth._seal(data))}"
-        assert auth.read(text, 0) is None
+        text = f"{b64url_encode(data)}.{b64url_encode(auth._compute_signature(data))}"
+        assert auth.verify_signed(text, 0) is None
 
     @for_each_row("text", ["", ".", "a.b", "ü.ü", "a" * 10_000, "\x00.\x00", "e30.e30"])
     def test_what_is_not_signed_is_none(self, text: str) -> None:
-        assert make_auth().read(text, 0) is None
+        assert make_auth().verify_signed(text, 0) is None
 
 
 class TestCodes:
     def test_whoever_started_the_server_comes_in_once(self) -> None:
         auth = make_auth()
-        code = auth.sign_in_code(NOW)
-        assert isinstance(auth.exchange(code, NOW), SignInCode)
-        assert auth.exchange(code, NOW) is None
-        assert auth.exchange(auth.sign_in_code(NOW), NOW) is not None, "another code is another one"
+        code = auth.make_sign_in_code(NOW)
+        assert isinstance(auth.redeem_code(code, NOW), SignInCode)
+        assert auth.redeem_code(code, NOW) is None
+        assert auth.redeem_code(auth.make_sign_in_code(NOW), NOW) is not None, "another code is another one"
 
     def test_a_code_says_where_to_begin(self) -> None:
         auth = make_auth()
         given = [
-            auth.exchange(code, NOW) for code in (auth.sign_in_code(NOW), auth.sign_in_code(NOW, "sess_1"))
+            auth.redeem_code(code, NOW)
+            for code in (auth.make_sign_in_code(NOW), auth.make_sign_in_code(NOW, "sess_1"))
         ]
         assert [code and code.session for code in given] == ["", "sess_1"]
 
     def test_a_code_ends_after_a_quarter_of_an_hour(self) -> None:
         auth = make_auth()
-        code = auth.sign_in_code(NOW)
-        assert auth.exchange(code, NOW + CODE_S) is None
-        assert auth.exchange(code, NOW + CODE_S - 1) is not None, "trying late does not use it"
+        code = auth.make_sign_in_code(NOW)
+        assert auth.redeem_code(code, NOW + SIGN_IN_CODE_LIFETIME_S) is None
+        assert auth.redeem_code(code, NOW + SIGN_IN_CODE_LIFETIME_S - 1) is not None, (
+            "trying late does not use it"
+        )
 
     def test_a_code_is_for_one_start_of_one_server(self) -> None:
-        code = make_auth().sign_in_code(NOW)
-        assert make_auth().exchange(code, NOW) is None
-        assert make_auth(key=b"o" * 32).exchange(code, NOW) is None
+        code = make_auth().make_sign_in_code(NOW)
+        assert make_auth().redeem_code(code, NOW) is None
+        assert make_auth(key=b"o" * 32).redeem_code(code, NOW) is None
 
     def test_no_byte_of_a_code_can_be_changed(self) -> None:
         auth = make_auth()
-        for code in (auth.sign_in_code(NOW), auth.join_code("sess_1", "inv_1")):
-            assert [bad for bad in changed(code) if auth.exchange(bad, NOW) is not None] == []
-            assert auth.exchange(code, NOW) is not None
+        for code in (auth.make_sign_in_code(NOW), auth.make_join_code("sess_1", "inv_1")):
+            assert [bad for bad in changed(code) if auth.redeem_code(bad, NOW) is not None] == []
+            assert auth.redeem_code(code, NOW) is not None
 
     def test_used_codes_are_forgotten_when_they_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "CODES", 2)
+        monkeypatch.setattr(module, "MAX_USED_CODES", 2)
         auth = make_auth()
-        codes = [auth.sign_in_code(NOW) for _ in range(3)]
-        assert [auth.exchange(code, NOW) is not None for code in codes] == [True, True, False]
-        later = NOW + CODE_S
-        assert auth.exchange(auth.sign_in_code(later), later) is not None
-        assert auth.exchange(codes[0], later) is None
+        codes = [auth.make_sign_in_code(NOW) for _ in range(3)]
+        assert [auth.redeem_code(code, NOW) is not None for code in codes] == [True, True, False]
+        later = NOW + SIGN_IN_CODE_LIFETIME_S
+        assert auth.redeem_code(auth.make_sign_in_code(later), later) is not None
+        assert auth.redeem_code(codes[0], later) is None
 
     def test_a_code_to_join_names_session_and_invite_and_holds_over_a_restart(self) -> None:
-        code = make_auth().join_code("sess_1", "inv_1")
-        assert make_auth().exchange(code, NOW) == JoinCode("sess_1", "inv_1")
-        assert make_auth(key=b"o" * 32).exchange(code, NOW) is None
+        code = make_auth().make_join_code("sess_1", "inv_1")
+        assert make_auth().redeem_code(code, NOW) == JoinCode("sess_1", "inv_1")
+        assert make_auth(key=b"o" * 32).redeem_code(code, NOW) is None
 
     def test_invites_have_ids_of_their_own_but_for_those_under_one_key(self) -> None:
-        ids = [make_auth().invite_id("sess_1", ["guest"], "ada", key) for key in (None, None, "k", "k", "l")]
+        ids = [
+            make_auth().make_invite_id("sess_1", ["guest"], "ada", key) for key in (None, None, "k", "k", "l")
+        ]
         assert len(set(ids)) == 4
         assert ids[2] == ids[3]
 
     def test_guests_do_not_use_up_what_is_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "CODES", 1)
+        monkeypatch.setattr(module, "MAX_USED_CODES", 1)
         auth = make_auth()
         for _ in range(3):
-            assert auth.exchange(auth.join_code("sess_1", "inv_1"), NOW) is not None
-        assert isinstance(auth.exchange(auth.sign_in_code(NOW), NOW), SignInCode)
+            assert auth.redeem_code(auth.make_join_code("sess_1", "inv_1"), NOW) is not None
+        assert isinstance(auth.redeem_code(auth.make_sign_in_code(NOW), NOW), SignInCode)
 
 
 def test_values_may_stand_in_urls_and_cookies() -> None:
     auth = make_auth()
     texts = [
-        auth.sign_in_code(NOW),
-        auth.join_code("sess_1", "inv_1"),
-        auth.cookie(Known(ADA), NOW)[0],
+        auth.make_sign_in_code(NOW),
+        auth.make_join_code("sess_1", "inv_1"),
+        auth.make_cookie(Identity(ADA), NOW)[0],
     ]
     for text in texts:
         assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -263,16 +268,21 @@ def test_values_may_stand_in_urls_and_cookies() -> None:
 
 @for_each_row("data", [b"", b"a", b"ab", b"abc", bytes(range(256))])
 def test_bytes_are_read_only_as_they_are_written(data: bytes) -> None:
-    assert decoded(coded(data)) == data
-    for text in (coded(data) + "=", coded(data) + " ", coded(data) + "\n", "~" + coded(data)):
+    assert b64url_decode(b64url_encode(data)) == data
+    for text in (
+        b64url_encode(data) + "=",
+        b64url_encode(data) + " ",
+        b64url_encode(data) + "\n",
+        "~" + b64url_encode(data),
+    ):
         with pytest.raises(ValueError, match=r".*"):
-            decoded(text)
+            b64url_decode(text)
 
 
 def test_unused_bits_are_not_there_to_be_changed() -> None:
-    assert coded(b"a") == "YQ"
+    assert b64url_encode(b"a") == "YQ"
     with pytest.raises(ValueError, match="as it was written"):
-        decoded("YR")
+        b64url_decode("YR")
 
 
 def test_the_three_kinds_of_values_are_told_apart() -> None:
@@ -282,5 +292,5 @@ def test_the_three_kinds_of_values_are_told_apart() -> None:
         SignInCode(2, "start", "1"),
         JoinCode("sess_1", "inv_1"),
     ]
-    assert [auth.read(auth.sign(value), 1) for value in values] == values
+    assert [auth.verify_signed(auth.sign(value), 1) for value in values] == values
     assert len({msgspec.json.encode(value)[:16] for value in values}) == 3

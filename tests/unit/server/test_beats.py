@@ -15,17 +15,17 @@ from tests.unit.log.delegates import until
 from turnlog.events import CATALOG, UiMessage
 from turnlog.log import Log, open_log
 from turnlog.server.streaming import turn_response
-from turnlog.server.streaming.event_stream import after_reset
-from turnlog.server.streaming.projection import Projection
-from turnlog.server.streaming.streams import HEARTBEAT
-from turnlog.server.streaming.turn_response import Turn, beating
+from turnlog.server.streaming.event_stream import prepend_reset_event
+from turnlog.server.streaming.projection import DialectProjection
+from turnlog.server.streaming.streams import HEARTBEAT_FRAME
+from turnlog.server.streaming.turn_response import TurnResponse, with_heartbeats
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialects.base import DEFAULT, Dialect
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect
 from turnlog.wire.dialects.office import Office
-from turnlog.wire.dialects.registry import Wanted
-from turnlog.wire.sse import Decoder, Message
+from turnlog.wire.dialects.registry import DialectRequest
+from turnlog.wire.sse import Decoder, ServerSentEvent
 
-OFFICE = Wanted("office", DEFAULT)
+OFFICE = DialectRequest("office", DEFAULT_OPTIONS)
 
 
 async def make(_: int) -> Dialect:
@@ -33,12 +33,12 @@ async def make(_: int) -> Dialect:
 
 
 def test_a_heartbeat_of_the_office_has_the_last_seq_and_moves_no_cursor() -> None:
-    async def run() -> tuple[str, list[Message]]:
+    async def run() -> tuple[str, list[ServerSentEvent]]:
         log = await open_log("memory:")
         session = await log.create("t")
         head = await log.info(session)
-        projection = Projection(log, head, CATALOG, make)
-        frames = beating(projection.frames(Cursor(), 0.01), OFFICE, session, Cursor())
+        projection = DialectProjection(log, head, CATALOG, make)
+        frames = with_heartbeats(projection.frames(Cursor(), 0.01), OFFICE, session, Cursor())
         data = await anext(frames)
         await log.append(session, [turnlog.event(UiMessage(text=text), origin="ui") for text in "ab"])
         while data.count(b"user_message") < 2:
@@ -67,8 +67,8 @@ def test_a_reader_that_comes_back_is_where_it_was() -> None:
         session = await log.create("t")
         await log.append(session, [turnlog.event(UiMessage(text=text), origin="ui") for text in "ab"])
         at = Cursor(1)
-        frames = Projection(log, await log.info(session), CATALOG, make).frames(at, 0.01)
-        told = beating(frames, OFFICE, session, at)
+        frames = DialectProjection(log, await log.info(session), CATALOG, make).frames(at, 0.01)
+        told = with_heartbeats(frames, OFFICE, session, at)
         page = await anext(told)
         await told.aclose()
         await log.close()
@@ -83,7 +83,7 @@ def test_the_frames_of_other_dialects_are_as_they_are() -> None:
         yield b""
 
     frames = nothing()
-    assert beating(frames, Wanted("agentic", DEFAULT), "sess_1", Cursor()) is frames
+    assert with_heartbeats(frames, DialectRequest("agentic", DEFAULT_OPTIONS), "sess_1", Cursor()) is frames
 
 
 @asynccontextmanager
@@ -107,7 +107,7 @@ def test_what_has_no_frame_is_silence_and_moves_the_cursor() -> None:
         log = await open_log("memory:")
         session = await log.create("t")
         head = await log.info(session)
-        projection = Projection(log, head, CATALOG, make)
+        projection = DialectProjection(log, head, CATALOG, make)
         frames = projection.frames(Cursor(), 0.05)
         async with busy(log, session):
             pages = [await anext(frames) for _ in range(4)]
@@ -125,7 +125,7 @@ def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pyte
     async def run() -> bytes:
         log = await open_log("memory:")
         session = await log.create("t")
-        projection = Projection(log, await log.info(session), CATALOG, make)
+        projection = DialectProjection(log, await log.info(session), CATALOG, make)
         frames = projection.frames(Cursor(), 0.01)
         assert await anext(frames) == b""
 
@@ -144,15 +144,15 @@ def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pyte
 
 
 def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_response, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(turn_response, "HEARTBEAT_INTERVAL_S", 0.05)
 
     async def run() -> None:
         async with desk() as at:
             seat, log = await at.sessions.create(ADA), at.sessions.log
             head = await log.info(seat.session_id)
-            turn = Turn(at.sessions, seat, head, "tr_later", head.last + 1)
-            wanted = Wanted("turnlog", DEFAULT)
-            frames = await turn.response(wanted, Cursor(head.last), head.last + 1_000_000)
+            turn = TurnResponse(at.sessions, seat, head, "tr_later", head.last + 1)
+            wanted = DialectRequest("turnlog", DEFAULT_OPTIONS)
+            frames = await turn.stream_frames(wanted, Cursor(head.last), head.last + 1_000_000)
             async with busy(log, seat.session_id):
                 assert [await anext(frames) for _ in range(2)] == [b"", b""]
             await frames.aclose()
@@ -164,11 +164,11 @@ def test_a_sign_of_life_and_a_reset_have_the_fields_that_every_line_of_blocks_ha
     async def run() -> bytes:
         log = await open_log("memory:")
         head = await log.info(await log.create("t"))
-        projection = Projection(log, head, CATALOG, make)
-        frames = after_reset("epoch", head, projection.frames(Cursor(), 60))
+        projection = DialectProjection(log, head, CATALOG, make)
+        frames = prepend_reset_event("epoch", head, projection.frames(Cursor(), 60))
         told = await anext(frames)
         await log.close()
-        return HEARTBEAT + told
+        return HEARTBEAT_FRAME + told
 
     messages = Decoder().feed(asyncio.run(asyncio.wait_for(run(), HANG_S)))
     assert [message.event for message in messages] == ["heartbeat", "reset"]

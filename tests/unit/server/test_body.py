@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from turnlog.errors import BadInput
 from turnlog.events import strict_json
-from turnlog.server.request_body import OversizedBody, UnsupportedBody, body, make_decoder
+from turnlog.server.request_body import OversizedBody, UnsupportedBody, make_decoder_executor, read_json_body
 
 
 class Said(msgspec.Struct, forbid_unknown_fields=True):
@@ -25,9 +25,9 @@ def read(pieces: list[bytes], **headers: str) -> Said:
     async def receive() -> Message:
         return left.pop(0)
 
-    served = SimpleNamespace(state=SimpleNamespace(decoder=make_decoder()))
+    served = SimpleNamespace(state=SimpleNamespace(decoder=make_decoder_executor()))
     scope = {"type": "http", "method": "POST", "headers": said, "app": served}
-    return asyncio.run(body(Request(scope, receive), Said))
+    return asyncio.run(read_json_body(Request(scope, receive), Said))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_body_that_is_packed_is_not_unpacked() -> None:
 @pytest.mark.parametrize(("more", "error"), [(0, BadInput), (1, OversizedBody)])
 def test_a_body_has_a_limit(more: int, error: type[BadInput]) -> None:
     with pytest.raises(BadInput) as caught:
-        read([b" " * strict_json.LIMIT_BYTES, b" " * more], content_type="application/json")
+        read([b" " * strict_json.MAX_JSON_BYTES, b" " * more], content_type="application/json")
     assert type(caught.value) is error
 
 
@@ -62,4 +62,4 @@ def test_body_of_a_peer_that_leaves_is_bad_input() -> None:
 
     scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
     with pytest.raises(BadInput, match="the peer left"):
-        asyncio.run(body(Request(scope, receive), Said))
+        asyncio.run(read_json_body(Request(scope, receive), Said))

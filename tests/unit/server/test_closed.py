@@ -11,7 +11,7 @@ from tests.unit.app.desk import ADA, desk, make_app, play
 from turnlog.app import LOCAL
 from turnlog.log import open_log
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.wire.sse import Decoder
 
 TURNS = 5
@@ -46,7 +46,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClien
         names.extend(await fill(url))
 
     play(run)
-    app = create_app(make_app(), url, auth=Auth(b"k" * 32, {token_hash("t"): LOCAL}))
+    app = create_app(make_app(), url, auth=BuiltinAuth(b"k" * 32, {hash_token("t"): LOCAL}))
     with TestClient(app, base_url="http://localhost", headers=HEADERS) as client:
         yield client, names
 

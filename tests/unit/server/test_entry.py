@@ -10,13 +10,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from turnlog.app import Principal
 from turnlog.server.auth import authentication
-from turnlog.server.auth.authentication import PRINCIPAL, Entry, known_of
-from turnlog.server.auth.credentials import Auth, Known, token_hash
-from turnlog.server.limits import Budgets, Limits
-from turnlog.server.middleware import Front
+from turnlog.server.auth.authentication import PRINCIPAL_KEY, AuthenticationCheck, get_identity
+from turnlog.server.auth.credentials import BuiltinAuth, Identity, hash_token
+from turnlog.server.limits import Limits, RateLimiter
+from turnlog.server.middleware import RequestChecksMiddleware
 
 ADA, BOB = Principal("ada"), Principal("bob", frozenset({"operator"}))
-TOKENS = {token_hash("a"): ADA, token_hash("b"): BOB}
+TOKENS = {hash_token("a"): ADA, hash_token("b"): BOB}
 
 
 class Asked:
@@ -24,8 +24,10 @@ class Asked:
 
     def __init__(self, limits: Limits = Limits(), auth: Any = None) -> None:  # noqa: B008
         self.scopes: list[Scope] = []
-        check = Entry(auth or Auth(b"k" * 32, TOKENS), Budgets(limits), ["/", "/healthz"])
-        self.entry = Front(self, [check])
+        check = AuthenticationCheck(
+            auth or BuiltinAuth(b"k" * 32, TOKENS), RateLimiter(limits), ["/", "/healthz"]
+        )
+        self.entry = RequestChecksMiddleware(self, [check])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scopes.append(scope)
@@ -57,7 +59,7 @@ def test_who_is_known_is_in_the_scope() -> None:
     asked = Asked()
     assert asked.get("/api/me", "b")[0] == 200
     [scope] = asked.scopes
-    assert (known_of(scope).principal, scope[PRINCIPAL]) == (BOB, BOB)
+    assert (get_identity(scope).principal, scope[PRINCIPAL_KEY]) == (BOB, BOB)
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
@@ -65,14 +67,14 @@ def test_who_is_not_known_is_told_how_to_sign_in(token: str) -> None:
     asked = Asked()
     status, headers, body = asked.get("/api/me", token)
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
-    assert body == {"error": authentication.SIGN_IN + authentication.HOW}
+    assert body == {"error": authentication.SIGN_IN_MESSAGE + authentication.HOW_TO_SIGN_IN}
     assert asked.scopes == []
 
 
 def test_where_people_sign_in_elsewhere_no_link_is_named() -> None:
     class Host:
-        async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
-            return Known(ADA) if connection.headers.get("authorization") == "Bearer mine" else None
+        async def authenticate(self, connection: HTTPConnection, now_s: float) -> Identity | None:
+            return Identity(ADA) if connection.headers.get("authorization") == "Bearer mine" else None
 
     asked = Asked(auth=Host())
     assert asked.get("/api/me")[2] == {"error": "sign in first"}
@@ -83,7 +85,7 @@ def test_where_people_sign_in_elsewhere_no_link_is_named() -> None:
 def test_public_paths_are_for_everybody(path: str) -> None:
     asked = Asked()
     assert [asked.get(path)[0], asked.get(path, "wrong")[0], asked.get(path, "a")[0]] == [200, 200, 200]
-    assert [scope.get(PRINCIPAL) for scope in asked.scopes] == [None, None, ADA]
+    assert [scope.get(PRINCIPAL_KEY) for scope in asked.scopes] == [None, None, ADA]
 
 
 @pytest.mark.parametrize(
@@ -140,10 +142,10 @@ def test_an_authenticator_that_waits_holds_up_no_other_request() -> None:
         def __init__(self) -> None:
             self.answered = asyncio.Event()
 
-        async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
+        async def authenticate(self, connection: HTTPConnection, now_s: float) -> Identity | None:
             if connection.headers.get("authorization") == "Bearer slow":
                 await self.answered.wait()
-            return Known(ADA)
+            return Identity(ADA)
 
     async def ask(asked: Asked, token: str) -> list[Message]:
         sent: list[Message] = []

@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.types import Message, Scope
 
 from turnlog.errors import NotFound
-from turnlog.server.middleware import HEADERS, Front
+from turnlog.server.middleware import SECURITY_HEADERS, RequestChecksMiddleware
 
 PATHS = ["/routed", "/direct"]
 
@@ -52,7 +52,7 @@ DIRECT = [Route("/direct", hello), Route("/missing", missing), Route("/broken", 
 
 def behind(*checks: Any, **given: Any) -> Starlette:
     """An application with some routes that are answered by its front, and some that are not."""
-    front = Middleware(Front, checks=checks, direct=DIRECT, **given)
+    front = Middleware(RequestChecksMiddleware, checks=checks, bypass_router=DIRECT, **given)
     return Starlette(routes=[*ROUTES, *DIRECT], middleware=[front])
 
 
@@ -113,7 +113,7 @@ def test_another_method_is_the_routers() -> None:
 )
 def test_every_answer_says_how_browsers_must_treat_it(path: str, checks: list[Any]) -> None:
     headers = ask(behind(*checks), path)[1]
-    assert [(name, headers.get(name)) for name, _ in HEADERS] == HEADERS
+    assert [(name, headers.get(name)) for name, _ in SECURITY_HEADERS] == SECURITY_HEADERS
 
 
 def test_an_answer_that_says_it_itself_is_left_alone() -> None:
@@ -122,7 +122,7 @@ def test_an_answer_that_says_it_itself_is_left_alone() -> None:
 
 def test_control_without_headers_nothing_is_said() -> None:
     headers = ask(behind(headers=()), "/direct")[1]
-    assert [name for name, _ in HEADERS if name in headers] == []
+    assert [name for name, _ in SECURITY_HEADERS if name in headers] == []
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -8,8 +8,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.support.tables import for_each_row
-from turnlog.server.auth.host_check import LOOPBACK, Guard, host_name, same_host
-from turnlog.server.middleware import Front
+from turnlog.server.auth.host_check import LOOPBACK, HostOriginCheck, is_same_host, strip_port
+from turnlog.server.middleware import RequestChecksMiddleware
 
 Headers = list[tuple[str, str]]
 
@@ -43,7 +43,7 @@ def host(name: str, origin: str | None = None) -> Headers:
     return [("host", name), *([("origin", origin)] if origin is not None else [])]
 
 
-GUARDED = Front(hello, [Guard(LOOPBACK)])
+GUARDED = RequestChecksMiddleware(hello, [HostOriginCheck(LOOPBACK)])
 
 WELCOME = [
     host("127.0.0.1"),
@@ -141,7 +141,7 @@ def test_bytes_that_are_no_name_are_refused_in_plain_words() -> None:
 
 
 def test_other_names_are_let_in_where_the_server_answers_for_them() -> None:
-    guarded = Front(hello, [Guard(["log.example"])])
+    guarded = RequestChecksMiddleware(hello, [HostOriginCheck(["log.example"])])
     assert ask(guarded, host("log.example:443", "https://log.example:443"))[0] == 200
     assert ask(guarded, host("localhost"))[0] == 421
 
@@ -154,7 +154,7 @@ def test_what_is_not_http_passes(kind: str) -> None:
         seen.append(scope)
 
     scope: dict[str, Any] = {"type": kind, "headers": [(b"host", b"evil.example")]}
-    assert asyncio.run(exchange(Front(listener, [Guard(LOOPBACK)]), scope)) == []
+    assert asyncio.run(exchange(RequestChecksMiddleware(listener, [HostOriginCheck(LOOPBACK)]), scope)) == []
     assert seen == [scope]
 
 
@@ -170,13 +170,13 @@ def test_what_is_not_http_passes(kind: str) -> None:
     ],
 )
 def test_the_port_is_no_part_of_the_name(header: str, name: str) -> None:
-    assert host_name(header) == name
+    assert strip_port(header) == name
 
 
 def test_an_origin_is_the_server_when_name_and_port_are_the_same() -> None:
-    assert same_host("http://localhost:1", "localhost:1")
-    assert not same_host("http://localhost:1", "localhost:2")
-    assert not same_host("localhost:1", "localhost:1")
+    assert is_same_host("http://localhost:1", "localhost:1")
+    assert not is_same_host("http://localhost:1", "localhost:2")
+    assert not is_same_host("localhost:1", "localhost:1")
 
 
 def test_a_port_is_made_of_ordinary_digits() -> None:

@@ -23,7 +23,7 @@ AGENT = Agent("Echo", "", Scripted(lambda messages: ["Yes."]), tools=[look])
 SHOP = App(
     "shop",
     {"customer": AGENT, "clerk": AGENT},
-    roles=Roles(creator=("clerk",), links={"clerk": ["customer"]}),
+    roles=Roles(creator=("clerk",), invitable_roles={"clerk": ["customer"]}),
 )
 
 
@@ -93,7 +93,7 @@ def test_redeeming_takes_a_form_and_nothing_else(site: Site) -> None:
 
 
 def test_a_sign_in_code_is_not_redeemed_by_the_form(site: Site) -> None:
-    code = site.auth.sign_in_code(0.0 + 4_000_000_000)
+    code = site.auth.make_sign_in_code(0.0 + 4_000_000_000)
     assert site.join(f"/sign-in?code={code}").status_code == 403
 
 

@@ -17,7 +17,15 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnlog.server.access_log import FIELDS, LOOKS_SECRET, STRUCK, Journal, Lines, set_up, struck
+from turnlog.server.access_log import (
+    EXTRA_FIELDS,
+    REDACTED,
+    SECRET_PATTERN,
+    AccessLogMiddleware,
+    JsonFormatter,
+    configure_logging,
+    redact,
+)
 
 TOKEN = "tok_canary_0123456789"
 COOKIE = "cookie-canary-0123456789"
@@ -104,7 +112,7 @@ ROUTES = [
     Route("/hidden", hidden),
 ]
 OPEN = Starlette(routes=ROUTES)
-KEPT = Starlette(routes=ROUTES, middleware=[Middleware(Journal)])
+KEPT = Starlette(routes=ROUTES, middleware=[Middleware(AccessLogMiddleware)])
 
 
 async def exchange(app: ASGIApp, scope: dict[str, Any], body: bytes = b"") -> list[Message]:
@@ -180,7 +188,7 @@ def found(text: str) -> set[str]:
 
 
 def test_a_request_is_one_line_with_its_template_its_size_and_who_asked(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     ask(KEPT, f"/plain/{PATH}", query=f"code={RAW_CODE}&q=1")
     [line] = lines(stderr)
     assert line.pop("ts").endswith("Z")
@@ -210,7 +218,7 @@ def test_a_request_is_one_line_with_its_template_its_size_and_who_asked(stderr: 
 def test_what_is_not_known_has_no_field(
     stderr: Written, path: str, method: str, status: int, route: str | None
 ) -> None:
-    set_up("info")
+    configure_logging("info")
     ask(KEPT, path, method)
     [line] = lines(stderr)
     assert (line["status"], line.get("route")) == (status, route)
@@ -232,8 +240,8 @@ def test_the_time_is_until_the_response_ended_and_not_what_comes_after(
         await send({"type": "http.response.body", "body": b"yz"})
         clock[0] += 60.0
 
-    set_up("info")
-    ask(Journal(slow), "/")
+    configure_logging("info")
+    ask(AccessLogMiddleware(slow), "/")
     assert [(line["ms"], line["bytes"]) for line in lines(stderr)] == [(1250.0, 3)]
 
 
@@ -243,12 +251,12 @@ def test_a_request_that_nobody_waits_for_any_more_has_its_line(stderr: Written) 
 
     async def leave() -> None:
         scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
-        task = asyncio.create_task(exchange(Journal(waits), scope))
+        task = asyncio.create_task(exchange(AccessLogMiddleware(waits), scope))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    set_up("info")
+    configure_logging("info")
     asyncio.run(leave())
     [line] = lines(stderr)
     assert (line["level"], "status" in line) == ("INFO", False)
@@ -258,8 +266,8 @@ def test_names_that_callers_choose_are_short(stderr: Written) -> None:
     async def long(scope: Scope, receive: Receive, send: Send) -> None:
         scope["turnlog.session"] = "s" * 10_000
 
-    set_up("info")
-    ask(Journal(long), "/", method="M" * 10_000)
+    configure_logging("info")
+    ask(AccessLogMiddleware(long), "/", method="M" * 10_000)
     [line] = lines(stderr)
     assert (line["session"], line["method"]) == ("s" * 80, "M" * 80)
 
@@ -271,15 +279,15 @@ def test_what_is_no_request_passes_and_leaves_no_line(stderr: Written, kind: str
     async def listener(scope: Scope, receive: Receive, send: Send) -> None:
         seen.append(scope)
 
-    set_up("info")
+    configure_logging("info")
     scope = {"type": kind}
-    asyncio.run(exchange(Journal(listener), scope))
+    asyncio.run(exchange(AccessLogMiddleware(listener), scope))
     assert seen == [scope]
     assert lines(stderr) == []
 
 
 def test_a_level_leaves_out_what_is_below_it(stderr: Written) -> None:
-    set_up("error")
+    configure_logging("error")
     ask(KEPT, "/stream")
     with pytest.raises(ValueError, match="cannot take"):
         ask(KEPT, "/boom", "POST")
@@ -290,17 +298,17 @@ def test_a_level_leaves_out_what_is_below_it(stderr: Written) -> None:
 
 
 def test_what_a_request_is_signed_in_with_is_struck_out_whoever_logs_it(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     ask(KEPT, "/blurt", "POST", f"code={RAW_CODE}&after=1", BODY.encode())
     ask(KEPT, "/blurt", "POST", f"a=b&%63ode={RAW_CODE}", BODY.encode())
-    ask(Journal(minting), "/")
-    assert [line["message"] for line in lines(stderr)][-2:] == [f"sent {STRUCK}, HttpOnly", "request"]
+    ask(AccessLogMiddleware(minting), "/")
+    assert [line["message"] for line in lines(stderr)][-2:] == [f"sent {REDACTED}, HttpOnly", "request"]
     assert len(lines(stderr)) == 10
     assert found(stderr.text()) == set()
 
 
 def test_without_the_journal_and_its_lines_they_would_all_be_there(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     [handler] = logging.getLogger("turnlog").handlers
     handler.setFormatter(logging.Formatter())
     ask(OPEN, "/blurt", "POST", f"code={RAW_CODE}", BODY.encode())
@@ -309,7 +317,7 @@ def test_without_the_journal_and_its_lines_they_would_all_be_there(stderr: Writt
 
 
 def test_what_looks_like_a_secret_is_struck_out_where_nobody_knows_it(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     log.info("Authorization: Basic %s", TOKEN)
     log.info("%r", HEADERS)
     log.info("Cookie: a=b; tl=%s\nnext", COOKIE)
@@ -317,9 +325,9 @@ def test_what_looks_like_a_secret_is_struck_out_where_nobody_knows_it(stderr: Wr
     log.info("code=%s", CODE)
     assert found(stderr.text()) == set()
     assert [line["message"] for line in lines(stderr)][2:] == [
-        f"Cookie: {STRUCK}\nnext",
-        f"GET /join?code={STRUCK}&x=1 by bearer {STRUCK}",
-        f"code={STRUCK}",
+        f"Cookie: {REDACTED}\nnext",
+        f"GET /join?code={REDACTED}&x=1 by bearer {REDACTED}",
+        f"code={REDACTED}",
     ]
 
 
@@ -334,8 +342,8 @@ def test_what_looks_like_a_secret_is_struck_out_where_nobody_knows_it(stderr: Wr
     ],
 )
 def test_other_words_stay(text: str) -> None:
-    assert struck(text) == text
-    assert LOOKS_SECRET.search(text) is None
+    assert redact(text) == text
+    assert SECRET_PATTERN.search(text) is None
 
 
 def test_secrets_are_found_as_python_quotes_them_whole_and_only_if_they_are_long(stderr: Written) -> None:
@@ -346,18 +354,18 @@ def test_secrets_are_found_as_python_quotes_them_whole_and_only_if_they_are_long
         log.info("%s %r %a", *values[:1] * 3)
         log.info("%s of %s, it is %s", *values[1:])
 
-    set_up("info")
+    configure_logging("info")
     scope = {"type": "http", "method": "GET", "headers": [(b"cookie", cookies.encode("latin-1"))]}
-    asyncio.run(exchange(Journal(chat), scope))
+    asyncio.run(exchange(AccessLogMiddleware(chat), scope))
     assert [line["message"] for line in lines(stderr)] == [
-        f'{STRUCK} "{STRUCK}" "{STRUCK}"',
-        f"{STRUCK} of {STRUCK}, it is dark",
+        f'{REDACTED} "{REDACTED}" "{REDACTED}"',
+        f"{REDACTED} of {REDACTED}, it is dark",
         "request",
     ]
 
 
 def test_one_request_does_not_strike_out_for_another(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     ask(KEPT, "/stream")
     log.info("about %s", TOKEN)
     assert lines(stderr)[-1]["message"] == f"about {TOKEN}"
@@ -367,7 +375,7 @@ def test_one_request_does_not_strike_out_for_another(stderr: Written) -> None:
 
 
 def test_an_error_is_told_by_where_it_was_and_not_by_what_it_says(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     with pytest.raises(ValueError, match="cannot take"):
         ask(KEPT, "/boom", "POST", f"code={RAW_CODE}", BODY.encode())
     [line] = lines(stderr)
@@ -380,7 +388,7 @@ def test_an_error_is_told_by_where_it_was_and_not_by_what_it_says(stderr: Writte
 
 
 def test_errors_of_a_group_are_all_named_and_hidden_ones_are_not(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     with pytest.raises(ExceptionGroup):
         ask(KEPT, "/groups")
     with pytest.raises(ValueError, match=BODY):
@@ -396,7 +404,7 @@ def test_errors_of_a_group_are_all_named_and_hidden_ones_are_not(stderr: Written
 
 @pytest.mark.parametrize("text", ["a\nb\r\nc", "\x00\x1b[31m\x7f\x85", "\u2028\u2029", "\ud800", '"}\\'])
 def test_nothing_in_a_record_ends_its_line(stderr: Written, text: str) -> None:
-    set_up("info")
+    configure_logging("info")
     log.info("%s", text, extra={"session": text, "route": text})
     [line] = lines(stderr)
     assert (line["message"], line["session"], line["route"]) == (text, text, text)
@@ -404,15 +412,15 @@ def test_nothing_in_a_record_ends_its_line(stderr: Written, text: str) -> None:
 
 
 def test_a_record_has_the_known_fields_and_no_others(stderr: Written) -> None:
-    set_up("info")
-    log.info("hi", extra=dict.fromkeys(FIELDS, 1) | {"password": TOKEN, "turn": HEADERS})
+    configure_logging("info")
+    log.info("hi", extra=dict.fromkeys(EXTRA_FIELDS, 1) | {"password": TOKEN, "turn": HEADERS})
     [line] = lines(stderr)
-    assert set(line) == {"ts", "level", "logger", "message", *FIELDS}
+    assert set(line) == {"ts", "level", "logger", "message", *EXTRA_FIELDS}
     assert line["turn"] == "<list>"
 
 
 def test_an_exception_is_a_field(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     try:
         raise ValueError("no\nno")
     except ValueError:
@@ -428,7 +436,7 @@ def test_a_record_that_does_not_fit_together_is_a_line_all_the_same(stderr: Writ
         def __str__(self) -> str:
             raise RuntimeError
 
-    set_up("info")
+    configure_logging("info")
     log.info("%d apples", "many")
     log.info("%s", Odd())
     assert [line["message"] for line in lines(stderr)] == ["%d apples", "%s"]
@@ -436,15 +444,15 @@ def test_a_record_that_does_not_fit_together_is_a_line_all_the_same(stderr: Writ
 
 def test_times_are_in_utc_to_the_millisecond() -> None:
     record = logging.makeLogRecord({"created": 1_767_875_696.789, "msg": "x", "levelname": "INFO"})
-    assert json.loads(Lines().format(record))["ts"] == "2026-01-08T12:34:56.789Z"
+    assert json.loads(JsonFormatter().format(record))["ts"] == "2026-01-08T12:34:56.789Z"
 
 
 # with the real server
 
 
 def test_set_up_twice_writes_once_and_uvicorn_has_no_lines_of_its_own(stderr: Written) -> None:
-    set_up("info")
-    set_up("info")
+    configure_logging("info")
+    configure_logging("info")
     log.info("once")
     logging.getLogger("uvicorn.error").warning("beware")
     assert [(line["logger"], line["message"]) for line in lines(stderr)] == [
@@ -477,7 +485,7 @@ def posted(path: str) -> bytes:
 
 
 def test_a_request_to_the_real_server_that_fails_is_one_line(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     answer = asyncio.run(served(KEPT, posted("/boom")))
     assert answer.startswith(b"HTTP/1.1 500")
     assert [line["message"] for line in lines(stderr)] == ["request failed"]
@@ -485,7 +493,7 @@ def test_a_request_to_the_real_server_that_fails_is_one_line(stderr: Written) ->
 
 
 def test_without_the_middleware_the_real_server_tells_of_the_error(stderr: Written) -> None:
-    set_up("info")
+    configure_logging("info")
     asyncio.run(served(OPEN, posted("/boom")))
     [line] = lines(stderr)
     assert line["logger"] == "uvicorn.error"

@@ -16,8 +16,8 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from turnlog.errors import CallerError
 from turnlog.server.auth import jwks
-from turnlog.server.auth.credentials import Known
-from turnlog.server.auth.jwt import JwksTokens, jwt_tokens_in
+from turnlog.server.auth.credentials import Identity
+from turnlog.server.auth.jwt import JwksTokens, load_jwt_tokens
 
 NOW = 1_800_000_000.0
 CLAIMS = {"sub": "ada", "exp": NOW + 60, "aud": "turnlog", "iss": "https://id.example"}
@@ -78,7 +78,7 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture
 def no_cooldown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwks, "COOLDOWN_S", 0.0)
+    monkeypatch.setattr(jwks, "FETCH_COOLDOWN_S", 0.0)
 
 
 def accepting(provider: Provider, *algorithms: str) -> JwksTokens:
@@ -89,7 +89,7 @@ def signed(private: Any, kid: str | None = None, algorithm: str = "RS256") -> st
     return jwt.encode(CLAIMS, private, algorithm, {"kid": kid} if kid else None)
 
 
-def is_ada(known: Known | None) -> bool:
+def is_ada(known: Identity | None) -> bool:
     return known is not None and known.principal.name == "jwt:ada"
 
 
@@ -161,7 +161,7 @@ def test_keys_stay_good_while_the_provider_is_down(
         accept = accepting(provider)
         assert is_ada(await accept(signed(OLD, "old"), NOW))
         provider.fail()
-        monkeypatch.setattr(jwks, "REFRESH_S", 0.0)
+        monkeypatch.setattr(jwks, "REFRESH_AFTER_S", 0.0)
         assert is_ada(await accept(signed(OLD, "old"), NOW))
         assert await accept(signed(NEW, "new"), NOW) is None  # waits for the fetch, which fails
         assert is_ada(await accept(signed(OLD, "old"), NOW))
@@ -186,7 +186,7 @@ def test_server_that_began_without_the_provider_takes_its_keys_later(provider: P
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"keys":[' + b" " * jwks.MAX_BYTES + b"]}",
+        b'{"keys":[' + b" " * jwks.MAX_KEY_SET_BYTES + b"]}",
         b"no JSON",
         b"[]",
         b'{"keys":[]}',
@@ -219,10 +219,10 @@ def test_redirect_is_not_followed(provider: Provider) -> None:
 
 def test_answer_that_takes_too_long_is_given_up(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     provider.publish(entry(OLD, "old"))
-    monkeypatch.setattr(jwks, "FETCH_S", 30.0)
+    monkeypatch.setattr(jwks, "FETCH_TIMEOUT_S", 30.0)
     monkeypatch.setattr("turnlog.server.auth.jwks.time.monotonic", iter([0.0, 31.0]).__next__)
     with pytest.raises(TimeoutError):
-        jwks.download(provider.url)
+        jwks.download_key_set(provider.url)
 
 
 @pytest.mark.parametrize(("keys", "accepted"), [([OLD], True), ([OLD, NEW], False)])
@@ -256,7 +256,7 @@ def test_file_with_an_address_accepts_tokens(provider: Provider, tmp_path: Path)
         file = tmp_path / "jwt.toml"
         lines = [f'jwks_url = "{provider.url}"', 'algorithms = ["ES256"]', 'audience = "turnlog"']
         file.write_text("\n".join([*lines, 'issuer = "https://id.example"']))
-        accept = jwt_tokens_in(file)
+        accept = load_jwt_tokens(file)
         assert isinstance(accept, JwksTokens)
         assert is_ada(await accept(signed(CURVE, "old", "ES256"), NOW))
 
@@ -270,4 +270,4 @@ def test_file_names_a_key_or_an_address(tmp_path: Path, more: dict[str, str]) ->
     said = {"algorithms": ["RS256"], "audience": "turnlog", "issuer": "https://id.example"}
     file.write_text(json.dumps(said | more))
     with pytest.raises(CallerError, match="expected one of key_file and jwks_url"):
-        jwt_tokens_in(file)
+        load_jwt_tokens(file)

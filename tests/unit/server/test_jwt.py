@@ -16,8 +16,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.errors import CallerError
-from turnlog.server.auth.credentials import Known
-from turnlog.server.auth.jwt import KINDS, SKEW_S, TOKEN_CHARS, JwtTokens, jwt_tokens_in
+from turnlog.server.auth.credentials import Identity
+from turnlog.server.auth.jwt import (
+    KEY_TYPE_BY_ALGORITHM,
+    MAX_CLOCK_SKEW_S,
+    MAX_TOKEN_CHARS,
+    JwtTokens,
+    load_jwt_tokens,
+)
 
 NOW = 1_800_000_000.0
 SECRET = b"0123456789abcdef0123456789abcdef-and-more-of-it-for-the-larger-hashes"
@@ -69,7 +75,7 @@ class TestAccepted:
     def test_a_token_says_who_somebody_is_and_until_when(self) -> None:
         token = signed({**CLAIMS, "roles": ["admins", "clerk"], "name": "Ada"})
         accept = accepting(roles={"admins": "operator"})
-        assert accept(token, NOW) == Known(Principal("jwt:ada", frozenset({"operator"})), NOW + 60)
+        assert accept(token, NOW) == Identity(Principal("jwt:ada", frozenset({"operator"})), NOW + 60)
 
     @for_each_row(
         ("key", "private", "algorithm"),
@@ -85,7 +91,7 @@ class TestAccepted:
     )
     def test_with_each_kind_of_key(self, key: bytes, private: Any, algorithm: str) -> None:
         token = signed(key=private, algorithm=algorithm)
-        assert accepting(key, algorithm)(token, NOW) == Known(Principal("jwt:ada"), NOW + 60)
+        assert accepting(key, algorithm)(token, NOW) == Identity(Principal("jwt:ada"), NOW + 60)
 
     def test_several_algorithms_of_one_kind(self) -> None:
         verify = accepting(pem(RSA), "RS256", "PS256")
@@ -135,7 +141,7 @@ class TestTimes:
     def test_it_does_not_begin_before_it_says(self, claim: str) -> None:
         token = signed({**CLAIMS, claim: NOW + 50})
         assert accepting()(token, NOW) is None
-        assert accepting()(token, NOW + 50 - SKEW_S)
+        assert accepting()(token, NOW + 50 - MAX_CLOCK_SKEW_S)
 
     @for_each_row("claim", ["exp", "nbf", "iat"])
     @for_each_row("value", ["soon", None, True, -1, 1e13, [1], {}, "1800000060", 10**400])
@@ -266,7 +272,7 @@ class TestAttacks:
     def test_deep_and_long_tokens_cost_little(self) -> None:
         deep = part(b'{"alg":' + b"[" * 5000 + b"]" * 5000 + b"}")
         assert accepting()(f"{deep}.e30.e30", NOW) is None
-        long = signed({**CLAIMS, "more": "x" * TOKEN_CHARS})
+        long = signed({**CLAIMS, "more": "x" * MAX_TOKEN_CHARS})
         assert accepting()(long, NOW) is None
         assert accepting()(signed({**CLAIMS, "more": "x" * 1000}), NOW)
 
@@ -296,8 +302,8 @@ class TestKeys:
             JwtTokens(SECRET, ["HS256"], audience, issuer)
 
     def test_every_algorithm_that_may_be_named_is_one(self) -> None:
-        assert set(KINDS) <= set(jwt.algorithms.get_default_algorithms())
-        assert "none" not in KINDS
+        assert set(KEY_TYPE_BY_ALGORITHM) <= set(jwt.algorithms.get_default_algorithms())
+        assert "none" not in KEY_TYPE_BY_ALGORITHM
 
 
 class TestFile:
@@ -321,11 +327,11 @@ class TestFile:
             self.write(tmp_path, json.dumps(said), "jwt.json"),
         ]
         for file in files:
-            assert jwt_tokens_in(file)(signed(key=SECRET, algorithm="HS256"), NOW)
+            assert load_jwt_tokens(file)(signed(key=SECRET, algorithm="HS256"), NOW)
 
     def test_a_public_key_in_a_file(self, tmp_path: Path) -> None:
         file = self.write(tmp_path, self.TOML.replace("HS256", "RS256"), key=pem(RSA))
-        assert jwt_tokens_in(file)(signed(), NOW)
+        assert load_jwt_tokens(file)(signed(), NOW)
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -341,14 +347,14 @@ class TestFile:
     )
     def test_what_is_wrong_is_said(self, text: str, words: str, tmp_path: Path) -> None:
         with pytest.raises(CallerError) as refusal:
-            jwt_tokens_in(self.write(tmp_path, text, key=SECRET))
+            load_jwt_tokens(self.write(tmp_path, text, key=SECRET))
         assert words in str(refusal.value)
         assert "jwt.toml" in str(refusal.value) or "nokey" in str(refusal.value)
 
     def test_a_file_that_is_not_text_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "jwt.toml").write_bytes(b"\xff\xfe")
         with pytest.raises(CallerError, match="does not say which tokens"):
-            jwt_tokens_in(tmp_path / "jwt.toml")
+            load_jwt_tokens(tmp_path / "jwt.toml")
 
 
 def test_the_server_works_without_pyjwt() -> None:

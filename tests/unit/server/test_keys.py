@@ -12,8 +12,15 @@ import pytest
 from tests.support.tables import for_each_row
 from turnlog.app import Principal
 from turnlog.errors import CallerError
-from turnlog.server.auth.credentials import token_hash
-from turnlog.server.auth.keys import KEY_BYTES, TokenLine, key_of, lines_of, new_key, tokens_in
+from turnlog.server.auth.credentials import hash_token
+from turnlog.server.auth.keys import (
+    KEY_BYTES,
+    TokenEntry,
+    create_key,
+    encode_tokens,
+    load_or_create_key,
+    read_token_entries,
+)
 
 
 def refused(call: object, *arguments: object) -> str:
@@ -27,23 +34,25 @@ class TestKey:
         url = f"sqlite:///{tmp_path}/new/log.db"
         old = os.umask(0)
         try:
-            key = key_of(url)
+            key = load_or_create_key(url)
         finally:
             os.umask(old)
         file = tmp_path / "new" / "log.db.key"
         assert (len(key), file.read_bytes()) == (KEY_BYTES, key)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert key_of(url) == key
+        assert load_or_create_key(url) == key
         assert [path.name for path in file.parent.iterdir()] == ["log.db.key"]
 
     def test_two_logs_have_two_keys(self, tmp_path: Path) -> None:
-        assert key_of(f"sqlite:///{tmp_path}/a.db") != key_of(f"sqlite:///{tmp_path}/b.db")
+        assert load_or_create_key(f"sqlite:///{tmp_path}/a.db") != load_or_create_key(
+            f"sqlite:///{tmp_path}/b.db"
+        )
 
     def test_it_stands_beside_the_log_however_the_url_is_written(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        key_of("sqlite:///my%20log.db")
+        load_or_create_key("sqlite:///my%20log.db")
         assert [path.name for path in tmp_path.iterdir()] == ["my log.db.key"]
 
     @pytest.mark.parametrize("url", ["memory:", "nats://127.0.0.1:4222"])
@@ -51,26 +60,28 @@ class TestKey:
         self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert key_of(url) != key_of(url)
+        assert load_or_create_key(url) != load_or_create_key(url)
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
     def test_one_that_others_can_reach_is_refused(self, mode: int, tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path}/log.db"
-        key_of(url)
+        load_or_create_key(url)
         (tmp_path / "log.db.key").chmod(mode)
-        assert "can be read by others: make it yours alone (chmod 600 log.db.key)" in refused(key_of, url)
+        assert "can be read by others: make it yours alone (chmod 600 log.db.key)" in refused(
+            load_or_create_key, url
+        )
 
     @pytest.mark.parametrize("size", [0, 1, KEY_BYTES - 1, KEY_BYTES + 1, 100])
     def test_one_of_another_size_is_refused(self, size: int, tmp_path: Path) -> None:
         file = tmp_path / "log.db.key"
         file.touch(0o600)
         file.write_bytes(b"x" * size)
-        assert "is not a key: remove it" in refused(key_of, f"sqlite:///{tmp_path}/log.db")
+        assert "is not a key: remove it" in refused(load_or_create_key, f"sqlite:///{tmp_path}/log.db")
 
     def test_a_folder_that_cannot_be_made_is_said(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        said = refused(key_of, f"sqlite:///{tmp_path}/file/log.db")
+        said = refused(load_or_create_key, f"sqlite:///{tmp_path}/file/log.db")
         assert said.startswith("cannot keep the server's key in ")
 
     def test_two_starts_at_once_have_one_key(self, tmp_path: Path) -> None:
@@ -82,18 +93,18 @@ class TestKey:
 
                 def key(url: str = url, start: Barrier = start) -> bytes:
                     start.wait()
-                    return key_of(url)
+                    return load_or_create_key(url)
 
                 assert len({future.result() for future in [pool.submit(key) for _ in range(many)]}) == 1
         assert len(list(tmp_path.iterdir())) == 20
 
     def test_who_makes_it_second_takes_the_first(self, tmp_path: Path) -> None:
         file = tmp_path / "log.db.key"
-        assert new_key(file) == new_key(file)
+        assert create_key(file) == create_key(file)
 
 
 class TestTokens:
-    HASH = token_hash("a")
+    HASH = hash_token("a")
 
     def write(self, folder: Path, said: object) -> Path:
         file = folder / "tokens.json"
@@ -101,15 +112,15 @@ class TestTokens:
         return file
 
     def test_principals_are_found_by_the_hash_of_their_token(self, tmp_path: Path) -> None:
-        said = {"ada": {"sha256": self.HASH, "roles": ["operator"]}, "bob": {"sha256": token_hash("b")}}
-        assert tokens_in(self.write(tmp_path, said)) == {
+        said = {"ada": {"sha256": self.HASH, "roles": ["operator"]}, "bob": {"sha256": hash_token("b")}}
+        assert read_token_entries(self.write(tmp_path, said)) == {
             self.HASH: Principal("ada", frozenset({"operator"})),
-            token_hash("b"): Principal("bob"),
+            hash_token("b"): Principal("bob"),
         }
 
     def test_what_is_written_is_read(self, tmp_path: Path) -> None:
-        lines = lines_of({"Ada L.": TokenLine(self.HASH, ("operator", "executor"))})
-        assert tokens_in(self.write(tmp_path, lines)) == {
+        lines = encode_tokens({"Ada L.": TokenEntry(self.HASH, ("operator", "executor"))})
+        assert read_token_entries(self.write(tmp_path, lines)) == {
             self.HASH: Principal("Ada L.", frozenset({"operator", "executor"}))
         }
 
@@ -140,12 +151,12 @@ class TestTokens:
         ],
     )
     def test_what_is_wrong_is_said(self, said: object, words: str, tmp_path: Path) -> None:
-        assert words in refused(tokens_in, self.write(tmp_path, said))
+        assert words in refused(read_token_entries, self.write(tmp_path, said))
 
     def test_a_file_that_is_not_there_is_said(self, tmp_path: Path) -> None:
-        said = refused(tokens_in, tmp_path / "none.json")
+        said = refused(read_token_entries, tmp_path / "none.json")
         assert said == f"cannot read {tmp_path}/none.json: No such file or directory"
 
     @for_each_row("role", ["", "Operator", "owner", "clerk", "operator\n"])
     def test_a_role_that_is_none_is_not_written(self, role: str) -> None:
-        assert "expected a server role" in refused(lines_of, {"ada": TokenLine(self.HASH, (role,))})
+        assert "expected a server role" in refused(encode_tokens, {"ada": TokenEntry(self.HASH, (role,))})

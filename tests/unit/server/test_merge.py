@@ -8,11 +8,11 @@ import pytest
 
 from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
-from turnlog.errors import Damaged
-from turnlog.server.streaming.merged_stream import Merged
+from turnlog.errors import SessionDamaged
+from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.cursor import parse as parse_cursor
+from turnlog.wire.cursor import parse_cursor as parse_cursor
 
 BEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
 LONG_S = 60.0
@@ -56,10 +56,10 @@ def played(run: Callable[[], Awaitable[Any]]) -> Any:
 
 def merged(sources: Sequence[Frames | None], after: Sequence[str] = (), idle_s: float = LONG_S) -> Frames:
     cursors = [parse_cursor(text) for text in after] or [Cursor()] * len(sources)
-    return Merged(sources, cursors).frames(BEAT, idle_s)
+    return MergedStream(sources, cursors).frames(BEAT, idle_s)
 
 
-async def messages(frames: Frames) -> list[sse.Message]:
+async def messages(frames: Frames) -> list[sse.ServerSentEvent]:
     decoder = sse.Decoder()
     return [message async for page in frames for message in decoder.feed(page)]
 
@@ -197,7 +197,7 @@ def test_cursors_that_only_move_do_not_hide_the_silence() -> None:
     played(run)
 
 
-@pytest.mark.parametrize("fault", [Damaged("sess_a", 0, 1, "lost"), RuntimeError("broken")])
+@pytest.mark.parametrize("fault", [SessionDamaged("sess_a", 0, 1, "lost"), RuntimeError("broken")])
 def test_the_fault_of_one_ends_the_stream_and_hangs_nobody(fault: Exception) -> None:
     async def run() -> None:
         closed = asyncio.Event()

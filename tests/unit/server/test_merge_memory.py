@@ -7,9 +7,9 @@ import turnlog
 from tests.support.limits import HANG_S
 from turnlog.events import CATALOG, AssistantMessage
 from turnlog.log import Log, open_log
-from turnlog.log.subscription import OPEN_GATE, Gate
-from turnlog.server.streaming.merged_stream import Merged
-from turnlog.server.streaming.projection import Projection
+from turnlog.log.subscription import NO_PAGE_LOCK, PageLock
+from turnlog.server.streaming.merged_stream import MergedStream
+from turnlog.server.streaming.projection import DialectProjection
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
 from turnlog.wire.dialects.office import Office
@@ -39,14 +39,14 @@ async def make(_: int) -> Dialect:
     return Office()
 
 
-async def source(log: Log, session: str, dialect: str, gate: Gate) -> Frames:
+async def source(log: Log, session: str, dialect: str, gate: PageLock) -> Frames:
     if dialect == "turnlog":
-        return log.frames(session, idle_s=60.0, gate=gate)
+        return log.follow_frames(session, idle_s=60.0, page_lock=gate)
     head = await log.info(session)
-    return Projection(log, head, CATALOG, make).frames(Cursor(), 60.0, gate=gate)
+    return DialectProjection(log, head, CATALOG, make).frames(Cursor(), 60.0, gate=gate)
 
 
-async def hold(gate: Gate, dialect: str) -> tuple[int, int]:
+async def hold(gate: PageLock, dialect: str) -> tuple[int, int]:
     """Read one page of many sessions and stop; return the pages held, and the messages read afterwards."""
     log, pages = await open_log("memory:"), Pages()
     text = AssistantMessage(text="x" * TEXT_BYTES)
@@ -55,7 +55,7 @@ async def hold(gate: Gate, dialect: str) -> tuple[int, int]:
         session = await log.create("t")
         await log.append(session, [turnlog.event(text, origin="model") for _ in range(EVENTS)])
         sources.append(pages.count(await source(log, session, dialect, gate)))
-    frames = Merged(sources, [Cursor()] * SESSIONS).frames(b"beat", 60.0)
+    frames = MergedStream(sources, [Cursor()] * SESSIONS).frames(b"beat", 60.0)
 
     messages = (await anext(frames)).count(b"data:")
     for _ in range(ROUNDS):
@@ -77,5 +77,5 @@ def test_reader_that_stops_holds_one_page_of_all_sessions() -> None:
 
 def test_control_without_a_gate_it_holds_a_page_of_every_session() -> None:
     for dialect in ("turnlog", "office"):
-        held, _ = asyncio.run(asyncio.wait_for(hold(OPEN_GATE, dialect), HANG_S))
+        held, _ = asyncio.run(asyncio.wait_for(hold(NO_PAGE_LOCK, dialect), HANG_S))
         assert held == SESSIONS

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from turnlog.server.request_cost import Metered
+from turnlog.server.request_cost import MeteredCoroutine
 
 
 class Work:
@@ -31,7 +31,7 @@ class Work:
 def test_metered_work_tells_each_of_its_steps_and_returns_its_value() -> None:
     async def scenario() -> None:
         work = Work()
-        assert await Metered(work.waits(3), work.steps.append) == "done"
+        assert await MeteredCoroutine(work.waits(3), work.steps.append) == "done"
         assert len(work.steps) == 4
         assert min(work.steps) >= 0
 
@@ -42,7 +42,7 @@ def test_metered_work_that_fails_tells_the_step_and_raises() -> None:
     async def scenario() -> None:
         work = Work()
         with pytest.raises(ValueError, match="wrong"):
-            await Metered(work.fails(), work.steps.append)
+            await MeteredCoroutine(work.fails(), work.steps.append)
         assert len(work.steps) == 2
 
     asyncio.run(scenario())
@@ -53,7 +53,7 @@ def test_metered_work_that_is_cancelled_ends_with_its_task() -> None:
         work = Work()
 
         async def answer() -> None:
-            await Metered(work.waits_for_ever(), work.steps.append)
+            await MeteredCoroutine(work.waits_for_ever(), work.steps.append)
 
         task = asyncio.create_task(answer())
         await work.begun.wait()

@@ -2,7 +2,7 @@
 
 from tests.logs import entry, log, scope
 from turnlog.events import AgentEnd, AgentStart, Payload, Scope, ToolCall, ToolResult, UiMessage
-from turnlog.server.metrics import OPEN, Metrics
+from turnlog.server.metrics import MAX_OPEN_TIMERS, Metrics
 
 ROOT = scope("agt_1")
 EVENTS: list[tuple[Payload, Scope]] = [
@@ -19,8 +19,8 @@ def test_events_turns_and_tools_are_counted_and_timed() -> None:
     metrics = Metrics()
     for envelope, payload in log(*EVENTS):
         metrics.observe(envelope, payload)
-    metrics.delivered(100)
-    lines = metrics.text([3, 7]).splitlines()
+    metrics.count_delivery(100)
+    lines = metrics.render([3, 7]).splitlines()
     assert 'turnlog_events_total{family="tool"} 3' in lines
     assert 'turnlog_events_total{family="agent"} 2' in lines
     assert "turnlog_tool_seconds_count 1" in lines
@@ -36,7 +36,7 @@ def test_events_turns_and_tools_are_counted_and_timed() -> None:
 
 def test_what_never_ends_is_forgotten_in_the_end() -> None:
     metrics = Metrics()
-    for number in range(OPEN + 5):
+    for number in range(MAX_OPEN_TIMERS + 5):
         envelope, payload = entry(ToolCall(call_id=f"c{number}", tool="t", args={}), ROOT)
         metrics.observe(envelope, payload)
-    assert len(metrics._begun) == OPEN
+    assert len(metrics._start_times_ms) == MAX_OPEN_TIMERS

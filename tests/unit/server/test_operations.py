@@ -12,16 +12,16 @@ from starlette.testclient import TestClient
 from tests.support.tables import for_each_row
 from turnlog.app import LOCAL, App
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
-from turnlog.server.console_files import page_routes
-from turnlog.server.openapi import Operation, openapi
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
+from turnlog.server.console_files import console_routes
+from turnlog.server.openapi import Operation, build_openapi
 from turnlog_examples.tour import make_app
 
 PROTOCOL = Path(__file__).parent.parent.parent.parent / "docs" / "protocol.md"
 TOKEN = "a" * 32
 UNTOLD = {
     "/openapi.json",
-    *(route.path for route in page_routes()),
+    *(route.path for route in console_routes()),
 }  # the description itself, and the files of the page
 
 ROW = re.compile(r"^\| `(GET|POST) (/[^ ?`]*)(?:\?([^` ]*))?(?:` `(\{.*?\}))?` \| (.*) \|$", re.MULTILINE)
@@ -30,7 +30,7 @@ FIELD = re.compile(r'"(\w+)"(\??)')
 
 
 def visitor() -> TestClient:
-    app = create_app(make_app(), "memory:", auth=Auth(b"k" * 32, {token_hash(TOKEN): LOCAL}))
+    app = create_app(make_app(), "memory:", auth=BuiltinAuth(b"k" * 32, {hash_token(TOKEN): LOCAL}))
     return TestClient(app, base_url="http://localhost", headers={"authorization": f"Bearer {TOKEN}"})
 
 
@@ -75,7 +75,7 @@ def test_the_document_is_valid_openapi() -> None:
 
 
 def test_a_document_that_is_not_would_be_seen() -> None:
-    wrong = openapi([Operation("GET", "/x/{y}", described, "No.")], "1")
+    wrong = build_openapi([Operation("GET", "/x/{y}", described, "No.")], "1")
     del wrong["paths"]["/x/{y}"]["get"]["parameters"]
     assert list(OpenAPIV31SpecValidator(wrong).iter_errors()) != []
 
@@ -208,7 +208,7 @@ def test_requests_that_are_wrong_do_not(path: str, body: Any) -> None:
 
 
 def test_the_server_agrees_with_its_description() -> None:
-    app = create_app(make_app(), "memory:", auth=Auth(b"k" * 32, {token_hash(TOKEN): LOCAL}))
+    app = create_app(make_app(), "memory:", auth=BuiltinAuth(b"k" * 32, {hash_token(TOKEN): LOCAL}))
     with TestClient(app, base_url="http://localhost", headers={"authorization": f"Bearer {TOKEN}"}) as client:
         for path, body in EXAMPLES:
             assert client.post(path, json=body).status_code in (200, 201, 202, 404), path

@@ -8,11 +8,11 @@ from starlette.testclient import TestClient
 from turnlog.agents import Agent, Scripted
 from turnlog.app import LOCAL, App
 from turnlog.errors import CallerError
-from turnlog.events import AssistantMessage, Envelope, Payload, Unknown
+from turnlog.events import AssistantMessage, Envelope, Payload, UnknownPayload
 from turnlog.log import MemoryStore
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
-from turnlog.wire.dialects.registry import DIALECTS
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
+from turnlog.wire.dialects.registry import DIALECT_NAMES
 from turnlog.wire.sse import Decoder
 
 GUIDE = Agent("Guide", "Be brief.", Scripted(lambda _: ["Hello ", "there."]))
@@ -23,7 +23,7 @@ class Loud:
 
     idle = True
 
-    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+    def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         return [payload.text.upper().encode()] if isinstance(payload, AssistantMessage) else []
 
     def close(self) -> list[bytes]:
@@ -42,7 +42,7 @@ def store() -> MemoryStore:
 @pytest.fixture
 def client(store: MemoryStore) -> Iterator[TestClient]:
     apps = [App("desk", GUIDE, dialects={"loud": Loud}), App("shop", GUIDE, dialects={"loud": Loud})]
-    server = create_app(apps, store, auth=Auth(b"k" * 32, {token_hash("ada"): LOCAL}))
+    server = create_app(apps, store, auth=BuiltinAuth(b"k" * 32, {hash_token("ada"): LOCAL}))
     headers = {"authorization": "Bearer ada"}
     with TestClient(server, base_url="http://localhost", headers=headers) as client:
         yield client
@@ -71,7 +71,7 @@ def test_who_asks_for_another_is_told_which_there_are(client: TestClient) -> Non
     assert described.endswith("agentic, loud")
 
 
-@pytest.mark.parametrize("name", [*DIALECTS, "", "Loud", "a b", "-a", "a" * 65])
+@pytest.mark.parametrize("name", [*DIALECT_NAMES, "", "Loud", "a b", "-a", "a" * 65])
 def test_a_name_is_a_word_that_turnlog_has_not(name: str) -> None:
     with pytest.raises(CallerError, match="expected a dialect's name"):
         App("desk", GUIDE, dialects={name: Loud})

@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 
 from turnlog.app import LOCAL
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
-from turnlog.server.console_files import NOT_BUILT, page_routes, takes_gzip
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
+from turnlog.server.console_files import NOT_BUILT_MESSAGE, accepts_gzip, console_routes
 from turnlog_examples.tour import make_app
 
 SCRIPT = b"export const words = 'much of the same, much of the same, much of the same';"
@@ -44,11 +44,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def visitor(folder: Path) -> TestClient:
-    return TestClient(Starlette(routes=list(page_routes(folder))), headers={"accept-encoding": "identity"})
+    return TestClient(Starlette(routes=list(console_routes(folder))), headers={"accept-encoding": "identity"})
 
 
 def test_every_file_is_served_as_what_it_is_and_nothing_else(visitor: TestClient, folder: Path) -> None:
-    assert {route.path for route in page_routes(folder)} == set(KINDS)
+    assert {route.path for route in console_routes(folder)} == set(KINDS)
     for path, kind in KINDS.items():
         answer = visitor.get(path)
         assert (answer.status_code, answer.headers["content-type"]) == (200, f"{kind}; charset=utf-8")
@@ -82,7 +82,7 @@ def test_a_file_that_has_not_changed_is_not_sent_again(visitor: TestClient, fold
         again = visitor.get("/console.css", headers={"if-none-match": matching})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     (folder / "console.css").write_text("p { color: blue }")
-    changed = TestClient(Starlette(routes=list(page_routes(folder))))
+    changed = TestClient(Starlette(routes=list(console_routes(folder))))
     answer = changed.get("/console.css", headers={"if-none-match": tag})
     assert (answer.status_code, answer.text) == (200, "p { color: blue }")
     assert answer.headers["etag"] != tag
@@ -118,7 +118,7 @@ def test_who_accepts_gzip_gets_the_twin_and_its_own_tag(visitor: TestClient) -> 
     ],
 )
 def test_gzip_is_taken_where_it_is_not_refused(accepted: str, taken: bool) -> None:
-    assert takes_gzip(accepted) is taken
+    assert accepts_gzip(accepted) is taken
 
 
 @pytest.mark.parametrize("left", [[], ["console.js"]])
@@ -127,17 +127,17 @@ def test_without_a_build_the_page_says_what_to_do(tmp_path: Path, left: list[str
     for name in left:
         folder.mkdir()
         (folder / name).write_text("")
-    visitor = TestClient(Starlette(routes=list(page_routes(folder))))
+    visitor = TestClient(Starlette(routes=list(console_routes(folder))))
     answer = visitor.get("/")
-    assert (answer.status_code, answer.text) == (503, NOT_BUILT)
+    assert (answer.status_code, answer.text) == (503, NOT_BUILT_MESSAGE)
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert visitor.get("/console.js").status_code == 404
 
 
 def test_the_built_console_is_for_everybody_and_under_its_policy() -> None:
-    app = create_app(make_app(), "memory:", auth=Auth(b"k" * 32, {token_hash(TOKEN): LOCAL}))
+    app = create_app(make_app(), "memory:", auth=BuiltinAuth(b"k" * 32, {hash_token(TOKEN): LOCAL}))
     visitor = TestClient(app, base_url="http://localhost")
-    paths = [route.path for route in page_routes()]
+    paths = [route.path for route in console_routes()]
     assert {"/", "/console.js", "/console.css", "/LICENSES.txt"} <= set(paths)
     for path in paths:
         answer = visitor.get(path)

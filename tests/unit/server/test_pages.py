@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from tests.unit.server.test_signin import HOME, Site, make_auth, plain
 from turnlog.server import create_app
-from turnlog.server.console_files import page_routes
+from turnlog.server.console_files import console_routes
 
 BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
 
@@ -38,7 +38,7 @@ def test_an_address_that_is_not_there_is_json_for_a_program(site: Site, who: str
 
 
 def test_the_console_has_an_icon(site: Site) -> None:
-    if "/favicon.svg" not in [route.path for route in page_routes()]:
+    if "/favicon.svg" not in [route.path for route in console_routes()]:
         pytest.skip("the console is not built: run `python hatch_build.py`")
     answer = site.get("", "/favicon.svg")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")

@@ -6,9 +6,9 @@ import pytest
 
 import turnlog
 from tests.support.limits import HANG_S
-from turnlog.events import CATALOG, AssistantMessage, Envelope, Payload, Unknown
+from turnlog.events import CATALOG, AssistantMessage, Envelope, Payload, UnknownPayload
 from turnlog.log import open_log
-from turnlog.server.streaming.projection import Projection
+from turnlog.server.streaming.projection import DialectProjection
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
 from turnlog.wire.dialects.blocks import Blocks
@@ -19,7 +19,7 @@ async def make(_: int) -> Dialect:
 
 
 class Faulty(Blocks):
-    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+    def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         raise ValueError
 
 
@@ -32,7 +32,7 @@ def test_a_dialect_that_fails_ends_its_readers_instead_of_keeping_them(
     async def run() -> list[bytes]:
         log = await open_log("memory:")
         session = await log.create("t")
-        frames = Projection(log, await log.info(session), CATALOG, faulty).frames(Cursor(), 0.01)
+        frames = DialectProjection(log, await log.info(session), CATALOG, faulty).frames(Cursor(), 0.01)
         assert await anext(frames) == b""
         await log.append(session, [turnlog.event(AssistantMessage(text="hello"), origin="model")])
         pages = [page async for page in frames if page]
@@ -48,11 +48,11 @@ def test_a_reader_that_begins_after_the_last_one_left_is_served() -> None:
     async def run() -> bytes:
         log = await open_log("memory:")
         session = await log.create("t")
-        projection = Projection(log, await log.info(session), CATALOG, make)
+        projection = DialectProjection(log, await log.info(session), CATALOG, make)
         first, second = projection.frames(Cursor(), 0.01), projection.frames(Cursor(), 0.01)
         assert await anext(first) == b""
         await first.aclose()
-        assert projection.readers == 0
+        assert projection.reader_count == 0
         assert await anext(second) == b""
         await log.append(session, [turnlog.event(AssistantMessage(text="hello"), origin="model")])
         while not (page := await anext(second)):
@@ -69,7 +69,7 @@ def test_what_was_ready_is_let_go_of_with_the_last_reader_and_made_again_for_the
     async def run() -> None:
         log = await open_log("memory:")
         session = await log.create("t")
-        projection = Projection(log, await log.info(session), CATALOG, make)
+        projection = DialectProjection(log, await log.info(session), CATALOG, make)
         read = list[bytes]()
         for text in ("a", "b"):
             frames = projection.frames(Cursor(), 0.01)

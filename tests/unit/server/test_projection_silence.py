@@ -9,7 +9,7 @@ from tests.unit.log.delegates import scenario, soon
 from turnlog.events import CATALOG
 from turnlog.log import Log, MemoryStore
 from turnlog.log.store import Page
-from turnlog.server.streaming.projection import Projection
+from turnlog.server.streaming.projection import DialectProjection
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
 from turnlog.wire.dialects.blocks import Blocks
@@ -37,7 +37,7 @@ async def test_projection_silent_before_its_first_rows_moves_no_cursor_and_skips
     session = await log.create("t")
     last = (await log.append(session, list(turn(1))))[-1]
     head = await log.info(session)
-    frames = Projection(log, head, CATALOG, make).frames(Cursor(0, head.epoch), 0.001)
+    frames = DialectProjection(log, head, CATALOG, make).frames(Cursor(0, head.epoch), 0.001)
     received = b""
     while page := await soon(anext(frames)):  # what the reader gets for itself, and then a silence
         received += page

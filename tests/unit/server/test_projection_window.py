@@ -10,10 +10,10 @@ import turnlog
 from tests.support.limits import HANG_S
 from turnlog.events import CATALOG, AssistantMessage, UiMessage
 from turnlog.log import Log, open_log
-from turnlog.log.filter import Choice
-from turnlog.log.subscription import PAGE_BYTES
+from turnlog.log.filter import EventFilter
+from turnlog.log.subscription import MAX_PAGE_BYTES
 from turnlog.server.streaming import projection
-from turnlog.server.streaming.projection import WINDOW_BYTES, Projection
+from turnlog.server.streaming.projection import MAX_WINDOW_BYTES, DialectProjection
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
 from turnlog.wire.dialects.office import Office
@@ -32,7 +32,7 @@ class Shared:
 
     log: Log
     session: str
-    projection: Projection
+    projection: DialectProjection
 
     async def say(self, *texts: str) -> None:
         events = [turnlog.event(AssistantMessage(text=text), origin="model") for text in texts]
@@ -43,7 +43,7 @@ def run(scenario: Callable[[Shared], Awaitable[None]]) -> None:
     async def whole() -> None:
         log = await open_log("memory:")
         session = await log.create("t")
-        await scenario(Shared(log, session, Projection(log, await log.info(session), CATALOG, make)))
+        await scenario(Shared(log, session, DialectProjection(log, await log.info(session), CATALOG, make)))
         await log.close()
 
     asyncio.run(asyncio.wait_for(whole(), HANG_S))
@@ -65,22 +65,22 @@ async def hold_much(at: Shared) -> int:
     for number in range(100):
         await at.say(f"<{number}>" + "x" * TEXT_BYTES)
         await read_until(frames, f"<{number}>")
-        most = max(most, at.projection.held_bytes)
+        most = max(most, at.projection.window_bytes)
     await frames.aclose()
     return most
 
 
 def test_window_of_large_frames_holds_at_most_its_bytes_and_a_page() -> None:
     async def scenario(at: Shared) -> None:
-        assert TEXT_BYTES < await hold_much(at) <= WINDOW_BYTES + PAGE_BYTES
-        assert at.projection.held_bytes == 0, "nothing is held without a reader"
+        assert TEXT_BYTES < await hold_much(at) <= MAX_WINDOW_BYTES + MAX_PAGE_BYTES
+        assert at.projection.window_bytes == 0, "nothing is held without a reader"
 
     run(scenario)
 
 
 def test_control_window_without_a_bound_holds_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(at: Shared) -> None:
-        monkeypatch.setattr(projection, "WINDOW_BYTES", 1 << 40)
+        monkeypatch.setattr(projection, "MAX_WINDOW_BYTES", 1 << 40)
         assert await hold_much(at) >= 100 * TEXT_BYTES
 
     run(scenario)
@@ -104,7 +104,7 @@ def test_reader_that_fell_out_of_the_window_gets_every_frame_once() -> None:
 def test_filters_choose_among_the_frames_of_one_projection() -> None:
     async def scenario(at: Shared) -> None:
         whole = at.projection.frames(Cursor(), 0.01)
-        chosen = at.projection.frames(Cursor(), 0.01, Choice(types=("ui",)))
+        chosen = at.projection.frames(Cursor(), 0.01, EventFilter(types=("ui",)))
         assert (await anext(whole), await anext(chosen)) == (b"", b"")
         await at.say("<a>", "<b>")
         await at.log.append(at.session, [turnlog.event(UiMessage(text="mine"), origin="ui")])
@@ -112,7 +112,7 @@ def test_filters_choose_among_the_frames_of_one_projection() -> None:
         assert wanted in everything
         assert b"<a>" in everything
         assert b"<a>" not in wanted
-        assert at.projection.converted == 3, "each event is converted once"
+        assert at.projection.converted_count == 3, "each event is converted once"
         for frames in (whole, chosen):
             await frames.aclose()
 
@@ -121,7 +121,7 @@ def test_filters_choose_among_the_frames_of_one_projection() -> None:
 
 def test_reader_whose_filter_passes_everything_over_is_told_where_it_is() -> None:
     async def scenario(at: Shared) -> None:
-        frames = at.projection.frames(Cursor(), 0.01, Choice(types=("nothing",)))
+        frames = at.projection.frames(Cursor(), 0.01, EventFilter(types=("nothing",)))
         await at.say("a", "b")
         read = await read_until(frames, "id: ")
         assert b"data:" not in read

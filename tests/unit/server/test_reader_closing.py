@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 
 from tests.unit.log.delegates import scenario
-from turnlog.log import Head
-from turnlog.log.push import Rest
-from turnlog.server.streaming.event_stream import after_reset
-from turnlog.server.streaming.merged_stream import Merged
-from turnlog.server.streaming.streams import Pages
-from turnlog.server.streaming.turn_response import own_beats
+from turnlog.log import SessionRecord
+from turnlog.log.push import Drain
+from turnlog.server.streaming.event_stream import prepend_reset_event
+from turnlog.server.streaming.merged_stream import MergedStream
+from turnlog.server.streaming.streams import IteratorSource
+from turnlog.server.streaming.turn_response import insert_heartbeats
 from turnlog.wire.cursor import Cursor
 
 
@@ -47,10 +47,10 @@ async def cut(pages: AsyncGenerator[bytes, None]) -> None:
         draining.set()
         await forever.wait()
 
-    def take(page: bytes) -> Rest | None:
+    def take(page: bytes) -> Drain | None:
         return drain
 
-    reader = asyncio.create_task(Pages(pages).deliver(take))
+    reader = asyncio.create_task(IteratorSource(pages).deliver(take))
     await draining.wait()
     reader.cancel()
     await asyncio.gather(reader, return_exceptions=True)
@@ -66,12 +66,12 @@ async def test_pages_of_a_reader_that_is_cancelled_are_closed() -> None:
 @scenario
 async def test_pages_behind_a_reset_are_closed() -> None:
     source = Source()
-    frames = after_reset("epoch", Head("sess_1", "e", "app"), source.pages)
+    frames = prepend_reset_event("epoch", SessionRecord("sess_1", "e", "app"), source.pages)
     await anext(frames)
     await frames.aclose()
     assert not source.closed, "nothing was begun"
     source = Source()
-    frames = after_reset("epoch", Head("sess_1", "e", "app"), source.pages)
+    frames = prepend_reset_event("epoch", SessionRecord("sess_1", "e", "app"), source.pages)
     await anext(frames)
     await cut(frames)
     assert source.closed
@@ -80,12 +80,12 @@ async def test_pages_behind_a_reset_are_closed() -> None:
 @scenario
 async def test_pages_behind_heartbeats_of_a_dialect_are_closed() -> None:
     source = Source()
-    await cut(own_beats(source.pages, "office", "sess_1", 0))
+    await cut(insert_heartbeats(source.pages, "office", "sess_1", 0))
     assert source.closed
 
 
 @scenario
 async def test_pages_of_merged_sessions_are_closed() -> None:
     sources = [Source(), Source()]
-    await cut(Merged([source.pages for source in sources], [Cursor(), Cursor()]).frames(b"beat", 60.0))
+    await cut(MergedStream([source.pages for source in sources], [Cursor(), Cursor()]).frames(b"beat", 60.0))
     assert [source.closed for source in sources] == [True, True]

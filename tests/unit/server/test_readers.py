@@ -13,16 +13,23 @@ from tests.unit.log.delegates import scenario, soon, until
 from turnlog import App
 from turnlog.agents import Agent
 from turnlog.agents.models.scripted import Scripted
-from turnlog.app import LOCAL, Principal, Seat, Sessions
-from turnlog.errors import Damaged
+from turnlog.app import LOCAL, Membership, Principal, Sessions
+from turnlog.errors import SessionDamaged
 from turnlog.events import SessionMember
 from turnlog.log import Log, MemoryStore
-from turnlog.log.push import Rest
-from turnlog.server.access_log import Journal
-from turnlog.server.auth.credentials import Known
-from turnlog.server.limits import Budgets, Limits
+from turnlog.log.push import Drain
+from turnlog.server.access_log import AccessLogMiddleware
+from turnlog.server.auth.credentials import Identity
+from turnlog.server.limits import Limits, RateLimiter
 from turnlog.server.metrics import Metrics
-from turnlog.server.streaming.streams import CONNECTION, HEARTBEAT, RETRY, SENT_BYTES, Pages, Readers
+from turnlog.server.streaming.streams import (
+    CONNECTION_KEY,
+    HEARTBEAT_FRAME,
+    RETRY_FRAME,
+    SENT_BYTES_KEY,
+    IteratorSource,
+    StreamRegistry,
+)
 
 APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
 EVE = Principal("eve", frozenset({"operator"}))
@@ -42,15 +49,15 @@ class Line:
         self.room.set()
         self.lost: Callable[[], None] = self.room.set
 
-    def write(self, body: bytes) -> Rest | None:
+    def write(self, body: bytes) -> Drain | None:
         self.written.append(body)
         return None if self.room.is_set() else self._wait
 
     async def _wait(self) -> None:
         await self.room.wait()
 
-    def when_lost(self, call: Callable[[], None]) -> None:
-        self.lost = call
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        self.lost = callback
 
 
 class Stream:
@@ -58,9 +65,9 @@ class Stream:
 
     def __init__(
         self,
-        readers: Readers,
-        seat: Seat,
-        known: Known,
+        readers: StreamRegistry,
+        seat: Membership,
+        known: Identity,
         line: Line | None,
         around: Callable[[ASGIApp], ASGIApp],
     ) -> None:
@@ -68,8 +75,8 @@ class Stream:
         self.sent: list[Message] = []
         self.gone = asyncio.Event()
         self.scope: dict[str, Any] = {"type": "http", "method": "GET", "headers": []}
-        self.scope |= {CONNECTION: line} if line else {}
-        self.response = readers.response(Pages(self._made()), known, [seat])
+        self.scope |= {CONNECTION_KEY: line} if line else {}
+        self.response = readers.make_response(IteratorSource(self._made()), known, [seat])
         self.task = asyncio.create_task(self._run(around(self.response)))
 
     async def _run(self, application: ASGIApp) -> str:
@@ -99,15 +106,15 @@ class Stream:
 class Room:
     """A session, and who reads it."""
 
-    def __init__(self, sessions: Sessions, seat: Seat, limits: Limits) -> None:
+    def __init__(self, sessions: Sessions, seat: Membership, limits: Limits) -> None:
         self.metrics = Metrics()
-        self.budgets = Budgets(limits)
-        self.readers = Readers(lambda: sessions, self.metrics, self.budgets, limits)
+        self.budgets = RateLimiter(limits)
+        self.readers = StreamRegistry(lambda: sessions, self.metrics, self.budgets, limits)
         self._seat = seat
 
     async def stream(
         self,
-        known: Known = Known(LOCAL),  # noqa: B008
+        known: Identity = Identity(LOCAL),  # noqa: B008
         line: Line | None = None,
         around: Callable[[ASGIApp], ASGIApp] = as_it_is,
     ) -> Stream:
@@ -120,7 +127,12 @@ class Room:
     @property
     def left(self) -> tuple[int, dict[str, int], object, object]:
         """What is there when nobody reads."""
-        return self.metrics.subscribers, self.budgets._streams, self.readers._open, self.readers._timer
+        return (
+            self.metrics.subscribers,
+            self.budgets._streams,
+            self.readers._open_streams,
+            self.readers._expiry_timer,
+        )
 
 
 NOTHING: tuple[int, dict[str, int], object, object] = (0, {}, {}, None)
@@ -147,10 +159,10 @@ async def test_pages_are_written_to_the_connection_and_counted() -> None:
         await until(lambda: len(line.written) == 4)
         line.lost()
         assert await soon(stream.task) == "ended"
-        assert line.written == [RETRY, b"one", HEARTBEAT, b"three"]
+        assert line.written == [RETRY_FRAME, b"one", HEARTBEAT_FRAME, b"three"]
         assert [message["type"] for message in stream.sent] == ["http.response.start", "http.response.body"]
         assert stream.bodies == [b""]
-        assert stream.scope[SENT_BYTES] == len(b"".join(line.written))
+        assert stream.scope[SENT_BYTES_KEY] == len(b"".join(line.written))
         assert (at.metrics.deliveries, at.metrics.delivered_bytes) == (3, len(b"onethree"))
         assert at.left == NOTHING
 
@@ -165,8 +177,8 @@ async def test_where_no_connection_is_offered_every_page_is_sent() -> None:
         assert [message["more_body"] for message in stream.sent[1:]] == [True] * 4
         stream.gone.set()
         assert await soon(stream.task) == "ended"
-        assert stream.bodies == [RETRY, b"one", HEARTBEAT, b"three", b""]
-        assert stream.scope[SENT_BYTES] == len(b"".join(stream.bodies))
+        assert stream.bodies == [RETRY_FRAME, b"one", HEARTBEAT_FRAME, b"three", b""]
+        assert stream.scope[SENT_BYTES_KEY] == len(b"".join(stream.bodies))
         assert at.left == NOTHING
 
 
@@ -177,7 +189,7 @@ def test_the_journal_knows_what_was_sent(
     @scenario
     async def run() -> None:
         async with room() as at:
-            stream = await at.stream(line=make(), around=Journal)
+            stream = await at.stream(line=make(), around=AccessLogMiddleware)
             stream.pages.put_nowait(b"one")
             await until(lambda: at.metrics.deliveries == 1)
             stream.response.end()
@@ -186,7 +198,7 @@ def test_the_journal_knows_what_was_sent(
     caplog.set_level("INFO", "turnlog.server")
     run()
     [line] = [vars(record) for record in caplog.records if record.message == "request"]
-    assert (line["status"], line["bytes"]) == (200, len(RETRY + b"one"))
+    assert (line["status"], line["bytes"]) == (200, len(RETRY_FRAME + b"one"))
 
 
 @scenario
@@ -194,13 +206,13 @@ async def test_a_slow_peer_is_waited_for_and_can_be_ended() -> None:
     async with room() as at:
         line = Line()
         stream = await at.stream(line=line)
-        await until(lambda: line.written == [RETRY])
+        await until(lambda: line.written == [RETRY_FRAME])
         line.room.clear()
         for page in (b"one", b"two"):
             stream.pages.put_nowait(page)
         await until(lambda: b"one" in line.written)
         assert stream.pages.qsize() == 1
-        at.readers.stop()
+        at.readers.end_all()
         assert await soon(stream.task) == "ended"
         assert b"two" not in line.written
 
@@ -211,7 +223,7 @@ def test_a_stream_that_has_ended_cancels_nobody(make: Callable[[], Line | None])
     async def run() -> None:
         async with room() as at:
             stream = await at.stream(line=make())
-            stream.pages.put_nowait(Damaged("sess_1", 0, 0, "it cannot be told"))
+            stream.pages.put_nowait(SessionDamaged("sess_1", 0, 0, "it cannot be told"))
             await until(lambda: stream.bodies[-1:] == [b""])
             stream.response.end()
             assert await soon(stream.task) == "ended"
@@ -262,32 +274,30 @@ async def test_one_too_many_is_refused_and_the_others_stay() -> None:
 
 @scenario
 async def test_each_ends_in_its_time_and_one_timer_is_enough() -> None:
-    async with room(life_s=60.0) as at:
+    async with room(max_stream_age_s=60.0) as at:
         now = time.time()
         long = await at.stream()
-        soon_over = [await at.stream(Known(LOCAL, now + 0.1 + number / 100)) for number in range(5)]
-        over = await at.stream(Known(LOCAL, now - 1))
+        soon_over = [await at.stream(Identity(LOCAL, now + 0.1 + number / 100)) for number in range(5)]
+        over = await at.stream(Identity(LOCAL, now - 1))
         for stream in (over, *soon_over):
             assert await soon(stream.task) == "ended"
         assert not long.task.done()
-        assert at.readers._timer is not None
-        at.readers.stop()
+        assert at.readers._expiry_timer is not None
+        at.readers.end_all()
         await soon(long.task)
         assert at.left == NOTHING
 
 
 @scenario
 async def test_streams_do_not_all_end_at_once() -> None:
-    loop = asyncio.get_running_loop()
-    # The clock stops at the present: at any other time the guard of `scenario` would be long over, or never.
-    now = loop.time()
-    loop.time = lambda: now  # type: ignore[method-assign]
-    async with room(life_s=600.0) as at:
+    # The clock stands at 0: a later time fires the guard of `scenario` on a freshly booted machine.
+    asyncio.get_running_loop().time = lambda: 0.0  # type: ignore[method-assign]
+    async with room(max_stream_age_s=600.0) as at:
         streams = [await at.stream() for _ in range(20)]
-        ends = [stream.response.until_s - now for stream in streams]
+        ends = [stream.response.deadline_s for stream in streams]
         assert 530 < min(ends) < max(ends) <= 600
         assert max(ends) - min(ends) > 1
-        at.readers.stop()
+        at.readers.end_all()
         for stream in streams:
             await soon(stream.task)
 
@@ -303,10 +313,10 @@ def test_roles_that_change_end_the_streams_of_whose_they_are(
     async def run() -> None:
         async with room() as at:
             stream = await at.stream(line=Line())
-            session_id = stream.response.standings[0].session_id
+            session_id = stream.response.role_snapshots[0].session_id
             for session, told in (("sess_other", False), (session_id, ends)):
-                at.readers.change(session, SessionMember(principal=name, roles=roles))
-                assert stream.response._ended == told
+                at.readers.on_roles_changed(session, SessionMember(principal=name, roles=roles))
+                assert stream.response._is_ended == told
             stream.response.end()
             await soon(stream.task)
 

@@ -5,12 +5,12 @@ from http import HTTPStatus
 import pytest
 
 from turnlog.server.request_head import (
-    MAX_FIELDS,
     MAX_HEAD_BYTES,
+    MAX_HEADER_FIELDS,
     MAX_URL_BYTES,
     RequestHead,
     RequestRefused,
-    refusal_response,
+    encode_refusal,
 )
 
 
@@ -37,7 +37,7 @@ def test_head_bytes_between_pieces_of_a_body_start_again_with_each_piece() -> No
 
 def test_head_fields_up_to_the_limit_pass_and_one_more_is_refused() -> None:
     head = RequestHead()
-    for _ in range(MAX_FIELDS):
+    for _ in range(MAX_HEADER_FIELDS):
         head.count_field()
 
     with pytest.raises(RequestRefused, match="more than 128 header fields"):
@@ -62,7 +62,7 @@ def test_head_repeated_field_that_decides_is_refused_and_others_pass() -> None:
 
 
 def test_refusal_response_is_a_whole_answer_that_ends_its_connection() -> None:
-    response = refusal_response(RequestRefused(HTTPStatus.BAD_REQUEST, "no"))
+    response = encode_refusal(RequestRefused(HTTPStatus.BAD_REQUEST, "no"))
 
     head, _, body = response.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")

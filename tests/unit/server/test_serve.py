@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.e2e.harness import Dechunker
 from tests.unit.log.delegates import scenario, soon, until
-from turnlog.server.streaming.streams import CONNECTION
-from turnlog.server.uvicorn_server import PIECE_BYTES, Connection, listen
+from turnlog.server.streaming.streams import CONNECTION_KEY
+from turnlog.server.uvicorn_server import WRITE_CHUNK_BYTES, PacedHttpProtocol, listen
 
 PLAIN = (b"content-type", b"text/plain")
 LONG = bytes(range(256)) * 40_000  # far more than the kernel takes at once
@@ -21,16 +21,16 @@ LONG = bytes(range(256)) * 40_000  # far more than the kernel takes at once
 class Speaker:
     """An application that begins a response, does something, and ends it."""
 
-    def __init__(self, then: Callable[[Connection | None], Awaitable[None]], *headers: bytes) -> None:
+    def __init__(self, then: Callable[[PacedHttpProtocol | None], Awaitable[None]], *headers: bytes) -> None:
         self._then = then
         self._headers = [PLAIN, *[(name, b"10") for name in headers]]
         self.offered: list[bool] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert CONNECTION not in scope, "not before the response has begun"
+        assert CONNECTION_KEY not in scope, "not before the response has begun"
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-        self.offered.append(CONNECTION in scope)
-        await self._then(scope.get(CONNECTION))
+        self.offered.append(CONNECTION_KEY in scope)
+        await self._then(scope.get(CONNECTION_KEY))
         await send({"type": "http.response.body", "body": b"0123456789"})
 
 
@@ -39,7 +39,7 @@ async def served(application: ASGIApp) -> AsyncIterator[int]:
     """The port of a server."""
     listener = listen("127.0.0.1", 0)
     config = uvicorn.Config(
-        application, http=Connection, lifespan="off", log_config=None, server_header=False
+        application, http=PacedHttpProtocol, lifespan="off", log_config=None, server_header=False
     )
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
@@ -64,7 +64,7 @@ async def asked(port: int, method: str = "GET", more: str = "") -> AsyncIterator
         writer.close()
 
 
-async def nothing_more(_: Connection | None) -> None:
+async def nothing_more(_: PacedHttpProtocol | None) -> None:
     pass
 
 
@@ -72,7 +72,7 @@ async def nothing_more(_: Connection | None) -> None:
 async def test_what_is_written_arrives_in_order_however_slowly_it_is_read() -> None:
     paused = []
 
-    async def write(connection: Connection | None) -> None:
+    async def write(connection: PacedHttpProtocol | None) -> None:
         assert connection is not None
         for body in (b"first", LONG, b"last"):
             if rest := connection.write(body):
@@ -86,7 +86,7 @@ async def test_what_is_written_arrives_in_order_however_slowly_it_is_read() -> N
         body = Dechunker().feed(await reader.read())
         assert b"transfer-encoding: chunked" in head
         assert body == b"first" + LONG + b"last0123456789"
-        assert 0 < paused[0] <= PIECE_BYTES + 16, "what waits is in the log, not here"
+        assert 0 < paused[0] <= WRITE_CHUNK_BYTES + 16, "what waits is in the log, not here"
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ async def test_who_changes_bodies_on_the_way_is_not_passed_by() -> None:
 async def test_it_says_when_the_peer_is_gone_also_to_who_asks_late() -> None:
     told: list[str] = []
 
-    async def wait(connection: Connection | None) -> None:
+    async def wait(connection: PacedHttpProtocol | None) -> None:
         assert connection is not None
         for name in ("in time", "late"):
             gone = asyncio.Event()
-            connection.when_lost(gone.set)
+            connection.on_disconnect(gone.set)
             await gone.wait()
             told.append(name)
         assert connection.write(b"to nobody") is None
@@ -145,9 +145,9 @@ async def test_it_says_when_the_peer_is_gone_also_to_who_asks_late() -> None:
 async def test_a_response_that_is_over_hears_nothing_of_its_peer() -> None:
     told: list[str] = []
 
-    async def listen_only(connection: Connection | None) -> None:
+    async def listen_only(connection: PacedHttpProtocol | None) -> None:
         assert connection is not None
-        connection.when_lost(lambda: told.append("gone"))
+        connection.on_disconnect(lambda: told.append("gone"))
 
     async with served(Speaker(listen_only)) as port, asked(port) as reader:
         assert (await reader.read()).endswith(b"0123456789\r\n0\r\n\r\n")

@@ -17,7 +17,7 @@ from turnlog.agents import Agent, Scripted
 from turnlog.app import LOCAL, App, Principal, Roles
 from turnlog.log import open_log
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, Known, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, Identity, hash_token
 
 KEY = b"k" * 32
 PEOPLE = {"ada": Principal("ada"), "bob": Principal("bob"), "root": LOCAL}
@@ -28,14 +28,14 @@ def plain(name: str = "plain", roles: Roles = Roles()) -> App:  # noqa: B008
     return App(name, Agent("Echo", "", Scripted(lambda messages: ["Yes."])), roles=roles)
 
 
-def make_auth() -> Auth:
-    return Auth(KEY, {token_hash(name): principal for name, principal in PEOPLE.items()})
+def make_auth() -> BuiltinAuth:
+    return BuiltinAuth(KEY, {hash_token(name): principal for name, principal in PEOPLE.items()})
 
 
 class Site:
     """A server, asked by several people."""
 
-    def __init__(self, client: TestClient, auth: Auth) -> None:
+    def __init__(self, client: TestClient, auth: BuiltinAuth) -> None:
         self.client, self.auth = client, auth
 
     def ask(self, who: str, method: str, path: str, body: Any = None, **more: Any) -> Any:
@@ -88,7 +88,7 @@ def site() -> Iterator[Site]:
 
 class TestSignIn:
     def test_a_link_gives_a_cookie_once_and_leads_to_the_page(self, site: Site) -> None:
-        path = f"/sign-in?code={site.auth.sign_in_code(time.time())}"
+        path = f"/sign-in?code={site.auth.make_sign_in_code(time.time())}"
         first, second = site.get("", path), site.get("", path)
         assert (first.status_code, first.headers["location"]) == (303, "/")
         assert site.get("", "/api/me", cookie_of(first)).json()["name"] == "local"
@@ -98,19 +98,19 @@ class TestSignIn:
         assert second.headers["content-type"].startswith("text/html")
 
     def test_it_may_lead_to_a_session_that_the_code_names(self, site: Site) -> None:
-        code = site.auth.sign_in_code(time.time(), "sess_1")
+        code = site.auth.make_sign_in_code(time.time(), "sess_1")
         assert site.get("", f"/sign-in?code={code}&session=sess_2").headers["location"] == "/?session=sess_1"
 
     def test_nothing_of_it_is_kept_or_told_to_others(self, site: Site) -> None:
         for response in (
-            site.get("", f"/sign-in?code={site.auth.sign_in_code(time.time())}"),
+            site.get("", f"/sign-in?code={site.auth.make_sign_in_code(time.time())}"),
             site.get("", "/sign-in"),
         ):
             assert response.headers["cache-control"] == "no-store"
             assert response.headers["referrer-policy"] in ("no-referrer", "same-origin")
 
     def test_a_cookie_is_for_this_server_and_no_script(self, site: Site) -> None:
-        response = site.get("", f"/sign-in?code={site.auth.sign_in_code(time.time())}")
+        response = site.get("", f"/sign-in?code={site.auth.make_sign_in_code(time.time())}")
         words = {word.strip().lower() for word in response.headers["set-cookie"].split(";")[1:]}
         assert {"httponly", "samesite=strict", "path=/", "max-age=2592000"} <= words
         assert "secure" not in words
@@ -126,7 +126,7 @@ class TestSignIn:
         assert site.get("", f"/sign-in?code={code}").status_code == 403
 
     def test_looking_at_a_link_does_not_use_it_up(self, site: Site) -> None:
-        path = f"/sign-in?code={site.auth.sign_in_code(time.time())}"
+        path = f"/sign-in?code={site.auth.make_sign_in_code(time.time())}"
         looked = site.ask("", "HEAD", path)
         assert (looked.status_code, "set-cookie" in looked.headers) == (204, False)
         assert site.get("", path).status_code == 303
@@ -206,7 +206,7 @@ class TestLinks:
             closed, foreign = (
                 site.link("ada", session, "guest") for session in (site.session("ada"), site.session("ada"))
             )
-            lost = f"/sign-in?code={auth.join_code('sess_none', 'inv_1')}"
+            lost = f"/sign-in?code={auth.make_join_code('sess_none', 'inv_1')}"
             assert site.get("", lost).status_code == 403
             session = site.get("ada", "/api/sessions").json()["sessions"][-1]["session_id"]
         asyncio.run(close(session))
@@ -268,8 +268,8 @@ class TestMembers:
 
 def test_where_people_sign_in_elsewhere_these_routes_are_not_there() -> None:
     class Host:
-        async def who(self, connection: HTTPConnection, now_s: float) -> Known | None:
-            return Known(Principal("ada"))
+        async def authenticate(self, connection: HTTPConnection, now_s: float) -> Identity | None:
+            return Identity(Principal("ada"))
 
     with TestClient(create_app(plain(), "memory:", auth=Host()), base_url=HOME) as client:
         site = Site(client, make_auth())

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.log.delegates import scenario
-from turnlog.errors import Damaged, StoreError, Unavailable
+from turnlog.errors import SessionDamaged, StoreError, Unavailable
 from turnlog.log import Log, MemoryStore
-from turnlog.server.error_responses import refusal
+from turnlog.server.error_responses import error_response
 
 
 @pytest.mark.parametrize(
@@ -13,13 +13,13 @@ from turnlog.server.error_responses import refusal
     [
         (Unavailable("nobody follows this session any more"), 503, "1"),
         (StoreError("the disk is full"), 507, None),
-        (Damaged("sess_1", 1, 2, "lost"), 507, None),
+        (SessionDamaged("sess_1", 1, 2, "lost"), 507, None),
     ],
 )
 def test_refusal_of_a_store_error_has_its_status(
     error: StoreError, status: int, retry_after: str | None
 ) -> None:
-    answer = refusal(error)
+    answer = error_response(error)
     assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after)
 
 

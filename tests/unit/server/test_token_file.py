@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from turnlog.app import Principal
-from turnlog.server.auth.credentials import token_hash
-from turnlog.server.auth.keys import TokenLine, lines_of, tokens_in
+from turnlog.server.auth.credentials import hash_token
+from turnlog.server.auth.keys import TokenEntry, encode_tokens, read_token_entries
 from turnlog.server.auth.token_file import TokenFile
 
 
@@ -25,13 +25,13 @@ class Applied:
 
     def _read(self) -> dict[str, Principal]:
         self.reads += 1
-        return tokens_in(self.file)
+        return read_token_entries(self.file)
 
     def _apply(self, tokens: Mapping[str, Principal]) -> None:
         self.names = [known.name for known in tokens.values()]
 
     def write(self, *names: str) -> None:
-        self.file.write_text(lines_of({name: TokenLine(token_hash(name)) for name in names}))
+        self.file.write_text(encode_tokens({name: TokenEntry(hash_token(name)) for name in names}))
 
 
 @pytest.fixture
@@ -40,24 +40,24 @@ def applied(tmp_path: Path) -> Applied:
 
 
 def test_file_that_has_not_changed_is_not_read(applied: Applied) -> None:
-    applied.tokens.check()
+    applied.tokens.reload_if_changed()
     assert applied.reads == 0
 
 
 def test_file_that_has_changed_is_read_once(applied: Applied) -> None:
     applied.write("ada")
-    applied.tokens.check()
-    applied.tokens.check()
+    applied.tokens.reload_if_changed()
+    applied.tokens.reload_if_changed()
     assert (applied.names, applied.reads) == (["ada"], 1)
 
 
 def test_file_that_was_replaced_by_another_of_the_same_size_and_time_is_read(applied: Applied) -> None:
     before = applied.file.stat()
     new = applied.file.with_suffix(".new")
-    new.write_text(lines_of({name: TokenLine(token_hash(name)) for name in ("ada", "cyd")}))
+    new.write_text(encode_tokens({name: TokenEntry(hash_token(name)) for name in ("ada", "cyd")}))
     os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
     new.replace(applied.file)
-    applied.tokens.check()
+    applied.tokens.reload_if_changed()
     assert applied.names == ["ada", "cyd"]
 
 
@@ -75,11 +75,11 @@ def test_bad_file_keeps_the_tokens_and_is_an_error_once(
     else:
         applied.file.write_bytes(content)
     with caplog.at_level(logging.ERROR):
-        applied.tokens.check()
-        applied.tokens.check()
+        applied.tokens.reload_if_changed()
+        applied.tokens.reload_if_changed()
     assert applied.names == ["ada", "bob"]
     [record] = caplog.records
     assert record.getMessage().startswith("the tokens stay as they were: ")
     applied.write("bob")
-    applied.tokens.check()
+    applied.tokens.reload_if_changed()
     assert applied.names == ["bob"]

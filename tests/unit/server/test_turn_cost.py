@@ -8,21 +8,21 @@ from turnlog.agents import Scripted
 from turnlog.app import LOCAL
 from turnlog.log import Row
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
-from turnlog.server.streaming.turn_response import Place, Turn
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
+from turnlog.server.streaming.turn_response import FramePosition, TurnResponse
 
 
 def count_rows(later_turns: int, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, bytes]:
     """Read the first of some turns; return how many rows were looked at, and the end of the answer."""
     rows: list[int] = []
-    tell = Turn._tell
+    tell = TurnResponse._frames_for
 
-    def counted(turn: Turn, row: Row, seen: Place) -> list[bytes]:
+    def counted(turn: TurnResponse, row: Row, seen: FramePosition) -> list[bytes]:
         rows.append(row.seq)
         return tell(turn, row, seen)
 
     app = App("plain", Agent("Clerk", "", Scripted(lambda _: ["Good day."])))
-    server = create_app(app, "memory:", auth=Auth(b"k" * 32, {token_hash("t"): LOCAL}))
+    server = create_app(app, "memory:", auth=BuiltinAuth(b"k" * 32, {hash_token("t"): LOCAL}))
     headers = {"authorization": "Bearer t"}
     with TestClient(server, base_url="http://localhost", headers=headers) as client:
         session = client.post("/api/sessions", json={}).json()["session_id"]
@@ -32,7 +32,7 @@ def count_rows(later_turns: int, query: str, monkeypatch: pytest.MonkeyPatch) ->
             turns.append(f"/api/events?session={session}&turn={sent['turn']}{query}")
             client.get(turns[-1])  # a response ends with its turn
         with monkeypatch.context() as patch:
-            patch.setattr(Turn, "_tell", counted)
+            patch.setattr(TurnResponse, "_frames_for", counted)
             answer = client.get(turns[0]).content
     return len(rows), answer.strip().rpartition(b"\n")[2]
 

@@ -10,7 +10,7 @@ from turnlog import Agent, App
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import LOCAL
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import Auth, token_hash
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.state.history import Message
 from turnlog.wire.sse import Decoder
 
@@ -28,7 +28,7 @@ def script(messages: list[Message]) -> Iterator[str | ToolUse]:
 @pytest.fixture(scope="module")
 def turn() -> Iterator[tuple[TestClient, str]]:
     app = App("plain", Agent("Clerk", "", Scripted(script), agents=[HELPER]))
-    server = create_app(app, "memory:", auth=Auth(b"k" * 32, {token_hash("t"): LOCAL}))
+    server = create_app(app, "memory:", auth=BuiltinAuth(b"k" * 32, {hash_token("t"): LOCAL}))
     headers = {"authorization": "Bearer t"}
     with TestClient(server, base_url="http://localhost", headers=headers) as client:
         session = client.post("/api/sessions", json={}).json()["session_id"]

@@ -5,21 +5,21 @@ from starlette.datastructures import QueryParams
 
 from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
-from turnlog.log import Head
+from turnlog.log import SessionRecord
 from turnlog.server.streaming.query import (
-    SESSIONS,
-    Gone,
-    continued,
-    flag,
-    in_epoch,
+    MAX_SESSIONS,
+    CursorGone,
+    parse_cursors,
+    parse_dialect_request,
+    parse_flag,
+    parse_session_ids,
     reset_reason,
-    wanted_cursors,
-    wanted_dialect,
-    wanted_sessions,
+    resolve_resume_seq,
+    with_epoch,
 )
-from turnlog.wire.cursor import Cursor, parse
+from turnlog.wire.cursor import Cursor, parse_cursor
 
-HEAD = Head(session_id="sess_1", app="app", epoch="now", first=10, last=41, created_ms=0)
+HEAD = SessionRecord(session_id="sess_1", app="app", epoch="now", first=10, last=41, created_ms=0)
 
 
 def refused(call: object, *arguments: object) -> tuple[str, str]:
@@ -39,21 +39,21 @@ def refused(call: object, *arguments: object) -> tuple[str, str]:
     ],
 )
 def test_sessions_are_a_list_in_its_order(query: str, names: list[str]) -> None:
-    assert wanted_sessions(QueryParams(query)) == names
+    assert parse_session_ids(QueryParams(query)) == names
 
 
 @for_each_row("query", ["session=a,a", "session=a,b,a", "session=,"])
 def test_a_session_stands_in_it_once(query: str) -> None:
-    assert refused(wanted_sessions, QueryParams(query)) == (
+    assert refused(parse_session_ids, QueryParams(query)) == (
         "session",
         "expected each session once (at session)",
     )
 
 
 def test_there_are_not_too_many() -> None:
-    names = [f"s{number}" for number in range(SESSIONS + 1)]
-    assert len(wanted_sessions(QueryParams({"session": ",".join(names[:-1])}))) == SESSIONS
-    path, words = refused(wanted_sessions, QueryParams({"session": ",".join(names)}))
+    names = [f"s{number}" for number in range(MAX_SESSIONS + 1)]
+    assert len(parse_session_ids(QueryParams({"session": ",".join(names[:-1])}))) == MAX_SESSIONS
+    path, words = refused(parse_session_ids, QueryParams({"session": ",".join(names)}))
     assert path == "session"
     assert "at most 32 sessions, got 33" in words
 
@@ -71,19 +71,19 @@ def test_there_are_not_too_many() -> None:
     ],
 )
 def test_a_cursor_for_each_session(text: str, count: int, cursors: list[Cursor]) -> None:
-    assert wanted_cursors(text, count) == cursors
+    assert parse_cursors(text, count) == cursors
 
 
 @for_each_row(("text", "count"), [("1", 2), ("1,2", 1), ("1,2,3", 2), (",", 1)])
 def test_other_numbers_of_cursors_are_refused(text: str, count: int) -> None:
-    path, words = refused(wanted_cursors, text, count)
+    path, words = refused(parse_cursors, text, count)
     assert path == "after"
     assert f"expected {count} cursors" in words
 
 
 @for_each_row("text", ["x", "k3x:", "1.5.5", "-2", "1;2", "K:1", "9" * 19, "\u0663"])
 def test_what_is_no_cursor_is_refused(text: str) -> None:
-    path, words = refused(wanted_cursors, text, 1)
+    path, words = refused(parse_cursors, text, 1)
     assert path == "after"
     assert "expected a cursor like `k3x9:41` or `41`" in words
 
@@ -107,14 +107,14 @@ def test_why_a_cursor_cannot_be_continued(at: Cursor, reason: str | None) -> Non
 
 
 def test_a_plain_answer_begins_after_its_cursor_or_at_the_start() -> None:
-    assert [continued(at, HEAD) for at in (Cursor(20, "now"), Cursor(41), Cursor())] == [20, 41, -1]
-    assert continued(Cursor(20, chunk=3), HEAD) == 19, "a line is whole, and its event was not"
+    assert [resolve_resume_seq(at, HEAD) for at in (Cursor(20, "now"), Cursor(41), Cursor())] == [20, 41, -1]
+    assert resolve_resume_seq(Cursor(20, chunk=3), HEAD) == 19, "a line is whole, and its event was not"
 
 
 @for_each_row(("at", "reason"), [(Cursor(42), "ahead"), (Cursor(3), "expired"), (Cursor(20, "old"), "epoch")])
 def test_or_is_gone_and_says_what_there_is(at: Cursor, reason: str) -> None:
-    with pytest.raises(Gone, match=rf"cannot be continued \({reason}\): the log is now:10 to 41"):
-        continued(at, HEAD)
+    with pytest.raises(CursorGone, match=rf"cannot be continued \({reason}\): the log is now:10 to 41"):
+        resolve_resume_seq(at, HEAD)
 
 
 @for_each_row(
@@ -123,15 +123,15 @@ def test_or_is_gone_and_says_what_there_is(at: Cursor, reason: str) -> None:
 )
 def test_a_bare_number_means_the_epoch_of_now_also_later(text: str, meant: str) -> None:
     """On a stream of several sessions it is said again with what another one tells."""
-    assert str(in_epoch(parse(text), HEAD)) == meant
+    assert str(with_epoch(parse_cursor(text), HEAD)) == meant
 
 
 def test_options_are_true_or_false() -> None:
     query = QueryParams("dialect=blocks&stream_tool_results=false&stream_meta_history_and_tool_results=true")
-    wanted = wanted_dialect(query, {})
+    wanted = parse_dialect_request(query, {})
     assert wanted.name == "blocks"
     assert not wanted.options.stream_tool_results
     assert wanted.options.stream_meta_history_and_tool_results
-    assert wanted_dialect(QueryParams(""), {}, "blocks-xml").name == "blocks-xml"
-    assert (flag("true", "x"), flag("false", "x")) == (True, False)
-    assert refused(flag, "True", "x") == ("x", "expected true or false, got 'True' (at x)")
+    assert parse_dialect_request(QueryParams(""), {}, "blocks-xml").name == "blocks-xml"
+    assert (parse_flag("true", "x"), parse_flag("false", "x")) == (True, False)
+    assert refused(parse_flag, "True", "x") == ("x", "expected true or false, got 'True' (at x)")

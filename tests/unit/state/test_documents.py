@@ -9,7 +9,7 @@ import pytest
 from tests.logs import vector_log
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG
-from turnlog.state.documents import CATEGORIES, STEPS, Documents, documents, seen_in
+from turnlog.state.documents import CATEGORIES, REDUCERS, Documents, fold_documents, is_document_visible
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "documents.json"
 FILE: dict[str, list[dict[str, Any]]] = json.loads(VECTORS.read_text())
@@ -40,11 +40,13 @@ def test_what_makes_no_document(row: dict[str, Any]) -> None:
 
 def test_events_in_neither_list_make_none() -> None:
     told = {row["event"] for row in FILE["table"]}
-    quiet = {name for name in CATALOG.kinds if name not in told}
-    assert {CATALOG.kind(name).payload for name in told} <= set(STEPS)
+    quiet = {name for name in CATALOG.types if name not in told}
+    assert {CATALOG.get_event_type(name).payload_class for name in told} <= set(REDUCERS)
     assert {row["event"] for row in FILE["none"]} < quiet
     for name in quiet:
-        assert after_a_join({"event": name, "payload": CATALOG.kind(name).payload.EXAMPLE}) == {}, name
+        assert (
+            after_a_join({"event": name, "payload": CATALOG.get_event_type(name).payload_class.EXAMPLE}) == {}
+        ), name
 
 
 def test_a_type_has_one_category() -> None:
@@ -52,7 +54,7 @@ def test_a_type_has_one_category() -> None:
 
 
 def check_documents(case: dict[str, Any]) -> None:
-    found = documents(vector_log(case["events"]))
+    found = fold_documents(vector_log(case["events"]))
     assert all(key == document.id for key, document in found.items())
     told = [{**document._asdict(), "body": document.body.decode()} for _, document in sorted(found.items())]
     assert told == case["documents"]
@@ -78,10 +80,10 @@ def test_vector(case: dict[str, Any]) -> None:
 def test_a_document_of_a_channel_is_seen_by_those_who_are_in_it() -> None:
     case = next(case for case in FILE["cases"] if case["name"] == "a channel has documents of its own")
     everybodys, customers = (document["body"].encode() for document in case["documents"])
-    assert seen_in([], everybodys)
-    assert seen_in(["installer", "customer"], customers)
-    assert not seen_in(["installer"], customers)
-    assert not seen_in([], customers)
+    assert is_document_visible([], everybodys)
+    assert is_document_visible(["installer", "customer"], customers)
+    assert not is_document_visible(["installer"], customers)
+    assert not is_document_visible([], customers)
 
 
 def test_an_event_that_changes_nothing_gives_no_document() -> None:

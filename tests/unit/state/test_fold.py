@@ -14,10 +14,10 @@ from turnlog.events import (
     Payload,
     SessionError,
     UiMessage,
-    Unknown,
+    UnknownPayload,
     Vocabulary,
 )
-from turnlog.state.fold import Reducers, fold, folded
+from turnlog.state.fold import Reducers, apply_events, fold
 from turnlog.state.tree import Tree
 
 
@@ -45,7 +45,7 @@ def count(state: dict[str, Any], _: Counted, __: Envelope) -> dict[str, Any]:
 
 
 REDUCERS: Reducers = {Renamed: rename, Counted: count}
-UNKNOWN = (entry(UiMessage(text="new"), seq=9)[0], Unknown(msgspec.Raw(b'{"name":"Eve"}')))
+UNKNOWN = (entry(UiMessage(text="new"), seq=9)[0], UnknownPayload(msgspec.Raw(b'{"name":"Eve"}')))
 EVENTS: list[Item] = [
     *plain_log([Counted(), Renamed(name="Ada"), UiMessage(text="no reducer")], CATALOG),
     UNKNOWN,
@@ -92,5 +92,5 @@ def test_any_iterable_is_read_once() -> None:
 
 def test_a_fold_with_books_of_its_own_takes_the_same_events() -> None:
     tree = Tree()
-    assert folded(tree, iter(EVENTS)) is tree
-    assert tree.last == 2
+    assert apply_events(tree, iter(EVENTS)) is tree
+    assert tree.last_seq == 2

@@ -18,7 +18,7 @@ from turnlog.events import (
     AssistantMessage,
     BlockRetract,
     Catalog,
-    Fault,
+    ErrorInfo,
     Origin,
     Payload,
     Scope,
@@ -27,7 +27,7 @@ from turnlog.events import (
     UiMessage,
     Vocabulary,
 )
-from turnlog.events.payload import ANYONE
+from turnlog.events.payload import ANY_ORIGIN
 from turnlog.state.history import History, Message, result_text
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "history.json"
@@ -44,7 +44,7 @@ def told(items: list[Item]) -> History:
 def check_conversations(case: dict[str, Any]) -> None:
     history = told(vector_log(case["events"]))
     assert msgspec.to_builtins(history.root) == case["root"]
-    called = {agent_id: one.messages for agent_id, one in history.called.items()}
+    called = {agent_id: one.messages for agent_id, one in history.by_agent.items()}
     assert msgspec.to_builtins(called) == case["called"]
     for agent_id, messages in case.get("read", {}).items():
         assert msgspec.to_builtins(history.messages(agent_id)) == messages
@@ -86,7 +86,7 @@ def check_the_provider_accepts_what_a_model_reads(case: dict[str, Any]) -> None:
     history = History()
     for envelope, payload in items:
         history.apply(envelope, payload)
-        for agent_id in ("", *history.called):
+        for agent_id in ("", *history.by_agent):
             assert refusals(history.messages(agent_id)) == []
 
 
@@ -134,7 +134,7 @@ def test_root_agents_read_the_same_conversation_and_called_ones_their_own() -> N
 class Chosen(Payload, frozen=True, kw_only=True):
     """A page, or a rule, chose something."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     city: str
 
@@ -146,7 +146,9 @@ def test_events_that_ask_for_a_turn_are_read_when_it_begins() -> None:
     def apply(payload: Payload, trace_id: str | None, origin: Origin, agent_id: str | None = None) -> None:
         nonlocal seq
         at = Scope(trace_id=trace_id, agent_id=agent_id, depth=0 if agent_id else None)
-        history.apply(*place(catalog.event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq, catalog))
+        history.apply(
+            *place(catalog.build_event(payload, id=f"evt_{seq}", origin=origin, scope=at), seq, catalog)
+        )
         seq += 1
 
     def cities() -> list[str]:
@@ -184,7 +186,7 @@ def test_results_that_are_not_text_are_json(result: object, text: str) -> None:
 
 
 def test_a_failure_is_told_by_its_error() -> None:
-    fault = Fault(code="TIMEOUT", message="It took too long.", details={"s": 30})
+    fault = ErrorInfo(code="TIMEOUT", message="It took too long.", details={"s": 30})
     failed = ToolResult(call_id="c", tool="t", ok=False, result="half", error=fault)
     assert json.loads(result_text(failed)) == {
         "code": "TIMEOUT",
@@ -309,7 +311,7 @@ def test_a_call_that_repeats_an_id_has_a_result_of_its_own() -> None:
 class Noted(Payload, frozen=True, kw_only=True):
     """An event of an application."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     city: str
 

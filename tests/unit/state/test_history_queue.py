@@ -19,7 +19,7 @@ from turnlog.events import (
     UiMessage,
     Vocabulary,
 )
-from turnlog.events.payload import ANYONE
+from turnlog.events.payload import ANY_ORIGIN
 from turnlog.events.ui import ButtonClick
 from turnlog.state.history import History
 from turnlog.state.snapshot import dump, load
@@ -28,7 +28,7 @@ from turnlog.state.snapshot import dump, load
 class Chosen(Payload, frozen=True, kw_only=True):
     """A page, or a rule, chose something."""
 
-    ORIGINS: ClassVar = ANYONE
+    ORIGINS: ClassVar = ANY_ORIGIN
 
     city: str
 
@@ -49,7 +49,7 @@ class Writer:
 
     def append(self, payload: Payload, trace_id: str, origin: Origin, agent_id: str | None = None) -> None:
         scope = Scope(trace_id=trace_id, agent_id=agent_id, depth=0 if agent_id else None)
-        event = CATALOG.event(payload, id=f"evt_{self._seq}", origin=origin, scope=scope)
+        event = CATALOG.build_event(payload, id=f"evt_{self._seq}", origin=origin, scope=scope)
         self.history.apply(*place(event, self._seq, CATALOG))
         self._seq += 1
 

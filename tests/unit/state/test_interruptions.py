@@ -7,7 +7,7 @@ import pytest
 from tests.logs import entry
 from turnlog.events import AgentEnd, AgentStart, BlockDelta, BlockEnd, BlockStart, Scope
 from turnlog.events.agent import StopReason
-from turnlog.state.tree import Tree, closing
+from turnlog.state.tree import Tree, build_closing_events
 
 SCOPE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Guide", depth=0)
 
@@ -29,7 +29,9 @@ def speaking() -> Tree:
     ("stop_reason", "reason"), [("cancelled", "stopped"), ("timeout", "timeout"), ("error", "interrupted")]
 )
 def test_closing_an_open_text_says_who_ended_it(stop_reason: StopReason, reason: str) -> None:
-    block, agent = (item.payload for item in closing(speaking(), stop_reason, "Ended.", keep_waiting=False))
+    block, agent = (
+        item.payload for item in build_closing_events(speaking(), stop_reason, "Ended.", keep_waiting=False)
+    )
     assert isinstance(block, BlockEnd)
     assert isinstance(agent, AgentEnd)
     assert (block.status, block.text, block.reason) == ("aborted", "Based on", reason)

@@ -19,8 +19,8 @@ from turnlog.events import (
     ToolResult,
     Usage,
 )
-from turnlog.state.fold import folded
-from turnlog.state.meters import Meters, between
+from turnlog.state.fold import apply_events
+from turnlog.state.meters import Meters, elapsed_ms
 from turnlog.state.tree import Tree
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "meters.json"
@@ -32,7 +32,7 @@ COST = Cost(total_cost=0.3)
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_vector(case: dict[str, Any]) -> None:
-    report = folded(Meters(), vector_log(case["events"])).report()
+    report = apply_events(Meters(), vector_log(case["events"])).report()
     assert report == {name: case[name] for name in ("session", "turns", "agents")}
 
 
@@ -42,8 +42,8 @@ def test_an_agents_numbers_are_the_sums_that_its_end_carries() -> None:
         for number in range(3)
     ]
     items = log((START, AGENT), *((usage, AGENT) for usage in spent))
-    end = folded(Tree(), items).open["agt_1"].end("end_turn")
-    meters = folded(Meters(), [*items, entry(end, AGENT, len(items))])
+    end = apply_events(Tree(), items).open["agt_1"].build_end("end_turn")
+    meters = apply_events(Meters(), [*items, entry(end, AGENT, len(items))])
     agent = meters.agents["agt_1"]
     assert end.usage is not None
     assert end.cost is not None
@@ -54,8 +54,10 @@ def test_an_agents_numbers_are_the_sums_that_its_end_carries() -> None:
 
 def test_a_call_is_forgotten_with_its_agent() -> None:
     call, result = ToolCall(call_id="c1", tool="t", args={}), ToolResult(call_id="c1", tool="t", ok=True)
-    meters = folded(Meters(), log((START, AGENT), (call, AGENT), (AgentEnd(stop_reason="error"), AGENT)))
-    assert meters.asked == {}
+    meters = apply_events(
+        Meters(), log((START, AGENT), (call, AGENT), (AgentEnd(stop_reason="error"), AGENT))
+    )
+    assert meters.unanswered_calls == {}
     meters.apply(*entry(result, AGENT, 3))
     assert meters.agents["agt_1"].calls == 0
 
@@ -70,13 +72,13 @@ def test_a_call_is_forgotten_with_its_agent() -> None:
     ],
 )
 def test_time_between_events_is_never_negative_and_never_fails(later: str, lasted: int) -> None:
-    assert between("2026-01-08T12:34:56.000Z", later) == lasted
+    assert elapsed_ms("2026-01-08T12:34:56.000Z", later) == lasted
 
 
 def test_a_date_that_no_calendar_has_ends_an_agent_all_the_same() -> None:
     ended, payload = entry(AgentEnd(stop_reason="end_turn"), AGENT, 1)
     late = structs.replace(ended, ts="2026-02-30T00:00:00.000Z")
-    meters = folded(Meters(), [entry(START, AGENT), (late, payload)])
+    meters = apply_events(Meters(), [entry(START, AGENT), (late, payload)])
     assert meters.agents["agt_1"].duration_ms == 0
 
 
@@ -86,14 +88,14 @@ def test_who_is_in_some_channels_gets_their_turns_and_the_sums_of_these() -> Non
         spent = AgentUsage(model="m", usage=Usage(input_tokens=10**number, output_tokens=1), cost=COST)
         return [(START, at), (spent, at), (AgentEnd(stop_reason="end_turn"), at)]
 
-    meters = folded(Meters(), log(*turn(0, None), *turn(1, "seller"), *turn(2, "buyer")))
-    report = meters.seen_in({"buyer", "guest"}).report()
+    meters = apply_events(Meters(), log(*turn(0, None), *turn(1, "seller"), *turn(2, "buyer")))
+    report = meters.visible_in({"buyer", "guest"}).report()
     assert (list(report["turns"]), list(report["agents"])) == (["tr_0", "tr_2"], ["agt_0", "agt_2"])
     whole = report["session"]
     assert (whole["input_tokens"], whole["cost_usd"], whole["agents"], whole["turns"]) == (101, 0.6, 2, 2)
     assert "seller" not in str(report)
-    assert meters.seen_in({"buyer", "seller"}).report() == meters.report()
-    assert Meters().seen_in(()).report() == Meters().report()
-    private = folded(Meters(), log(*turn(1, "seller")))
+    assert meters.visible_in({"buyer", "seller"}).report() == meters.report()
+    assert Meters().visible_in(()).report() == Meters().report()
+    private = apply_events(Meters(), log(*turn(1, "seller")))
     nothing = {"began": private.report()["session"]["began"], "turns": 0, "turn_ms": 0}
-    assert private.seen_in({"buyer"}).report() == {"session": nothing, "turns": {}, "agents": {}}
+    assert private.visible_in({"buyer"}).report() == {"session": nothing, "turns": {}, "agents": {}}

@@ -22,9 +22,15 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.ui import ButtonClick
-from turnlog.state.fold import folded
-from turnlog.state.pending import agents, blocks, calls, pending, queue
-from turnlog.state.tree import Opening, Tree
+from turnlog.state.fold import apply_events
+from turnlog.state.pending import (
+    build_pending_report,
+    pending_agents,
+    pending_calls,
+    pending_turns,
+    streaming_blocks,
+)
+from turnlog.state.tree import QueuedTurn, Tree
 
 ROOT, CHILD = scope("agt_1"), scope("agt_2", 1)
 START = AgentStart(name="Guide", via="prompt", model="m")
@@ -37,15 +43,15 @@ def call(call_id: str, executor: Any = "backend") -> ToolCall:
 
 
 def grown(*entries: tuple[Payload, Scope]) -> Tree:
-    return folded(Tree(), log((START, ROOT), *entries))
+    return apply_events(Tree(), log((START, ROOT), *entries))
 
 
 def test_nothing_is_open_in_an_empty_session() -> None:
-    assert pending(Tree()) == {"agents": [], "calls": [], "blocks": [], "queue": []}
+    assert build_pending_report(Tree()) == {"agents": [], "calls": [], "blocks": [], "queue": []}
 
 
 def test_agents_stand_below_those_who_called_them() -> None:
-    [root] = agents(grown((call("c1"), ROOT), (USED, ROOT), (CALLED, CHILD)))
+    [root] = pending_agents(grown((call("c1"), ROOT), (USED, ROOT), (CALLED, CHILD)))
     [child] = root.pop("agents")
     assert root == {
         "agent_id": "agt_1",
@@ -67,7 +73,7 @@ def test_agents_stand_below_those_who_called_them() -> None:
 
 
 def test_an_agent_whose_caller_is_gone_stands_alone() -> None:
-    [orphan] = agents(folded(Tree(), log((CALLED, CHILD))))
+    [orphan] = pending_agents(apply_events(Tree(), log((CALLED, CHILD))))
     assert orphan["agent_id"] == "agt_2"
 
 
@@ -91,7 +97,7 @@ AWAITED = ToolAwait(calls=(AwaitedCall(call_id="c1", tool="t", args={}),))
     ],
 )
 def test_a_call_says_whom_it_waits_for(entries: list[tuple[Payload, Scope]], waits_for: str) -> None:
-    [found] = calls(grown(*entries))
+    [found] = pending_calls(grown(*entries))
     assert found["waits_for"] == waits_for
     assert (found["call_id"], found["tool"], found["args"]) == ("c1", "t", {"a": 1})
     assert (found["agent_id"], found["turn"]) == ("agt_1", "tr_1")
@@ -102,7 +108,7 @@ def test_a_call_says_whom_it_waits_for(entries: list[tuple[Payload, Scope]], wai
 
 def test_a_block_has_what_there_is_of_it() -> None:
     pieces = [BlockDelta(block_id="b1", text=text) for text in ("Once ", "upon")]
-    [found] = blocks(
+    [found] = streaming_blocks(
         grown((BlockStart(block_id="b1", kind="text"), ROOT), *((piece, ROOT) for piece in pieces))
     )
     assert (found["agent_name"], found["block_id"], found["text"]) == ("Guide", "b1", "Once upon")
@@ -114,7 +120,7 @@ def test_what_waits_for_its_turn_is_told_in_order() -> None:
         (UiMessage(text="Rome"), Scope(trace_id="tr_2", channel="customer")),
         (click, Scope(trace_id="tr_3")),
     )
-    assert queue(waiting) == [
+    assert pending_turns(waiting) == [
         {"turn": "tr_2", "channel": "customer", "text": "Rome"},
         {
             "turn": "tr_3",
@@ -125,5 +131,5 @@ def test_what_waits_for_its_turn_is_told_in_order() -> None:
 
 
 def test_an_event_of_the_application_opens_a_turn_without_a_text() -> None:
-    waiting = Tree(queue={"tr_1": Opening(None, Scope(trace_id="tr_1"))})
-    assert queue(waiting) == [{"turn": "tr_1", "channel": None, "text": None}]
+    waiting = Tree(queued_turns={"tr_1": QueuedTurn(None, Scope(trace_id="tr_1"))})
+    assert pending_turns(waiting) == [{"turn": "tr_1", "channel": None, "text": None}]

@@ -8,9 +8,9 @@ import pytest
 
 from tests.logs import vector_log
 from tests.support.tables import check_laws, for_each_row
-from turnlog.state.documents import documents
-from turnlog.state.fold import folded
-from turnlog.state.roster import SEATS, STEPS, Roster, Team, report
+from turnlog.state.documents import fold_documents
+from turnlog.state.fold import apply_events
+from turnlog.state.roster import REDUCERS, SEAT_COUNT, Roster, Team, build_roster_report
 from turnlog.state.snapshot import dump, load
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "roster" / "cases.json"
@@ -43,7 +43,7 @@ def states(roster: Roster) -> dict[int, str]:
 
 
 def after(events: list[dict[str, Any]]) -> Roster:
-    return folded(Roster(), vector_log(events))
+    return apply_events(Roster(), vector_log(events))
 
 
 def check_teams(case: dict[str, Any]) -> None:
@@ -52,16 +52,16 @@ def check_teams(case: dict[str, Any]) -> None:
 
 def check_a_snapshot_at_any_event_goes_on_like_the_whole(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
-    whole = dump(folded(Roster(), items))
+    whole = dump(apply_events(Roster(), items))
     for cut in range(len(items) + 1):
-        kept = load(Roster, dump(folded(Roster(), items[:cut])))
-        assert dump(folded(kept, items[cut:])) == whole
+        kept = load(Roster, dump(apply_events(Roster(), items[:cut])))
+        assert dump(apply_events(kept, items[cut:])) == whole
 
 
 def check_who_is_alive_in_the_documents_is_alive_here(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
-    teams = folded(Roster(), items).teams
-    for document in documents(items).values():
+    teams = apply_events(Roster(), items).teams
+    for document in fold_documents(items).values():
         if document.type == "agent-identity":
             body = json.loads(document.body)
             member = teams[body.get("channel", "")].seats[body["gridPosition"]]
@@ -81,7 +81,7 @@ def test_vector(case: dict[str, Any]) -> None:
 
 def test_teams_are_told_with_their_channel_and_nine_places() -> None:
     ours, theirs = joined("Lyra", 0), {**SUMMON, "channel": "b"}
-    told = report(after([theirs, ours]).teams)
+    told = build_roster_report(after([theirs, ours]).teams)
     assert [(team["channel"], len(team["grid"]), team["hatching"] is None) for team in told] == [
         (None, 9, True),
         ("b", 9, False),
@@ -91,7 +91,7 @@ def test_teams_are_told_with_their_channel_and_nine_places() -> None:
 
 def test_a_grid_has_nine_places() -> None:
     team = after([joined("Lyra", 0), joined("Lyra", 8), joined("Mira", 4)]).teams[""]
-    assert SEATS == 9
+    assert SEAT_COUNT == 9
     assert [member and member.name for member in team.grid()] == [
         "Lyra", None, None,
         None, "Mira", None,
@@ -101,15 +101,15 @@ def test_a_grid_has_nine_places() -> None:
 
 def test_a_team_is_seen_by_those_in_its_channel() -> None:
     roster = after([joined("Lyra", 0), {**joined("Mira", 0), "channel": "staff"}])
-    assert set(roster.seen_in([])) == {""}
-    assert set(roster.seen_in(["staff", "other"])) == {"", "staff"}
+    assert set(roster.visible_in([])) == {""}
+    assert set(roster.visible_in(["staff", "other"])) == {"", "staff"}
 
 
 def test_consequence_1_a_reader_that_was_away_misses_no_registration() -> None:
     items = vector_log(DAY)
     for cut in range(len(items) + 1):
-        reader = folded(Roster(), items[:cut])
-        assert states(folded(reader, items[cut:])) == {0: "alive", 1: "sleeping", 8: "alive"}
+        reader = apply_events(Roster(), items[:cut])
+        assert states(apply_events(reader, items[cut:])) == {0: "alive", 1: "sleeping", 8: "alive"}
 
 
 @for_each_row("end", [[BEGIN, OVER], [ended("model", "process_crash")], [listed()]])
@@ -118,7 +118,7 @@ def test_consequence_2_a_summon_makes_no_placeholder_and_leaves_no_ghost(end: li
     assert (summoned.hatching is not None, summoned.seats) == (True, {})
     quiet = after([SUMMON, *end]).teams[""]
     assert (quiet.hatching, quiet.turn, quiet.seats) == (None, None, {})
-    assert documents(vector_log([SUMMON, BEGIN, OVER])) == {}
+    assert fold_documents(vector_log([SUMMON, BEGIN, OVER])) == {}
 
 
 def test_consequence_3_the_latest_status_tells_who_is_alive_whatever_was_known_before() -> None:
@@ -138,14 +138,14 @@ def test_consequence_4_the_end_of_a_session_puts_everybody_to_sleep(process: str
 
 def test_consequence_5_one_tab_does_not_change_another() -> None:
     items = vector_log([*DAY, ended("model", "user_ended")])
-    first, second = Roster(), folded(Roster(), items[:3])
+    first, second = Roster(), apply_events(Roster(), items[:3])
     before = dump(second)
-    assert set(states(folded(first, items)).values()) == {"sleeping"}
+    assert set(states(apply_events(first, items)).values()) == {"sleeping"}
     assert dump(second) == before
-    assert dump(folded(second, items[3:])) == dump(first), "both are where the log is"
+    assert dump(apply_events(second, items[3:])) == dump(first), "both are where the log is"
 
 
 def test_only_these_events_change_it() -> None:
-    assert {kind.__name__ for kind in STEPS} == {
+    assert {kind.__name__ for kind in REDUCERS} == {
         "AgentEnd", "AgentStart", "ProcessEnd", "RosterJoin", "RosterStatus", "UiCommand",
     }  # fmt: skip

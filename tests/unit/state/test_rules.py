@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.logs import entry
-from turnlog.errors import Unsettled
+from turnlog.errors import RulesDidNotConverge
 from turnlog.events import Catalog, Envelope, Payload, Scope, Vocabulary
 from turnlog.state.fold import Reducers
-from turnlog.state.rules import Emitted, Rule, Settled, settle
+from turnlog.state.rules import EmittedEvent, Rule, SettledState, settle
 
 
 class Consent(Payload, frozen=True, kw_only=True):
@@ -51,15 +51,15 @@ R2 = Rule("R2", "apply", lacks("presented"), lambda _: [Present(id="pre_contract
 R3 = Rule("R3", "submit", lacks("submitted"), lambda _: [Submit()])
 
 
-def enter(emitted: Emitted) -> Envelope:
+def enter(emitted: EmittedEvent) -> Envelope:
     return entry(emitted.payload, Scope(), 7, CATALOG)[0]
 
 
-def settled(rules: list[Rule], state: State, phase: Any = "apply", cap: int = 100) -> Settled:
+def settled(rules: list[Rule], state: State, phase: Any = "apply", cap: int = 100) -> SettledState:
     return settle(rules, REDUCERS, state, phase, enter, cap)
 
 
-def said(found: Settled) -> list[str]:
+def said(found: SettledState) -> list[str]:
     return [emitted.rule for emitted in found.emitted]
 
 
@@ -73,8 +73,8 @@ def test_each_round_is_the_first_rule_that_holds_and_its_events_change_the_state
     state = {"consent": True}
     found = settled([R2, R1], state)
     assert found.emitted == [
-        Emitted("R2", Present(id="pre_contract_summary")),
-        Emitted("R1", Acknowledge(id="credit_search_consent")),
+        EmittedEvent("R2", Present(id="pre_contract_summary")),
+        EmittedEvent("R1", Acknowledge(id="credit_search_consent")),
     ]
     at = "2026-01-08T12:34:56.007Z"
     assert found.state["acknowledged"] == {"credit_search_consent": at}
@@ -104,7 +104,7 @@ def test_a_rule_may_speak_again_and_emit_several_events_at_once() -> None:
 @pytest.mark.parametrize("emit", [lambda _: [], lambda _: [Consent()]], ids=["nothing", "without a reducer"])
 def test_a_rule_that_changes_nothing_is_named(emit: Any) -> None:
     stuck = Rule("stuck", "apply", lambda _: True, emit)
-    with pytest.raises(Unsettled, match=r"settle in 100 rounds, got no end of stuck$") as caught:
+    with pytest.raises(RulesDidNotConverge, match=r"settle in 100 rounds, got no end of stuck$") as caught:
         settled([R1, stuck], {"consent": True})
     assert caught.value.rules == ("stuck",)  # R1 spoke once and was at rest
 
@@ -112,7 +112,7 @@ def test_a_rule_that_changes_nothing_is_named(emit: Any) -> None:
 def test_rules_that_undo_each_other_are_named() -> None:
     ping = Rule("ping", "apply", lambda state: state["notes"][-1] == 0, lambda _: [Note(number=1)])
     pong = Rule("pong", "apply", lambda state: state["notes"][-1] == 1, lambda _: [Note(number=0)])
-    with pytest.raises(Unsettled) as caught:
+    with pytest.raises(RulesDidNotConverge) as caught:
         settled([pong, R2, ping], {"notes": [0], "consent": True}, cap=9)
     assert sorted(caught.value.rules) == ["ping", "pong"]
 
@@ -120,5 +120,5 @@ def test_rules_that_undo_each_other_are_named() -> None:
 def test_the_cap_is_the_number_of_rounds() -> None:
     count = Rule("count", "apply", lambda state: len(state["notes"]) < 3, lambda _: [Note(number=1)])
     assert len(settled([count], {"notes": []}, cap=3).emitted) == 3
-    with pytest.raises(Unsettled):
+    with pytest.raises(RulesDidNotConverge):
         settled([count], {"notes": []}, cap=2)

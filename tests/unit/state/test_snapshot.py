@@ -12,12 +12,12 @@ from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
 from turnlog.events import AgentHandoff, AgentStart, AssistantMessage, BlockRetract, Scope, ToolCall
 from turnlog.state.documents import Documents
-from turnlog.state.fold import folded
+from turnlog.state.fold import apply_events
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
-from turnlog.state.tree import Opening, Tree
+from turnlog.state.tree import QueuedTurn, Tree
 
 FOLDS: list[Any] = [Tree, History, Transcript, Meters, Documents]
 VECTORS = Path(__file__).parents[2] / "vectors" / "state"
@@ -31,22 +31,22 @@ LOGS = [
 @pytest.mark.parametrize("items", LOGS)
 @for_each_row("kind", FOLDS, ids=lambda kind: kind.__name__)
 def test_a_snapshot_at_any_cut_and_the_tail_are_the_whole(kind: Any, items: list[Item]) -> None:
-    whole = dump(folded(kind(), items))
+    whole = dump(apply_events(kind(), items))
     for cut in range(len(items) + 1):
-        before = folded(kind(), items[:cut])
+        before = apply_events(kind(), items[:cut])
         again = load(kind, dump(before))
         assert again == before or kind is History  # which may hold conversations without a word
         assert dump(again) == dump(before)
-        assert dump(folded(again, items[cut:])) == whole
+        assert dump(apply_events(again, items[cut:])) == whole
 
 
 def test_a_turn_that_an_event_of_the_application_opened_waits_again() -> None:
-    tree = Tree(queue={"tr_1": Opening(None, Scope(trace_id="tr_1"))})
+    tree = Tree(queued_turns={"tr_1": QueuedTurn(None, Scope(trace_id="tr_1"))})
     assert load(Tree, dump(tree)) == tree
 
 
 def test_what_opens_a_turn_that_has_not_begun_is_still_read_when_it_begins() -> None:
-    history = History(_coming={"tr_1": [{"type": "text", "text": "[The user acted.]"}]})
+    history = History(_queued_parts={"tr_1": [{"type": "text", "text": "[The user acted.]"}]})
     again = load(History, dump(history))
     assert again == history
     [start] = log((AgentStart(name="Guide", via="prompt"), scope("agt_1")))
@@ -72,10 +72,10 @@ def test_who_takes_over_goes_on_with_the_same_conversation() -> None:
         (AgentHandoff(to="Heir", to_agent_id="agt_3"), two),
         (AgentStart(name="Heir", via="handoff", **called), heir),
     )
-    history = load(History, dump(folded(History(), items)))
-    assert history.called["agt_3"] is history.called["agt_2"]
-    folded(history, log((BlockRetract(block_ids=("b1",), reason="x"), two)))
-    assert [message.content for message in history.called["agt_3"].messages] == [
+    history = load(History, dump(apply_events(History(), items)))
+    assert history.by_agent["agt_3"] is history.by_agent["agt_2"]
+    apply_events(history, log((BlockRetract(block_ids=("b1",), reason="x"), two)))
+    assert [message.content for message in history.by_agent["agt_3"].messages] == [
         [{"type": "text", "text": "Look"}]
     ]
 
@@ -83,7 +83,7 @@ def test_who_takes_over_goes_on_with_the_same_conversation() -> None:
 def test_an_agent_that_starts_twice_has_one_conversation() -> None:
     start, at = AgentStart(name="Scout", via="call", prompt="Look"), scope("agt_2", 1)
     said = AssistantMessage(text="I pass it on.", block_id="b1")
-    history = folded(History(), log((start, at), (said, at), (start, at)))
+    history = apply_events(History(), log((start, at), (said, at), (start, at)))
     assert dump(load(History, dump(history))) == dump(history)
 
 
@@ -97,7 +97,7 @@ HISTORY = b'{"conversations":[[]],"roots":{},"called":{"a":7},"traces":[],"shown
         *((kind, b"[]") for kind in FOLDS),
         *((kind, b'"\xff"') for kind in FOLDS),
         (Tree, dump(Transcript())),
-        (Tree, dump(Tree()).replace(b'"last"', b'"lost"')),
+        (Tree, dump(Tree()).replace(b'"last_seq"', b'"lost"')),
         (History, dump(Tree())),
         (History, HISTORY),
         (Meters, b'{"turns":{"tr_1":{}}}'),

@@ -30,11 +30,19 @@ from turnlog.events import (
     ToolCall,
     ToolResult,
     UiMessage,
-    Unknown,
+    UnknownPayload,
     Usage,
 )
-from turnlog.events.payload import ANYONE
-from turnlog.state.tree import Closing, Opening, Tree, cancelled, closing, closing_id, scope_of
+from turnlog.events.payload import ANY_ORIGIN
+from turnlog.state.tree import (
+    ClosingEvent,
+    QueuedTurn,
+    Tree,
+    build_cancelled_result,
+    build_closing_events,
+    closing_id,
+    scope_without_actor,
+)
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
@@ -55,15 +63,15 @@ def grown(items: list[Item]) -> Tree:
     return tree
 
 
-def close(tree: Tree, *, keep_waiting: bool) -> list[Closing]:
-    return closing(tree, "error", "It stopped.", keep_waiting=keep_waiting)
+def close(tree: Tree, *, keep_waiting: bool) -> list[ClosingEvent]:
+    return build_closing_events(tree, "error", "It stopped.", keep_waiting=keep_waiting)
 
 
-def after(items: list[Item], closings: list[Closing]) -> Tree:
+def after(items: list[Item], closings: list[ClosingEvent]) -> Tree:
     return grown(items + closing_log(closings, len(items)))
 
 
-def written(closings: list[Closing], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def written(closings: list[ClosingEvent], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Closing events as a vector writes them; `closes` stands only where the id is the one it gives."""
     names = {closes_id(item["closes"]): item["closes"] for item in expected}
     return [
@@ -83,11 +91,11 @@ def closes_id(closes: str) -> str:
 
 def check_state_and_closing_events(case: dict[str, Any]) -> None:
     tree = grown(vector_log(case["events"]))
-    assert tree.last == len(case["events"]) - 1
+    assert tree.last_seq == len(case["events"]) - 1
     assert list(tree.open) == case["open"]
-    assert list(tree.queue) == case["queue"]
-    assert [agent_id for agent_id in tree.open if agent_id in tree.waiters()] == case["waits"]
-    assert tree.waiting() == case["waiting"]
+    assert list(tree.queued_turns) == case["queue"]
+    assert [agent_id for agent_id in tree.open if agent_id in tree.waiting_agents()] == case["waits"]
+    assert tree.agents_asking_page() == case["waiting"]
     assert written(close(tree, keep_waiting=False), case["stop"]) == case["stop"]
     assert written(close(tree, keep_waiting=True), case["recovery"]) == case["recovery"]
 
@@ -107,18 +115,18 @@ def test_a_stop_reaches_what_is_in_its_channel_and_in_none(case: dict[str, Any])
     where = {"channel": case["channel"]} if case["channel"] else {}
     stop = {"type": "ui.command", "payload": {"command": {"kind": "stop", **case["stop"]}}, **where}
     tree = grown(vector_log([*started, stop]))
-    assert [agent_id for agent_id, agent in tree.open.items() if agent.stopped] == case["stopped"]
-    assert tree.stopped == {tree.open[agent_id].scope.trace_id for agent_id in case["stopped"]}
+    assert [agent_id for agent_id, agent in tree.open.items() if agent.stop_requested] == case["stopped"]
+    assert tree.traces_to_stop == {tree.open[agent_id].scope.trace_id for agent_id in case["stopped"]}
 
 
 def check_after_the_closing_events_only_what_waits_is_open(case: dict[str, Any]) -> None:
     items = vector_log(case["events"])
     stopped = after(items, close(grown(items), keep_waiting=False))
-    assert (stopped.open, list(stopped.queue)) == ({}, case["queue"])
+    assert (stopped.open, list(stopped.queued_turns)) == ({}, case["queue"])
     recovered = after(items, close(grown(items), keep_waiting=True))
     assert list(recovered.open) == case["left"]
-    assert recovered.all_wait
-    assert list(recovered.queue) == case["queue"]
+    assert recovered.is_all_waiting
+    assert list(recovered.queued_turns) == case["queue"]
     assert close(recovered, keep_waiting=True) == []
     assert all(not invocation.blocks for invocation in recovered.open.values())
 
@@ -163,21 +171,21 @@ def test_vector(case: dict[str, Any]) -> None:
 
 
 def test_a_message_of_no_turn_is_not_pending() -> None:
-    assert grown(log((UiMessage(text="hi"), Scope()))).queue == {}
+    assert grown(log((UiMessage(text="hi"), Scope()))).queued_turns == {}
 
 
 def test_the_queue_holds_the_messages_themselves() -> None:
     first, second = UiMessage(text="Oslo", target="Guide"), UiMessage(text="Rome")
     items = log((first, Scope(trace_id="tr_1")), (second, Scope(trace_id="tr_2")))
-    assert list(grown(items).queue.items()) == [
-        ("tr_1", Opening(first, Scope(trace_id="tr_1"))),
-        ("tr_2", Opening(second, Scope(trace_id="tr_2"))),
+    assert list(grown(items).queued_turns.items()) == [
+        ("tr_1", QueuedTurn(first, Scope(trace_id="tr_1"))),
+        ("tr_2", QueuedTurn(second, Scope(trace_id="tr_2"))),
     ]
 
 
 def test_a_message_of_another_turn_queues_while_one_is_open() -> None:
     items = log((BEGIN, ROOT), (UiMessage(text="Rome"), Scope(trace_id="tr_2")))
-    assert list(grown(items).queue) == ["tr_2"]
+    assert list(grown(items).queued_turns) == ["tr_2"]
 
 
 def test_a_start_without_an_agent_opens_nothing() -> None:
@@ -193,7 +201,7 @@ def test_each_completion_is_a_step() -> None:
     items = log((BEGIN, ROOT), (USAGE, ROOT), (USAGE, CHILD), (USAGE, ROOT))
     tree = grown(items)
     assert tree.open["agt_1"].steps == 2
-    [end] = closing(tree, "cancelled", "Stopped by the user.", keep_waiting=False)
+    [end] = build_closing_events(tree, "cancelled", "Stopped by the user.", keep_waiting=False)
     assert end.payload == AgentEnd(stop_reason="cancelled", steps=2, usage=USAGE.usage, reason="stopped")
     assert end.scope == ROOT
 
@@ -214,7 +222,7 @@ STRAY = [
 @for_each_row("payload", STRAY, ids=lambda payload: type(payload).__name__)
 def test_events_of_agents_that_are_not_open_open_nothing(payload: Payload, at: Scope) -> None:
     before, tree = grown(log((BEGIN, ROOT))), grown(log((BEGIN, ROOT), (payload, at)))
-    assert (tree.open, tree.queue, tree.last) == (before.open, {}, 1)
+    assert (tree.open, tree.queued_turns, tree.last_seq) == (before.open, {}, 1)
 
 
 def test_ends_and_answers_of_nothing_change_nothing() -> None:
@@ -227,15 +235,15 @@ def test_ends_and_answers_of_nothing_change_nothing() -> None:
 def test_what_nobody_knows_only_moves_the_position() -> None:
     envelope, _ = entry(BEGIN, ROOT, 7)
     tree = Tree()
-    tree.apply(envelope, Unknown(msgspec.Raw(b"{}")))
-    assert tree == Tree(last=7)
+    tree.apply(envelope, UnknownPayload(msgspec.Raw(b"{}")))
+    assert tree == Tree(last_seq=7)
 
 
 def test_an_await_counts_for_the_calls_that_are_open() -> None:
     other = AwaitedCall(call_id="call_9", tool="confirm", args={})
     items = log((BEGIN, ROOT), (CALL, ROOT), (ToolAwait(calls=(other, *AWAIT.calls)), ROOT))
     calls = grown(items).open["agt_1"].calls
-    assert {call_id: call.awaited for call_id, call in calls.items()} == {"call_1": True}
+    assert {call_id: call.awaits_page for call_id, call in calls.items()} == {"call_1": True}
 
 
 def test_a_delta_without_its_start_is_kept_for_the_abort() -> None:
@@ -245,17 +253,17 @@ def test_a_delta_without_its_start_is_kept_for_the_abort() -> None:
 
 
 def test_an_agent_without_calls_does_not_wait() -> None:
-    assert not grown(log((BEGIN, ROOT))).all_wait
+    assert not grown(log((BEGIN, ROOT))).is_all_waiting
 
 
 def test_an_agent_does_not_wait_while_a_tool_of_its_runs() -> None:
     tool = ToolCall(call_id="call_2", tool="weather", args={})
     items = log((BEGIN, ROOT), (tool, ROOT), (CALL, ROOT), (AWAIT, ROOT))
     tree = grown(items)
-    assert (tree.waiters(), tree.waiting()) == (set(), [])
+    assert (tree.waiting_agents(), tree.agents_asking_page()) == (set(), [])
     [answer] = close(tree, keep_waiting=True)
-    assert answer.payload == cancelled(tool, "It stopped.")
-    assert after(items, [answer]).waiting() == ["agt_1"]
+    assert answer.payload == build_cancelled_result(tool, "It stopped.")
+    assert after(items, [answer]).agents_asking_page() == ["agt_1"]
 
 
 def test_an_answer_frees_the_agent_and_its_callers() -> None:
@@ -263,11 +271,11 @@ def test_an_answer_frees_the_agent_and_its_callers() -> None:
     items = vector_log(nested["events"])
     tree = grown(items)
     assert len(tree.open) == 3
-    assert tree.all_wait
+    assert tree.is_all_waiting
     answer = ToolResult(call_id="call_3", tool="confirm", ok=True, result=True)
     tree.apply(*entry(answer, GRANDCHILD, len(items)))
-    assert tree.waiters() == set()
-    assert tree.waiting() == []
+    assert tree.waiting_agents() == set()
+    assert tree.agents_asking_page() == []
 
 
 def test_a_child_is_found_by_its_call_while_it_is_open() -> None:
@@ -275,9 +283,9 @@ def test_a_child_is_found_by_its_call_while_it_is_open() -> None:
     start = AgentStart(name="Scout", via="call", parent_id="agt_1", call_id="call_2")
     items = log((BEGIN, ROOT), (call, ROOT), (start, CHILD))
     tree = grown(items)
-    assert tree.children() == {(None, None): "agt_1", ("agt_1", "call_2"): "agt_2"}
+    assert tree.children_by_call() == {(None, None): "agt_1", ("agt_1", "call_2"): "agt_2"}
     tree.apply(*entry(AgentEnd(stop_reason="end_turn"), CHILD, 3))
-    assert tree.children() == {(None, None): "agt_1"}
+    assert tree.children_by_call() == {(None, None): "agt_1"}
 
 
 def test_everybody_waits_through_a_long_line_of_callers() -> None:
@@ -290,11 +298,11 @@ def test_everybody_waits_through_a_long_line_of_callers() -> None:
         line += [(call, caller), (start, scope(f"agt_{depth + 1}", depth))]
     last = line[-1][1]
     tree = grown(log(*line, (CALL, last)))
-    assert tree.waiters() == set()
+    assert tree.waiting_agents() == set()
     tree.apply(*entry(AWAIT, last))
-    assert tree.all_wait
-    assert tree.rests("tr_1")
-    assert tree.waiting() == [last.agent_id]
+    assert tree.is_all_waiting
+    assert tree.is_settled("tr_1")
+    assert tree.agents_asking_page() == [last.agent_id]
 
 
 def test_an_orphan_is_closed_alone() -> None:
@@ -310,16 +318,16 @@ def test_the_server_is_known_from_its_start_to_its_end() -> None:
     server = ProcessStart(process="server", pid=2)
     items = log((model, Scope()), (server, Scope()))
     tree = grown(items)
-    assert tree.server == server
+    assert tree.server_process == server
     tree.apply(*entry(ProcessEnd(process="model", reason="process_crash"), seq=2))
-    assert tree.server == server
+    assert tree.server_process == server
     tree.apply(*entry(ProcessEnd(process="server", reason="server_shutdown"), seq=3))
-    assert tree.server is None
+    assert tree.server_process is None
 
 
 def test_the_scope_of_an_envelope_is_the_one_it_was_stamped_with() -> None:
     for at in (ROOT, GRANDCHILD, Scope(), Scope(trace_id="tr_9")):
-        assert scope_of(entry(CALL, at)[0]) == at
+        assert scope_without_actor(entry(CALL, at)[0]) == at
 
 
 def test_closing_ids_name_what_is_closed() -> None:
@@ -330,7 +338,7 @@ def test_closing_ids_name_what_is_closed() -> None:
 
 
 def test_a_cancelled_call_says_why() -> None:
-    assert msgspec.to_builtins(cancelled(CALL, "It stopped.")) == {
+    assert msgspec.to_builtins(build_cancelled_result(CALL, "It stopped.")) == {
         "call_id": "call_1",
         "tool": "confirm",
         "ok": False,
@@ -356,11 +364,11 @@ def said_by(actor: str, scope: Scope, seq: int) -> Item:
 def test_a_turn_has_the_roles_of_whoever_spoke_last_in_it() -> None:
     member, end = SessionMember(principal="ada", roles=("owner", "admin")), AgentEnd(stop_reason="end_turn")
     tree = grown([entry(member, Scope(), 0), said_by("ada", Scope(trace_id="tr_1"), 1)])
-    assert tree.roles("tr_1") == ("owner", "admin")
-    assert tree.roles("tr_2") == tree.roles(None) == ()
+    assert tree.actor_roles("tr_1") == ("owner", "admin")
+    assert tree.actor_roles("tr_2") == tree.actor_roles(None) == ()
     tree.apply(*entry(BEGIN, ROOT, 2))
     tree.apply(*said_by("bob", ROOT, 3))
-    assert tree.roles("tr_1") == ()
+    assert tree.actor_roles("tr_1") == ()
     tree.apply(*said_by("ada", ROOT, 4))
     tree.apply(*entry(end, ROOT, 5))
     assert tree.actors == {}
@@ -372,12 +380,12 @@ def test_the_roles_of_a_turn_outlive_a_hand_off() -> None:
     tree.apply(*entry(BEGIN, ROOT, 2))
     tree.apply(*entry(AgentHandoff(to="Scout", to_agent_id="agt_2"), ROOT, 3))
     tree.apply(*entry(AgentEnd(stop_reason="handoff"), ROOT, 4))
-    assert tree.roles("tr_1") == ("owner",)
+    assert tree.actor_roles("tr_1") == ("owner",)
 
 
 def test_events_of_the_application_open_a_turn_when_a_page_sent_them_with_one() -> None:
     class Noted(Payload, frozen=True, kw_only=True):
-        ORIGINS: ClassVar = ANYONE
+        ORIGINS: ClassVar = ANY_ORIGIN
         city: str = ""
 
     def noted(seq: int, trace: str | None, origin: Origin, actor: str | None = None) -> Item:
@@ -385,18 +393,18 @@ def test_events_of_the_application_open_a_turn_when_a_page_sent_them_with_one() 
         return structs.replace(envelope, type="tour.noted", origin=origin, actor=actor), Noted()
 
     tree = grown([noted(0, None, "ui"), noted(1, "tr_2", "model"), noted(2, "tr_3", "app")])
-    assert tree.queue == {}
+    assert tree.queued_turns == {}
     tree.apply(*noted(3, "tr_1", "ui", "ada"))
     tree.apply(*noted(4, "tr_1", "ui", "bob"))
     tree.apply(*noted(5, "tr_4", "ui"))
-    assert tree.queue == {
-        "tr_1": Opening(None, Scope(trace_id="tr_1")),
-        "tr_4": Opening(None, Scope(trace_id="tr_4")),
+    assert tree.queued_turns == {
+        "tr_1": QueuedTurn(None, Scope(trace_id="tr_1")),
+        "tr_4": QueuedTurn(None, Scope(trace_id="tr_4")),
     }
     assert tree.actors == {"tr_1": "ada"}
     message = UiMessage(text="and this")
     tree.apply(*entry(message, Scope(trace_id="tr_1"), 6))
-    assert tree.queue["tr_1"].what == message
+    assert tree.queued_turns["tr_1"].trigger == message
     tree.apply(*entry(BEGIN, ROOT, 7))
     tree.apply(*noted(8, "tr_1", "ui"))
-    assert list(tree.queue) == ["tr_4"]
+    assert list(tree.queued_turns) == ["tr_4"]

@@ -20,7 +20,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.ui import Stop, Summon
-from turnlog.state.tree import Tree, closing
+from turnlog.state.tree import Tree, build_closing_events
 
 ROOT = scope("agt_1")
 BEGIN = AgentStart(name="Guide", via="prompt", prompt="Oslo")
@@ -39,20 +39,20 @@ def grown(*payloads: Payload, at: Scope = ROOT) -> Tree:
 
 
 def test_nobody_waits_for_another_process_before_the_message_is_complete() -> None:
-    assert not grown(BEGIN, REMOTE).all_wait
-    assert not grown(BEGIN, REMOTE).rests("tr_1")
-    assert grown(BEGIN, REMOTE, DONE).all_wait
+    assert not grown(BEGIN, REMOTE).is_all_waiting
+    assert not grown(BEGIN, REMOTE).is_settled("tr_1")
+    assert grown(BEGIN, REMOTE, DONE).is_all_waiting
 
 
 def test_a_hand_off_that_is_held_does_not_keep_its_agent_from_waiting() -> None:
-    assert not grown(BEGIN, PAGE, PASS, DONE).all_wait
-    assert grown(BEGIN, PAGE, PASS, DONE, ASKED).all_wait
-    assert not grown(BEGIN, PASS, DONE).all_wait, "one that takes place is no wait"
+    assert not grown(BEGIN, PAGE, PASS, DONE).is_all_waiting
+    assert grown(BEGIN, PAGE, PASS, DONE, ASKED).is_all_waiting
+    assert not grown(BEGIN, PASS, DONE).is_all_waiting, "one that takes place is no wait"
 
 
 def test_a_hand_off_that_is_held_outlives_the_process() -> None:
     tree = grown(BEGIN, PAGE, PASS, DONE, ASKED)
-    assert closing(tree, "error", "It stopped.", keep_waiting=True) == []
+    assert build_closing_events(tree, "error", "It stopped.", keep_waiting=True) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_hand_off_that_is_held_outlives_the_process() -> None:
     ],
 )
 def test_a_stop_is_for_what_it_names_or_for_everybody(stop: Stop | Summon, stopped: bool) -> None:
-    assert bool(grown(BEGIN, UiCommand(command=stop)).stopped) is stopped
+    assert bool(grown(BEGIN, UiCommand(command=stop)).traces_to_stop) is stopped
 
 
 def test_what_is_retracted_is_not_waited_for() -> None:

@@ -13,7 +13,7 @@ from tests.support.tables import for_each_row
 from tests.test_seed_names import NAMES
 from turnlog import events as ev
 from turnlog.events import CORE, TEAM, Catalog, Vocabulary
-from turnlog.wire.dialects.agentic import OWN, Agentic
+from turnlog.wire.dialects.agentic import CORE_FAMILIES, Agentic
 from turnlog.wire.dialects.base import DONE
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "agentic" / "messages.json"
@@ -144,24 +144,26 @@ class Fact(ev.Payload, frozen=True, kw_only=True):
 def test_events_of_an_application_are_state_whether_its_classes_are_known_or_not() -> None:
     vocabulary = Vocabulary("desk", [Fact])
     catalog = Catalog(CORE, TEAM, vocabulary)
-    event = catalog.event(Fact(value=1.5), id="evt_1", scope=AGENT)
+    event = catalog.build_event(Fact(value=1.5), id="evt_1", scope=AGENT)
     envelope, payload = place(event, 0, catalog)
     [known] = Agentic().convert(envelope, payload)
-    [unknown] = Agentic().convert(envelope, ev.Unknown(envelope.payload))
+    [unknown] = Agentic().convert(envelope, ev.UnknownPayload(envelope.payload))
     assert known == unknown
     assert json.loads(known)["payload"] == {"desk.fact": {"value": 1.5}}
 
 
 def test_an_application_may_be_called_like_a_family_of_the_core() -> None:
     catalog = Catalog(CORE, TEAM, Vocabulary("session", [Fact]))
-    envelope, payload = place(catalog.event(Fact(value=1.5), id="evt_1", scope=AGENT), 0, catalog)
+    envelope, payload = place(catalog.build_event(Fact(value=1.5), id="evt_1", scope=AGENT), 0, catalog)
     [known] = Agentic().convert(envelope, payload)
     assert json.loads(known)["payload"] == {"session.fact": {"value": 1.5}}
-    assert Agentic().convert(envelope, ev.Unknown(envelope.payload)) == [], "it may be a newer core event"
+    assert Agentic().convert(envelope, ev.UnknownPayload(envelope.payload)) == [], (
+        "it may be a newer core event"
+    )
 
 
 def test_a_core_event_that_cannot_be_read_says_nothing() -> None:
-    assert {"agent", "tool", "ui"} <= OWN
-    assert "roster" not in OWN
+    assert {"agent", "tool", "ui"} <= CORE_FAMILIES
+    assert "roster" not in CORE_FAMILIES
     [(envelope, _)] = log((START, AGENT))
-    assert Agentic().convert(envelope, ev.Unknown(msgspec.Raw(b"{}"))) == []
+    assert Agentic().convert(envelope, ev.UnknownPayload(msgspec.Raw(b"{}"))) == []

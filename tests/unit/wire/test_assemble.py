@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.tables import check_laws, for_each_row
 from turnlog.client.assembler import Assembler
-from turnlog.client.blocks import Block
+from turnlog.client.blocks import AssembledBlock
 from turnlog.wire.chunks import chunk
 from turnlog.wire.sse import Decoder
 
@@ -167,7 +167,7 @@ def test_bad_utf_8_is_replaced() -> None:
 def test_the_value_of_a_block_is_there_when_it_is_complete() -> None:
     [block] = Assembler().feed(said("tool_call", "null", True, id="t1", name="a"))
     assert block.value is None
-    assert Block("tool_call", "a").value is not None
+    assert AssembledBlock("tool_call", "a").value is not None
 
 
 def test_what_is_too_deep_for_any_stack_stays_text() -> None:
@@ -199,5 +199,5 @@ def test_many_rollbacks_leave_nothing_behind() -> None:
         assembler.feed(said("tool_result", "x", False, id="t1", name="a"))
         assembler.feed(said("rollback", '{"blocks":2}', True))
     [agent] = assembler.agents.values()
-    assert (assembler.blocks, agent.order, agent.spoken, agent.open) == ([], {}, [], {})
-    assert (agent.texts, agent.calls["t1"]) == ([], [])
+    assert (assembler.blocks, agent.blocks, agent.model_blocks, agent.open_blocks) == ([], {}, [], {})
+    assert (agent.complete_texts, agent.calls_by_id["t1"]) == ([], [])

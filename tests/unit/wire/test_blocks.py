@@ -26,9 +26,9 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.state.history import History, Message
-from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import BlocksOptions
-from turnlog.wire.dialects.blocks import LABEL_BYTES, Blocks, shorten
+from turnlog.wire.dialects.blocks import MAX_TITLE_BYTES, Blocks, shorten_title
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
@@ -54,7 +54,7 @@ def check_every_message_is_complete_and_begins_with_the_common_fields(case: dict
     for message in said(projection(case), vector_log(case["events"])):
         assert list(json.loads(message))[:4] == ["type", "agent", "final", "delta"]
         assert b"\n" not in message
-        assert len(message) <= LIMIT_BYTES
+        assert len(message) <= MAX_MESSAGE_BYTES
 
 
 def check_when_the_agents_have_ended_nothing_is_left(case: dict[str, Any]) -> None:
@@ -109,9 +109,11 @@ def test_conversations_are_those_of_the_agent_at_hand() -> None:
     assert [turn["role"] for turn in metas[2]["conversation_history"]] == ["user", "assistant"]
 
 
-@for_each_row("kind", sorted(CATALOG.kinds))
+@for_each_row("kind", sorted(CATALOG.types))
 def test_every_event_can_be_converted(kind: str) -> None:
-    payload = CATALOG.kind(kind).decoder.decode(json.dumps(CATALOG.kind(kind).payload.EXAMPLE).encode())
+    payload = CATALOG.get_event_type(kind).decoder.decode(
+        json.dumps(CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
+    )
     for options in (BlocksOptions(), EVERYTHING):
         for message in said(Blocks(options), [entry(payload, AGENT)]):
             assert json.loads(message)["agent"] == "1" * 64
@@ -121,7 +123,7 @@ def joined(messages: list[bytes]) -> str:
     read = [json.loads(message) for message in messages]
     assert [fields["final"] for fields in read] == [False] * (len(read) - 1) + [True]
     assert len({(fields["type"], fields.get("id"), fields.get("name")) for fields in read}) == 1
-    assert max(map(len, messages)) <= LIMIT_BYTES
+    assert max(map(len, messages)) <= MAX_MESSAGE_BYTES
     return "".join(fields["delta"] for fields in read)
 
 
@@ -165,7 +167,7 @@ def test_the_longest_names_beside_an_image_fit() -> None:
         "tool_result_image",
         "tool_result",
     ]
-    assert max(map(len, messages)) <= LIMIT_BYTES
+    assert max(map(len, messages)) <= MAX_MESSAGE_BYTES
 
 
 def citation(text: str, label: str, number: int) -> Citation:
@@ -196,7 +198,7 @@ def test_the_longest_labels_beside_a_cited_text_fit(label: str) -> None:
     message = AssistantMessage(text="x", citations=(cited, cited))
     _, _, *messages = said(Blocks(), [entry(message, AGENT)])
     read = [json.loads(message) for message in messages]
-    assert max(map(len, messages)) <= LIMIT_BYTES
+    assert max(map(len, messages)) <= MAX_MESSAGE_BYTES
     for index in (0, 1):
         assert "".join(fields["delta"] for fields in read if fields["index"] == index) == "cited " * 500
     assert [fields["final"] for fields in read] == [False] * (len(read) - 1) + [True]
@@ -206,13 +208,13 @@ def test_the_longest_labels_beside_a_cited_text_fit(label: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "Example", "x" * 198, '"' * 99, "€" * 66])
 def test_a_label_that_fits_is_not_touched(text: str) -> None:
-    assert shorten(text) == text
+    assert shorten_title(text) == text
 
 
 @pytest.mark.parametrize("text", ["x" * 199, '"' * 100, "€" * 67, "\x01" * 34, "\x01" * 9_000])
 def test_a_label_that_is_too_long_says_that_it_was_cut(text: str) -> None:
-    cut = shorten(text)
-    assert len(msgspec.json.encode(cut)) <= LABEL_BYTES
+    cut = shorten_title(text)
+    assert len(msgspec.json.encode(cut)) <= MAX_TITLE_BYTES
     assert cut.endswith("…")
     assert text.startswith(cut[:-1])
     assert len(cut) > 20
@@ -220,7 +222,7 @@ def test_a_label_that_is_too_long_says_that_it_was_cut(text: str) -> None:
 
 def test_any_number_beside_a_cited_text_fits() -> None:
     message = AssistantMessage(text="x", citations=(citation("cited", "label", 2**53 - 1),))
-    assert max(map(len, said(Blocks(), [entry(message, AGENT)]))) <= LIMIT_BYTES
+    assert max(map(len, said(Blocks(), [entry(message, AGENT)]))) <= MAX_MESSAGE_BYTES
     larger = AssistantMessage(text="x", citations=(citation("cited", "label", 2**53),))
     with pytest.raises(InvalidEvent):
         turnlog.event(larger)

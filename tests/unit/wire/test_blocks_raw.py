@@ -15,7 +15,7 @@ from tests.logs import Item, entry, log, scope, vector_log
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AssistantMessage, AssistantThinking, ToolCall
 from turnlog.state.history import Message
-from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 
@@ -139,9 +139,11 @@ def test_vector(case: dict[str, Any]) -> None:
     check_laws(laws, case)
 
 
-@for_each_row("kind", sorted(CATALOG.kinds))
+@for_each_row("kind", sorted(CATALOG.types))
 def test_every_event_can_be_converted(kind: str) -> None:
-    payload = CATALOG.kind(kind).decoder.decode(json.dumps(CATALOG.kind(kind).payload.EXAMPLE).encode())
+    payload = CATALOG.get_event_type(kind).decoder.decode(
+        json.dumps(CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
+    )
     for message in said(BlocksRaw(), [entry(payload, AGENT)]):
         assert json.loads(message)["agent"] == "1" * 64
         assert b"\n" not in message
@@ -170,7 +172,7 @@ def test_big_texts_are_cut_and_join_again(text: str) -> None:
         (AgentEnd(stop_reason="end_turn"), AGENT),
     ]
     messages = said(BlocksRaw(), log(*entries))
-    assert max(map(len, messages)) <= LIMIT_BYTES
+    assert max(map(len, messages)) <= MAX_MESSAGE_BYTES
     thinking, said_text, call = read(replies(messages)[0]).content
     assert isinstance(thinking, anthropic.types.ThinkingBlock)
     assert thinking.thinking == text

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from tests.logs import entry, scope
-from turnlog.events import Fault, Payload, Scope, ToolResult
-from turnlog.parse import MessagesParser, Reply
-from turnlog.state.history import History, provided_part
+from turnlog.events import ErrorInfo, Payload, Scope, ToolResult
+from turnlog.parse import MessagesParser, ReplyBuilder
+from turnlog.state.history import History, provider_result_part
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 
 CALL = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "echo", "server_name": "tools", "input": {}}
@@ -21,7 +21,7 @@ FAILED = {
 
 
 def parsed(*blocks: dict[str, Any]) -> list[Payload]:
-    parser = MessagesParser(Reply(lambda prefix: f"{prefix}1"))
+    parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}1"))
     events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": "msg_1", "model": "claude"}}]
     for index, block in enumerate(blocks):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
@@ -52,7 +52,7 @@ def test_blocks_raw_and_the_history_hold_the_same_provider_blocks() -> None:
 
 
 def test_provided_part_of_an_error_without_the_providers_words_names_its_code() -> None:
-    fault = Fault(code="unavailable", message="unavailable")
+    fault = ErrorInfo(code="unavailable", message="unavailable")
     result = ToolResult(call_id="c", tool="web_search", ok=False, error=fault, kind="web_search_tool_result")
     content = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
-    assert provided_part(result)["content"] == content
+    assert provider_result_part(result)["content"] == content

@@ -23,7 +23,7 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.state.history import Message
-from turnlog.wire.chunks import LIMIT_BYTES
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions
 from turnlog.wire.dialects.blocks_xml import BlocksXml
 
@@ -110,9 +110,11 @@ def test_vector(case: dict[str, Any]) -> None:
     check_laws(laws, case)
 
 
-@for_each_row("kind", sorted(CATALOG.kinds))
+@for_each_row("kind", sorted(CATALOG.types))
 def test_every_event_can_be_converted(kind: str) -> None:
-    payload = CATALOG.kind(kind).decoder.decode(json.dumps(CATALOG.kind(kind).payload.EXAMPLE).encode())
+    payload = CATALOG.get_event_type(kind).decoder.decode(
+        json.dumps(CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
+    )
     for outer in read(said(BlocksXml(), [entry(payload, AGENT)])):
         assert outer.get("agent") == "1" * 64
 
@@ -154,7 +156,7 @@ def test_big_texts_are_cut_and_join_again(text: str) -> None:
         (ToolResult(call_id="c", tool="t", ok=True, result=text), AGENT),
     ]
     messages = said(BlocksXml(), log(*entries))
-    assert max(map(len, messages)) <= LIMIT_BYTES
+    assert max(map(len, messages)) <= MAX_MESSAGE_BYTES
     _, *outers = read(messages)
     assert ["".join(outer.itertext()) for outer in outers] == [text] * 4
 
@@ -162,7 +164,7 @@ def test_big_texts_are_cut_and_join_again(text: str) -> None:
 def test_only_a_tag_may_be_longer_than_the_limit() -> None:
     args = {"text": "<long> " * 2_000}
     messages = said(BlocksXml(), [entry(ToolCall(call_id="c", tool="t", args=args), AGENT)])
-    assert [message.count(b"<") for message in messages if len(message) > LIMIT_BYTES] == [1]
+    assert [message.count(b"<") for message in messages if len(message) > MAX_MESSAGE_BYTES] == [1]
     assert json.loads(read(messages)[0].attrib["arguments"]) == args
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import CallerError, InvalidEvent
-from turnlog.wire.chunks import LIMIT_BYTES, chunk
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES, chunk
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "chunks.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
@@ -25,7 +25,7 @@ def chunk_case(case: dict[str, Any]) -> list[bytes]:
         case["type"],
         case["agent"],
         payload_of(case),
-        case.get("limit_bytes", LIMIT_BYTES),
+        case.get("limit_bytes", MAX_MESSAGE_BYTES),
         final=case.get("finish", True),
         **case.get("extra", {}),
     )
@@ -44,7 +44,7 @@ def seed_chunks(case: dict[str, Any]) -> list[bytes]:
         }
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
-    budget, text = LIMIT_BYTES - len(message(False, "")), payload_of(case)
+    budget, text = MAX_MESSAGE_BYTES - len(message(False, "")), payload_of(case)
     parts = [text[at : at + budget] for at in range(0, len(text), budget)]
     return [message(part is parts[-1], part) for part in parts]
 
@@ -56,7 +56,7 @@ def check_messages(case: dict[str, Any]) -> None:
     assert [len(fields["delta"].encode()) for fields in read] == case["deltas"]
     assert [fields["final"] for fields in read] == case["final"]
     assert "".join(fields["delta"] for fields in read) == payload_of(case)
-    assert max(case["messages"]) <= case.get("limit_bytes", LIMIT_BYTES)
+    assert max(case["messages"]) <= case.get("limit_bytes", MAX_MESSAGE_BYTES)
 
 
 def check_every_message_carries_all_fields_in_order(case: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ def test_vector(case: dict[str, Any]) -> None:
 def test_the_original_broke_its_limit_here(case: dict[str, Any]) -> None:
     sizes = [len(message) for message in seed_chunks(case)]
     assert sizes == case["original"]
-    assert max(sizes) > LIMIT_BYTES
+    assert max(sizes) > MAX_MESSAGE_BYTES
 
 
 def test_the_bytes_of_the_seed() -> None:
@@ -121,12 +121,12 @@ def test_names_are_escaped_too() -> None:
 def test_extras_that_leave_no_room_are_refused(room: int) -> None:
     envelope = len(chunk("t", AGENT, "", final=False, name="")[0])
     with pytest.raises(InvalidEvent, match=rf"expected 6 of 2048 bytes left for 't', got {room}"):
-        chunk("t", AGENT, "x", name="n" * (LIMIT_BYTES - envelope - room))
+        chunk("t", AGENT, "x", name="n" * (MAX_MESSAGE_BYTES - envelope - room))
 
 
 def test_the_smallest_room_takes_the_longest_escape() -> None:
     envelope = len(chunk("t", AGENT, "", final=False, name="")[0])
-    messages = chunk("t", AGENT, "\u0001" * 3, name="n" * (LIMIT_BYTES - envelope - 6))
+    messages = chunk("t", AGENT, "\u0001" * 3, name="n" * (MAX_MESSAGE_BYTES - envelope - 6))
     assert [len(message) for message in messages] == [2048, 2048, 2047]
 
 

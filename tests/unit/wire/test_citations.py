@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from turnlog.events import Citation
-from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialects.blocks import citations
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
+from turnlog.wire.dialects.blocks import encode_citations
 
 AGENT = "0197e1a6-cd7c-7ef8-8cca-d699e1a3bb1d"
 
 
 def sent(**fields: Any) -> list[dict[str, Any]]:
     item = Citation(type="web_search_result_location", **fields)
-    lines = citations(AGENT, (item,))
-    assert all(len(line) <= LIMIT_BYTES for line in lines)
+    lines = encode_citations(AGENT, (item,))
+    assert all(len(line) <= MAX_MESSAGE_BYTES for line in lines)
     return [msgspec.json.decode(line) for line in lines]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
-from turnlog.wire.cursor import Cursor, parse
+from turnlog.wire.cursor import Cursor, parse_cursor
 
 START = Cursor(-1, None, None)
 
@@ -27,18 +27,18 @@ START = Cursor(-1, None, None)
     ],
 )
 def test_a_cursor_is_read_and_written_back(text: str, cursor: Cursor) -> None:
-    assert parse(text) == cursor
+    assert parse_cursor(text) == cursor
     assert str(cursor) == text
 
 
 @for_each_row("text", ["", " ", "\t", "-1"])
 def test_nothing_is_the_start(text: str) -> None:
-    assert parse(text) == START == Cursor()
-    assert str(parse(text)) == "-1"
+    assert parse_cursor(text) == START == Cursor()
+    assert str(parse_cursor(text)) == "-1"
 
 
 def test_white_space_around_it_does_not_count() -> None:
-    assert parse(" k3x9:41 ") == Cursor(41, "k3x9")
+    assert parse_cursor(" k3x9:41 ") == Cursor(41, "k3x9")
 
 
 @for_each_row(
@@ -71,17 +71,17 @@ def test_white_space_around_it_does_not_count() -> None:
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="expected a cursor like `k3x9:41` or `41`, got ") as refused:
-        parse(text)
+        parse_cursor(text)
     assert refused.value.path == "after"
 
 
 def test_a_refusal_quotes_little_of_a_long_cursor() -> None:
     with pytest.raises(BadInput) as refused:
-        parse("k3x9:" + "x" * 10_000)
+        parse_cursor("k3x9:" + "x" * 10_000)
     assert len(str(refused.value)) < 200
 
 
 @for_each_row("text", ["٣", "４２", "k3x9:٤١", "1.٢", "-1.0", "k3x9:-1.3"])
 def test_what_nobody_writes_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
-        parse(text)
+        parse_cursor(text)

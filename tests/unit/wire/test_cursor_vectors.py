@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from turnlog.errors import BadInput
-from turnlog.wire.cursor import Cursor, parse
+from turnlog.wire.cursor import Cursor, parse_cursor
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "wire" / "cursors.json").read_text())
 
 
 @pytest.mark.parametrize("vector", VECTORS["cursors"], ids=lambda vector: vector["text"])
 def test_parse_cursor_reads_every_part_and_str_writes_it_back(vector: dict[str, Any]) -> None:
-    cursor = parse(vector["text"])
+    cursor = parse_cursor(vector["text"])
     assert cursor == Cursor(int(vector["seq"]), vector["epoch"], vector["chunk"])
     assert str(cursor) == vector["text"]
 
@@ -22,4 +22,4 @@ def test_parse_cursor_reads_every_part_and_str_writes_it_back(vector: dict[str, 
 @pytest.mark.parametrize("text", VECTORS["refused"])
 def test_parse_text_that_is_no_cursor_raises(text: str) -> None:
     with pytest.raises(BadInput):
-        parse(text)
+        parse_cursor(text)

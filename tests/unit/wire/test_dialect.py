@@ -12,14 +12,19 @@ from tests.logs import Item, log, scope
 from tests.support.tables import for_each_row
 from turnlog import events as ev
 from turnlog.parse.messages_api import MessagesParser
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
-from turnlog.wire.chunks import LIMIT_BYTES
-from turnlog.wire.dialects.base import DONE, BlocksOptions, Dialect, Shown
+from turnlog.wire.chunks import MAX_MESSAGE_BYTES
+from turnlog.wire.dialects.base import DONE, BlocksOptions, Dialect, RetractableBlocks
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-from turnlog.wire.dialects.registry import BLOCKS, DIALECTS, Told, Wanted
+from turnlog.wire.dialects.registry import (
+    BLOCK_DIALECT_FACTORIES,
+    DIALECT_NAMES,
+    DialectRequest,
+    DialectWithHistory,
+)
 
 AGENT = scope("agt_1")
 START = ev.AgentStart(name="Root", via="prompt")
@@ -41,7 +46,7 @@ OPEN_TEXT: list[ev.Payload] = [
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "parse" / "messages_api.json"
 STREAMS: list[dict[str, Any]] = json.loads(VECTORS.read_text())["vectors"]
-EACH = pytest.mark.parametrize("name", BLOCKS)
+EACH = pytest.mark.parametrize("name", BLOCK_DIALECT_FACTORIES)
 
 
 def items(*payloads: ev.Payload) -> list[Item]:
@@ -53,7 +58,7 @@ def said(dialect: Dialect, *payloads: ev.Payload) -> list[bytes]:
 
 
 def fresh(name: str) -> Dialect:
-    return BLOCKS[name](BlocksOptions(), lambda _: [])
+    return BLOCK_DIALECT_FACTORIES[name](BlocksOptions(), lambda _: [])
 
 
 def without_ids(messages: list[bytes]) -> list[bytes]:
@@ -84,7 +89,7 @@ def test_a_retraction_counts_the_call_once_it_was_said(name: str) -> None:
 
 
 def test_a_response_ends_between_turns_with_its_sign_alone() -> None:
-    for name in BLOCKS:
+    for name in BLOCK_DIALECT_FACTORIES:
         dialect = fresh(name)
         said(dialect, START, ev.AssistantMessage(text="Hi."), ev.AgentEnd(stop_reason="end_turn"))
         assert dialect.close() == [DONE]
@@ -116,7 +121,7 @@ def test_a_message_that_waits_for_its_calls_was_not_cut() -> None:
 def test_a_page_that_waits_ends_its_response_after_the_question() -> None:
     call = ev.ToolCall(call_id="c1", tool="confirm", args={}, executor="frontend")
     asked = ev.ToolAwait(calls=(ev.AwaitedCall(call_id="c1", tool="confirm", args={}),))
-    for name in BLOCKS:
+    for name in BLOCK_DIALECT_FACTORIES:
         dialect = fresh(name)
         *_, last = said(dialect, START, call, USAGE, asked)
         assert b"awaiting_frontend_tools" in last
@@ -144,7 +149,7 @@ def test_what_no_agent_said_is_not_kept() -> None:
 
 
 def test_shown_blocks_are_retracted_from_the_first_void_one_on() -> None:
-    shown = Shown()
+    shown = RetractableBlocks()
     for block_id in ("a", "b", None, "c"):
         shown.add(block_id)
     assert shown.retract(("x",)) == 0
@@ -156,7 +161,9 @@ def test_shown_blocks_are_retracted_from_the_first_void_one_on() -> None:
 
 
 def test_a_dialect_tells_the_history_before_the_event() -> None:
-    told = Told(Wanted("blocks", BlocksOptions(stream_meta_history_and_tool_results=True)))
+    told = DialectWithHistory(
+        DialectRequest("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
+    )
     first = ev.AgentStart(name="Root", via="prompt", prompt="one")
     end = ev.AgentEnd(stop_reason="end_turn")
     *_, meta = said(told, first, ev.AssistantMessage(text="1"), end)
@@ -165,11 +172,13 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     assert told.history.root[0] == Message("user", [{"type": "text", "text": "one"}])
     assert told.idle
     assert told.close() == [DONE]
-    assert DIALECTS == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")
+    assert DIALECT_NAMES == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")
 
 
 def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:
-    told = Told(Wanted("blocks", BlocksOptions(stream_meta_history_and_tool_results=True)))
+    told = DialectWithHistory(
+        DialectRequest("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
+    )
     call: dict[str, Any] = {"name": "Scout", "via": "call", "parent_id": "agt_1"}
     over = ev.AgentEnd(stop_reason="end_turn")
     entries: list[tuple[ev.Payload, ev.Scope]] = [
@@ -186,15 +195,15 @@ def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:
     assert words == [[], [], ["one", "1"], ["a secret"]]
 
 
-@for_each_row("name", BLOCKS)
+@for_each_row("name", BLOCK_DIALECT_FACTORIES)
 @pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["id"])
 def test_whatever_a_provider_streams_is_said_and_nothing_is_left(name: str, vector: dict[str, Any]) -> None:
     numbers = count(1)
-    parser = MessagesParser(Reply(lambda prefix: f"{prefix}{next(numbers)}"))
+    parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}"))
     payloads = [payload for event in vector["events"] for payload in parser.feed(event)]
     end = ev.AgentEnd(stop_reason="end_turn")
     dialect = fresh(name)
     messages = said(dialect, START, *payloads, *parser.flush(), end)
     assert dialect.idle
-    assert name != "blocks" or all(len(message) <= LIMIT_BYTES for message in messages)
+    assert name != "blocks" or all(len(message) <= MAX_MESSAGE_BYTES for message in messages)
     assert dialect.close() == [DONE]

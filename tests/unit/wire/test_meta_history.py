@@ -9,7 +9,7 @@ import turnlog.events as ev
 from turnlog.state.history import Message
 from turnlog.wire.dialects import blocks_meta
 from turnlog.wire.dialects.base import BlocksOptions
-from turnlog.wire.dialects.blocks_meta import MAX_HISTORY_BYTES, Meta
+from turnlog.wire.dialects.blocks_meta import MAX_HISTORY_BYTES, AgentMetaBuilder
 
 WITH_HISTORY = BlocksOptions(stream_meta_history_and_tool_results=True)
 START = ev.AgentStart(name="Clerk", via="prompt", prompt="hello")
@@ -22,7 +22,7 @@ def conversation(count: int, size: int = 1000) -> list[Message]:
 
 
 def tell(messages: list[Message]) -> dict[str, Any]:
-    return Meta(WITH_HISTORY, lambda _: messages).init("1", START, "json")
+    return AgentMetaBuilder(WITH_HISTORY, lambda _: messages).build_init("1", START, "json")
 
 
 def told_bytes(turns: int) -> int:
@@ -54,7 +54,7 @@ def test_newest_message_over_the_bound_is_told_whole() -> None:
 
 def test_end_of_an_agent_tells_as_much_as_its_start() -> None:
     messages = conversation(1000)
-    final = Meta(WITH_HISTORY, lambda _: messages).final("1", END)
+    final = AgentMetaBuilder(WITH_HISTORY, lambda _: messages).build_final("1", END)
     assert final is not None
     assert final["conversation_history"] == tell(messages)["message_history"]
     assert final["omitted_messages"] == tell(messages)["omitted_messages"]

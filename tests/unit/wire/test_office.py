@@ -17,7 +17,7 @@ from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG
 from turnlog.events.agent import StopReason
 from turnlog.wire.dialects.base import DONE
-from turnlog.wire.dialects.office import CODES, CONTENT_CHARACTERS, SAY, Office, heartbeat
+from turnlog.wire.dialects.office import CONVERTERS, ERROR_CODES, MAX_CONTENT_CHARS, Office, encode_heartbeat
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "office"
@@ -55,7 +55,7 @@ def test_vector(case: dict[str, Any]) -> None:
 
 @for_each_row("beat", BEATS, ids=lambda beat: beat["session_id"])
 def test_heartbeat(beat: dict[str, Any]) -> None:
-    assert json.loads(heartbeat(beat["seq"], beat["ts_ms"], beat["session_id"])) == beat["message"]
+    assert json.loads(encode_heartbeat(beat["seq"], beat["ts_ms"], beat["session_id"])) == beat["message"]
 
 
 def test_all_22_types_are_said_and_no_other() -> None:
@@ -84,7 +84,9 @@ def test_a_message_has_exactly_the_fields_of_its_interface(name: str) -> None:
 
 def test_whatever_an_event_holds_its_message_has_the_fields() -> None:
     for kind in CATALOG:
-        example = vector_log([{"type": kind.name, "agent_id": "agt_1", "payload": kind.payload.EXAMPLE}])
+        example = vector_log(
+            [{"type": kind.name, "agent_id": "agt_1", "payload": kind.payload_class.EXAMPLE}]
+        )
         for message in map(json.loads, Office().convert(*example[0])):
             assert SHAPES[interface_name(message["type"])].matches(message), message
 
@@ -98,7 +100,7 @@ def test_an_event_is_one_message_or_none_with_its_seq() -> None:
 
 
 def test_what_has_no_counterpart() -> None:
-    silent = {kind.name for kind in CATALOG if kind.payload not in SAY}
+    silent = {kind.name for kind in CATALOG if kind.payload_class not in CONVERTERS}
     assert silent == {
         "agent.handoff", "agent.usage", "approval.decision", "approval.request", "assistant.block",
         "assistant.files", "assistant.view", "block.delta", "block.end", "block.retract", "block.start",
@@ -106,7 +108,7 @@ def test_what_has_no_counterpart() -> None:
         "tool.await", "tool.progress", "ui.action",
     }  # fmt: skip
     for name in silent:
-        example = vector_log([{"type": name, "payload": CATALOG.kind(name).payload.EXAMPLE}])
+        example = vector_log([{"type": name, "payload": CATALOG.get_event_type(name).payload_class.EXAMPLE}])
         assert Office().convert(*example[0]) == []
 
 
@@ -116,7 +118,7 @@ def test_the_content_of_a_tool_is_cut() -> None:
         result = ev.ToolResult(call_id="c", tool="Read", ok=True, result=text, images=(image,) * images)
         return str(said(result)[0]["content"])
 
-    assert CONTENT_CHARACTERS == 10_000
+    assert MAX_CONTENT_CHARS == 10_000
     assert content("x" * 10_000) == "x" * 10_000
     assert content("x" * 10_001) == "x" * 10_000
     assert content("€" * 20_000) == "€" * 10_000
@@ -163,7 +165,7 @@ def test_an_agent_is_a_man_or_a_woman_on_one_of_nine_seats(seat: int, gender: st
 )
 def test_another_value_is_not_taken(event: str, payload: dict[str, Any]) -> None:
     with pytest.raises(InvalidEvent):
-        CATALOG.event(event, payload, id="evt_1", origin="system")
+        CATALOG.build_event(event, payload, id="evt_1", origin="system")
 
 
 @for_each_row("status", ["alive", "idle", "shutdown"])
@@ -173,9 +175,9 @@ def test_an_agent_of_the_team_has_one_of_three_statuses(status: str) -> None:
     assert SHAPES["AgentStatusEvent"].matches(message)
 
 
-@for_each_row("code", sorted(CODES | {"unknown"}))
+@for_each_row("code", sorted(ERROR_CODES | {"unknown"}))
 def test_an_error_has_one_of_eight_codes(code: str) -> None:
-    assert len(CODES) == 7
+    assert len(ERROR_CODES) == 7
     message = one_of("session.error", {"code": code, "message": "It failed."})
     assert (message["code"], SHAPES["ServerErrorEvent"].matches(message)) == (code, True)
     assert not SHAPES["ServerErrorEvent"].matches(message | {"code": "overloaded_error"})

@@ -11,7 +11,7 @@ import pytest
 from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import BadInput, CallerError, PeerError
-from turnlog.wire.sse import LIMIT_BYTES, Decoder, Message, encode
+from turnlog.wire.sse import MAX_SSE_MESSAGE_BYTES, Decoder, ServerSentEvent, encode
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "vectors" / "wire" / "sse.json").read_text()
@@ -22,19 +22,19 @@ def stream_of(case: dict[str, Any]) -> bytes:
     return bytes.fromhex(case["hex"]) if "hex" in case else case["input"].encode()
 
 
-def expected(case: dict[str, Any]) -> tuple[list[Message], str, int | None]:
-    messages = msgspec.convert(case["messages"], list[Message])
+def expected(case: dict[str, Any]) -> tuple[list[ServerSentEvent], str, int | None]:
+    messages = msgspec.convert(case["messages"], list[ServerSentEvent])
     last_id = messages[-1].id if messages else ""
     return messages, case.get("last_id", last_id), case.get("retry_ms")
 
 
-def decode(pieces: Iterable[bytes]) -> tuple[list[Message], str, int | None]:
+def decode(pieces: Iterable[bytes]) -> tuple[list[ServerSentEvent], str, int | None]:
     decoder = Decoder()
     messages = [message for piece in pieces for message in decoder.feed(piece)]
     return messages + decoder.flush(), decoder.last_id, decoder.retry_ms
 
 
-def decode_until_refused(pieces: Iterable[bytes], limit_bytes: int) -> tuple[list[Message], bool]:
+def decode_until_refused(pieces: Iterable[bytes], limit_bytes: int) -> tuple[list[ServerSentEvent], bool]:
     decoder, messages = Decoder(limit_bytes), []
     try:
         for piece in pieces:
@@ -97,15 +97,15 @@ def test_refused_fields(case: dict[str, Any]) -> None:
 def test_what_the_refusal_prevents() -> None:
     event = "a\ndata: forged\n\n"
     messages, _, _ = decode([f"event: {event}\ndata: x\n\n".encode()])
-    assert Message("forged", "a") in messages
+    assert ServerSentEvent("forged", "a") in messages
 
 
 def test_a_message_is_out_with_its_last_byte() -> None:
     decoder = Decoder()
     assert decoder.feed(b"data: a\r\n") == []
-    assert decoder.feed(b"\r") == [Message("a")]
+    assert decoder.feed(b"\r") == [ServerSentEvent("a")]
     assert decoder.feed(b"\n") == []
-    assert decoder.feed(b"data: b\n\n") == [Message("b")]
+    assert decoder.feed(b"data: b\n\n") == [ServerSentEvent("b")]
 
 
 def test_flush_begins_a_new_stream_after_the_last_id() -> None:
@@ -113,7 +113,7 @@ def test_flush_begins_a_new_stream_after_the_last_id() -> None:
     decoder.feed(b"id: 4\ndata: a\n\nid: 5\nevent: lost\nretry: 9\ndata: lost\r")
     assert decoder.flush() == []
     assert decoder.last_id == "4"
-    assert decoder.feed(b"\xef\xbb\xbfdata: b\n\n") == [Message("b", id="4")]
+    assert decoder.feed(b"\xef\xbb\xbfdata: b\n\n") == [ServerSentEvent("b", id="4")]
 
 
 BEFORE = b"data: 1\n\n"
@@ -144,8 +144,8 @@ def test_bounds_hold_in_every_cut(stream: bytes, refused: bool) -> None:
 
 def test_messages_before_a_refused_one_are_handed_out() -> None:
     stream = BEFORE + b"data: " + b"x" * 40 + b"\n\ndata: after\n\n"
-    assert decode_until_refused([stream], 20) == ([Message("1")], True)
-    assert decode_until_refused(singles(stream), 20) == ([Message("1")], True)
+    assert decode_until_refused([stream], 20) == ([ServerSentEvent("1")], True)
+    assert decode_until_refused(singles(stream), 20) == ([ServerSentEvent("1")], True)
 
 
 def test_a_refusal_is_final() -> None:
@@ -162,7 +162,7 @@ def test_a_refusal_is_final() -> None:
 
 @without_coverage()
 def test_the_largest_message_in_small_pieces() -> None:
-    text = b"x" * (LIMIT_BYTES - 6)  # copied anew for each piece, this would be 4 TB of copying
+    text = b"x" * (MAX_SSE_MESSAGE_BYTES - 6)  # copied anew for each piece, this would be 4 TB of copying
     frame, piece = encode(text), 32
     messages, _, _ = decode(frame[at : at + piece] for at in range(0, len(frame), piece))
-    assert messages == [Message(text.decode())]
+    assert messages == [ServerSentEvent(text.decode())]

@@ -14,13 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from turnlog.agents.definition import tried
+from turnlog.agents.definition import validate_definition
 from turnlog.errors import CallerError, quote
 from turnlog.events import Entry
-from turnlog.parse.deeds import Deeds
+from turnlog.parse.deeds import ToolEffects
 
 INACTIVITY_S = 900.0  # as long as the original waits
-TALK = (
+STREAM_JSON_FLAGS = (
     "--print",
     "--input-format",
     "stream-json",
@@ -34,7 +34,7 @@ TALK = (
 
 
 @dataclass(frozen=True, slots=True)
-class ClaudeCli:
+class ClaudeCode:
     """A command, the name of who answers, and where it runs. Without `env` it has this process' environment.
 
     What is written under `memory` is an artifact; commands to the address `screen` are for a screen. A
@@ -46,12 +46,16 @@ class ClaudeCli:
     name: str = "Claude"
     cwd: str | Path | None = None
     env: Mapping[str, str] | None = None
-    memory: str | None = None
-    screen: str | None = None
+    artifact_dir: str | None = None
+    screen_url: str | None = None
     inactivity_s: float = INACTIVITY_S
     demo_mode: bool = False
-    desks: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    endings: set[asyncio.Future[None]] = field(default_factory=set, init=False, repr=False, compare=False)
+    session_handles: dict[tuple[int, str], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    release_tasks: set[asyncio.Future[None]] = field(
+        default_factory=set, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:
@@ -59,12 +63,12 @@ class ClaudeCli:
         if not self.inactivity_s > 0:
             raise CallerError(f"{self.name}: expected an inactivity_s above 0, got {self.inactivity_s}")
         whose = f"process {quote(self.name)}"
-        tried(whose, "agent.start", name=self.name, via="prompt", model=self.model)
+        validate_definition(whose, "agent.start", name=self.name, via="prompt", model=self.model)
 
     @property
-    def deeds(self) -> Deeds:
+    def tool_effects(self) -> ToolEffects:
         """What its tools do that is more than a call."""
-        return Deeds(self.memory, self.screen)
+        return ToolEffects(self.artifact_dir, self.screen_url)
 
     @property
     def model(self) -> str | None:
@@ -72,10 +76,10 @@ class ClaudeCli:
         named = [after for word, after in pairwise(self.command) if word == "--model"]
         return named[-1] if named else None
 
-    def line(self, source_session: str | None) -> list[str]:
+    def argv(self, source_session: str | None) -> list[str]:
         """The whole command; a process goes on with the conversation of another."""
         resumed = ["--resume", source_session] if source_session else []
-        return [*self.command, *TALK, *resumed]
+        return [*self.command, *STREAM_JSON_FLAGS, *resumed]
 
     def run(self, prompt: str | None = None, **options: Any) -> AsyncGenerator[Entry, None]:
         """Every event of one turn as it happens; see `turnlog.agents.run`."""

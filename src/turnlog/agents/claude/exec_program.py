@@ -11,11 +11,11 @@ import sys
 from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
-STDERR = 2
-NOT_FOUND = 127  # as a shell says it
+STDERR_FD = 2
+EXIT_NOT_FOUND = 127  # as a shell says it
 
 
-def die_with(parent: int) -> None:
+def set_parent_death_signal(parent: int) -> None:
     """Be killed when the parent is gone; it may be gone already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
@@ -23,29 +23,29 @@ def die_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def close_inherited() -> None:
+def close_inherited_fds() -> None:
     """Close everything but stdin, stdout and stderr.
 
     uvloop leaves the other ends of these three open in a child. A program that holds a second copy of its
     stdin can close the first one, and what is written to it is lost without an error.
     """
     for name in os.listdir("/dev/fd"):
-        if int(name) > STDERR:
+        if int(name) > STDERR_FD:
             with suppress(OSError):  # the descriptor that listed the folder is closed by now
                 os.close(int(name))
 
 
-def become(command: list[str]) -> None:
+def exec_command(command: list[str]) -> None:
     """Be that program from now on."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays ignored
     try:
         os.execvp(command[0], command)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
-        sys.exit(NOT_FOUND)
+        sys.exit(EXIT_NOT_FOUND)
 
 
 if __name__ == "__main__":
-    die_with(int(sys.argv[1]))
-    close_inherited()
-    become(sys.argv[2:])
+    set_parent_death_signal(int(sys.argv[1]))
+    close_inherited_fds()
+    exec_command(sys.argv[2:])

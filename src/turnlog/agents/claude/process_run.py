@@ -6,47 +6,47 @@ from typing import Literal
 
 from msgspec import structs
 
-from turnlog.agents.claude.process import CliProcess
-from turnlog.agents.runtime.turn_loop import Item
+from turnlog.agents.claude.process import ClaudeProcess
+from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.turn_timeout import Trace
-from turnlog.events import AgentEnd, Fault, ToolResult
+from turnlog.events import AgentEnd, ErrorInfo, ToolResult
 from turnlog.events.agent import StopReason
-from turnlog.parse.claude.agents import Said
-from turnlog.parse.claude.parser import EXITED, CliParser
+from turnlog.parse.claude.agents import EventDraft
+from turnlog.parse.claude.parser import PROCESS_EXITED, CliParser
 
-Reason = Literal["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"]
+ProcessEndReason = Literal["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"]
 
 
 @dataclass(slots=True)
-class Life:
+class ProcessRun:
     """One process from its start to its end. `sent` is the turn that went down last; `reason` is why it has
     to go. Results of `freed` calls are known, turns that are `late` ran too long, those `dropped` are over.
     `is_deaf` says that a write to it failed, and that this is in the log.
     """
 
-    process: CliProcess
+    process: ClaudeProcess
     parser: CliParser
-    resumed: bool
-    sent: str = ""
-    reason: Reason | None = None
-    fault: Fault = EXITED
-    is_deaf: bool = False
-    freed: set[str] = field(default_factory=set)
-    late: set[Trace] = field(default_factory=set)
-    dropped: dict[str, StopReason] = field(default_factory=dict)
+    is_resumed: bool
+    current_trace: str = ""
+    reason: ProcessEndReason | None = None
+    fault: ErrorInfo = PROCESS_EXITED
+    has_write_error: bool = False
+    answered_calls: set[str] = field(default_factory=set)
+    timed_out_traces: set[Trace] = field(default_factory=set)
+    abandoned_traces: dict[str, StopReason] = field(default_factory=dict)
 
-    def end(self, reason: Reason | None) -> None:
+    def terminate(self, reason: ProcessEndReason | None) -> None:
         """Let it go; the first reason counts."""
         self.reason = self.reason or reason
-        self.process.end()
+        self.process.terminate()
 
 
-def judged(life: Life, said: Iterable[Said]) -> Iterator[Item]:
+def filter_output(process_run: ProcessRun, events: Iterable[EventDraft]) -> Iterator[TurnEvent]:
     """What a process said, without results that are known, and with the true end of what ran too long."""
-    for payload, scope, origin in said:
-        if isinstance(payload, ToolResult) and payload.call_id in life.freed:
+    for payload, scope, origin in events:
+        if isinstance(payload, ToolResult) and payload.call_id in process_run.answered_calls:
             continue
         broken = isinstance(payload, AgentEnd) and payload.stop_reason in ("cancelled", "error")
-        if broken and scope.trace_id in life.late:
+        if broken and scope.trace_id in process_run.timed_out_traces:
             payload = structs.replace(payload, stop_reason="timeout")
-        yield Item(payload, scope, origin)
+        yield TurnEvent(payload, scope, origin)

@@ -12,17 +12,31 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from turnlog.events import AgentStart, Envelope, Payload, Scope, UiAction, UiCommand, UiMessage, Unknown
+from turnlog.events import (
+    AgentStart,
+    Envelope,
+    Payload,
+    Scope,
+    UiAction,
+    UiCommand,
+    UiMessage,
+    UnknownPayload,
+)
 from turnlog.events.ui import JobHelp, OfferWork, Summon, Wake, WakeAgent
-from turnlog.parse.inline.markers import route
-from turnlog.state.descriptions import is_direct, is_news, narrated, news
-from turnlog.state.roster import EVERYBODY, Roster
+from turnlog.parse.inline.markers import parse_route
+from turnlog.state.descriptions import (
+    describe_app_event,
+    describe_input,
+    is_app_event_for_model,
+    is_page_event,
+)
+from turnlog.state.roster import NO_CHANNEL, Roster
 from turnlog.state.tree import Tree
 
-NEWS = 100  # of what followed; a model that was told nothing for so long reads the rest elsewhere
+MAX_APP_EVENTS = 100  # of what followed; a model that was told nothing for so long reads the rest elsewhere
 
 
-class Letter(NamedTuple):
+class Prompt(NamedTuple):
     """What opens one turn; `speaker` is the agent of the team that it is for."""
 
     scope: Scope
@@ -30,80 +44,82 @@ class Letter(NamedTuple):
     speaker: str | None = None
 
 
-class Outbox:
+class PromptQueue:
     """The turns that are pending, in the order of the log."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._roster = Roster()
-        self._news: deque[str] = deque(maxlen=NEWS)
-        self.pending: dict[str, Letter] = {}
+        self._app_event_texts: deque[str] = deque(maxlen=MAX_APP_EVENTS)
+        self.pending: dict[str, Prompt] = {}
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one durable event into account, after the tree has."""
         self._roster.apply(envelope, payload)
         if isinstance(payload, AgentStart):
             self.pending.pop(envelope.trace_id or "", None)
             if not envelope.depth:
-                self._news.clear()
-        elif envelope.origin == "app" and is_news(payload, envelope):
-            self._news.append(news(envelope, payload))
-        elif (letter := self.letter(envelope, payload)) and not self._tree.runs(envelope.trace_id or ""):
-            self._add(envelope.trace_id or "", letter)
+                self._app_event_texts.clear()
+        elif envelope.origin == "app" and is_app_event_for_model(payload, envelope):
+            self._app_event_texts.append(describe_app_event(envelope, payload))
+        elif (letter := self.build_prompt(envelope, payload)) and not self._tree.is_running(
+            envelope.trace_id or ""
+        ):
+            self._enqueue(envelope.trace_id or "", letter)
 
-    def _add(self, trace: str, letter: Letter) -> None:
+    def _enqueue(self, trace: str, prompt: Prompt) -> None:
         before = self.pending.get(trace)
-        texts = (*before.texts, *letter.texts) if before else letter.texts
-        self.pending[trace] = letter._replace(texts=texts)
+        texts = (*before.texts, *prompt.texts) if before else prompt.texts
+        self.pending[trace] = prompt._replace(texts=texts)
 
-    def letter(self, envelope: Envelope, payload: Payload | Unknown) -> Letter | None:
+    def build_prompt(self, envelope: Envelope, payload: Payload | UnknownPayload) -> Prompt | None:
         """What an event says to the process, if it is a part of a turn and says anything."""
-        if not envelope.trace_id or envelope.origin != "ui" or isinstance(payload, Unknown):
+        if not envelope.trace_id or envelope.origin != "ui" or isinstance(payload, UnknownPayload):
             return None
         scope = Scope(trace_id=envelope.trace_id, channel=envelope.channel)
         if isinstance(payload, UiMessage):
-            named, text = route(payload.text)
+            named, text = parse_route(payload.text)
             target = payload.target or named
-            return Letter(scope, (addressed(target, text),), target)
+            return Prompt(scope, (add_route_prefix(target, text),), target)
         if isinstance(payload, UiCommand):
-            words = COMMANDS.get(type(payload.command))
-            return Letter(scope, (words(self, scope, payload.command),)) if words else None
+            words = COMMAND_PROMPTS.get(type(payload.command))
+            return Prompt(scope, (words(self, scope, payload.command),)) if words else None
         answers = isinstance(payload, UiAction) and payload.call_id is not None
-        if answers or not (isinstance(payload, UiAction) or is_direct(envelope, payload)):
+        if answers or not (isinstance(payload, UiAction) or is_page_event(envelope, payload)):
             return None
-        return Letter(scope, (narrated(envelope.type, payload),))
+        return Prompt(scope, (describe_input(envelope.type, payload),))
 
-    def text(self, letter: Letter) -> str:
+    def render(self, prompt: Prompt) -> str:
         """The whole text of a letter that goes down now."""
-        return "\n".join((*self._news, *letter.texts))
+        return "\n".join((*self._app_event_texts, *prompt.texts))
 
-    def soul(self, scope: Scope, agent: WakeAgent) -> str:
+    def find_soul(self, scope: Scope, agent: WakeAgent) -> str:
         """What is known of somebody's soul."""
-        team = self._roster.teams.get(scope.channel or EVERYBODY)
+        team = self._roster.teams.get(scope.channel or NO_CHANNEL)
         member = team.seats.get(agent.seat) if team else None
         return member.soul if member is not None and member.name == agent.name else ""
 
 
-def speaks(command: Any) -> bool:
+def command_opens_turn(command: Any) -> bool:
     """Whether a command says something to the process, and so opens a turn."""
-    return type(command) in COMMANDS
+    return type(command) in COMMAND_PROMPTS
 
 
-def addressed(target: str | None, text: str) -> str:
+def add_route_prefix(target: str | None, text: str) -> str:
     """A message for somebody of the team."""
     return f"[ROUTE TO AGENT: {target}] {text}" if target else text
 
 
-def _summon(_: Outbox, __: Scope, ___: Summon) -> str:
+def _summon(_: PromptQueue, __: Scope, ___: Summon) -> str:
     return "[SUMMON AGENTS]"
 
 
-def _wake(outbox: Outbox, scope: Scope, command: Wake) -> str:
-    agents = "".join(_payload(agent, outbox.soul(scope, agent)) for agent in command.agents)
+def _wake(outbox: PromptQueue, scope: Scope, command: Wake) -> str:
+    agents = "".join(_agent_payload(agent, outbox.find_soul(scope, agent)) for agent in command.agents)
     return f"[WAKE AGENTS]\n<agent-payloads>{agents}</agent-payloads>"
 
 
-def _payload(agent: WakeAgent, soul: str) -> str:
+def _agent_payload(agent: WakeAgent, soul: str) -> str:
     known = {
         "name": agent.name,
         "color": agent.color,
@@ -115,15 +131,15 @@ def _payload(agent: WakeAgent, soul: str) -> str:
     return f"<agent{fields}>" + (f"<soul>{escape(soul)}</soul>" if soul else "") + "</agent>"
 
 
-def _offer(_: Outbox, __: Scope, command: OfferWork) -> str:
+def _offer(_: PromptQueue, __: Scope, command: OfferWork) -> str:
     return "\n".join([f"[OFFER WORK TO AGENT: {command.agent}]", *(f"- {job}" for job in command.jobs)])
 
 
-def _help(_: Outbox, __: Scope, command: JobHelp) -> str:
+def _help(_: PromptQueue, __: Scope, command: JobHelp) -> str:
     return f"[JOB HELP] {msgspec.json.encode(command.form).decode()}"
 
 
-COMMANDS: dict[type, Callable[[Outbox, Scope, Any], str]] = {
+COMMAND_PROMPTS: dict[type, Callable[[PromptQueue, Scope, Any], str]] = {
     Summon: _summon,
     Wake: _wake,
     OfferWork: _offer,

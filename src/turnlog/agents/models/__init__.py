@@ -7,39 +7,39 @@ script offline. What is a model already is taken as it is.
 from collections.abc import Callable
 
 from turnlog.agents.models.anthropic import AnthropicModel
-from turnlog.agents.models.model import Model, ModelFault, ReadBlob, Request, ToolSpec
+from turnlog.agents.models.model import Model, ModelError, ReadBlob, Request, ToolSpec
 from turnlog.agents.models.script import load_script
 from turnlog.agents.models.scripted import (
     Cite,
+    EndMessage,
     Fail,
     Files,
-    Part,
     ProviderCall,
     Scripted,
-    Spend,
-    Stop,
+    ScriptPart,
     Thinking,
     ToolUse,
+    UsageReport,
 )
 from turnlog.errors import CallerError, quote
 
 __all__ = [
     "AnthropicModel",
     "Cite",
+    "EndMessage",
     "Fail",
     "Files",
     "Model",
-    "ModelFault",
-    "Part",
+    "ModelError",
     "ProviderCall",
     "ReadBlob",
     "Request",
+    "ScriptPart",
     "Scripted",
-    "Spend",
-    "Stop",
     "Thinking",
     "ToolSpec",
     "ToolUse",
+    "UsageReport",
     "make_model",
 ]
 

@@ -18,21 +18,21 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from turnlog.agents.models.errors import fault, status_fault
-from turnlog.agents.models.files import with_files
-from turnlog.agents.models.messages import Body, body_of, own_turn, thinks
-from turnlog.agents.models.model import ModelFault, Request
+from turnlog.agents.models.errors import error_from_status, make_model_error
+from turnlog.agents.models.files import download_files
+from turnlog.agents.models.messages import Body, build_messages_body, may_think, parts_since_user
+from turnlog.agents.models.model import ModelError, Request
 from turnlog.errors import CallerError
-from turnlog.events import AssistantFiles, Fault, Payload, ToolCall
+from turnlog.events import AssistantFiles, ErrorInfo, Payload, ToolCall
 from turnlog.parse import MessagesParser
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 MAX_TOKENS = 8192  # what every current model can say in one message
-CONTAINERS = 1000  # calls whose container is known; beyond that the oldest are forgotten
+MAX_CONTAINERS = 1000  # calls whose container is known; beyond that the oldest are forgotten
 LINGER_S = 1.0  # for the end of the body after the end of the message; then the connection can be used again
 NO_KEY = "There is no API key: set ANTHROPIC_API_KEY, or give the model a client."
 NO_PACKAGE = "anthropic:... needs the package anthropic: pip install 'turnlog[anthropic]'"
@@ -64,30 +64,30 @@ class AnthropicModel:
     def name(self) -> str:
         return self.model
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         parser, calls = MessagesParser(reply), list[str]()
         try:
-            events = await self._open(request)
-        except failures() as error:
-            raise fault_of(error) from None
+            events = await self._send_request(request)
+        except sdk_errors() as error:
+            raise to_model_error(error) from None
         try:
-            while not parser.over and (event := await anext(events, None)) is not None:
+            while not parser.has_ended and (event := await anext(events, None)) is not None:
                 if batch := parser.feed(event):
                     if any(isinstance(said, AssistantFiles) for said in batch):
-                        batch = await with_files(batch, await self._own_client(), request.put_blob)
+                        batch = await download_files(batch, await self._client_for_loop(), request.put_blob)
                     yield batch
                     calls += [said.call_id for said in batch if isinstance(said, ToolCall)]
-            if parser.over:
-                self._remember(calls, parser.container)
-                await finish(events)
+            if parser.has_ended:
+                self._remember_container(calls, parser.container)
+                await drain_stream(events)
             problem = None
-        except failures() as error:
-            problem = fault_of(error)
+        except sdk_errors() as error:
+            problem = to_model_error(error)
         finally:
             await events.close()
         if not reply.complete:
-            yield parser.flush(Fault(code=problem.code, message=problem.message) if problem else None)
-            raise problem or fault(reply.error.code if reply.error else "incomplete")
+            yield parser.flush(ErrorInfo(code=problem.code, message=problem.message) if problem else None)
+            raise problem or make_model_error(reply.error.code if reply.error else "incomplete")
 
     async def aclose(self) -> None:
         """Close the connections that this model opened itself in this event loop."""
@@ -95,15 +95,17 @@ class AnthropicModel:
         if client is not None and self.client is None:
             await client.close()
 
-    async def _open(self, request: Request) -> Any:
+    async def _send_request(self, request: Request) -> Any:
         """Send the request; the answer is a stream of raw events."""
         body: Body = {"model": self.model, "max_tokens": request.max_tokens or self.max_tokens}
-        body |= await body_of(request, self.provider_tools)
-        if self.thinking is not None and (self.thinking.get("type") != "enabled" or thinks(request.messages)):
+        body |= await build_messages_body(request, self.provider_tools)
+        if self.thinking is not None and (
+            self.thinking.get("type") != "enabled" or may_think(request.messages)
+        ):
             body["thinking"] = dict(self.thinking)
-        if container := self._container(request.messages):
+        if container := self._find_container(request.messages):
             body["container"] = container
-        client = await self._own_client()
+        client = await self._client_for_loop()
         create: Any = client.messages.create
         if self.betas:
             create = partial(client.beta.messages.create, betas=list(self.betas))
@@ -111,22 +113,22 @@ class AnthropicModel:
             return await create(**body, **self.options, stream=True)
         except TypeError as error:  # how the SDK says that it has no key
             if "authentication" in str(error):
-                raise ModelFault("authentication_error", NO_KEY) from None
+                raise ModelError("authentication_error", NO_KEY) from None
             raise
 
-    def _remember(self, calls: list[str], container: str | None) -> None:
+    def _remember_container(self, calls: list[str], container: str | None) -> None:
         """Where code of this message runs: what goes on with the message has to name it."""
         if container is not None:
             self._containers.update(dict.fromkeys(calls, container))
-        for call_id in list(self._containers)[:-CONTAINERS]:
+        for call_id in list(self._containers)[:-MAX_CONTAINERS]:
             del self._containers[call_id]
 
-    def _container(self, messages: list[Message]) -> str | None:
+    def _find_container(self, messages: list[Message]) -> str | None:
         """The container of the message that the model goes on with; another turn gets another one."""
-        calls = [part.get("id", "") for part in reversed(own_turn(messages))]
+        calls = [part.get("id", "") for part in reversed(parts_since_user(messages))]
         return next((self._containers[call_id] for call_id in calls if call_id in self._containers), None)
 
-    async def _own_client(self) -> "AsyncAnthropic":
+    async def _client_for_loop(self) -> "AsyncAnthropic":
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             sdk = await asyncio.to_thread(import_module, "anthropic")  # it takes a second
@@ -135,30 +137,30 @@ class AnthropicModel:
         return self._clients[loop]
 
 
-async def finish(events: Any) -> None:
+async def drain_stream(events: Any) -> None:
     """Read to the end of the body; whatever happens there, the message is complete."""
-    with suppress(TimeoutError, *failures()):
+    with suppress(TimeoutError, *sdk_errors()):
         async with asyncio.timeout(LINGER_S):
             await anext(events, None)
 
 
-def failures() -> tuple[type[Exception], ...]:
+def sdk_errors() -> tuple[type[Exception], ...]:
     """What the SDK raises when a request fails; a cut connection is its transport's error, not its own."""
     sdk, transport = import_module("anthropic"), import_module("httpx2")
     return sdk.AnthropicError, transport.HTTPError, transport.StreamError, OSError, ValueError
 
 
-def fault_of(error: Exception) -> ModelFault:
+def to_model_error(error: Exception) -> ModelError:
     """An exception of the SDK, its transport or its decoder as a fault."""
     sdk, transport = import_module("anthropic"), import_module("httpx2")
     if isinstance(error, sdk.APIStatusError):
-        return status_fault(error)
+        return error_from_status(error)
     if isinstance(error, sdk.APITimeoutError | transport.TimeoutException | TimeoutError):
-        return fault("timeout_error")
+        return make_model_error("timeout_error")
     if isinstance(error, sdk.APIConnectionError | OSError):
-        return fault("connection_error")
+        return make_model_error("connection_error")
     if isinstance(error, transport.HTTPError | transport.StreamError):
-        return fault("incomplete")
+        return make_model_error("incomplete")
     if isinstance(error, ValueError | sdk.APIError):
-        return fault("bad_stream")
-    return ModelFault("authentication_error", NO_KEY)  # what is left: credentials that cannot be read
+        return make_model_error("bad_stream")
+    return ModelError("authentication_error", NO_KEY)  # what is left: credentials that cannot be read

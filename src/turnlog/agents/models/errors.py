@@ -11,11 +11,13 @@ from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any
 
-from turnlog.agents.models.model import ModelFault
+from turnlog.agents.models.model import ModelError
 
-DETAIL_CHARS = 300
-SECRET = re.compile(r"(?i)sk-[\w.-]{6,}|(?<![a-z])(key|token|bearer)[-_ :=]+(?=[\w.-]{0,256}\d)[\w.-]{6,}")
-STATUS = {
+MAX_DETAIL_CHARS = 300
+SECRET_PATTERN = re.compile(
+    r"(?i)sk-[\w.-]{6,}|(?<![a-z])(key|token|bearer)[-_ :=]+(?=[\w.-]{0,256}\d)[\w.-]{6,}"
+)
+CODE_BY_STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",
     402: "billing_error",
@@ -28,7 +30,7 @@ STATUS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-SENTENCES = {
+MESSAGES = {
     "api_error": "The model's provider failed.",
     "authentication_error": "The model's provider does not accept the API key.",
     "bad_stream": "The model's provider sent something that cannot be read.",
@@ -44,54 +46,56 @@ SENTENCES = {
     "request_too_large": "The conversation is too large for the model.",
     "timeout_error": "The model took too long.",
 }
-OTHERWISE = "The model failed."
-RETRIABLE = frozenset(
+DEFAULT_MESSAGE = "The model failed."
+RETRIABLE_CODES = frozenset(
     {
         *("api_error", "bad_stream", "conflict_error", "connection_error"),
         *("incomplete", "overloaded_error", "rate_limit_error", "timeout_error"),
     }
 )
-EXPLAINED = frozenset({"invalid_request_error", "not_found_error"})  # with the provider's own words
+CODES_WITH_DETAIL = frozenset({"invalid_request_error", "not_found_error"})  # with the provider's own words
 
 
-def fault(code: str, detail: str = "", retry_after_s: float | None = None) -> ModelFault:
+def make_model_error(code: str, detail: str = "", retry_after_s: float | None = None) -> ModelError:
     """The fault of a code."""
-    sentence = SENTENCES.get(code, OTHERWISE)
-    if detail and code in EXPLAINED:
-        sentence = f"{sentence[:-1]}: {clean(detail)}"
-    return ModelFault(code, sentence, retriable=code in RETRIABLE, retry_after_s=retry_after_s)
+    sentence = MESSAGES.get(code, DEFAULT_MESSAGE)
+    if detail and code in CODES_WITH_DETAIL:
+        sentence = f"{sentence[:-1]}: {redact_detail(detail)}"
+    return ModelError(code, sentence, retriable=code in RETRIABLE_CODES, retry_after_s=retry_after_s)
 
 
-def clean(detail: str) -> str:
+def redact_detail(detail: str) -> str:
     """A provider's words: one line, bounded, without what looks like a key."""
-    return SECRET.sub("[hidden]", " ".join(detail.split()))[:DETAIL_CHARS]
+    return SECRET_PATTERN.sub("[hidden]", " ".join(detail.split()))[:MAX_DETAIL_CHARS]
 
 
-def status_fault(error: Any) -> ModelFault:
+def error_from_status(error: Any) -> ModelError:
     """The fault of an answer: the type in its body counts, else its status."""
     status = error.status_code
     otherwise = "api_error" if status >= 500 or status < 400 else "invalid_request_error"
-    code = type_of(error.body) or STATUS.get(status, otherwise)
-    if status >= 500 and code not in RETRIABLE:
-        code = STATUS.get(status, "api_error")
-    return fault(code, message_of(error.body), retry_after_s(error.response.headers))
+    code = provider_error_type(error.body) or CODE_BY_STATUS.get(status, otherwise)
+    if status >= 500 and code not in RETRIABLE_CODES:
+        code = CODE_BY_STATUS.get(status, "api_error")
+    return make_model_error(
+        code, provider_error_message(error.body), parse_retry_after_s(error.response.headers)
+    )
 
 
-def type_of(body: Any) -> str | None:
+def provider_error_type(body: Any) -> str | None:
     """The error's type, if the body names one that is known."""
-    kind = body.get("error", {}).get("type") if in_form(body) else None
-    return kind if kind in SENTENCES else None
+    kind = body.get("error", {}).get("type") if is_error_body(body) else None
+    return kind if kind in MESSAGES else None
 
 
-def message_of(body: Any) -> str:
-    return str(body["error"].get("message", "")) if in_form(body) else ""
+def provider_error_message(body: Any) -> str:
+    return str(body["error"].get("message", "")) if is_error_body(body) else ""
 
 
-def in_form(body: Any) -> bool:
+def is_error_body(body: Any) -> bool:
     return isinstance(body, dict) and isinstance(body.get("error"), dict)
 
 
-def retry_after_s(headers: Any) -> float | None:
+def parse_retry_after_s(headers: Any) -> float | None:
     """How long the provider asks to wait: milliseconds, seconds or a date."""
     try:
         if (wait := headers.get("retry-after-ms")) is not None:

@@ -19,28 +19,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("turnlog.agents")
 
-FILE_BYTES = 32 * 1024 * 1024
-NAME_CHARS = 255
-FETCH_S = 30.0  # for one file; the model's words wait for it
+MAX_FILE_BYTES = 32 * 1024 * 1024
+MAX_FILENAME_CHARS = 255
+FETCH_TIMEOUT_S = 30.0  # for one file; the model's words wait for it
 
 
-async def with_files(batch: list[Payload], client: "AsyncAnthropic", put_blob: PutBlob) -> list[Payload]:
+async def download_files(batch: list[Payload], client: "AsyncAnthropic", put_blob: PutBlob) -> list[Payload]:
     """What a model said, with the files in it kept."""
     return [
-        structs.replace(said, files=tuple([await kept(file, client, put_blob) for file in said.files]))
+        structs.replace(
+            said, files=tuple([await download_file(file, client, put_blob) for file in said.files])
+        )
         if isinstance(said, AssistantFiles)
         else said
         for said in batch
     ]
 
 
-async def kept(file: File, client: "AsyncAnthropic", put_blob: PutBlob) -> File:
+async def download_file(file: File, client: "AsyncAnthropic", put_blob: PutBlob) -> File:
     """A file by its own name, and where its content is now."""
     try:
-        async with asyncio.timeout(FETCH_S):
+        async with asyncio.timeout(FETCH_TIMEOUT_S):
             about = await client.beta.files.retrieve_metadata(file.file_id)
-            file = structs.replace(file, filename=about.filename[:NAME_CHARS] or file.filename)
-            if about.downloadable is False or about.size_bytes > FILE_BYTES:
+            file = structs.replace(file, filename=about.filename[:MAX_FILENAME_CHARS] or file.filename)
+            if about.downloadable is False or about.size_bytes > MAX_FILE_BYTES:
                 return file
             body = await client.beta.files.download(file.file_id)
             place = await put_blob(await body.read(), about.mime_type or "application/octet-stream")

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from turnlog.errors import NotFound, TurnlogError
 from turnlog.events import Payload
 from turnlog.log import Blob
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 
 ReadBlob = Callable[[str], Awaitable[Blob]]
 PutBlob = Callable[[bytes, str], Awaitable[str]]  # content and media type in, a name out
-CODE = re.compile(r"[!-~]{1,128}")
+CODE_PATTERN = re.compile(r"[!-~]{1,128}")
 MODEL_FAILED = "model_failed"
 
 
@@ -32,21 +32,21 @@ class ToolSpec:
     schema: dict[str, Any]
 
 
-async def no_blobs(name: str) -> Blob:
+async def no_blob_reader(name: str) -> Blob:
     """Where there is no log, there are no blobs."""
     raise NotFound(f"no blob {name[:80]}")
 
 
-async def no_place(data: bytes, media_type: str) -> str:
+async def no_blob_writer(data: bytes, media_type: str) -> str:
     """Where there is no log, nothing is kept."""
     raise NotFound("there is no log to keep it in")
 
 
-def blobs_of(session_id: str, read: ReadBlob) -> ReadBlob:
+def session_blob_reader(session_id: str, read: ReadBlob) -> ReadBlob:
     """The blobs of one session: what a page says of an image may name no other one's."""
 
     async def blob(name: str) -> Blob:
-        return await (read if name.startswith(f"{session_id}/") else no_blobs)(name)
+        return await (read if name.startswith(f"{session_id}/") else no_blob_reader)(name)
 
     return blob
 
@@ -58,12 +58,12 @@ class Request:
     instructions: str
     messages: list[Message]
     tools: tuple[ToolSpec, ...] = ()
-    blob: ReadBlob = no_blobs  # images of tool results are named by their session and hash
+    read_blob: ReadBlob = no_blob_reader  # images of tool results are named by their session and hash
     max_tokens: int | None = None  # instead of the model's own limit
-    put_blob: PutBlob = no_place  # keeps files that the provider's tools made; returns their names
+    put_blob: PutBlob = no_blob_writer  # keeps files that the provider's tools made; returns their names
 
 
-class ModelFault(TurnlogError):
+class ModelError(TurnlogError):
     """A model failed. `code` is the provider's name of it or ours; `message` may be shown to users.
 
     Both go to the log, which ends the turn: a code that is no name there is `model_failed`.
@@ -73,7 +73,7 @@ class ModelFault(TurnlogError):
         self, code: str, message: str, *, retriable: bool = False, retry_after_s: float | None = None
     ) -> None:
         super().__init__(f"{code}: {message}")
-        self.code = code if CODE.fullmatch(code) else MODEL_FAILED
+        self.code = code if CODE_PATTERN.fullmatch(code) else MODEL_FAILED
         self.message = message.encode(errors="replace").decode()
         self.retriable = retriable
         self.retry_after_s = retry_after_s  # how long the provider asks to wait, if it does
@@ -87,6 +87,6 @@ class Model(Protocol):
         """The name that stands in the log."""
         ...
 
-    def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         """The reply, batch by batch; a stream that ends before `done` has failed, as one that raises."""
         ...

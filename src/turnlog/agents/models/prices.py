@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from turnlog.events import Cost, Usage
 
-DATE = "2026-04-28"  # when the prices were taken down
-LONG_TOKENS = 200_000  # input of one completion beyond which a model with a long context costs more
-LONG_INPUT, LONG_OUTPUT = 2.0, 1.5
-CACHE_WRITE, CACHE_READ = 1.25, 0.1  # of the price of input
-DIGITS = 6
-FORM = r"(?<![\w-]){id}(?=$|[-@]\d{{8}}|-latest|-v\d|:|\[)"
+PRICES_DATE = "2026-04-28"  # when the prices were taken down
+LONG_CONTEXT_TOKENS = 200_000  # input of one completion beyond which a model with a long context costs more
+LONG_INPUT_FACTOR, LONG_OUTPUT_FACTOR = 2.0, 1.5
+CACHE_WRITE_FACTOR, CACHE_READ_FACTOR = 1.25, 0.1  # of the price of input
+COST_DIGITS = 6
+MODEL_ID_PATTERN = r"(?<![\w-]){id}(?=$|[-@]\d{{8}}|-latest|-v\d|:|\[)"
 
 
 class Price(NamedTuple):
@@ -26,48 +26,48 @@ class Price(NamedTuple):
 
     input: float
     output: float
-    long: bool = False  # whether a long context has a price of its own
+    has_long_price: bool = False  # whether a long context has a price of its own
 
 
 PRICES: dict[str, Price] = {
-    "claude-opus-4-6": Price(5, 25, long=True),
+    "claude-opus-4-6": Price(5, 25, has_long_price=True),
     "claude-opus-4-5": Price(5, 25),
     "claude-opus-4-1": Price(15, 75),
     "claude-opus-4": Price(15, 75),
     "claude-opus-4-0": Price(15, 75),
-    "claude-sonnet-4-5": Price(3, 15, long=True),
-    "claude-sonnet-4": Price(3, 15, long=True),
-    "claude-sonnet-4-0": Price(3, 15, long=True),
+    "claude-sonnet-4-5": Price(3, 15, has_long_price=True),
+    "claude-sonnet-4": Price(3, 15, has_long_price=True),
+    "claude-sonnet-4-0": Price(3, 15, has_long_price=True),
     "claude-haiku-4-5": Price(1, 5),
     "claude-3-5-haiku": Price(0.80, 4),
     "claude-3-haiku": Price(0.25, 1.25),
 }
 
 
-def price_of(model: str) -> Price | None:
+def find_price(model: str) -> Price | None:
     """The price of a model, if the table knows it."""
-    named = [known for known in PRICES if re.search(FORM.format(id=re.escape(known)), model)]
+    named = [known for known in PRICES if re.search(MODEL_ID_PATTERN.format(id=re.escape(known)), model)]
     return PRICES[max(named, key=len)] if named else None
 
 
-def cost(model: str, usage: Usage) -> Cost | None:
+def compute_cost(model: str, usage: Usage) -> Cost | None:
     """What one completion costs; None if the price is not known."""
-    price = price_of(model)
+    price = find_price(model)
     if price is None:
         return None
     size = usage.input_tokens + usage.cache_read_tokens + usage.cache_creation_tokens
-    long = price.long and size > LONG_TOKENS
-    input_price = price.input * (LONG_INPUT if long else 1) / 1_000_000
-    output_price = price.output * (LONG_OUTPUT if long else 1) / 1_000_000
+    long = price.has_long_price and size > LONG_CONTEXT_TOKENS
+    input_price = price.input * (LONG_INPUT_FACTOR if long else 1) / 1_000_000
+    output_price = price.output * (LONG_OUTPUT_FACTOR if long else 1) / 1_000_000
     parts = (
         usage.input_tokens * input_price,
         usage.output_tokens * output_price,
-        usage.cache_read_tokens * input_price * CACHE_READ,
-        usage.cache_creation_tokens * input_price * CACHE_WRITE,
+        usage.cache_read_tokens * input_price * CACHE_READ_FACTOR,
+        usage.cache_creation_tokens * input_price * CACHE_WRITE_FACTOR,
     )
-    taken, said, read, written = (round(part, DIGITS) for part in parts)
+    taken, said, read, written = (round(part, COST_DIGITS) for part in parts)
     return Cost(
-        total_cost=round(sum(parts), DIGITS),
+        total_cost=round(sum(parts), COST_DIGITS),
         input_cost=taken,
         output_cost=said,
         cache_read_cost=read,

@@ -36,45 +36,45 @@ from typing import Any
 
 import msgspec
 
-from turnlog.agents.models.model import ModelFault
+from turnlog.agents.models.model import ModelError
 from turnlog.agents.models.scripted import (
     Cite,
+    EndMessage,
     Fail,
     Files,
-    Part,
     ProviderCall,
     Scripted,
-    Spend,
-    Stop,
+    ScriptPart,
     Thinking,
     ToolUse,
+    UsageReport,
 )
 from turnlog.errors import CallerError, quote
 from turnlog.events import Citation, File, Usage
-from turnlog.events.strict_json import problem
+from turnlog.events.strict_json import split_validation_error
 from turnlog.parse import reply as replies
 from turnlog.state.history import Message
 
 
-class Strict(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class ScriptStruct(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """What a file may say, and nothing else."""
 
 
-class SayTool(Strict, frozen=True, kw_only=True):
+class SayTool(ScriptStruct, frozen=True, kw_only=True):
     tool: str
     args: dict[str, Any] = {}
 
 
-class SayThinking(Strict, frozen=True, kw_only=True):
+class SayThinking(ScriptStruct, frozen=True, kw_only=True):
     think: str
     signature: str | None = None
 
 
-class SayCite(Strict, frozen=True, kw_only=True):
+class SayCite(ScriptStruct, frozen=True, kw_only=True):
     cite: Citation
 
 
-class SayProvided(Strict, frozen=True, kw_only=True):
+class SayProviderCall(ScriptStruct, frozen=True, kw_only=True):
     provider: str
     args: dict[str, Any] = {}
     result: Any = None
@@ -82,11 +82,11 @@ class SayProvided(Strict, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class SayFiles(Strict, frozen=True, kw_only=True):
+class SayFiles(ScriptStruct, frozen=True, kw_only=True):
     files: tuple[File, ...]
 
 
-class SayFail(Strict, frozen=True, kw_only=True):
+class SayFail(ScriptStruct, frozen=True, kw_only=True):
     fail: str
     retriable: bool = True
     message: str = Fail().message
@@ -94,85 +94,87 @@ class SayFail(Strict, frozen=True, kw_only=True):
     times: int | None = None
 
 
-class SayStop(Strict, frozen=True, kw_only=True):
-    stop: replies.Stop
+class SayStop(ScriptStruct, frozen=True, kw_only=True):
+    stop: replies.MessageStop
 
 
-class SaySpend(Strict, frozen=True, kw_only=True):
+class SaySpend(ScriptStruct, frozen=True, kw_only=True):
     spend: Usage
 
 
-class When(Strict, frozen=True, kw_only=True):
+class StepCondition(ScriptStruct, frozen=True, kw_only=True):
     text: str | None = None
     matches: str | None = None
     result: str | None = None
     step: int | None = None
 
 
-class Step(Strict, frozen=True, kw_only=True):
+class ScriptStep(ScriptStruct, frozen=True, kw_only=True):
     say: list[Any]
-    when: When | None = None
+    when: StepCondition | None = None
 
 
-class Play(Strict, frozen=True, kw_only=True):
-    steps: list[Step]
+class ScriptFile(ScriptStruct, frozen=True, kw_only=True):
+    steps: list[ScriptStep]
     pace_s: float = 0.0
     first_s: float = 0.0
 
 
-Make = Callable[[Any], Part]
+PartFactory = Callable[[Any], ScriptPart]
 
-SHAPES: dict[str, tuple[type[Strict], Make]] = {
+PART_TYPES: dict[str, tuple[type[ScriptStruct], PartFactory]] = {
     "tool": (SayTool, lambda said: ToolUse(said.tool, said.args)),
     "think": (SayThinking, lambda said: Thinking(said.think, said.signature)),
     "cite": (SayCite, lambda said: Cite(said.cite)),
     "provider": (
-        SayProvided,
+        SayProviderCall,
         lambda said: ProviderCall(said.provider, said.args, said.result, said.kind, said.error),
     ),
     "files": (SayFiles, lambda said: Files(said.files)),
     "fail": (SayFail, lambda said: Fail(said.fail, said.retriable, said.message, said.retry_after_s)),
-    "stop": (SayStop, lambda said: Stop(said.stop)),
-    "spend": (SaySpend, lambda said: Spend(said.spend)),
+    "stop": (SayStop, lambda said: EndMessage(said.stop)),
+    "spend": (SaySpend, lambda said: UsageReport(said.spend)),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ConversationState:
     """What a step may ask about the conversation."""
 
     text: str  # what the user said last
     steps: int  # messages of the model since then
     results: dict[str, str]  # by tool: what came last, if that is results
-    size: int  # of the conversation
+    message_count: int  # of the conversation
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class ScriptedSteps:
     """A checked script: a function from the conversation to parts."""
 
     path: str
-    steps: list[Step]
-    _failed: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    steps: list[ScriptStep]
+    _failure_counts: Counter[tuple[int, int, int]] = field(default_factory=Counter)
 
-    def __call__(self, messages: list[Message]) -> Iterator[Part]:
-        now = situation(messages)
+    def __call__(self, messages: list[Message]) -> Iterator[ScriptPart]:
+        now = read_conversation(messages)
         for number, step in enumerate(self.steps):
-            names = fits(step.when, now)
+            names = match_step(step.when, now)
             if names is not None:
-                return self._parts(number, step.say, now, names)
+                return self._build_parts(number, step.say, now, names)
         said = f"{self.path} has no step for {quote(now.text)}"
-        raise ModelFault("no_step", said + (f" after {', '.join(now.results)}" if now.results else ""))
+        raise ModelError("no_step", said + (f" after {', '.join(now.results)}" if now.results else ""))
 
-    def _parts(self, number: int, say: list[Any], now: Situation, names: dict[str, str]) -> Iterator[Part]:
+    def _build_parts(
+        self, number: int, say: list[Any], now: ConversationState, names: dict[str, str]
+    ) -> Iterator[ScriptPart]:
         for place, part in enumerate(say):
             times = part.get("times") if isinstance(part, dict) else None
-            key = number, place, now.size
-            if times is not None and self._failed[key] >= times:
+            key = number, place, now.message_count
+            if times is not None and self._failure_counts[key] >= times:
                 continue
             if times is not None:
-                self._failed[key] += 1
-            yield part_of(filled(part, names))
+                self._failure_counts[key] += 1
+            yield build_part(interpolate(part, names))
 
 
 def load_script(path: str) -> Scripted:
@@ -182,18 +184,18 @@ def load_script(path: str) -> Scripted:
     except OSError as error:
         raise CallerError(f"cannot read the script {path}: {error.strerror}") from None
     play = read_script(data, path)
-    return Scripted(Steps(path, play.steps), play.pace_s, f"scripted:{Path(path).stem}", play.first_s)
+    return Scripted(ScriptedSteps(path, play.steps), play.pace_s, f"scripted:{Path(path).stem}", play.first_s)
 
 
-def read_script(data: bytes, path: str) -> Play:
+def read_script(data: bytes, path: str) -> ScriptFile:
     """A script with every part of it checked; what is wrong is named by its JSON path."""
     try:
         tree = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CallerError(f"{path} is not JSON: {error}") from None
     listed = isinstance(tree, list)
-    play = checked(tree, list[Step] if listed else Play, "$", path)
-    play = Play(steps=play) if listed else play
+    play = convert_or_raise(tree, list[ScriptStep] if listed else ScriptFile, "$", path)
+    play = ScriptFile(steps=play) if listed else play
     steps = "$" if listed else "$.steps"
     for number, step in enumerate(play.steps):
         place = f"{steps}[{number}]"
@@ -201,7 +203,7 @@ def read_script(data: bytes, path: str) -> Play:
             try:
                 re.compile(step.when.matches)
             except re.error as error:
-                raise wrong(
+                raise script_error(
                     path, f"expected a regular expression: {error}", f"{place}.when.matches"
                 ) from None
         for index, part in enumerate(step.say):
@@ -213,39 +215,39 @@ def check_part(part: Any, place: str, path: str) -> None:
     """One part of `say`: a text, or an object with one of the known keys."""
     if isinstance(part, str):
         return
-    shape = shape_of(part) if isinstance(part, dict) else None
+    shape = find_part_type(part) if isinstance(part, dict) else None
     if shape is None:
-        raise wrong(path, f"expected a text or an object with one of {', '.join(SHAPES)}", place)
-    checked(part, shape[0], place, path)
+        raise script_error(path, f"expected a text or an object with one of {', '.join(PART_TYPES)}", place)
+    convert_or_raise(part, shape[0], place, path)
 
 
-def shape_of(part: dict[str, Any]) -> tuple[type[Strict], Make] | None:
-    return next((shape for key, shape in SHAPES.items() if key in part), None)
+def find_part_type(part: dict[str, Any]) -> tuple[type[ScriptStruct], PartFactory] | None:
+    return next((shape for key, shape in PART_TYPES.items() if key in part), None)
 
 
-def part_of(part: Any) -> Part:
+def build_part(part: Any) -> ScriptPart:
     """A part that was checked."""
     if isinstance(part, str):
         return part
-    shape = shape_of(part)
+    shape = find_part_type(part)
     assert shape is not None
     return shape[1](msgspec.convert(part, shape[0]))
 
 
-def checked(tree: Any, kind: Any, place: str, path: str) -> Any:
+def convert_or_raise(tree: Any, kind: Any, place: str, path: str) -> Any:
     """A value of a kind, or an error that says where it is not."""
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        sentence, inside = problem(error)
-        raise wrong(path, sentence, place + inside.removeprefix("$")) from None
+        sentence, inside = split_validation_error(error)
+        raise script_error(path, sentence, place + inside.removeprefix("$")) from None
 
 
-def wrong(path: str, sentence: str, place: str) -> CallerError:
+def script_error(path: str, sentence: str, place: str) -> CallerError:
     return CallerError(f"{path}: {sentence} (at {place})")
 
 
-def fits(when: When | None, now: Situation) -> dict[str, str] | None:
+def match_step(when: StepCondition | None, now: ConversationState) -> dict[str, str] | None:
     """What the names in braces stand for, if a step fits."""
     names = {"text": now.text, "result": "\n".join(now.results.values())}
     if when is None:
@@ -264,7 +266,7 @@ def fits(when: When | None, now: Situation) -> dict[str, str] | None:
     return names | match.groupdict("") if match else None
 
 
-def situation(messages: list[Message]) -> Situation:
+def read_conversation(messages: list[Message]) -> ConversationState:
     """Where the conversation stands."""
     text, steps = "", 0
     tools: dict[str, str] = {}
@@ -277,25 +279,27 @@ def situation(messages: list[Message]) -> Situation:
             results = {}
         else:
             answers = [part for part in message.content if part["type"] == "tool_result"]
-            results = {tools.get(part["tool_use_id"], ""): told(part["content"]) for part in answers}
+            results = {
+                tools.get(part["tool_use_id"], ""): tool_result_text(part["content"]) for part in answers
+            }
             if words:
                 text, steps, results = "\n".join(words), 0, {}
-    return Situation(text, steps, results, len(messages))
+    return ConversationState(text, steps, results, len(messages))
 
 
-def told(content: str | Iterable[dict[str, Any]]) -> str:
+def tool_result_text(content: str | Iterable[dict[str, Any]]) -> str:
     """The words of a result."""
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if part["type"] == "text")
 
 
-def filled(value: Any, names: dict[str, str]) -> Any:
+def interpolate(value: Any, names: dict[str, str]) -> Any:
     """A value with every `{name}` that is known replaced; other braces stay as they are."""
     if isinstance(value, str):
         return re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], found[0]), value)
     if isinstance(value, list):
-        return [filled(item, names) for item in value]
+        return [interpolate(item, names) for item in value]
     if isinstance(value, dict):
-        return {key: filled(item, names) for key, item in value.items()}
+        return {key: interpolate(item, names) for key, item in value.items()}
     return value

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnlog.agents.models.model import ModelFault, Request
-from turnlog.events import Citation, Fault, File, Payload, ToolResult, Usage
+from turnlog.agents.models.model import ModelError, Request
+from turnlog.events import Citation, ErrorInfo, File, Payload, ToolResult, Usage
 from turnlog.parse import reply as replies
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 
-NOTHING = Usage(input_tokens=0, output_tokens=0)
+NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +75,21 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class EndMessage:
     """The message ends here, for a reason of its own."""
 
-    reason: replies.Stop
+    reason: replies.MessageStop
 
 
 @dataclass(frozen=True, slots=True)
-class Spend:
+class UsageReport:
     """What the message costs; the last one counts."""
 
     usage: Usage
 
 
-Part = str | ToolUse | Thinking | Cite | ProviderCall | Files | Fail | Stop | Spend
-Script = Callable[[list[Message]], Iterable[Part]]
+ScriptPart = str | ToolUse | Thinking | Cite | ProviderCall | Files | Fail | EndMessage | UsageReport
+Script = Callable[[list[Message]], Iterable[ScriptPart]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,59 +97,59 @@ class Scripted:
     """A model whose words are written beforehand."""
 
     script: Script
-    pace_s: float = 0.0
+    word_delay_s: float = 0.0
     name: str = "scripted"
-    first_s: float = 0.0
+    initial_delay_s: float = 0.0
 
-    async def stream(self, request: Request, reply: Reply) -> AsyncIterator[list[Payload]]:
+    async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         reply.begin(self.name)
-        await asyncio.sleep(self.first_s)
-        stop: replies.Stop | None = None
-        usage = NOTHING
+        await asyncio.sleep(self.initial_delay_s)
+        stop: replies.MessageStop | None = None
+        usage = NO_USAGE
         for part in self.script(request.messages):
-            if isinstance(part, Stop):
+            if isinstance(part, EndMessage):
                 stop = part.reason
                 break
-            if isinstance(part, Spend):
+            if isinstance(part, UsageReport):
                 usage = part.usage
                 continue
             if isinstance(part, Fail):
                 reply.usage = usage
-                raise ModelFault(
+                raise ModelError(
                     part.code, part.message, retriable=part.retriable, retry_after_s=part.retry_after_s
                 )
-            for batch in SAY[type(part)](reply, part):
+            for batch in PART_WRITERS[type(part)](reply, part):
                 if isinstance(part, str | Thinking):
-                    await asyncio.sleep(self.pace_s)
+                    await asyncio.sleep(self.word_delay_s)
                 yield batch
-        yield reply.done(stop or ("tool_use" if reply.calling else "end_turn"), usage)
+        yield reply.done(stop or ("tool_use" if reply.has_deferred_calls else "end_turn"), usage)
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """A text in the pieces a model would send; white space alone is one."""
     # white space in front of a word can only begin the text: looked for elsewhere it costs a square of time
     return re.findall(r"(?:^\s*)?\S+\s*", text) if text.strip() else [text] * bool(text)
 
 
-def _text(reply: Reply, part: str) -> Iterator[list[Payload]]:
-    return map(reply.text, words(part))
+def _text(reply: ReplyBuilder, part: str) -> Iterator[list[Payload]]:
+    return map(reply.text, split_words(part))
 
 
-def _thinking(reply: Reply, part: Thinking) -> Iterator[list[Payload]]:
-    yield from map(reply.think, words(part.text))
+def _thinking(reply: ReplyBuilder, part: Thinking) -> Iterator[list[Payload]]:
+    yield from map(reply.think, split_words(part.text))
     if part.signature is not None:
         yield reply.sign(part.signature)
 
 
-def _call(reply: Reply, part: ToolUse) -> Iterator[list[Payload]]:
+def _call(reply: ReplyBuilder, part: ToolUse) -> Iterator[list[Payload]]:
     yield reply.call(part.tool, part.args, part.call_id)
 
 
-def _cite(reply: Reply, part: Cite) -> Iterator[list[Payload]]:
+def _cite(reply: ReplyBuilder, part: Cite) -> Iterator[list[Payload]]:
     yield reply.cite(part.citation)
 
 
-def _provided(reply: Reply, part: ProviderCall) -> Iterator[list[Payload]]:
+def _provider_call(reply: ReplyBuilder, part: ProviderCall) -> Iterator[list[Payload]]:
     yield reply.end()
     block = reply.open_call(part.tool, None, "provider", part.args)
     if block is None:
@@ -157,7 +157,9 @@ def _provided(reply: Reply, part: ProviderCall) -> Iterator[list[Payload]]:
     [start] = block.start()
     yield [start, *reply.close(block)]
     error = (
-        Fault(code=part.error, message=part.error, details={"content": part.result}) if part.error else None
+        ErrorInfo(code=part.error, message=part.error, details={"content": part.result})
+        if part.error
+        else None
     )
     yield reply.result(
         ToolResult(
@@ -171,15 +173,15 @@ def _provided(reply: Reply, part: ProviderCall) -> Iterator[list[Payload]]:
     )
 
 
-def _files(reply: Reply, part: Files) -> Iterator[list[Payload]]:
-    yield [*reply.end(), *replies.made(part.files)]
+def _files(reply: ReplyBuilder, part: Files) -> Iterator[list[Payload]]:
+    yield [*reply.end(), *replies.file_events(part.files)]
 
 
-SAY: dict[type, Callable[[Reply, Any], Iterator[list[Payload]]]] = {
+PART_WRITERS: dict[type, Callable[[ReplyBuilder, Any], Iterator[list[Payload]]]] = {
     str: _text,
     Thinking: _thinking,
     ToolUse: _call,
     Cite: _cite,
-    ProviderCall: _provided,
+    ProviderCall: _provider_call,
     Files: _files,
 }

@@ -21,12 +21,12 @@ from urllib.parse import quote as quote_url
 import msgspec
 
 from turnlog.agents.remote.http_client import GONE, Door
-from turnlog.agents.runtime.approvals import permits
+from turnlog.agents.runtime.approvals import check_tool_roles
 from turnlog.agents.runtime.executor import Executor, HungTools
-from turnlog.agents.runtime.idempotency import args_hash
-from turnlog.agents.runtime.user_input import answer_id
-from turnlog.agents.tool_context import Context, WaitForInput
-from turnlog.agents.tools import Tool, failed
+from turnlog.agents.runtime.idempotency import hash_call_args
+from turnlog.agents.runtime.user_input import remote_answer_id
+from turnlog.agents.tool_context import ToolContext, WaitForInput
+from turnlog.agents.tools import Tool, error_result
 from turnlog.errors import CallerError, PeerError, quote
 from turnlog.events import (
     CATALOG,
@@ -37,21 +37,21 @@ from turnlog.events import (
     ToolResult,
     UiAction,
     UiMessage,
-    decode,
+    decode_envelope,
 )
 from turnlog.ids import new_id
-from turnlog.wire.sse import Decoder, Message
+from turnlog.wire.sse import Decoder, ServerSentEvent
 
 log = logging.getLogger("turnlog.agents")
 
 # the last ones only because the log of a session that waits ends with one: then its end is seen at once
-TYPES = "tool.call,tool.result,approval,ui.message,ui.action,agent,process,session"
-TURNS = 1024  # whose people are remembered; those that are open are among the last
-BEHIND_THE_END = "9" * 18  # no log is that long: the server says where it ends, and begins at the beginning
-PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # between attempts; the last one for all that follow
+EVENT_TYPES = "tool.call,tool.result,approval,ui.message,ui.action,agent,process,session"
+MAX_TURNS = 1024  # whose people are remembered; those that are open are among the last
+CURSOR_PAST_END = "9" * 18  # no log is that long: the server says where it ends, and begins at the beginning
+BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # between attempts; the last one for all that follow
 CONFLICT = 409
-DONE = (202, 404, CONFLICT)  # taken; or the call has been answered or given up meanwhile
-BUSY = 429
+ACCEPTED_STATUSES = (202, 404, CONFLICT)  # taken; or the call has been answered or given up meanwhile
+TOO_MANY_REQUESTS = 429
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -62,7 +62,7 @@ class Reset(msgspec.Struct):
     last: int
 
 
-class Wanted(NamedTuple):
+class PendingCall(NamedTuple):
     """A call that is for this process."""
 
     tool: Tool
@@ -71,7 +71,7 @@ class Wanted(NamedTuple):
     approved: bool
 
 
-class Unavailable(ConnectionError):
+class ServerUnavailable(ConnectionError):
     """A server that cannot answer now."""
 
 
@@ -88,20 +88,20 @@ class RemoteExecutor:
         sleep: Sleep = asyncio.sleep,
         hung: HungTools | None = None,
     ) -> None:
-        self._tools = by_name(tools)
+        self._tools = index_tools(tools)
         if others := [tool.name for tool in self._tools.values() if tool.executor != "remote"]:
             raise CallerError(f'expected tools with executor="remote", got {", ".join(others)}')
-        self._door = Door(url, token)
+        self._http = Door(url, token)
         self._session = session
         self._sleep = sleep
-        self._executor = Executor(no_blobs, hung=hung)
+        self._executor = Executor(reject_images, hung=hung)
         self._decoder = Decoder()
-        self._end: int | None = None
-        self._wanted: dict[str, Wanted] = {}
+        self._replay_until: int | None = None
+        self._pending: dict[str, PendingCall] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._actors: dict[str, str] = {}
-        self._members: dict[str, tuple[str, ...]] = {}
-        self._unknown: set[str] = set()  # tools of other executors, each reported once
+        self._member_roles: dict[str, tuple[str, ...]] = {}
+        self._unknown_tools: set[str] = set()  # tools of other executors, each reported once
 
     async def run(self) -> None:
         """Answer calls until the session is closed; cancelling stops what runs."""
@@ -116,7 +116,7 @@ class RemoteExecutor:
                     log.warning("the stream of %s broke off: %r", self._session, error)
                 failures = 1 if self._decoder.last_id != before else failures + 1
                 self._decoder.flush()
-                await self._sleep(pause_s(failures))
+                await self._sleep(backoff_s(failures))
         finally:
             await self._stop()
 
@@ -128,140 +128,152 @@ class RemoteExecutor:
 
     async def _follow(self) -> bool:
         """Take what the stream brings; True if there is nothing more to come."""
-        path = f"/api/events?session={quote_url(self._session)}&types={TYPES}"
-        headers = {"accept": "text/event-stream", "last-event-id": self._decoder.last_id or BEHIND_THE_END}
-        async with self._door.get(path, headers) as answer:
+        path = f"/api/events?session={quote_url(self._session)}&types={EVENT_TYPES}"
+        headers = {"accept": "text/event-stream", "last-event-id": self._decoder.last_id or CURSOR_PAST_END}
+        async with self._http.get(path, headers) as answer:
             if answer.status == 204:
                 return True
             check_status(answer.status, b"" if answer.status == 200 else await answer.body(1000))
             async for piece in answer.pieces():
-                self._take(self._decoder.feed(piece))
+                self._process_messages(self._decoder.feed(piece))
         return False
 
-    def _take(self, messages: list[Message]) -> None:
+    def _process_messages(self, messages: list[ServerSentEvent]) -> None:
         """Everything that came is known before a call is begun: its answer may be there too."""
         for message in messages:
-            if signal := SIGNALS.get(message.event):
+            if signal := MESSAGE_HANDLERS.get(message.event):
                 signal(self, message)
-        for wanted in list(self._wanted.values()):
-            if wanted.approved and self._end is None:
-                self._begin(self._wanted.pop(wanted.call.call_id))
+        for wanted in list(self._pending.values()):
+            if wanted.approved and self._replay_until is None:
+                self._start_call(self._pending.pop(wanted.call.call_id))
 
-    def _event(self, message: Message) -> None:
-        envelope = decode(message.data.encode())
-        payload = CATALOG.payload(envelope)
-        self._executor.calls.apply(envelope, payload)
-        if step := STEPS.get(type(payload)):
+    def _on_event(self, message: ServerSentEvent) -> None:
+        envelope = decode_envelope(message.data.encode())
+        payload = CATALOG.decode_payload(envelope)
+        self._executor.idempotency_cache.apply(envelope, payload)
+        if step := EVENT_HANDLERS.get(type(payload)):
             step(self, envelope, payload)
-        if self._end is not None and envelope.seq >= self._end:
-            self._end = None
+        if self._replay_until is not None and envelope.seq >= self._replay_until:
+            self._replay_until = None
 
-    def _reset(self, message: Message) -> None:
+    def _on_reset(self, message: ServerSentEvent) -> None:
         """The stream begins anew: what runs goes on, what waits comes again."""
         last = msgspec.json.decode(message.data, type=Reset).last
-        self._end = last if last >= 0 else None
-        self._wanted.clear()
+        self._replay_until = last if last >= 0 else None
+        self._pending.clear()
 
-    def _beat(self, _: Message) -> None:
+    def _on_heartbeat(self, _: ServerSentEvent) -> None:
         """The stream is silent: nothing is left to be replayed."""
-        self._end = None
+        self._replay_until = None
 
-    def _spoke(self, envelope: Envelope, _: UiMessage | UiAction) -> None:
+    def _on_user_event(self, envelope: Envelope, _: UiMessage | UiAction) -> None:
         """Calls are made for who spoke last in their turn."""
         if envelope.trace_id and envelope.actor:
             self._actors[envelope.trace_id] = envelope.actor
-            if len(self._actors) > TURNS:
+            if len(self._actors) > MAX_TURNS:
                 del self._actors[next(iter(self._actors))]
 
-    def _called(self, envelope: Envelope, call: ToolCall) -> None:
-        if call.executor == "remote" and call.tool not in self._tools and call.tool not in self._unknown:
-            self._unknown.add(call.tool)
+    def _on_call(self, envelope: Envelope, call: ToolCall) -> None:
+        if (
+            call.executor == "remote"
+            and call.tool not in self._tools
+            and call.tool not in self._unknown_tools
+        ):
+            self._unknown_tools.add(call.tool)
             names = ", ".join(self._tools)
             log.warning("%s calls %s, which this executor does not have: %s", self._session, call.tool, names)
         tool = self._tools.get(call.tool) if call.executor == "remote" else None
-        if tool is not None and call.call_id not in self._running and self._permits(tool, envelope):
-            self._wanted[call.call_id] = Wanted(tool, call, envelope, not tool.needs_approval(call.args))
+        if tool is not None and call.call_id not in self._running and self._may_use(tool, envelope):
+            self._pending[call.call_id] = PendingCall(
+                tool, call, envelope, not tool.needs_approval(call.args)
+            )
 
-    def _permits(self, tool: Tool, envelope: Envelope) -> bool:
+    def _may_use(self, tool: Tool, envelope: Envelope) -> bool:
         """Whether who spoke last may use a tool: the server denies it too, but later than it is seen here."""
         actor = self._actors.get(envelope.trace_id or "")
-        return actor is None or permits(tool, self._members.get(actor, ())) is None
+        return actor is None or check_tool_roles(tool, self._member_roles.get(actor, ())) is None
 
-    def _joined(self, _: Envelope, member: SessionMember) -> None:
-        self._members[member.principal] = member.roles
+    def _on_member(self, _: Envelope, member: SessionMember) -> None:
+        self._member_roles[member.principal] = member.roles
 
-    def _decided(self, _: Envelope, decision: ApprovalDecision) -> None:
+    def _on_decision(self, _: Envelope, decision: ApprovalDecision) -> None:
         """The server has judged who decided, and when; here it has to be about this very call."""
-        wanted = self._wanted.get(decision.call_id)
-        if wanted and decision.decision == "approve" and decision.args_hash == args_hash(wanted.call.args):
-            self._wanted[decision.call_id] = wanted._replace(approved=True)
+        wanted = self._pending.get(decision.call_id)
+        if (
+            wanted
+            and decision.decision == "approve"
+            and decision.args_hash == hash_call_args(wanted.call.args)
+        ):
+            self._pending[decision.call_id] = wanted._replace(approved=True)
 
-    def _answered(self, _: Envelope, result: ToolResult) -> None:
-        self._wanted.pop(result.call_id, None)
+    def _on_result(self, _: Envelope, result: ToolResult) -> None:
+        self._pending.pop(result.call_id, None)
         if task := self._running.get(result.call_id):
             task.cancel()
 
-    def _begin(self, wanted: Wanted) -> None:
-        task = asyncio.create_task(self._work(wanted))
-        self._running[wanted.call.call_id] = task
-        task.add_done_callback(partial(self._ended, wanted.call.call_id))
+    def _start_call(self, pending_call: PendingCall) -> None:
+        task = asyncio.create_task(self._run_call(pending_call))
+        self._running[pending_call.call.call_id] = task
+        task.add_done_callback(partial(self._on_call_done, pending_call.call.call_id))
 
-    def _ended(self, call_id: str, task: asyncio.Task[None]) -> None:
+    def _on_call_done(self, call_id: str, task: asyncio.Task[None]) -> None:
         del self._running[call_id]
         if not task.cancelled() and (error := task.exception()):
             log.error("the result of %s could not be posted", call_id, exc_info=error)
 
-    async def _work(self, wanted: Wanted) -> None:
+    async def _run_call(self, pending_call: PendingCall) -> None:
         """Run one call and post its result."""
-        call, envelope = wanted.call, wanted.envelope
+        call, envelope = pending_call.call, pending_call.envelope
         actor = self._actors.get(envelope.trace_id or "")
-        context = Context(call, self._session, envelope.agent_name or "", actor=actor)
-        result = await self._executor.run(wanted.tool, call, context)
+        context = ToolContext(call, self._session, envelope.agent_name or "", actor=actor)
+        result = await self._executor.run(pending_call.tool, call, context)
         if isinstance(result, WaitForInput):
-            result = failed(call, "EXECUTION_ERROR", f"{call.tool} cannot ask for input from another process")
-        event_id = answer_id(self._session, envelope.agent_id, call.call_id)
-        status, problem = await self._post(event_id, result)
+            result = error_result(
+                call, "EXECUTION_ERROR", f"{call.tool} cannot ask for input from another process"
+            )
+        event_id = remote_answer_id(self._session, envelope.agent_id, call.call_id)
+        status, problem = await self._post_result(event_id, result)
         if status == CONFLICT:
             # Either the call has another answer, or another event has this id: a fresh one tells them apart.
-            status, problem = await self._post(new_id("evt_"), result)
-        if status not in DONE:
+            status, problem = await self._post_result(new_id("evt_"), result)
+        if status not in ACCEPTED_STATUSES:
             log.error("the result of %s was refused: %d %s", call.call_id, status, problem)
-            refused = failed(call, "EXECUTION_ERROR", f"the result of {call.tool} could not be sent")
-            await self._post(event_id, refused)
+            refused = error_result(call, "EXECUTION_ERROR", f"the result of {call.tool} could not be sent")
+            await self._post_result(event_id, refused)
 
-    async def _post(self, event_id: str, result: ToolResult) -> tuple[int, str]:
+    async def _post_result(self, event_id: str, result: ToolResult) -> tuple[int, str]:
         """Post a result until the server has taken or refused it."""
         event = {"type": "tool.result", "id": event_id, "payload": result}
         body = msgspec.json.encode({"session": self._session, "events": [event]})
         failures = 0
         while True:
             try:
-                status, answer = await self._door.post("/api/events", body)
-                if status < 500 and status != BUSY:
-                    return status, problem_of(answer)
+                status, answer = await self._http.post("/api/events", body)
+                if status < 500 and status != TOO_MANY_REQUESTS:
+                    return status, error_text(answer)
                 log.warning("the result of %s is not taken yet: %d", result.call_id, status)
             except GONE as error:
                 log.warning("the result of %s is not sent yet: %r", result.call_id, error)
             failures += 1
-            await self._sleep(pause_s(failures))
+            await self._sleep(backoff_s(failures))
 
 
-SIGNALS: dict[str, Callable[[RemoteExecutor, Message], None]] = {
-    "message": RemoteExecutor._event,
-    "reset": RemoteExecutor._reset,
-    "heartbeat": RemoteExecutor._beat,
+MESSAGE_HANDLERS: dict[str, Callable[[RemoteExecutor, ServerSentEvent], None]] = {
+    "message": RemoteExecutor._on_event,
+    "reset": RemoteExecutor._on_reset,
+    "heartbeat": RemoteExecutor._on_heartbeat,
 }
-STEPS: dict[type, Callable[[RemoteExecutor, Envelope, Any], None]] = {
-    ToolCall: RemoteExecutor._called,
-    ToolResult: RemoteExecutor._answered,
-    ApprovalDecision: RemoteExecutor._decided,
-    SessionMember: RemoteExecutor._joined,
-    UiMessage: RemoteExecutor._spoke,
-    UiAction: RemoteExecutor._spoke,
+EVENT_HANDLERS: dict[type, Callable[[RemoteExecutor, Envelope, Any], None]] = {
+    ToolCall: RemoteExecutor._on_call,
+    ToolResult: RemoteExecutor._on_result,
+    ApprovalDecision: RemoteExecutor._on_decision,
+    SessionMember: RemoteExecutor._on_member,
+    UiMessage: RemoteExecutor._on_user_event,
+    UiAction: RemoteExecutor._on_user_event,
 }
 
 
-def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+def index_tools(tools: Iterable[Tool]) -> dict[str, Tool]:
     """Tools by their names, each of which may be there once."""
     found: dict[str, Tool] = {}
     for tool in tools:
@@ -270,24 +282,24 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     return found
 
 
-def pause_s(failures: int) -> float:
+def backoff_s(failures: int) -> float:
     """How long to wait after so many failures in a row."""
-    return PAUSES_S[min(failures, len(PAUSES_S)) - 1]
+    return BACKOFF_S[min(failures, len(BACKOFF_S)) - 1]
 
 
 def check_status(status: int, body: bytes) -> None:
     """Refuse what is not a stream: for now, or for good."""
-    if status >= 500 or status == BUSY:
-        raise Unavailable(f"the server answered {status}")
+    if status >= 500 or status == TOO_MANY_REQUESTS:
+        raise ServerUnavailable(f"the server answered {status}")
     if status != 200:
-        raise PeerError(f"expected a stream of events, got {status}: {problem_of(body)}")
+        raise PeerError(f"expected a stream of events, got {status}: {error_text(body)}")
 
 
-def problem_of(body: bytes) -> str:
+def error_text(body: bytes) -> str:
     """What a refusal says."""
     return quote(body.decode(errors="replace"))
 
 
-async def no_blobs(data: bytes, media_type: str) -> str:
+async def reject_images(data: bytes, media_type: str) -> str:
     """There is no door for pictures yet."""
     raise CallerError("expected a result without pictures from a process elsewhere")

@@ -16,7 +16,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from turnlog.agents.remote.executor import RemoteExecutor, Sleep, check_status, pause_s
+from turnlog.agents.remote.executor import RemoteExecutor, Sleep, backoff_s, check_status
 from turnlog.agents.remote.http_client import GONE, Door
 from turnlog.agents.runtime.executor import HungTools
 from turnlog.agents.tools import Tool
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 log = logging.getLogger("turnlog.agents")
 
-ANSWERING = frozenset({EXECUTOR, OPERATOR, OWNER})  # roles whose results the server takes
-LOOK_S = 1.0  # nobody comes to the first call of a session sooner
+ANSWERING_ROLES = frozenset({EXECUTOR, OPERATOR, OWNER})  # roles whose results the server takes
+POLL_INTERVAL_S = 1.0  # nobody comes to the first call of a session sooner
 PAGE_SESSIONS = 500
-FULL_LOOKS = 30  # so often every page is read: an executor that failed in a quiet session begins anew
-LIST_BYTES = 4 << 20  # a page has some 100 KiB
+FULL_POLL_EVERY = 30  # so often every page is read: an executor that failed in a quiet session begins anew
+MAX_LIST_BYTES = 4 << 20  # a page has some 100 KiB
 
 
-class Session(msgspec.Struct):
+class ListedSession(msgspec.Struct):
     """What matters of a session."""
 
     session_id: str
@@ -43,21 +43,21 @@ class Session(msgspec.Struct):
     roles: tuple[str, ...] = ()
 
 
-class Sessions(msgspec.Struct):
+class SessionPage(msgspec.Struct):
     """What the server says."""
 
-    sessions: list[Session]
+    sessions: list[ListedSession]
     next: str | None = None
 
 
-class Me(msgspec.Struct):
+class TokenInfo(msgspec.Struct):
     """What the token is on the server: its roles in every session, and the applications that are served."""
 
     roles: tuple[str, ...]
     apps: tuple[str, ...]
 
 
-class RemoteExecutors:
+class RemoteExecutorPool:
     """Runs the remote calls of all sessions of an application whose tools it has."""
 
     def __init__(
@@ -69,16 +69,18 @@ class RemoteExecutors:
         *,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._door = Door(url, token)
+        self._http = Door(url, token)
         self._app = app
         self._sleep = sleep
         tools = tuple(tools)
-        self._executor = partial(RemoteExecutor, url, tools=tools, token=token, sleep=sleep, hung=HungTools())
-        self._executor("")  # what is wrong with the tools is said now
+        self._make_executor = partial(
+            RemoteExecutor, url, tools=tools, token=token, sleep=sleep, hung=HungTools()
+        )
+        self._make_executor("")  # what is wrong with the tools is said now
         self._running: dict[str, asyncio.Task[None]] = {}
         self._server_roles: tuple[str, ...] | None = None
         self._without_role: set[str] = set()
-        self._looks = 0
+        self._poll_count = 0
 
     async def run(self) -> None:
         """Answer calls until it is cancelled, or the server says that it will not be asked."""
@@ -86,49 +88,49 @@ class RemoteExecutors:
         try:
             while True:
                 try:
-                    await self._introduce()
-                    await self._look()
+                    await self._check_server()
+                    await self._poll_sessions()
                     failures = 0
                 except GONE as error:
                     failures += 1
                     log.warning("the sessions are not known yet: %r", error)
-                await self._sleep(pause_s(failures) if failures else LOOK_S)
+                await self._sleep(backoff_s(failures) if failures else POLL_INTERVAL_S)
         finally:
             tasks = list(self._running.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _introduce(self) -> None:
+    async def _check_server(self) -> None:
         """Ask once what the token may do, and whether the server serves the application."""
         if self._server_roles is not None:
             return
-        me = await self._list("/api/me", Me)
+        me = await self._get_json("/api/me", TokenInfo)
         if self._app not in me.apps:
             names = ", ".join(me.apps)
             raise PeerError(f"the server has no application {quote(self._app)}; it serves {names}")
         self._server_roles = me.roles
 
-    async def _look(self) -> None:
+    async def _poll_sessions(self) -> None:
         """Begin what is new. A new session, and one in which something happens, is on the first page."""
-        is_full, path = self._looks % FULL_LOOKS == 0, f"/api/sessions?limit={PAGE_SESSIONS}"
-        page = await self._list(path, Sessions)
-        self._begin_listed(page)
+        is_full, path = self._poll_count % FULL_POLL_EVERY == 0, f"/api/sessions?limit={PAGE_SESSIONS}"
+        page = await self._get_json(path, SessionPage)
+        self._start_listed(page)
         while is_full and page.next is not None:
-            page = await self._list(f"{path}&after={quote_plus(page.next)}", Sessions)
-            self._begin_listed(page)
-        self._looks += 1
+            page = await self._get_json(f"{path}&after={quote_plus(page.next)}", SessionPage)
+            self._start_listed(page)
+        self._poll_count += 1
 
-    def _begin_listed(self, page: Sessions) -> None:
+    def _start_listed(self, page: SessionPage) -> None:
         for session in page.sessions:
             mine = session.app == self._app and session.state != "closed"
             if mine and session.session_id not in self._running and self._may_answer(session):
-                self._begin(session.session_id)
+                self._start_executor(session.session_id)
 
-    def _may_answer(self, session: Session) -> bool:
+    def _may_answer(self, session: ListedSession) -> bool:
         """Whether the server takes results from this process; a session where it does not is reported."""
         roles = {*(self._server_roles or ()), *session.roles}
-        if not ANSWERING.isdisjoint(roles):
+        if not ANSWERING_ROLES.isdisjoint(roles):
             self._without_role.discard(session.session_id)
             return True
         if session.session_id not in self._without_role:
@@ -137,21 +139,21 @@ class RemoteExecutors:
             log.warning("%s: expected the role executor for this token, got %s", session.session_id, found)
         return False
 
-    async def _list(self, path: str, kind: type[T]) -> T:
-        async with self._door.get(path, {"connection": "close"}) as answer:
-            body = await answer.body(LIST_BYTES)
+    async def _get_json(self, path: str, kind: type[T]) -> T:
+        async with self._http.get(path, {"connection": "close"}) as answer:
+            body = await answer.body(MAX_LIST_BYTES)
         check_status(answer.status, body)
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError as error:
             raise PeerError(f"expected an answer to {path}: {error}") from None
 
-    def _begin(self, session_id: str) -> None:
-        task = asyncio.create_task(self._executor(session_id).run())
+    def _start_executor(self, session_id: str) -> None:
+        task = asyncio.create_task(self._make_executor(session_id).run())
         self._running[session_id] = task
-        task.add_done_callback(partial(self._ended, session_id))
+        task.add_done_callback(partial(self._on_executor_done, session_id))
 
-    def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
+    def _on_executor_done(self, session_id: str, task: asyncio.Task[None]) -> None:
         del self._running[session_id]
         if not task.cancelled() and (error := task.exception()):
             log.warning("the executor of %s has ended: %s", session_id, error)

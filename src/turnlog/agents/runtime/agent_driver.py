@@ -24,34 +24,34 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from turnlog.agents.agent import Cast
-from turnlog.agents.models import ModelFault, Request
-from turnlog.agents.models.model import MODEL_FAILED, blobs_of
-from turnlog.agents.models.prices import cost
-from turnlog.agents.runtime.approvals import request
-from turnlog.agents.runtime.delta_writer import Speaker
-from turnlog.agents.runtime.executor import Describe, Executor, HungTools, mask
-from turnlog.agents.runtime.loop_inputs import awaited
-from turnlog.agents.runtime.session_follower import Follower
-from turnlog.agents.runtime.session_writer import Ledger, Pen
+from turnlog.agents.agent import AgentTeam
+from turnlog.agents.models import ModelError, Request
+from turnlog.agents.models.model import MODEL_FAILED, session_blob_reader
+from turnlog.agents.models.prices import compute_cost
+from turnlog.agents.runtime.approvals import build_approval_request
+from turnlog.agents.runtime.delta_writer import DeltaWriter
+from turnlog.agents.runtime.executor import DescribeError, Executor, HungTools, mask_tool_error
+from turnlog.agents.runtime.loop_inputs import build_awaited_call
+from turnlog.agents.runtime.session_follower import SessionFollower
+from turnlog.agents.runtime.session_writer import AppState, SessionWriter
 from turnlog.agents.runtime.turn_loop import (
-    LIMIT_REACHED,
-    Approve,
-    Ask,
+    STEP_LIMIT_PROMPT,
+    AppendEvents,
+    CallModel,
     Effect,
-    Halt,
-    Item,
-    Loop,
-    Run,
-    Say,
-    Time,
-    said,
+    RequestApproval,
+    RunTool,
+    StartCallTimer,
+    StopTurns,
+    TurnEvent,
+    TurnLoop,
+    model_events,
 )
-from turnlog.agents.runtime.turn_timeout import Clocks, Trace, running, timed_out
+from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers, running_turns, timeout_events
 from turnlog.agents.tag_instructions import instructions_with_tags
-from turnlog.agents.tool_context import Context, WaitForInput
-from turnlog.agents.tools import failed, not_found
-from turnlog.errors import CallerError, Closed, Conflict, InvalidEvent, StoreError
+from turnlog.agents.tool_context import ToolContext, WaitForInput
+from turnlog.agents.tools import error_result, tool_not_found
+from turnlog.errors import CallerError, Conflict, InvalidEvent, SessionClosed, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -66,387 +66,405 @@ from turnlog.events import (
     ToolAwait,
     ToolCall,
     ToolResult,
-    Unknown,
+    UnknownPayload,
     Vocabulary,
 )
 from turnlog.events.agent import StopReason
-from turnlog.events.envelope import milliseconds
+from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Page, Row
-from turnlog.parse.reply import Reply, tags_of
+from turnlog.parse.reply import ReplyBuilder, tag_parser_factory
 from turnlog.state.history import History, Message, text_part
-from turnlog.state.tree import Closing, Invocation, Tree, closing, only
-from turnlog.state.view_actions import Views
+from turnlog.state.tree import ClosingEvent, Invocation, Tree, build_closing_events, restrict_to_turns
+from turnlog.state.view_actions import OpenViews
 
 log = logging.getLogger("turnlog.agents")
 
-STOPPED = "Stopped by the user."
-SEEN_AT_ONCE = 64  # events that are taken into account before other tasks run
+STOPPED_MESSAGE = "Stopped by the user."
+YIELD_EVERY_EVENTS = 64  # events that are taken into account before other tasks run
 
 
-def unobserved(envelope: Envelope, payload: Payload | Unknown) -> None:
+def ignore_event(envelope: Envelope, payload: Payload | UnknownPayload) -> None:
     """Nobody counts."""
 
 
-class Driver:
+class AgentDriver:
     """Runs the agents of one session."""
 
     def __init__(  # noqa: PLR0913  what a driver is made of, each by its name
         self,
         log: Log,
         session_id: str,
-        cast: Cast,
+        team: AgentTeam,
         catalog: Catalog,
         vocabulary: Vocabulary | None,
-        observe: Callable[[Envelope, Payload | Unknown], None] = unobserved,
+        observe: Callable[[Envelope, Payload | UnknownPayload], None] = ignore_event,
         turn_limit_s: float = math.inf,
-        ledger: Ledger | None = None,
-        describe: Describe = mask,
+        ledger: AppState | None = None,
+        describe: DescribeError = mask_tool_error,
         hung: HungTools | None = None,
     ) -> None:
         self._log = log
         self._session_id = session_id
         self._catalog = catalog
         self._vocabulary = vocabulary
-        self._vocabularies = cast.vocabularies
-        self._loop = Loop(cast, new_id)
-        self.pen = Pen(log, session_id, catalog, ledger)
+        self._vocabularies = team.vocabularies
+        self._turn_loop = TurnLoop(team, new_id)
+        self.writer = SessionWriter(log, session_id, catalog, ledger)
         self._observe = observe
         self._history = History()
         self._executor = Executor(partial(log.put_blob, session_id), describe=describe, hung=hung)
         self._tasks: dict[asyncio.Task[None], Trace] = {}
-        self._clocks = Clocks(turn_limit_s, self._ring)
-        self._deciding = asyncio.Lock()
-        self._asked: set[str] = set()
-        self._follower = Follower(log, session_id, self.pen, self.tree, self._apply)
-        self.reached, self.rested = self._follower.reached, self._follower.rested
-        self.caught_up, self._catch_up = self._follower.caught_up, self._follower.catch_up
+        self._timers = TurnTimers(turn_limit_s, self._on_turn_timeout)
+        self._decision_lock = asyncio.Lock()
+        self._active_steps: set[str] = set()
+        self._follower = SessionFollower(log, session_id, self.writer, self.tree, self._apply)
+        self.wait_for_seq, self.wait_until_idle = self._follower.wait_for_seq, self._follower.wait_until_idle
+        self.wait_for_head, self._replay_to_head = self._follower.wait_for_head, self._follower.replay_to_head
 
     @property
     def tree(self) -> Tree:
         """What is open."""
-        return self._loop.tree
+        return self._turn_loop.tree
 
     @property
-    def views(self) -> Views:
+    def views(self) -> OpenViews:
         """The views that are open."""
-        return self._loop.views
+        return self._turn_loop.views
 
     @property
-    def left(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether nobody follows the session any more."""
-        return self._follower.left
+        return self._follower.has_ended
 
     # life
 
     async def open(self, pid: int | None = None) -> None:
         """Read the log, close what a dead process left running, say that this one is here, and follow."""
-        await self._catch_up()
+        await self._replay_to_head()
         if (await self._log.info(self._session_id)).closed:
             return  # nothing more happens in it; it can be looked at
         notices: list[Payload] = []
-        if self.tree.server is not None:
-            notices.append(ProcessEnd(process="server", reason="process_crash", pid=self.tree.server.pid))
+        if self.tree.server_process is not None:
+            notices.append(
+                ProcessEnd(process="server", reason="process_crash", pid=self.tree.server_process.pid)
+            )
         if pid is not None:
             notices.append(ProcessStart(process="server", pid=pid))
-        stopped = self.tree.stopped
-        await self._follower.close(lambda: self._cut(stopped), self._catch_up)
+        stopped = self.tree.traces_to_stop
+        await self._follower.append_closings(lambda: self._cancel_events(stopped), self._replay_to_head)
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
-        await self._append([Item(notice, Scope(), "system") for notice in notices])
-        await self._catch_up()
-        await self.pen.conclude([], self._catch_up, "apply")
-        await self._catch_up()
+        await self._append([TurnEvent(notice, Scope(), "system") for notice in notices])
+        await self._replay_to_head()
+        await self.writer.append_with_rules([], self._replay_to_head, "apply")
+        await self._replay_to_head()
         for invocation in self.tree.open.values():
             for call in invocation.calls.values():
-                if call.asked is not None:  # what a process before this one asked expires all the same
-                    self._spawn(self._expire(invocation.scope, call.asked), invocation.scope.trace_id)
-                elif call.waits:
-                    await self._carry_out(self._loop.time(invocation, call.call))
+                if (
+                    call.approval_request is not None
+                ):  # what a process before this one asked expires all the same
+                    self._spawn(
+                        self._expire_approval(invocation.scope, call.approval_request),
+                        invocation.scope.trace_id,
+                    )
+                elif call.is_waiting:
+                    await self._execute(self._turn_loop.start_call_timer(invocation, call.call))
         self._follower.start(self._follow())
 
     async def close(self) -> None:
         """Stop working; what waits for the page stays open for the next process."""
         await self._follower.stop()
-        self._clocks.watch(set())
-        await self._halt()
-        with suppress(Closed):  # what was open when the session was closed stays so
+        self._timers.update(set())
+        await self._cancel_all()
+        with suppress(SessionClosed):  # what was open when the session was closed stays so
             await self._close_open("error", "The server was stopped.", keep_waiting=True)
-            if self.tree.server is not None:
+            if self.tree.server_process is not None:
                 end = ProcessEnd(process="server", reason="server_shutdown")
-                await self._append([Item(end, Scope(), "system")])
-        self._follower.moved()
+                await self._append([TurnEvent(end, Scope(), "system")])
+        self._follower.notify()
 
     async def _follow(self) -> None:
-        await self._carry_out(self._loop.start_next())
-        async for page in self._log.follow(self._session_id, self.tree.last):
-            async with self._deciding:
-                await self._see(page)
+        await self._execute(self._turn_loop.start_next_turn())
+        async for page in self._log.follow(self._session_id, self.tree.last_seq):
+            async with self._decision_lock:
+                await self._process_page(page)
 
-    async def _see(self, page: Page, ending: Collection[Trace] = ()) -> None:
+    async def _process_page(self, page: Page, ending: Collection[Trace] = ()) -> None:
         """Take a page into account and do what follows from it, but for turns that are being ended."""
         for number, (row, envelope) in enumerate(zip(page, page.envelopes(), strict=True), 1):
-            if number % SEEN_AT_ONCE == 0:
+            if number % YIELD_EVERY_EVENTS == 0:
                 await asyncio.sleep(0)  # a page may have thousands, and other sessions go on meanwhile
-            if row.seq > self.tree.last:
+            if row.seq > self.tree.last_seq:
                 payload = self._apply(row, envelope)
                 self._observe(envelope, payload)
                 if not row.live:  # pieces open and close nothing
-                    self._clocks.watch(running(self.tree))
-                if envelope.trace_id not in ending and (effects := self._loop.react(envelope, payload)):
-                    await self._carry_out(effects)
+                    self._timers.update(running_turns(self.tree))
+                if envelope.trace_id not in ending and (effects := self._turn_loop.react(envelope, payload)):
+                    await self._execute(effects)
         # events of a page open a turn, unless a message that came with them is still to be read
-        if self.tree.wordless and self.tree.last == (await self._log.info(self._session_id)).last:
-            await self._carry_out(self._loop.start_next())
+        if (
+            self.tree.has_event_only_turn
+            and self.tree.last_seq == (await self._log.info(self._session_id)).last
+        ):
+            await self._execute(self._turn_loop.start_next_turn())
 
-    async def _look(self, ending: Collection[Trace] = ()) -> None:
+    async def _read_to_head(self, ending: Collection[Trace] = ()) -> None:
         """See everything that is in the log now."""
-        while page := await self._log.read(self._session_id, self.tree.last):
-            await self._see(page, ending)
+        while page := await self._log.read(self._session_id, self.tree.last_seq):
+            await self._process_page(page, ending)
 
-    def _apply(self, row: Row, envelope: Envelope) -> Payload | Unknown:
-        payload = self._catalog.payload(envelope)
-        self.pen.rank = row.rank
-        self._loop.apply(envelope, payload)
+    def _apply(self, row: Row, envelope: Envelope) -> Payload | UnknownPayload:
+        payload = self._catalog.decode_payload(envelope)
+        self.writer.durable_count = row.durable_count
+        self._turn_loop.apply(envelope, payload)
         if not row.live:  # what is only live is in no conversation
             self._history.apply(envelope, payload)
-            self.pen.ledger.apply(envelope, payload)
-            self._executor.calls.apply(envelope, payload)
-        self._follower.moved()
+            self.writer.app_state.apply(envelope, payload)
+            self._executor.idempotency_cache.apply(envelope, payload)
+        self._follower.notify()
         return payload
 
-    async def _carry_out(self, effects: Iterable[Effect]) -> None:
+    async def _execute(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            await EFFECTS[type(effect)](self, effect)
+            await EFFECT_HANDLERS[type(effect)](self, effect)
 
     # asking
 
-    async def ask(self, effect: Ask) -> None:
+    async def call_model(self, effect: CallModel) -> None:
         """Ask the model, unless it is being asked."""
-        if effect.agent_id not in self._asked:
-            self._asked.add(effect.agent_id)
+        if effect.agent_id not in self._active_steps:
+            self._active_steps.add(effect.agent_id)
             invocation = self.tree.open[effect.agent_id]
-            self._spawn(self._step(invocation), invocation.scope.trace_id)
+            self._spawn(self._run_step(invocation), invocation.scope.trace_id)
 
-    async def _step(self, invocation: Invocation) -> None:
+    async def _run_step(self, invocation: Invocation) -> None:
         """One completion, asked for again while that makes sense; what was shown is retracted first."""
-        patience = self._loop.agent(invocation).patience
+        patience = self._turn_loop.agent_of(invocation).retry
         for failures in count(1):
-            reply = self._reply(invocation)
+            reply = self._make_reply(invocation)
             fault = await self._attempt(invocation, reply)
             if fault is None:
                 return
-            if not fault.retriable or failures >= patience.tries:
-                await self._fail(invocation, reply, fault)
+            if not fault.retriable or failures >= patience.max_attempts:
+                await self._fail_step(invocation, reply, fault)
                 return
             await self._retract(invocation, reply, fault.code)
-            await asyncio.sleep(patience.pause_s(failures, fault.retry_after_s))
+            await asyncio.sleep(patience.delay_s(failures, fault.retry_after_s))
 
-    async def _attempt(self, invocation: Invocation, reply: Reply) -> ModelFault | None:
+    async def _attempt(self, invocation: Invocation, reply: ReplyBuilder) -> ModelError | None:
         """One attempt at a completion, and why it failed."""
         try:
-            await self._finish(invocation, reply, await self._listen(invocation, reply))
-        except ModelFault as fault:
+            await self._complete_step(invocation, reply, await self._stream_reply(invocation, reply))
+        except ModelError as fault:
             return fault
-        except Closed:
+        except SessionClosed:
             raise  # the session takes no more events: there is nothing to fail
         except (CallerError, ValueError) as error:  # the log's own rules: an event that nobody may write
             log.exception("what a model said cannot be written")
-            return ModelFault("refused_event", f"{type(error).__name__} in what the model said")
+            return ModelError("refused_event", f"{type(error).__name__} in what the model said")
         return None
 
-    def _reply(self, invocation: Invocation) -> Reply:
-        agent = self._loop.agent(invocation)
-        return Reply(new_id, tags_of(self._vocabulary_of(invocation)), agent.executor)
+    def _make_reply(self, invocation: Invocation) -> ReplyBuilder:
+        agent = self._turn_loop.agent_of(invocation)
+        return ReplyBuilder(new_id, tag_parser_factory(self._vocabulary_of(invocation)), agent.executor_of)
 
     def _vocabulary_of(self, invocation: Invocation) -> Vocabulary | None:
         """What the model of an agent may emit, in the channel that it speaks in."""
         return self._vocabularies.get(invocation.scope.channel or "", self._vocabulary)
 
-    async def _listen(self, invocation: Invocation, reply: Reply) -> list[Payload]:
+    async def _stream_reply(self, invocation: Invocation, reply: ReplyBuilder) -> list[Payload]:
         """What the model says goes to the log as it comes, but for its end, which goes with what follows."""
         ending: list[Payload] = []
-        speaker = Speaker(lambda batch: asyncio.ensure_future(self._append(said(batch, invocation.scope))))
+        speaker = DeltaWriter(
+            lambda batch: asyncio.ensure_future(self._append(model_events(batch, invocation.scope)))
+        )
         try:
-            async with self._stream(invocation, reply) as batches:
+            async with self._open_stream(invocation, reply) as batches:
                 async for batch in batches:
                     if reply.complete:
                         ending += batch
                     else:
-                        await speaker.say(batch)
-        except (ModelFault, InvalidEvent, Closed, StoreError):
+                        await speaker.write(batch)
+        except (ModelError, InvalidEvent, SessionClosed, StoreError):
             raise
         except (Exception, asyncio.CancelledError) as error:  # foreign code: its failure ends the agent
-            if is_stopped(error):
+            if is_being_cancelled(error):
                 raise
             log.exception("a model failed")
-            raise ModelFault(MODEL_FAILED, f"{type(error).__name__} in the model") from error
+            raise ModelError(MODEL_FAILED, f"{type(error).__name__} in the model") from error
         finally:
-            await speaker.finish()
+            await speaker.flush()
         if not reply.complete:
             code = reply.error.code if reply.error else "no_end"
-            raise ModelFault(code, "The model's answer broke off.", retriable=True)
+            raise ModelError(code, "The model's answer broke off.", retriable=True)
         return ending
 
     @asynccontextmanager
-    async def _stream(
-        self, invocation: Invocation, reply: Reply
+    async def _open_stream(
+        self, invocation: Invocation, reply: ReplyBuilder
     ) -> AsyncIterator[AsyncIterator[list[Payload]]]:
         """The model's words; whoever stops listening hangs up."""
-        batches = self._loop.agent(invocation).mind.stream(self._request(invocation), reply)
+        batches = self._turn_loop.agent_of(invocation).mind.stream(self._build_request(invocation), reply)
         try:
             yield batches
         finally:
             if isinstance(batches, AsyncGenerator):
                 await batches.aclose()
 
-    def _request(self, invocation: Invocation) -> Request:
-        agent = self._loop.agent(invocation)
+    def _build_request(self, invocation: Invocation) -> Request:
+        agent = self._turn_loop.agent_of(invocation)
         messages = list(self._history.messages(invocation.agent_id, invocation.scope.channel))
-        tools = agent.specs
+        tools = agent.tool_specs
         if invocation.steps >= agent.max_steps:
-            messages, tools = [*messages, Message("user", [text_part(LIMIT_REACHED)])], ()
+            messages, tools = [*messages, Message("user", [text_part(STEP_LIMIT_PROMPT)])], ()
         instructions = instructions_with_tags(agent.instructions, self._vocabulary_of(invocation))
-        blob = blobs_of(self._session_id, self._log.get_blob)
+        blob = session_blob_reader(self._session_id, self._log.get_blob)
         put_blob = partial(self._log.put_blob, self._session_id)
         return Request(instructions, messages, tools, blob, put_blob=put_blob)
 
-    async def _finish(self, invocation: Invocation, reply: Reply, ending: list[Payload]) -> None:
-        await self.caught_up()  # the end tells of everything that was said on the way
-        price = cost(reply.model or invocation.start.model or "", reply.usage)
-        items = self._loop.finished(invocation, reply, ending, price)
-        self._asked.discard(invocation.agent_id)
-        last = await self.pen.conclude(items, self.caught_up)
+    async def _complete_step(
+        self, invocation: Invocation, reply: ReplyBuilder, ending: list[Payload]
+    ) -> None:
+        await self.wait_for_head()  # the end tells of everything that was said on the way
+        price = compute_cost(reply.model or invocation.start.model or "", reply.usage)
+        items = self._turn_loop.completion_events(invocation, reply, ending, price)
+        self._active_steps.discard(invocation.agent_id)
+        last = await self.writer.append_with_rules(items, self.wait_for_head)
         if reply.stop_reason == "pause_turn" and not reply.calls:
-            await self.reached(last)
-            await self._carry_out(self._loop.ask(invocation.agent_id))
+            await self.wait_for_seq(last)
+            await self._execute(self._turn_loop.call_model(invocation.agent_id))
 
-    async def _fail(self, invocation: Invocation, reply: Reply, fault: ModelFault) -> None:
-        await self.caught_up()
+    async def _fail_step(self, invocation: Invocation, reply: ReplyBuilder, fault: ModelError) -> None:
+        await self.wait_for_head()
         problem = SessionError(code=fault.code, message=fault.message, retriable=fault.retriable)
-        self._asked.discard(invocation.agent_id)
-        await self._append(self._loop.broken(invocation, reply, problem))
+        self._active_steps.discard(invocation.agent_id)
+        await self._append(self._turn_loop.failure_events(invocation, reply, problem))
 
-    async def _retract(self, invocation: Invocation, reply: Reply, reason: str) -> None:
+    async def _retract(self, invocation: Invocation, reply: ReplyBuilder, reason: str) -> None:
         """Void what a failed attempt has shown."""
         batch = reply.abort()
         if reply.block_ids:
             batch.append(BlockRetract(block_ids=reply.block_ids, reason=reason))
-        await self._append(said(batch, invocation.scope))
+        await self._append(model_events(batch, invocation.scope))
 
     # tools
 
-    async def run(self, effect: Run) -> None:
+    async def run_tool(self, effect: RunTool) -> None:
         """Run a tool."""
         invocation = self.tree.open[effect.agent_id]
-        self._spawn(self._run(invocation, effect), invocation.scope.trace_id)
+        self._spawn(self._run_tool(invocation, effect), invocation.scope.trace_id)
 
-    async def _run(self, invocation: Invocation, effect: Run) -> None:
+    async def _run_tool(self, invocation: Invocation, effect: RunTool) -> None:
         call, scope = effect.call, invocation.scope
-        agent = self._loop.agent(invocation)
-        tool = agent.tool(call.tool)
+        agent = self._turn_loop.agent_of(invocation)
+        tool = agent.find_tool(call.tool)
         if tool is None:  # the process that asked a person about it had one
-            await self._answer(not_found(call, [spec.name for spec in agent.specs]), call, scope)
+            await self._append_result(
+                tool_not_found(call, [spec.name for spec in agent.tool_specs]), call, scope
+            )
             return
 
         async def progress(said: list[Payload]) -> None:
-            await self._append([Item(payload, scope, "tool") for payload in said])
+            await self._append([TurnEvent(payload, scope, "tool") for payload in said])
 
-        context = Context(
+        context = ToolContext(
             call,
             session_id=self._session_id,
             agent_name=invocation.start.name,
-            say=progress,
+            emit=progress,
             values=effect.values,
             actor=self.tree.actors.get(scope.trace_id or ""),
         )
         result = await self._executor.run(tool, call, context)
         if isinstance(result, WaitForInput):
-            question = awaited(tool, call, result.questions)
-            await self._append([Item(ToolAwait(calls=(question,)), scope, "system")])
+            question = build_awaited_call(tool, call, result.questions)
+            await self._append([TurnEvent(ToolAwait(calls=(question,)), scope, "system")])
         else:
-            await self._answer(result, call, scope)
+            await self._append_result(result, call, scope)
 
-    async def _answer(self, result: ToolResult, call: ToolCall, scope: Scope) -> None:
+    async def _append_result(self, result: ToolResult, call: ToolCall, scope: Scope) -> None:
         try:
-            await self._append([Item(result, scope, "tool")])
+            await self._append([TurnEvent(result, scope, "tool")])
         except InvalidEvent:
             log.exception("the result of %s cannot be written", call.tool)
-            refused = failed(call, "EXECUTION_ERROR", f"the result of {call.tool} cannot be written")
-            await self._append([Item(refused, scope, "tool")])
+            refused = error_result(call, "EXECUTION_ERROR", f"the result of {call.tool} cannot be written")
+            await self._append([TurnEvent(refused, scope, "tool")])
 
-    async def approve(self, effect: Approve) -> None:
+    async def request_approval(self, effect: RequestApproval) -> None:
         """Ask a person whether a call may run."""
         invocation = self.tree.open[effect.agent_id]
-        tool = self._loop.agent(invocation).tool(effect.call.tool)
+        tool = self._turn_loop.agent_of(invocation).find_tool(effect.call.tool)
         assert tool is not None
-        asked = request(tool, effect.call, now_ms())
-        await self._append([Item(asked, invocation.scope, "system")])
-        self._spawn(self._expire(invocation.scope, asked), invocation.scope.trace_id)
+        asked = build_approval_request(tool, effect.call, now_ms())
+        await self._append([TurnEvent(asked, invocation.scope, "system")])
+        self._spawn(self._expire_approval(invocation.scope, asked), invocation.scope.trace_id)
 
-    async def _expire(self, scope: Scope, asked: ApprovalRequest) -> None:
+    async def _expire_approval(self, scope: Scope, request: ApprovalRequest) -> None:
         """Decide for a person who did not, when the time is over."""
-        if asked.expires_at is None:
+        if request.expires_at is None:
             return
-        await asyncio.sleep(max(0.0, milliseconds(asked.expires_at) - now_ms()) / 1000)
-        call = self.tree.call(scope.agent_id, asked.call_id)
-        if call is not None and call.asked == asked:
-            over = ApprovalDecision(call_id=asked.call_id, args_hash=asked.args_hash, decision="expired")
-            await self._append([Item(over, scope, "system")])
+        await asyncio.sleep(max(0.0, parse_timestamp_ms(request.expires_at) - now_ms()) / 1000)
+        call = self.tree.find_call(scope.agent_id, request.call_id)
+        if call is not None and call.approval_request == request:
+            over = ApprovalDecision(call_id=request.call_id, args_hash=request.args_hash, decision="expired")
+            await self._append([TurnEvent(over, scope, "system")])
 
-    async def time(self, effect: Time) -> None:
+    async def start_call_timer(self, effect: StartCallTimer) -> None:
         """Answer a call for another process when its time is over."""
         scope = self.tree.open[effect.agent_id].scope
-        self._spawn(self._time(scope, effect.call, effect.timeout_s), scope.trace_id)
+        self._spawn(self._time_out_call(scope, effect.call, effect.timeout_s), scope.trace_id)
 
-    async def _time(self, scope: Scope, call: ToolCall, timeout_s: float) -> None:
+    async def _time_out_call(self, scope: Scope, call: ToolCall, timeout_s: float) -> None:
         await asyncio.sleep(timeout_s)
         message = f"{call.tool} took longer than {timeout_s:g} s, or no executor has it"
-        late = self.pen.event(Item(failed(call, "TIMEOUT", message), scope, "tool"))
-        while (waiting := self.tree.call(scope.agent_id, call.call_id)) and waiting.call == call:
+        late = self.writer.build_event(TurnEvent(error_result(call, "TIMEOUT", message), scope, "tool"))
+        while (waiting := self.tree.find_call(scope.agent_id, call.call_id)) and waiting.call == call:
             try:
-                await self.pen.write([late], expected_rank=self.pen.rank)
+                await self.writer.write([late], expected_durable_count=self.writer.durable_count)
             except Conflict:  # the answer may have come at this moment
-                await self.caught_up()
+                await self.wait_for_head()
             else:
                 log.warning("no executor answered %s of %s within %g s", call.call_id, call.tool, timeout_s)
                 return
 
-    async def say(self, effect: Say) -> None:
+    async def append_events(self, effect: AppendEvents) -> None:
         """Append a batch."""
         self._spawn(self._append(effect.items), effect.items[0].scope.trace_id)
 
     # stopping
 
-    async def halt(self, effect: Halt) -> None:
+    async def stop_turns(self, effect: StopTurns) -> None:
         """Cancel the tasks of this session, or of what a channel's stop reaches, and close what they left."""
         if effect.channel is not None:
-            traces = self._loop.ending(effect.channel)
-            await self._end(traces, lambda: self._cut(traces))
+            traces = self._turn_loop.turns_to_stop(effect.channel)
+            await self._end_turns(traces, lambda: self._cancel_events(traces))
             return
-        await self._halt()
-        await self._close_open("cancelled", STOPPED)
-        await self._carry_out(self._loop.start_next())
+        await self._cancel_all()
+        await self._close_open("cancelled", STOPPED_MESSAGE)
+        await self._execute(self._turn_loop.start_next_turn())
 
-    def _cut(self, traces: Collection[Trace]) -> list[Closing]:
+    def _cancel_events(self, traces: Collection[Trace]) -> list[ClosingEvent]:
         """What closes turns that somebody stopped."""
-        return closing(only(self.tree, traces), "cancelled", STOPPED, keep_waiting=False)
+        return build_closing_events(
+            restrict_to_turns(self.tree, traces), "cancelled", STOPPED_MESSAGE, keep_waiting=False
+        )
 
-    async def _end(self, traces: Collection[Trace], closings: Callable[[], list[Closing]]) -> None:
+    async def _end_turns(self, traces: Collection[Trace], closings: Callable[[], list[ClosingEvent]]) -> None:
         """Cancel the tasks of some turns and close what they left open; other turns go on."""
-        await self._cancel([task for task, turn in self._tasks.items() if turn in traces])
-        await self._look(traces)
-        self._asked -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id in traces}
-        self._loop.ended(traces)
-        await self._follower.close(closings, lambda: self._look(traces))
-        await self._carry_out(self._loop.start_next())
+        await self._cancel_tasks([task for task, turn in self._tasks.items() if turn in traces])
+        await self._read_to_head(traces)
+        self._active_steps -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id in traces}
+        self._turn_loop.on_turns_stopped(traces)
+        await self._follower.append_closings(closings, lambda: self._read_to_head(traces))
+        await self._execute(self._turn_loop.start_next_turn())
 
-    async def _halt(self) -> None:
-        await self._cancel(self._tasks)
-        self._asked.clear()
-        self._loop.forget()
-        await self._catch_up()
+    async def _cancel_all(self) -> None:
+        await self._cancel_tasks(self._tasks)
+        self._active_steps.clear()
+        self._turn_loop.reset()
+        await self._replay_to_head()
 
-    async def _cancel(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+    async def _cancel_tasks(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Cancel tasks, but for the one that wants it; what they had under way is in the log afterwards."""
         others = [task for task in tasks if task is not asyncio.current_task()]
         for task in others:
@@ -454,28 +472,29 @@ class Driver:
         await asyncio.gather(*others, return_exceptions=True)
         await self._append([])
 
-    def _ring(self, trace: Trace) -> None:
-        self._spawn(self._time_out(trace), trace)
+    def _on_turn_timeout(self, trace: Trace) -> None:
+        self._spawn(self._time_out_turn(trace), trace)
 
-    async def _time_out(self, trace: Trace) -> None:
+    async def _time_out_turn(self, trace: Trace) -> None:
         """End a turn that ran too long; one that is over by now, or waits, is left alone."""
-        async with self._deciding:
-            await self._look()
-            if not self._clocks.over(trace):
+        async with self._decision_lock:
+            await self._read_to_head()
+            if not self._timers.is_expired(trace):
                 return
-            await self._end({trace}, lambda: timed_out(self.tree, trace, self._clocks.limit_s))
+            await self._end_turns({trace}, lambda: timeout_events(self.tree, trace, self._timers.limit_s))
 
     async def _close_open(self, reason: StopReason, message: str, *, keep_waiting: bool = False) -> None:
         """Close what is open, unless somebody answers it at the same moment: then look again."""
-        await self._follower.close(
-            lambda: closing(self.tree, reason, message, keep_waiting=keep_waiting), self._catch_up
+        await self._follower.append_closings(
+            lambda: build_closing_events(self.tree, reason, message, keep_waiting=keep_waiting),
+            self._replay_to_head,
         )
 
     # appending
 
-    async def _append(self, items: Iterable[Item]) -> int:
+    async def _append(self, items: Iterable[TurnEvent]) -> int:
         """Append a batch; the seq of its last event."""
-        return await self.pen.append(items, self.tree.last)
+        return await self.writer.append(items, self.tree.last_seq)
 
     def _spawn(self, work: Coroutine[Any, Any, Any], trace: Trace) -> None:
         """Begin work of a turn."""
@@ -483,20 +502,20 @@ class Driver:
         task = asyncio.create_task(work, context=contextvars.Context())
         self._tasks[task] = trace
         task.add_done_callback(self._tasks.pop)
-        task.add_done_callback(self._follower.ended)
+        task.add_done_callback(self._follower.on_task_done)
 
 
-def is_stopped(error: BaseException) -> bool:
+def is_being_cancelled(error: BaseException) -> bool:
     """Whether this task is to stop; a model may also have cancelled itself."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-EFFECTS: Mapping[type, Callable[[Driver, Any], Coroutine[Any, Any, None]]] = {
-    Ask: Driver.ask,
-    Run: Driver.run,
-    Approve: Driver.approve,
-    Time: Driver.time,
-    Say: Driver.say,
-    Halt: Driver.halt,
+EFFECT_HANDLERS: Mapping[type, Callable[[AgentDriver, Any], Coroutine[Any, Any, None]]] = {
+    CallModel: AgentDriver.call_model,
+    RunTool: AgentDriver.run_tool,
+    RequestApproval: AgentDriver.request_approval,
+    StartCallTimer: AgentDriver.start_call_timer,
+    AppendEvents: AgentDriver.append_events,
+    StopTurns: AgentDriver.stop_turns,
 }

@@ -10,62 +10,62 @@ from typing import Any
 
 from turnlog.events import BlockDelta, Payload
 
-WAITING_CHARS = 64 * 1024  # a model that outruns the disk by this much is slowed down
+MAX_PENDING_CHARS = 64 * 1024  # a model that outruns the disk by this much is slowed down
 
 
-class Speaker:
+class DeltaWriter:
     """Appends the live part of one reply; `append` begins a write and gives its future."""
 
     def __init__(self, append: Callable[[list[Payload]], asyncio.Future[Any]]) -> None:
         self._append = append
-        self._waiting: list[Payload] = []
-        self._writing: asyncio.Future[Any] | None = None
-        self._fault: BaseException | None = None
+        self._pending: list[Payload] = []
+        self._write_future: asyncio.Future[Any] | None = None
+        self._error: BaseException | None = None
 
-    async def say(self, payloads: Iterable[Payload]) -> None:
+    async def write(self, payloads: Iterable[Payload]) -> None:
         """Append soon; returns at once unless too much is waiting. Raises what went wrong in a write."""
         for payload in payloads:
-            merge(self._waiting, payload)
-        if self._waiting and self._writing is None:
-            self._write()
-        self._check()
-        if sum(len(item.text) for item in self._waiting if isinstance(item, BlockDelta)) > WAITING_CHARS:
-            await self.finish()
+            merge_delta(self._pending, payload)
+        if self._pending and self._write_future is None:
+            self._start_write()
+        self._raise_error()
+        if sum(len(item.text) for item in self._pending if isinstance(item, BlockDelta)) > MAX_PENDING_CHARS:
+            await self.flush()
 
-    def _write(self) -> None:
+    def _start_write(self) -> None:
         """Begin the next write, unless an earlier one has failed."""
-        if self._fault is not None:
+        if self._error is not None:
             return
-        batch, self._waiting = self._waiting, []
+        batch, self._pending = self._pending, []
         try:
-            self._writing = self._append(batch)
+            self._write_future = self._append(batch)
         except Exception as error:  # noqa: BLE001  whoever speaks is told, here or after a write
-            self._fault = error
+            self._error = error
         else:
-            self._writing.add_done_callback(self._written)
+            self._write_future.add_done_callback(self._on_write_done)
 
-    def _written(self, done: asyncio.Future[Any]) -> None:
-        self._writing = None
-        self._fault = asyncio.CancelledError() if done.cancelled() else done.exception()
-        if self._waiting:
-            self._write()
+    def _on_write_done(self, done: asyncio.Future[Any]) -> None:
+        self._write_future = None
+        self._error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if self._pending:
+            self._start_write()
 
-    def _check(self) -> None:
-        if self._fault is not None:
-            raise self._fault
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
 
-    async def finish(self) -> None:
+    async def flush(self) -> None:
         """Wait until everything said is in the log; who is cancelled meanwhile writes no more."""
-        while (writing := self._writing) is not None:
+        while (writing := self._write_future) is not None:
             try:
                 await asyncio.wait([writing])
             except asyncio.CancelledError:
                 writing.cancel()
                 raise
-        self._check()
+        self._raise_error()
 
 
-def merge(waiting: list[Payload], payload: Payload) -> None:
+def merge_delta(waiting: list[Payload], payload: Payload) -> None:
     """Add a payload; a delta joins the delta of the same block before it."""
     before = waiting[-1] if waiting else None
     if (

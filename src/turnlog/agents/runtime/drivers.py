@@ -2,27 +2,27 @@
 
 from typing import Any, Protocol
 
-from turnlog.agents.agent import Agent, Cast
-from turnlog.agents.claude.claude_code import ClaudeCli
-from turnlog.agents.claude.driver import ProcessDriver
-from turnlog.agents.runtime.agent_driver import Driver
-from turnlog.agents.runtime.executor import Describe, HungTools, mask
-from turnlog.agents.runtime.session_writer import Pen
+from turnlog.agents.agent import Agent, AgentTeam
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.agents.claude.driver import ClaudeDriver
+from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.executor import DescribeError, HungTools, mask_tool_error
+from turnlog.agents.runtime.session_writer import SessionWriter
 from turnlog.events import Catalog, Vocabulary
 from turnlog.log import Log
 from turnlog.state.tree import Tree
-from turnlog.state.view_actions import Views
+from turnlog.state.view_actions import OpenViews
 
-Who = Agent | ClaudeCli
+Runtime = Agent | ClaudeCode
 
 
 class SessionDriver(Protocol):
     """What others use of a driver."""
 
-    pen: Pen
+    writer: SessionWriter
 
     @property
-    def views(self) -> Views:
+    def views(self) -> OpenViews:
         """The views that are open."""
         ...
 
@@ -32,7 +32,7 @@ class SessionDriver(Protocol):
         ...
 
     @property
-    def left(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether nobody follows the session any more, though nobody closed this."""
         ...
 
@@ -44,31 +44,31 @@ class SessionDriver(Protocol):
         """Stop working."""
         ...
 
-    async def reached(self, seq: int) -> None:
+    async def wait_for_seq(self, seq: int) -> None:
         """Wait until everything up to a seq has been taken into account."""
         ...
 
-    async def rested(self, trace: str) -> None:
+    async def wait_until_idle(self, trace: str) -> None:
         """Wait until a turn is over, or everyone in it waits."""
         ...
 
-    async def caught_up(self) -> int:
+    async def wait_for_head(self) -> int:
         """Wait until everything that is in the log now has been taken into account; the last seq."""
         ...
 
 
-def driver_of(
-    who: Cast | ClaudeCli,
+def make_driver(
+    runtime: AgentTeam | ClaudeCode,
     log: Log,
     session_id: str,
     catalog: Catalog,
     vocabulary: Vocabulary | None,
-    describe: Describe = mask,
+    describe: DescribeError = mask_tool_error,
     hung: HungTools | None = None,
     **options: Any,
 ) -> SessionDriver:
     """The driver of a session; `describe` says what members read of a tool that failed, `hung` counts those
     that did not stop."""
-    if isinstance(who, ClaudeCli):
-        return ProcessDriver(log, session_id, who, catalog, vocabulary, **options)
-    return Driver(log, session_id, who, catalog, vocabulary, describe=describe, hung=hung, **options)
+    if isinstance(runtime, ClaudeCode):
+        return ClaudeDriver(log, session_id, runtime, catalog, vocabulary, **options)
+    return AgentDriver(log, session_id, runtime, catalog, vocabulary, describe=describe, hung=hung, **options)

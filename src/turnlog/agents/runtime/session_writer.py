@@ -14,9 +14,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from turnlog.agents.runtime.turn_loop import Item
-from turnlog.errors import Conflict, Damaged, RuleFault, StoreError, Unavailable
-from turnlog.events import Catalog, Envelope, Event, Payload, Scope, SessionError, Unknown
+from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.errors import Conflict, RuleError, SessionDamaged, StoreError, Unavailable
+from turnlog.events import Catalog, Envelope, Event, Payload, Scope, SessionError, UnknownPayload
 from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.state.rules import Phase
@@ -35,56 +35,56 @@ PAUSES_S: tuple[float, ...] = (
 )  # half a minute: a disk that is being cleared, a failover
 
 
-class Ledger(Protocol):
+class AppState(Protocol):
     """What an application makes of a session."""
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Take one durable event into account."""
         ...
 
-    def binds(self, events: Sequence[Event]) -> bool:
+    def may_react_to(self, events: Sequence[Event]) -> bool:
         """Whether what follows from a batch depends on where it stands."""
         ...
 
-    def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+    def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
         """What is to be appended together with a batch that would come after a seq."""
         ...
 
 
-class NoLedger:
+class NoAppState:
     """Nothing follows from anything."""
 
-    def apply(self, envelope: Envelope, payload: Payload | Unknown) -> None:
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Nobody keeps books."""
 
-    def binds(self, events: Sequence[Event]) -> bool:
+    def may_react_to(self, events: Sequence[Event]) -> bool:
         """Never."""
         return False
 
-    def follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+    def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
         """Nothing."""
         return []
 
 
-class Pen:
+class SessionWriter:
     """Writes to one session."""
 
-    def __init__(self, log: Log, session_id: str, catalog: Catalog, ledger: Ledger | None) -> None:
+    def __init__(self, log: Log, session_id: str, catalog: Catalog, app_state: AppState | None) -> None:
         self._log = log
         self._session_id = session_id
         self._catalog = catalog
-        self.ledger = ledger or NoLedger()
-        self.rank = 0  # how many durable events the ledger knows of
+        self.app_state = app_state or NoAppState()
+        self.durable_count = 0  # how many durable events the ledger knows of
         self._pauses_s = PAUSES_S
 
-    def event(self, item: Item, event_id: str | None = None) -> Event:
+    def build_event(self, item: TurnEvent, event_id: str | None = None) -> Event:
         """Build the event of an item."""
         event_id = event_id or new_id("evt_")
-        return self._catalog.event(item.payload, id=event_id, origin=item.origin, scope=item.scope)
+        return self._catalog.build_event(item.payload, id=event_id, origin=item.origin, scope=item.scope)
 
-    async def append(self, items: Iterable[Item], last: int) -> int:
+    async def append(self, items: Iterable[TurnEvent], last: int) -> int:
         """Append a batch; return the seq of its last event, or `last` for an empty batch."""
-        seqs = await self.write([self.event(item) for item in items])
+        seqs = await self.write([self.build_event(item) for item in items])
         return seqs[-1] if seqs else last
 
     async def write(self, events: Sequence[Event], **expected: Any) -> list[int]:
@@ -95,7 +95,7 @@ class Pen:
                 seqs = await self._log.submit(self._session_id, events, **expected)
             except StoreError as error:
                 # a closed log and a damaged session refuse the next attempt too
-                if isinstance(error, Damaged | Unavailable):
+                if isinstance(error, SessionDamaged | Unavailable):
                     raise
                 pause_s = next(pauses_s, None)
                 if pause_s is None:
@@ -109,34 +109,34 @@ class Pen:
                 self._pauses_s = PAUSES_S
                 return seqs
 
-    async def conclude(
-        self, items: Sequence[Item], look: Callable[[], Awaitable[int]], phase: Phase = "submit"
+    async def append_with_rules(
+        self, items: Sequence[TurnEvent], refresh: Callable[[], Awaitable[int]], phase: Phase = "submit"
     ) -> int:
         """Append a batch together with what the rules make of it; the last seq of its own.
 
         `look` brings the ledger up to date and gives the last seq.
         """
-        events = [self.event(item) for item in items]
+        events = [self.build_event(item) for item in items]
         while True:
-            last = await look()
-            both = [*events, *self._follows(events, last, phase)]
-            alone = len(both) == len(events) and not self.ledger.binds(events)
+            last = await refresh()
+            both = [*events, *self._rule_events(events, last, phase)]
+            alone = len(both) == len(events) and not self.app_state.may_react_to(events)
             if not both:
                 return last
             try:
-                expected = None if alone else self.rank
-                seqs = await self.write(both, expected_rank=expected)
+                expected = None if alone else self.durable_count
+                seqs = await self.write(both, expected_durable_count=expected)
                 return seqs[len(events) - 1] if events else last
             except Conflict as conflict:
                 if conflict.last == last:
                     raise
 
-    def _follows(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
+    def _rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
         """What the rules say; that they cannot be followed is said too."""
         try:
-            return self.ledger.follows(events, last, phase)
-        except RuleFault as fault:
+            return self.app_state.rule_events(events, last, phase)
+        except RuleError as fault:
             scope = events[-1].scope if events else Scope()
             problem = SessionError(code=fault.code, message=str(fault))
             within = Scope(trace_id=scope.trace_id, channel=scope.channel)
-            return [self.event(Item(problem, within, "system"))]
+            return [self.build_event(TurnEvent(problem, within, "system"))]

@@ -18,15 +18,20 @@ from turnlog.ids import new_epoch
 from turnlog.log.sqlite import verify
 from turnlog.log.sqlite.checksums import values_checksum
 from turnlog.log.sqlite.files import reading_mode
-from turnlog.log.sqlite.queries import HEAD_UPDATE, all_heads, head_values, is_whole
-from turnlog.log.sqlite.store import reported, snapshot
-from turnlog.log.sqlite.watermark import Mark, Slot
-from turnlog.log.store import Head
+from turnlog.log.sqlite.queries import (
+    UPDATE_RECORD,
+    encode_record,
+    has_valid_record_checksum,
+    read_all_records,
+)
+from turnlog.log.sqlite.store import read_transaction, translate_errors
+from turnlog.log.sqlite.watermark import Watermark, WatermarkFile
+from turnlog.log.store import SessionRecord
 
-PAGES = 4096  # copied between two looks whether the copy was cancelled: 32 MB
+PAGES_PER_STEP = 4096  # copied between two looks whether the copy was cancelled: 32 MB
 
 
-def back_up(source: Path, target: Path) -> list[Head]:
+def back_up(source: Path, target: Path) -> list[SessionRecord]:
     """Copy a log to a file that is not there yet, for its owner alone; return its sessions.
 
     Raise `CallerError` if there is such a file, `StoreError` if the log cannot be read or the copy written.
@@ -35,19 +40,19 @@ def back_up(source: Path, target: Path) -> list[Head]:
     for file in (target, mark):
         if file.exists():
             raise CallerError(f"{file} is there already: name a file that is not")
-    with reported(), private_copy(target) as copy:
-        marked = slots_beside(source)  # before the copy: a session may have grown since, never shrunk
+    with translate_errors(), private_temp_file(target) as copy:
+        marked = read_watermarks(source)  # before the copy: a session may have grown since, never shrunk
         uri = f"file:{quote(str(source.resolve()))}?{reading_mode(source.resolve())}"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            heads = copied(connection, copy)
-        write_mark(mark, heads, marked)
+            heads = copy_database(connection, copy)
+        write_watermarks(mark, heads, marked)
         os.replace(copy, target)
         sync_folder(target.parent)
     return list(heads.values())
 
 
 @contextmanager
-def private_copy(target: Path) -> Iterator[Path]:
+def private_temp_file(target: Path) -> Iterator[Path]:
     """Yield a new file beside another; it is removed if it is still there afterwards."""
     number, name = tempfile.mkstemp(prefix=f"{target.name}.", dir=target.parent)
     os.close(number)
@@ -58,42 +63,44 @@ def private_copy(target: Path) -> Iterator[Path]:
             Path(name + ending).unlink(missing_ok=True)
 
 
-def slots_beside(source: Path) -> dict[int, Slot]:
+def read_watermarks(source: Path) -> dict[int, Watermark]:
     """Return how far the sessions of a log had come, as its mark says."""
-    mark = Mark(source.with_name(source.name + ".mark"), writable=False)
-    slots = dict(mark.slots())
+    mark = WatermarkFile(source.with_name(source.name + ".mark"), writable=False)
+    slots = dict(mark.watermarks())
     mark.close()
     return slots
 
 
-def copied(source: sqlite3.Connection, path: Path) -> dict[int, Head]:
+def copy_database(source: sqlite3.Connection, path: Path) -> dict[int, SessionRecord]:
     """Copy one state of a database into an empty file; return the copy's sessions by number."""
     with closing(sqlite3.connect(path, isolation_level=None)) as copy:
-        with snapshot(source):
-            verify.definitions(source)
-            source.backup(copy, pages=PAGES)
+        with read_transaction(source):
+            verify.check_schema(source)
+            source.backup(copy, pages=PAGES_PER_STEP)
         copy.execute("pragma journal_mode = delete")  # one file, which can be read on a read-only medium
-        heads: dict[int, Head] = {}
+        heads: dict[int, SessionRecord] = {}
         copy.execute("begin immediate")
-        for number, head, crc in list(all_heads(copy)):
-            if not is_whole(head, crc):
+        for number, head, crc in list(read_all_records(copy)):
+            if not has_valid_record_checksum(head, crc):
                 continue  # it stays as it is, and `verify` reports it
-            heads[number] = head.moved(epoch=new_epoch(), revision=head.revision + 1)
-            values = head_values(heads[number])
-            copy.execute(HEAD_UPDATE, (*values, values_checksum(*values), number))
+            heads[number] = head.replace(epoch=new_epoch(), revision=head.revision + 1)
+            values = encode_record(heads[number])
+            copy.execute(UPDATE_RECORD, (*values, values_checksum(*values), number))
         copy.execute("commit")
     return heads
 
 
-def write_mark(path: Path, heads: Mapping[int, Head], marked: Mapping[int, Slot]) -> None:
+def write_watermarks(
+    path: Path, records: Mapping[int, SessionRecord], watermarks: Mapping[int, Watermark]
+) -> None:
     """Write how far the sessions of the copy have come; of one that the log has lost, how far it had come."""
-    slots = dict(marked)
-    for number, head in heads.items():
-        before = marked.get(number)
+    slots = dict(watermarks)
+    for number, head in records.items():
+        before = watermarks.get(number)
         last = max(head.last, before.last if before else -1)
-        slots[number] = Slot(last, head.revision, head.session_id)
-    mark = Mark(path, writable=True, sessions=max(slots, default=0))
-    mark.set(slots)
+        slots[number] = Watermark(last, head.revision, head.session_id)
+    mark = WatermarkFile(path, writable=True, sessions=max(slots, default=0))
+    mark.write_commit(slots)
     mark.close()
     with path.open("rb") as file:
         os.fsync(file.fileno())

@@ -21,14 +21,14 @@ class WriterLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock_path = path.with_name(path.name + ".lock")
-        self._file = locked(self._lock_path, path.name)
+        self._file = acquire_writer_lock(self._lock_path, path.name)
         try:
-            make_private(path)
+            create_private_file(path)
             if path.stat().st_nlink > 1:
                 # SQLite names the write-ahead log after the database: with two names there would be two.
                 problem = "has a second name (a hard link), under which another process could write it"
                 raise StoreError(f"{path.name} {problem}; remove one, or copy it with `turnlog backup`")
-            self._opened = [identity(path), identity(self._lock_path)]
+            self._file_ids = [device_and_inode(path), device_and_inode(self._lock_path)]
         except BaseException:
             self._file.close()
             raise
@@ -36,10 +36,10 @@ class WriterLock:
     def check(self) -> None:
         """Raise `StoreError` if the database or the lock was removed or replaced since it was opened."""
         try:
-            found = [identity(self._path), identity(self._lock_path)]
+            found = [device_and_inode(self._path), device_and_inode(self._lock_path)]
         except FileNotFoundError:
             found = []
-        if found != self._opened:
+        if found != self._file_ids:
             problem = "or its lock was removed or replaced, and another process may write it"
             raise StoreError(f"{self._path.name} {problem}; stop this one and start it again")
 
@@ -47,13 +47,13 @@ class WriterLock:
         self._file.close()
 
 
-def locked(path: Path, name: str) -> IO[bytes]:
+def acquire_writer_lock(path: Path, name: str) -> IO[bytes]:
     """Return a file that this process has locked."""
     try:
         import fcntl  # not at the top: Windows has none, and a log in memory works there
     except ImportError:
         raise StoreError("a SQLite log cannot be written on this system, which has no fcntl") from None
-    file = open_for_owner(path, "ab")
+    file = open_private_file(path, "ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -62,7 +62,7 @@ def locked(path: Path, name: str) -> IO[bytes]:
     return file
 
 
-def make_private(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Make an empty file for its owner alone, unless there is a file.
 
     A file that is there is not opened: to close it again would drop the locks that SQLite has on it.
@@ -71,12 +71,12 @@ def make_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
-def open_for_owner(path: Path, mode: str) -> IO[bytes]:
+def open_private_file(path: Path, mode: str) -> IO[bytes]:
     """Open a file of bytes; one that is made is for its owner alone."""
     return cast(IO[bytes], open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 
-def identity(path: Path) -> tuple[int, int]:
+def device_and_inode(path: Path) -> tuple[int, int]:
     """Return device and inode of a file."""
     status = path.stat()
     return status.st_dev, status.st_ino

@@ -10,12 +10,22 @@ from typing import Any, TypeVar
 
 from msgspec import DecodeError, json
 
-from turnlog.errors import Damaged
-from turnlog.events import CATALOG, Payload, Unknown, decode
-from turnlog.log.append import SAYINGS
-from turnlog.log.filter import is_a
-from turnlog.log.sqlite.checksums import Walk, make_row, rank_of, values_checksum
-from turnlog.log.store import Damage, Head, OpenInvite, Page, Place, Ready, Stored, Typed, framed
+from turnlog.errors import SessionDamaged
+from turnlog.events import CATALOG, Payload, UnknownPayload, decode_envelope
+from turnlog.log.append import RECORD_REDUCERS
+from turnlog.log.filter import type_matches
+from turnlog.log.sqlite.checksums import RowVerifier, make_row, parse_durable_count, values_checksum
+from turnlog.log.store import (
+    Damage,
+    FrameBatch,
+    ListPosition,
+    OpenInvite,
+    Page,
+    RawRow,
+    SessionRecord,
+    TypeQuery,
+    with_id_lines,
+)
 
 T = TypeVar("T")
 
@@ -62,21 +72,23 @@ SCHEMA = """
         session text not null, name text not null, seq integer not null, body blob not null,
         crc integer not null, primary key (session, name, seq)) without rowid;
     """
-HEAD = """name, epoch, app, created, first, last, rank, chain, fence, pruned, revision,
+RECORD_COLUMNS = """name, epoch, app, created, first, last, rank, chain, fence, pruned, revision,
     updated, title, members, creator, invites, members_seq, closed, activity"""
-HEAD_UPDATE = "update session set {}, crc = ? where id = ?".format(
-    ", ".join(f"{column.strip()} = ?" for column in HEAD.split(","))
+UPDATE_RECORD = "update session set {}, crc = ? where id = ?".format(
+    ", ".join(f"{column.strip()} = ?" for column in RECORD_COLUMNS.split(","))
 )
-HEAD_COLUMNS = f"id, {HEAD}, crc"
-HEADS = f"select {HEAD_COLUMNS} from session"
-NUMBER = "(select id from session where name = ?)"
-SKIPPED = """span is not null and exists (select 1 from span
+RECORD_ROW_COLUMNS = f"id, {RECORD_COLUMNS}, crc"
+SELECT_RECORDS = f"select {RECORD_ROW_COLUMNS} from session"
+SESSION_NUMBER = "(select id from session where name = ?)"
+REPLAY_SKIPS = """span is not null and exists (select 1 from span
     where span.session = event.session and span.key = event.span and span.first > ? and span.last is not null
     and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
-COLUMNS = "seq, meta, frame, crc"
-PAGE_ROWS = 256
-SAYING_SUFFIXES = tuple(f"|{payload.TYPE}".encode() for payload in SAYINGS)  # of what stands beside a row
-FIRST_ROWS = 16  # read to learn how large rows are here
+EVENT_COLUMNS = "seq, meta, frame, crc"
+MAX_PAGE_ROWS = 256
+RECORD_EVENT_SUFFIXES = tuple(
+    f"|{payload.TYPE}".encode() for payload in RECORD_REDUCERS
+)  # of what stands beside a row
+SAMPLE_ROWS = 16  # read to learn how large rows are here
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BAD_INDEX = "the index of blocks and calls is damaged"
 BAD_RECORD = "the session's own record is not what was written"
@@ -86,51 +98,51 @@ INSERT_SPAN = """insert or replace into span (session, key, trace, first, last, 
     values (?, ?, ?, ?, ?, ?, ?)"""
 
 
-def intact(crc: int, *values: Any) -> bool:
+def has_valid_span_checksum(crc: int, *values: Any) -> bool:
     """For SQL: whether a row of the span index is what was written."""
     return values_checksum(*values) == crc
 
 
-def head_values(head: Head) -> tuple[Any, ...]:
+def encode_record(record: SessionRecord) -> tuple[Any, ...]:
     """A head as its columns."""
     return (
-        head.session_id,
-        head.epoch,
-        head.app,
-        head.created_ms,
-        head.first,
-        head.last,
-        head.rank,
-        head.chain,
-        head.fence,
-        head.pruned,
-        head.revision,
-        head.updated_ms,
-        head.title,
-        json.encode(head.members).decode(),
-        head.creator,
-        json.encode(head.invites).decode(),
-        head.members_seq,
-        int(head.closed),
-        json.encode(head.activity).decode(),
+        record.session_id,
+        record.epoch,
+        record.app,
+        record.created_ms,
+        record.first,
+        record.last,
+        record.durable_count,
+        record.chain,
+        record.fence,
+        record.pruned_through,
+        record.revision,
+        record.updated_ms,
+        record.title,
+        json.encode(record.members).decode(),
+        record.creator,
+        json.encode(record.invites).decode(),
+        record.members_seq,
+        int(record.closed),
+        json.encode(record.activity).decode(),
     )
 
 
-def make_head(row: tuple[Any, ...]) -> Head:
+def decode_record(row: tuple[Any, ...]) -> SessionRecord:
     """A head from (number, its columns, checksum)."""
     *plain, members, creator, invites, members_seq, closed, activity = row[1:-1]
-    return Head(
+    return SessionRecord(
         *plain,  # type: ignore[misc]
-        members=decoded(members, dict[str, tuple[str, ...]]),
+        members=decode_map_column(members, dict[str, tuple[str, ...]]),
         creator=creator,
-        invites=decoded(invites, dict[str, OpenInvite]),
+        invites=decode_map_column(invites, dict[str, OpenInvite]),
         members_seq=members_seq,
         closed=bool(closed),
-        activity=decoded(activity, dict[str, int]),
+        activity=decode_map_column(activity, dict[str, int]),
     )
 
 
-def decoded(column: Any, kind: type[dict[str, T]]) -> dict[str, T]:
+def decode_map_column(column: Any, kind: type[dict[str, T]]) -> dict[str, T]:
     """A map in a column of a head; one that is damaged is empty, and its checksum does not match."""
     try:
         return json.decode(column, type=kind)
@@ -138,16 +150,16 @@ def decoded(column: Any, kind: type[dict[str, T]]) -> dict[str, T]:
         return {}
 
 
-def all_heads(connection: sqlite3.Connection) -> Iterator[tuple[int, Head, int]]:
+def read_all_records(connection: sqlite3.Connection) -> Iterator[tuple[int, SessionRecord, int]]:
     """Every session with its number and checksum; where a record cannot be read, the others."""
     try:
-        rows = connection.execute(f"{HEADS} order by id").fetchall()
+        rows = connection.execute(f"{SELECT_RECORDS} order by id").fetchall()
     except sqlite3.DatabaseError as error:
-        if not is_damage(error):
+        if not is_damage_error(error):
             raise
-        rows = [row for number in numbers(connection) for row in salvaged(connection, number)]
+        rows = [row for number in session_numbers(connection) for row in read_record_rows(connection, number)]
     for row in rows:
-        yield row[0], make_head(row), row[-1]
+        yield row[0], decode_record(row), row[-1]
 
 
 def list_name(principal: str | None) -> str:
@@ -160,53 +172,55 @@ def invitations_name(principal: str) -> str:
     return f"inviting {principal}"
 
 
-def active_in_lists(head: Head) -> dict[str, int]:
+def listing_entries(record: SessionRecord) -> dict[str, int]:
     """Return the lists that a session belongs into, and since when nothing has happened in it for each."""
-    members = {list_name(one): head.active_ms(one) for one in (None, *head.members)}
-    return members | {invitations_name(one): head.active_ms(one) for one in head.invited}
+    members = {list_name(one): record.active_ms(one) for one in (None, *record.members)}
+    return members | {invitations_name(one): record.active_ms(one) for one in record.invited_principals}
 
 
-def listed_heads(
-    connection: sqlite3.Connection, name: str, after: Place | None, limit: int
-) -> list[tuple[Place, Head]]:
+def read_listing(
+    connection: sqlite3.Connection, name: str, after: ListPosition | None, limit: int
+) -> list[tuple[ListPosition, SessionRecord]]:
     """Return a page of a list, the last active first; a record that does not match is `Damaged`."""
     values: list[Any] = [name, *(after or ()), limit]
     behind = "and (active, listing.session) < (?, ?)" if after else ""
-    query = f"""select active, listing.session, {HEAD_COLUMNS} from listing
+    query = f"""select active, listing.session, {RECORD_ROW_COLUMNS} from listing
         left join session on session.name = listing.session
         where list = ? {behind} order by active desc, listing.session desc limit ?"""
     found = []
     for active_ms, session_id, *row in connection.execute(query, values):
         if row[0] is None:
             continue  # a row of the list that is damaged: `verify` finds it
-        found.append((Place(active_ms, session_id), checked_head(make_head(tuple(row)), row[-1])))
+        found.append(
+            (ListPosition(active_ms, session_id), require_valid_record(decode_record(tuple(row)), row[-1]))
+        )
     return found
 
 
-def numbers(connection: sqlite3.Connection) -> list[int]:
+def session_numbers(connection: sqlite3.Connection) -> list[int]:
     """The number of every session, from the index of their names: no record is read."""
     return sorted(number for (number,) in connection.execute("select id from session order by name"))
 
 
-def salvaged(connection: sqlite3.Connection, number: int) -> list[tuple[Any, ...]]:
+def read_record_rows(connection: sqlite3.Connection, number: int) -> list[tuple[Any, ...]]:
     """The record of one number, if it can be read."""
     try:
-        return connection.execute(f"{HEADS} where id = ?", (number,)).fetchall()
+        return connection.execute(f"{SELECT_RECORDS} where id = ?", (number,)).fetchall()
     except sqlite3.DatabaseError:
         return []
 
 
-def is_damage(error: sqlite3.Error) -> bool:
+def is_damage_error(error: sqlite3.Error) -> bool:
     """Whether SQLite says that the file is damaged."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
 
 
-def is_there(connection: sqlite3.Connection, session_id: str) -> bool:
+def has_session(connection: sqlite3.Connection, session_id: str) -> bool:
     """Whether a session is found by its name."""
-    return numbered_head(connection, session_id, checked=False) is not None
+    return load_record(connection, session_id, verify_checksum=False) is not None
 
 
-def known_losses(connection: sqlite3.Connection, session_id: str | None = None) -> list[Damage]:
+def recorded_damage(connection: sqlite3.Connection, session_id: str | None = None) -> list[Damage]:
     """What is recorded as lost, of one session or of all."""
     where = "" if session_id is None else "where session = ?"
     values = () if session_id is None else (session_id,)
@@ -214,25 +228,25 @@ def known_losses(connection: sqlite3.Connection, session_id: str | None = None) 
     return [Damage(*row) for row in rows]
 
 
-def numbered_head(
-    connection: sqlite3.Connection, session_id: str, *, checked: bool = True
-) -> tuple[int, Head] | None:
+def load_record(
+    connection: sqlite3.Connection, session_id: str, *, verify_checksum: bool = True
+) -> tuple[int, SessionRecord] | None:
     """A session with its number; a record that does not match is `Damaged`."""
-    row = connection.execute(f"{HEADS} where name = ?", (session_id,)).fetchone()
+    row = connection.execute(f"{SELECT_RECORDS} where name = ?", (session_id,)).fetchone()
     if row is None:
         return None
-    head = make_head(row)
-    if checked and checked_head(head, row[-1]).session_id != session_id:
-        raise Damaged(session_id, -1, -1, BAD_RECORD)
+    head = decode_record(row)
+    if verify_checksum and require_valid_record(head, row[-1]).session_id != session_id:
+        raise SessionDamaged(session_id, -1, -1, BAD_RECORD)
     return row[0], head
 
 
-def is_whole(head: Head, crc: int) -> bool:
+def has_valid_record_checksum(record: SessionRecord, crc: int) -> bool:
     """Whether a head is what was written."""
-    return values_checksum(*head_values(head)) == crc
+    return values_checksum(*encode_record(record)) == crc
 
 
-def is_whole_blob(name: Any, media_type: Any, data: Any, crc: int) -> bool:
+def has_valid_blob_checksum(name: Any, media_type: Any, data: Any, crc: int) -> bool:
     """Whether a blob is what was written: its name ends with the hash of its content."""
     if not isinstance(name, str) or not isinstance(data, bytes):
         return False
@@ -240,58 +254,61 @@ def is_whole_blob(name: Any, media_type: Any, data: Any, crc: int) -> bool:
     return whole and values_checksum(name, media_type) == crc
 
 
-def checked_head(head: Head, crc: int) -> Head:
+def require_valid_record(record: SessionRecord, crc: int) -> SessionRecord:
     """A head that is what was written; another is `Damaged`."""
-    if not is_whole(head, crc):
-        raise Damaged(str(head.session_id), -1, -1, BAD_RECORD)
-    return head
+    if not has_valid_record_checksum(record, crc):
+        raise SessionDamaged(str(record.session_id), -1, -1, BAD_RECORD)
+    return record
 
 
-def rank_at(connection: sqlite3.Connection, number: int, session_id: str, seq: int) -> int:
+def durable_count_at(connection: sqlite3.Connection, number: int, session_id: str, seq: int) -> int:
     """How many durable events there were at a seq; -1, which explains no gap, if it cannot be vouched for."""
-    query = f"select {COLUMNS} from event where session = ? and seq <= ? order by seq desc limit 1"
+    query = f"select {EVENT_COLUMNS} from event where session = ? and seq <= ? order by seq desc limit 1"
     row = connection.execute(query, (number, seq)).fetchone()
     if row is None:
         return 0
-    rank = rank_of(row[1])
+    rank = parse_durable_count(row[1])
     whole = isinstance(row[0], int) and isinstance(row[2], bytes) and rank is not None
     return rank if whole and rank is not None and make_row(session_id, *row[:3]).checksum == row[3] else -1
 
 
-def sayings(
+def session_level_payloads(
     connection: sqlite3.Connection, number: int, session_id: str
-) -> Iterator[tuple[Payload | Unknown, str | None, int]]:
+) -> Iterator[tuple[Payload | UnknownPayload, str | None, int]]:
     """Return what the events of a session say of it as a whole, with actor and seq, as far as they are what
     was written."""
-    query = f"select {COLUMNS} from event where session = ? order by seq"
+    query = f"select {EVENT_COLUMNS} from event where session = ? order by seq"
     with suppress(sqlite3.DatabaseError), closing(connection.execute(query, (number,))) as cursor:
         for seq, meta, frame, crc in cursor:
             types = (isinstance(seq, int), isinstance(meta, bytes), isinstance(frame, bytes))
             if (
                 all(types)
-                and meta.endswith(SAYING_SUFFIXES)
+                and meta.endswith(RECORD_EVENT_SUFFIXES)
                 and make_row(session_id, seq, meta, frame).checksum == crc
             ):
-                envelope = decode(frame[len(b"data: ") : -len(b"\n\n")])
-                yield CATALOG.payload(envelope), envelope.actor, seq
+                envelope = decode_envelope(frame[len(b"data: ") : -len(b"\n\n")])
+                yield CATALOG.decode_payload(envelope), envelope.actor, seq
 
 
-def stored_rows(
-    connection: sqlite3.Connection, number: int, after: int, origin: int | None
+def select_event_rows(
+    connection: sqlite3.Connection, number: int, after: int, replay_from: int | None
 ) -> sqlite3.Cursor:
     """Rows with their checksums; those that replay leaves out come without their frame."""
-    if origin is None:
-        query = f"select {COLUMNS} from event where session = ? and seq > ? order by seq"
+    if replay_from is None:
+        query = f"select {EVENT_COLUMNS} from event where session = ? and seq > ? order by seq"
         return connection.execute(query, (number, after))
-    query = f"""select seq, meta, case when {SKIPPED} then null else ifnull(frame, '') end, crc from event
+    query = f"""select seq, meta, case when {REPLAY_SKIPS} then null else ifnull(frame, '') end, crc
+        from event
         where session = ? and seq > ? order by seq"""
-    return connection.execute(query, (origin, number, after))
+    return connection.execute(query, (replay_from, number, after))
 
 
-def spans_around(connection: sqlite3.Connection, number: int, head: Head, at: int) -> list[tuple[Any, ...]]:
+def select_spans_around(
+    connection: sqlite3.Connection, number: int, record: SessionRecord, at: int
+) -> list[tuple[Any, ...]]:
     """The spans that tell which turns were open at a seq; at the end of a session, those of open turns."""
     query = "select session, key, trace, first, last, agent, crc from span where session = ?"
-    if at < head.last:
+    if at < record.last:
         return connection.execute(query, (number,)).fetchall()
     spans = connection.execute(f"{query} and agent in (0, 1) and last is null", (number,)).fetchall()
     for trace in {span[2] for span in spans} - {None}:
@@ -299,35 +316,43 @@ def spans_around(connection: sqlite3.Connection, number: int, head: Head, at: in
     return spans
 
 
-def typed_page(
-    connection: sqlite3.Connection, number: int, head: Head, lost: Sequence[Damage], asked: Typed
+def read_typed_page(
+    connection: sqlite3.Connection,
+    number: int,
+    record: SessionRecord,
+    damages: Sequence[Damage],
+    type_query: TypeQuery,
 ) -> Page:
     """Durable rows of some types after a seq, found by the index of types, about so many bytes.
 
     Each is checked for itself: what is missing between them is not noticed here.
     """
-    names = [name for name in types_in(connection, number) if any(is_a(name, one) for one in asked.types)]
+    names = [
+        name
+        for name in iter_event_types(connection, number)
+        if any(type_matches(name, one) for one in type_query.types)
+    ]
     query = "select seq from event where session = ? and type = ? and seq > ? order by seq limit ?"
-    found = [connection.execute(query, (number, name, asked.after, PAGE_ROWS)) for name in names]
-    seqs = sorted(seq for cursor in found for (seq,) in cursor)[:PAGE_ROWS]
-    upto = seqs[-1] if len(seqs) == PAGE_ROWS else head.last
-    rows, size = list[Stored](), 0
-    query = f"select {COLUMNS} from event where session = ? and seq = ?"
+    found = [connection.execute(query, (number, name, type_query.after, MAX_PAGE_ROWS)) for name in names]
+    seqs = sorted(seq for cursor in found for (seq,) in cursor)[:MAX_PAGE_ROWS]
+    upto = seqs[-1] if len(seqs) == MAX_PAGE_ROWS else record.last
+    rows, size = list[RawRow](), 0
+    query = f"select {EVENT_COLUMNS} from event where session = ? and seq = ?"
     for seq in seqs:
         stored = connection.execute(query, (number, seq)).fetchone()
-        good, fault = Walk(head, seq - 1, None, lost).take([stored])
+        good, fault = RowVerifier(record, seq - 1, None, damages).verify([stored])
         if fault is not None and not rows:
             raise fault
         if fault is not None:
-            return Page(rows, head.epoch, seq - 1)
+            return Page(rows, record.epoch, seq - 1)
         rows += good
         size += sum(len(row[2]) for row in good)
-        if size >= asked.limit_bytes:
-            return Page(rows, head.epoch, seq)
-    return Page(rows, head.epoch, upto)
+        if size >= type_query.limit_bytes:
+            return Page(rows, record.epoch, seq)
+    return Page(rows, record.epoch, upto)
 
 
-def types_in(connection: sqlite3.Connection, number: int) -> Iterator[str]:
+def iter_event_types(connection: sqlite3.Connection, number: int) -> Iterator[str]:
     """The types of the durable events of a session: one step in the index for each."""
     query = "select min(type) from event where session = ? and type > ?"
     name = ""
@@ -335,61 +360,63 @@ def types_in(connection: sqlite3.Connection, number: int) -> Iterator[str]:
         yield name
 
 
-def page(walk: Walk, cursor: sqlite3.Cursor, limit_bytes: int) -> Page:
+def read_page(verifier: RowVerifier, cursor: sqlite3.Cursor, limit_bytes: int) -> Page:
     """Rows that are whole, about so many bytes. Damage behind good rows waits for the next page."""
-    rows: list[Stored] = []
-    fault: Damaged | None = None
-    size, number = 0, FIRST_ROWS
+    rows: list[RawRow] = []
+    fault: SessionDamaged | None = None
+    size, number = 0, SAMPLE_ROWS
     limit_bytes = max(limit_bytes, 1)  # an empty page would be the end
     try:
         while fault is None and size < limit_bytes:
-            stored = cursor.fetchmany(min(number, PAGE_ROWS))
+            stored = cursor.fetchmany(min(number, MAX_PAGE_ROWS))
             if not stored:
-                fault = walk.end()
+                fault = verifier.verify_end()
                 break
-            good, fault = walk.take(stored)
+            good, fault = verifier.verify(stored)
             sizes = [len(row[2]) for row in good]
             if size + sum(sizes) > limit_bytes:
                 good = good[: bisect_left(list(accumulate(sizes, initial=size)), limit_bytes)]
             rows += good
             size += sum(sizes)
-            number = (limit_bytes - size) * len(rows) // size + 1 if size else PAGE_ROWS
+            number = (limit_bytes - size) * len(rows) // size + 1 if size else MAX_PAGE_ROWS
     except sqlite3.DatabaseError as error:
-        if not is_damage(error):
+        if not is_damage_error(error):
             raise
-        fault = walk.unreadable(str(error))
+        fault = verifier.unreadable_damage(str(error))
     if fault and not rows:
         raise fault
-    return Page(rows, walk.epoch)
+    return Page(rows, verifier.epoch)
 
 
-def leaves_out(connection: sqlite3.Connection, number: int, origin: int) -> bool:
+def has_skippable_spans(connection: sqlite3.Connection, number: int, replay_from: int) -> bool:
     """Whether there is a span that replay from an origin leaves out."""
     query = "select 1 from span where session = ? and first > ? and last is not null limit 1"
-    return connection.execute(query, (number, origin)).fetchone() is not None
+    return connection.execute(query, (number, replay_from)).fetchone() is not None
 
 
-def ready_rows(connection: sqlite3.Connection, walk: Walk, number: int, limit_bytes: int) -> Ready | None:
+def read_frame_batch(
+    connection: sqlite3.Connection, verifier: RowVerifier, number: int, limit_bytes: int
+) -> FrameBatch | None:
     """Rows after the walk's place as they are sent, about so many bytes; None unless all is in order."""
-    first, last, size, rows = walk.seq + 1, walk.seq, 0, FIRST_ROWS
+    first, last, size, rows = verifier.seq + 1, verifier.seq, 0, SAMPLE_ROWS
     parts: list[bytes] = []
     query = "select seq, frame, crc from event where session = ? and seq > ? order by seq"
     try:
-        with closing(connection.execute(query, (number, walk.seq))) as cursor:
-            while size < limit_bytes and (stored := cursor.fetchmany(min(rows, PAGE_ROWS))):
-                if not walk.in_order(stored):
+        with closing(connection.execute(query, (number, verifier.seq))) as cursor:
+            while size < limit_bytes and (stored := cursor.fetchmany(min(rows, MAX_PAGE_ROWS))):
+                if not verifier.verify_dense(stored):
                     return None
-                kept = within([row[1] for row in stored], size, limit_bytes)
-                parts += framed(walk.epoch, [row[0] for row in stored[: len(kept)]], kept)
+                kept = clip_to_bytes([row[1] for row in stored], size, limit_bytes)
+                parts += with_id_lines(verifier.epoch, [row[0] for row in stored[: len(kept)]], kept)
                 last, size = stored[len(kept) - 1][0], size + sum(map(len, kept))
                 rows = (limit_bytes - size) * len(parts) // (2 * size) + 1
     except sqlite3.DatabaseError:
         return None
-    whole = size >= limit_bytes or walk.complete
-    return Ready(first, last, b"".join(parts), walk.epoch) if parts and whole else None
+    whole = size >= limit_bytes or verifier.is_complete
+    return FrameBatch(first, last, b"".join(parts), verifier.epoch) if parts and whole else None
 
 
-def within(frames: list[bytes], size: int, limit_bytes: int) -> list[bytes]:
+def clip_to_bytes(frames: list[bytes], size: int, limit_bytes: int) -> list[bytes]:
     """The frames that a page of a size still takes: it may be one frame larger than its limit."""
     sizes = [len(frame) for frame in frames]
     if size + sum(sizes) <= limit_bytes:

@@ -23,7 +23,7 @@ from turnlog.events import (
     AssistantMessage,
     BlockRetract,
     ContextCompact,
-    Fault,
+    ErrorInfo,
     Origin,
     ParseReject,
     Payload,
@@ -37,18 +37,18 @@ from turnlog.events import (
 )
 from turnlog.events.agent import StopReason
 from turnlog.parse.claude.lines import Line
-from turnlog.parse.claude.message import Message
-from turnlog.parse.deeds import Deeds
-from turnlog.parse.json_values import Data
-from turnlog.parse.reply import Reply, Tags
+from turnlog.parse.claude.message import CliMessage
+from turnlog.parse.deeds import ToolEffects
+from turnlog.parse.json_values import JsonObject
+from turnlog.parse.reply import ReplyBuilder, TextParserFactory
 
 T = TypeVar("T")
 
-AGENTS = 256  # the process itself runs a handful at once
-CALLS = 1024  # of one agent, without a result
-CALLERS = 4096  # an answer, or an agent, may come long after its call
+MAX_OPEN_AGENTS = 256  # the process itself runs a handful at once
+MAX_OPEN_CALLS = 1024  # of one agent, without a result
+MAX_KNOWN_CALLERS = 4096  # an answer, or an agent, may come long after its call
 
-ORIGINS: dict[type[Payload], Origin] = {
+ORIGIN_BY_PAYLOAD: dict[type[Payload], Origin] = {
     AgentStart: "system",
     AgentEnd: "system",
     AgentUsage: "system",
@@ -64,11 +64,11 @@ ORIGINS: dict[type[Payload], Origin] = {
     ArtifactWrite: "tool",
     ScreenCommand: "tool",
 }  # all others are the model's
-ENDED = "Its agent has ended."
-BROKEN = frozenset({"error", "cancelled", "timeout"})  # ends that reach everybody below
+AGENT_ENDED_MESSAGE = "Its agent has ended."
+FAILED_REASONS = frozenset({"error", "cancelled", "timeout"})  # ends that reach everybody below
 
 
-class Said(NamedTuple):
+class EventDraft(NamedTuple):
     """An event before it is built."""
 
     payload: Payload
@@ -84,14 +84,16 @@ class CliAgent:
         self.task_id: str | None = None
         self.prompt: str | None = None
         self.speaker: str | None = None  # in whose name the main agent speaks
-        self.uuids: list[str] = []  # the messages it answers
-        self.background = False
-        self.outcome: StopReason | None = None  # of a task that is over, though nobody has ended its agent
-        self.message: Message | None = None
+        self.answered_uuids: list[str] = []  # the messages it answers
+        self.is_background = False
+        self.task_stop_reason: StopReason | None = (
+            None  # of a task that is over, though nobody has ended its agent
+        )
+        self.message: CliMessage | None = None
         self.steps = 0
-        self.calls: dict[str, ToolCall] = {}
-        self.said: str | None = None  # its last text
-        self.said_in: str | None = None  # the block of it
+        self.open_calls: dict[str, ToolCall] = {}
+        self.last_text: str | None = None  # its last text
+        self.last_text_block: str | None = None  # the block of it
 
     @property
     def agent_id(self) -> str:
@@ -103,24 +105,26 @@ class CliAgent:
         return self.message.close() if self.message else []
 
 
-class Crew:
+class OpenAgents:
     """Every agent that is open, in the order of their starts."""
 
-    def __init__(self, new_id: Callable[[Any], str], tags: Tags, deeds: Deeds) -> None:
-        self._new_id, self._tags, self._deeds = new_id, tags, deeds
-        self.open: dict[str, CliAgent] = {}
-        self._callers: dict[str, CliAgent] = {}  # by call
-        self._children: dict[str, CliAgent] = {}  # by call
+    def __init__(
+        self, new_id: Callable[[Any], str], make_text_parser: TextParserFactory, tool_effects: ToolEffects
+    ) -> None:
+        self._new_id, self._make_text_parser, self._tool_effects = new_id, make_text_parser, tool_effects
+        self.by_id: dict[str, CliAgent] = {}
+        self._caller_by_call: dict[str, CliAgent] = {}  # by call
+        self._child_by_call: dict[str, CliAgent] = {}  # by call
 
-    def begin(self, start: AgentStart, agent: CliAgent) -> list[Said]:
+    def begin(self, start: AgentStart, agent: CliAgent) -> list[EventDraft]:
         """An invocation begins."""
-        self.open[agent.agent_id] = agent
+        self.by_id[agent.agent_id] = agent
         agent.prompt = start.prompt
         if agent.call_id:
-            self._children[agent.call_id] = agent
-        return self.say(agent, [start])
+            self._child_by_call[agent.call_id] = agent
+        return self.emit(agent, [start])
 
-    def scope(self, name: str, trace_id: str, depth: int, channel: str | None = None) -> Scope:
+    def new_scope(self, name: str, trace_id: str, depth: int, channel: str | None = None) -> Scope:
         """The scope of a new invocation."""
         return Scope(
             trace_id=trace_id,
@@ -130,101 +134,103 @@ class Crew:
             channel=channel,
         )
 
-    def child(self, call_id: str | None, task_id: str | None = None) -> CliAgent | None:
+    def find_child(self, call_id: str | None, task_id: str | None = None) -> CliAgent | None:
         """The open agent that a call spawned, or that is this task."""
-        by_task = (agent for agent in self.open.values() if task_id and agent.task_id == task_id)
-        return self._children.get(call_id or "") or next(by_task, None)
+        by_task = (agent for agent in self.by_id.values() if task_id and agent.task_id == task_id)
+        return self._child_by_call.get(call_id or "") or next(by_task, None)
 
-    def caller(self, call_id: str | None) -> CliAgent | None:
+    def find_caller(self, call_id: str | None) -> CliAgent | None:
         """The open agent that made a call."""
-        return self._callers.get(call_id or "")
+        return self._caller_by_call.get(call_id or "")
 
-    def begin_message(self, agent: CliAgent, start: Data) -> tuple[Message, list[Said]]:
+    def begin_message(self, agent: CliAgent, start: JsonObject) -> tuple[CliMessage, list[EventDraft]]:
         """Another message of an agent; the one before is over."""
-        said = self.say(agent, agent.close_message())
-        agent.message = Message(Reply(self._new_id, self._tags), start)
+        said = self.emit(agent, agent.close_message())
+        agent.message = CliMessage(ReplyBuilder(self._new_id, self._make_text_parser), start)
         agent.steps += 1
         return agent.message, said
 
-    def say(self, agent: CliAgent, payloads: list[Payload]) -> list[Said]:
+    def emit(self, agent: CliAgent, payloads: list[Payload]) -> list[EventDraft]:
         """What an agent says or does, and what follows from it."""
-        said: list[Said] = []
+        said: list[EventDraft] = []
         for payload in payloads:
             if isinstance(payload, AssistantMessage):
                 payload = structs.replace(payload, speaker=agent.speaker)
-                agent.said, agent.said_in = payload.text, payload.block_id
-            said.append(Said(payload, agent.scope, origin_of(payload)))
+                agent.last_text, agent.last_text_block = payload.text, payload.block_id
+            said.append(EventDraft(payload, agent.scope, get_origin(payload)))
             if isinstance(payload, ToolCall):
-                said += self._called(agent, payload)
+                said += self._on_call(agent, payload)
             elif isinstance(payload, ToolResult):
-                agent.calls.pop(payload.call_id, None)
+                agent.open_calls.pop(payload.call_id, None)
         return said
 
-    def _called(self, agent: CliAgent, call: ToolCall) -> list[Said]:
-        keep(agent.calls, call.call_id, call, CALLS + 1)
-        keep(self._callers, call.call_id, agent, CALLERS)
-        said = self.say(agent, self._deeds.called(call))
-        oldest = next(iter(agent.calls))
-        return said + (self.cancel(agent, oldest) if len(agent.calls) > CALLS else [])
+    def _on_call(self, agent: CliAgent, call: ToolCall) -> list[EventDraft]:
+        put_bounded(agent.open_calls, call.call_id, call, MAX_OPEN_CALLS + 1)
+        put_bounded(self._caller_by_call, call.call_id, agent, MAX_KNOWN_CALLERS)
+        said = self.emit(agent, self._tool_effects.on_call(call))
+        oldest = next(iter(agent.open_calls))
+        return said + (self.cancel_call(agent, oldest) if len(agent.open_calls) > MAX_OPEN_CALLS else [])
 
-    def answer(self, agent: CliAgent, result: ToolResult, account: Any) -> list[Said]:
+    def add_result(self, agent: CliAgent, result: ToolResult, tool_report: Any) -> list[EventDraft]:
         """A call has its result; an agent that it waited for is over."""
-        call = agent.calls[result.call_id]
-        child = self._children.get(result.call_id)
-        said: list[Said] = []
-        if child and child.caller is agent and not child.background:
-            reason: StopReason = child.outcome or ("end_turn" if result.ok else "error")
+        call = agent.open_calls[result.call_id]
+        child = self._child_by_call.get(result.call_id)
+        said: list[EventDraft] = []
+        if child and child.caller is agent and not child.is_background:
+            reason: StopReason = child.task_stop_reason or ("end_turn" if result.ok else "error")
             text = result.result if isinstance(result.result, str) else None
-            said = self.end(child, reason, child.said or text)
-        said.append(Said(result, agent.scope, "tool"))
-        del agent.calls[result.call_id]
-        return said + self.say(agent, self._deeds.answered(call, result, account))
+            said = self.end(child, reason, child.last_text or text)
+        said.append(EventDraft(result, agent.scope, "tool"))
+        del agent.open_calls[result.call_id]
+        return said + self.emit(agent, self._tool_effects.on_result(call, result, tool_report))
 
-    def cancel(self, agent: CliAgent, call_id: str) -> list[Said]:
+    def cancel_call(self, agent: CliAgent, call_id: str) -> list[EventDraft]:
         """A call that nobody will answer."""
-        fault = Fault(code="CANCELLED", message=ENDED)
-        call = agent.calls.pop(call_id)
+        fault = ErrorInfo(code="CANCELLED", message=AGENT_ENDED_MESSAGE)
+        call = agent.open_calls.pop(call_id)
         result = ToolResult(call_id=call_id, tool=call.tool, ok=False, error=fault)
-        return [Said(result, agent.scope, "system")]
+        return [EventDraft(result, agent.scope, "system")]
 
-    def retract(self, agent: CliAgent, block_ids: list[str], reason: str) -> list[Said]:
+    def retract_blocks(self, agent: CliAgent, block_ids: list[str], reason: str) -> list[EventDraft]:
         """Blocks are void, and so are their calls and whom they called."""
-        void = [key for key, call in agent.calls.items() if call.block_id in block_ids]
-        called = [child for child in self.open.values() if child.caller is agent and child.call_id in void]
+        void = [key for key, call in agent.open_calls.items() if call.block_id in block_ids]
+        called = [child for child in self.by_id.values() if child.caller is agent and child.call_id in void]
         said = [event for child in called for event in self.end(child, "cancelled")]
         for key in void:
-            del agent.calls[key]
-        agent.said = None if agent.said_in in block_ids else agent.said
+            del agent.open_calls[key]
+        agent.last_text = None if agent.last_text_block in block_ids else agent.last_text
         retracted = BlockRetract(block_ids=tuple(block_ids), reason=reason)
-        return said + (self.say(agent, [retracted]) if block_ids else [])
+        return said + (self.emit(agent, [retracted]) if block_ids else [])
 
-    def end(self, agent: CliAgent, reason: StopReason, result: str | None = None, **known: Any) -> list[Said]:
+    def end(
+        self, agent: CliAgent, reason: StopReason, result: str | None = None, **known: Any
+    ) -> list[EventDraft]:
         """An invocation is over: first whom it waits for, then its blocks, then its calls, then itself."""
-        unfinished: StopReason = reason if reason in BROKEN else "cancelled"
-        awaited = [(child, child.outcome or unfinished) for child in self._awaited(agent)]
-        said = [event for child, outcome in awaited for event in self.end(child, outcome, child.said)]
-        said += self.say(agent, agent.close_message())
-        said += [event for call_id in list(agent.calls) for event in self.cancel(agent, call_id)]
+        unfinished: StopReason = reason if reason in FAILED_REASONS else "cancelled"
+        awaited = [(child, child.task_stop_reason or unfinished) for child in self._agents_ending_with(agent)]
+        said = [event for child, outcome in awaited for event in self.end(child, outcome, child.last_text)]
+        said += self.emit(agent, agent.close_message())
+        said += [event for call_id in list(agent.open_calls) for event in self.cancel_call(agent, call_id)]
         ended = AgentEnd(**{"stop_reason": reason, "steps": agent.steps, "result": result, **known})
-        said += self.say(agent, [ended])
+        said += self.emit(agent, [ended])
         agent.message = None
-        del self.open[agent.agent_id]
-        self._children.pop(agent.call_id or "", None)
+        del self.by_id[agent.agent_id]
+        self._child_by_call.pop(agent.call_id or "", None)
         return said
 
-    def _awaited(self, agent: CliAgent) -> list[CliAgent]:
+    def _agents_ending_with(self, agent: CliAgent) -> list[CliAgent]:
         """The agents that end with this one: all that it called but those that run on in the background."""
-        called = [child for child in self.open.values() if child.caller is agent]
-        return [child for child in reversed(called) if not child.background or child.outcome]
+        called = [child for child in self.by_id.values() if child.caller is agent]
+        return [child for child in reversed(called) if not child.is_background or child.task_stop_reason]
 
 
-def origin_of(payload: Payload) -> Origin:
+def get_origin(payload: Payload) -> Origin:
     """Who says so: the table, or else the model."""
-    return ORIGINS.get(type(payload), "model")
+    return ORIGIN_BY_PAYLOAD.get(type(payload), "model")
 
 
-def keep(kept: dict[str, T], key: str, value: T, limit: int) -> None:
+def put_bounded(table: dict[str, T], key: str, value: T, limit: int) -> None:
     """Remember something; beyond the limit the oldest is forgotten."""
-    kept[key] = value
-    if len(kept) > limit:
-        del kept[next(iter(kept))]
+    table[key] = value
+    if len(table) > limit:
+        del table[next(iter(table))]

@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from turnlog.events import ApprovalDecision, ApprovalRequest, Fault, File, ToolCall, ToolResult
+from turnlog.events import ApprovalDecision, ApprovalRequest, ErrorInfo, File, ToolCall, ToolResult
 from turnlog.events.agent import StopReason
 from turnlog.parse.claude.agents import CliAgent
 from turnlog.parse.claude.lines import allow_line, deny_line
-from turnlog.parse.json_values import Data, as_key, as_name, field
-from turnlog.parse.messages_api import sentence
+from turnlog.parse.json_values import JsonObject, as_name, as_opaque_id, get_field
+from turnlog.parse.messages_api import bounded_text
 
-RISK = "tool_use"  # the process does not say how bad a call could be
+DEFAULT_RISK = "tool_use"  # the process does not say how bad a call could be
 HASH_DIGITS = 32  # of the arguments, as for every other approval
-TASK_ENDS: dict[Any, StopReason] = {
+TASK_STOP_REASONS: dict[Any, StopReason] = {
     "completed": "end_turn",
     "failed": "error",
     "stopped": "cancelled",
@@ -22,52 +22,58 @@ TASK_ENDS: dict[Any, StopReason] = {
 }
 
 
-class Question(NamedTuple):
+class PermissionRequest(NamedTuple):
     """A permission that the process waits for."""
 
     request_id: str
     call: ToolCall
-    request: ApprovalRequest
+    approval_request: ApprovalRequest
     agent: CliAgent
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the call still has no result."""
-        return self.call.call_id in self.agent.calls
+        return self.call.call_id in self.agent.open_calls
 
 
-class Questions:
+class PermissionRequests:
     """The permissions that are asked for, by call."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Question] = {}
+        self._by_call: dict[str, PermissionRequest] = {}
 
-    def ask(self, question: Question) -> ApprovalRequest:
+    def add(self, request: PermissionRequest) -> ApprovalRequest:
         """Another one; those whose calls are over are forgotten."""
-        self._open = {key: known for key, known in self._open.items() if known.open}
-        self._open[question.call.call_id] = question
-        return question.request
+        self._by_call = {key: known for key, known in self._by_call.items() if known.is_open}
+        self._by_call[request.call.call_id] = request
+        return request.approval_request
 
-    def decide(self, decision: ApprovalDecision, updated: Data | None) -> bytes | None:
+    def decide(self, decision: ApprovalDecision, updated_args: JsonObject | None) -> bytes | None:
         """The line that says a decision; None if it is not for a call that waits, with these arguments."""
-        question = self._open.get(decision.call_id)
-        if question is None or not question.open or question.request.args_hash != decision.args_hash:
+        question = self._by_call.get(decision.call_id)
+        if (
+            question is None
+            or not question.is_open
+            or question.approval_request.args_hash != decision.args_hash
+        ):
             return None
-        del self._open[decision.call_id]
+        del self._by_call[decision.call_id]
         if decision.decision == "approve":
-            return allow_line(question.request_id, question.call.args if updated is None else updated)
+            return allow_line(
+                question.request_id, question.call.args if updated_args is None else updated_args
+            )
         return deny_line(question.request_id, decision.notes or f"The answer is: {decision.decision}.")
 
-    def withdraw(self, request_id: Any) -> Question | None:
+    def withdraw(self, request_id: Any) -> PermissionRequest | None:
         """The process does not want to know any more."""
-        found = [question for question in self._open.values() if question.request_id == request_id]
-        return self._open.pop(found[0].call.call_id) if found else None
+        found = [question for question in self._by_call.values() if question.request_id == request_id]
+        return self._by_call.pop(found[0].call.call_id) if found else None
 
 
-def asked_for(request: Data) -> ToolCall | None:
+def parse_requested_call(request: JsonObject) -> ToolCall | None:
     """The call that a permission is asked for."""
     call_id, tool, args = (
-        as_key(request.get("tool_use_id")),
+        as_opaque_id(request.get("tool_use_id")),
         as_name(request.get("tool_name")),
         request.get("input"),
     )
@@ -76,26 +82,30 @@ def asked_for(request: Data) -> ToolCall | None:
     return ToolCall(call_id=call_id, tool=tool, args=args)
 
 
-def approval(call: ToolCall, request: Data) -> ApprovalRequest:
+def make_approval_request(call: ToolCall, request: JsonObject) -> ApprovalRequest:
     """The question to a person."""
-    reason = sentence(request.get("decision_reason")) or sentence(request.get("description"))
+    reason = bounded_text(request.get("decision_reason")) or bounded_text(request.get("description"))
     return ApprovalRequest(
-        call_id=call.call_id, tool=call.tool, args_hash=args_hash(call.args), risk=RISK, reason=reason
+        call_id=call.call_id,
+        tool=call.tool,
+        args_hash=hash_permission_args(call.args),
+        risk=DEFAULT_RISK,
+        reason=reason,
     )
 
 
-def args_hash(args: Data) -> str:
+def hash_permission_args(args: JsonObject) -> str:
     """The hash of a call's arguments: equal for equal JSON, whatever the order of its keys."""
     return sha256(msgspec.json.encode(args, order="deterministic")).hexdigest()[:HASH_DIGITS]
 
 
-def tool_result(call: ToolCall, block: Data, denied: bool) -> ToolResult:
+def parse_tool_result(call: ToolCall, block: JsonObject, denied: bool) -> ToolResult:
     """What a tool answered: text as text, anything else as it came."""
-    content = plain_text(block.get("content"))
+    content = join_text_blocks(block.get("content"))
     if block.get("is_error") is not True:
         return ToolResult(call_id=call.call_id, tool=call.tool, ok=True, result=content)
-    message = sentence(content) or "The tool failed."
-    fault = Fault(
+    message = bounded_text(content) or "The tool failed."
+    fault = ErrorInfo(
         code="DENIED" if denied else "EXECUTION_ERROR",
         message=message,
         details=None if message == content else {"content": content},
@@ -103,44 +113,44 @@ def tool_result(call: ToolCall, block: Data, denied: bool) -> ToolResult:
     return ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=fault)
 
 
-def plain_text(content: Any) -> Any:
+def join_text_blocks(content: Any) -> Any:
     """Blocks of text as one text."""
     if not isinstance(content, list) or not content:
         return content
-    texts = [field(block, "text") if field(block, "type") == "text" else None for block in content]
+    texts = [get_field(block, "text") if get_field(block, "type") == "text" else None for block in content]
     words = [text for text in texts if isinstance(text, str)]
     return "\n".join(words) if len(words) == len(content) else content
 
 
-def denials(line: Data) -> set[str]:
+def find_denied_calls(line: JsonObject) -> set[str]:
     """The calls of a `user` line that were not allowed to run."""
     meta = line.get("tool_result_meta")
     return {
-        str(field(item, "id"))
+        str(get_field(item, "id"))
         for item in (meta if isinstance(meta, list) else [])
-        if str(field(item, "permission_decision")).startswith("den")
+        if str(get_field(item, "permission_decision")).startswith("den")
     }
 
 
-def words_of(line: Data) -> str | None:
+def get_text_content(line: JsonObject) -> str | None:
     """The text of a line, if that is all it has."""
-    content = plain_text(field(line.get("message"), "content"))
+    content = join_text_blocks(get_field(line.get("message"), "content"))
     return content if isinstance(content, str) else None
 
 
-def task_of(line: Data) -> str | None:
+def get_task_id(line: JsonObject) -> str | None:
     """The task that an agent is to the process."""
-    return as_key(line.get("task_id")) or as_key(line.get("agent_id"))
+    return as_opaque_id(line.get("task_id")) or as_opaque_id(line.get("agent_id"))
 
 
-def task_end(status: Any) -> StopReason | None:
+def get_task_stop_reason(status: Any) -> StopReason | None:
     """How a task ended, if it did."""
-    return TASK_ENDS.get(status) if isinstance(status, str) else None
+    return TASK_STOP_REASONS.get(status) if isinstance(status, str) else None
 
 
-def file_of(item: Any) -> File | None:
+def parse_persisted_file(item: Any) -> File | None:
     """A file that the provider keeps."""
-    file_id, name = as_key(field(item, "file_id")), field(item, "filename")
+    file_id, name = as_opaque_id(get_field(item, "file_id")), get_field(item, "filename")
     if file_id is None or not isinstance(name, str):
         return None
     return File(file_id=file_id, filename=name, storage_location=f"provider:{file_id}")

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from turnlog.events import AgentEnd, AgentStart, Scope
 from turnlog.events.agent import StopReason
-from turnlog.parse.claude.agents import CliAgent, Crew, Said
-from turnlog.parse.json_values import Data, as_key, as_name
+from turnlog.parse.claude.agents import CliAgent, EventDraft, OpenAgents
+from turnlog.parse.json_values import JsonObject, as_name, as_opaque_id
 
-RUNS = 64  # without a result; a background task makes two
+MAX_OPEN_TURNS = 64  # without a result; a background task makes two
 
 
-class Asked(NamedTuple):
+class SentMessage(NamedTuple):
     """A message that went down: its turn, its channel, and in whose name the answer is spoken."""
 
     trace_id: str
@@ -32,105 +32,109 @@ class Asked(NamedTuple):
 class Turns:
     """The turns of one process."""
 
-    def __init__(self, crew: Crew, name: str, new_id: Callable[[Any], str]) -> None:
-        self._crew, self._name, self._new_id = crew, name, new_id
-        self._runs: dict[int, CliAgent] = {}  # without a result, by number
-        self._count = 0
-        self._asked: dict[str, Asked] = {}
+    def __init__(self, agents: OpenAgents, name: str, new_id: Callable[[Any], str]) -> None:
+        self._agents, self._name, self._new_id = agents, name, new_id
+        self._open_turns: dict[int, CliAgent] = {}  # without a result, by number
+        self._turn_count = 0
+        self._unanswered_messages: dict[str, SentMessage] = {}
         self.source_session: str | None = None
 
     @property
-    def last(self) -> CliAgent | None:
+    def current(self) -> CliAgent | None:
         """The main agent that speaks."""
-        return list(self._runs.values())[-1] if self._runs else None
+        return list(self._open_turns.values())[-1] if self._open_turns else None
 
-    def expect(self, uuid: str, asked: Asked) -> None:
+    def expect(self, uuid: str, message: SentMessage) -> None:
         """A message went down."""
-        self._asked[uuid] = asked
+        self._unanswered_messages[uuid] = message
 
-    def take_up(self, uuid: str | None, state: str) -> None:
+    def set_message_state(self, uuid: str | None, state: str) -> None:
         """The process has put a message into its queue, or taken it from there."""
-        if uuid in self._asked:
-            self._asked[uuid] = self._asked[uuid]._replace(state=state)
+        if uuid in self._unanswered_messages:
+            self._unanswered_messages[uuid] = self._unanswered_messages[uuid]._replace(state=state)
 
-    def begin(self, line: Data) -> list[Said]:
+    def begin(self, line: JsonObject) -> list[EventDraft]:
         """A turn begins; `line` is what is known of it."""
-        said = self._overdue() if len(self._runs) >= RUNS else []
-        self.source_session = as_key(line.get("session_id")) or self.source_session
-        uuid, asked = self._next()
-        agent = CliAgent(self._crew.scope(self._name, asked.trace_id, 0, asked.channel))
-        agent.speaker, agent.uuids = asked.speaker, [uuid] if uuid else []
-        self._runs[self._count] = agent
-        self._count += 1
+        said = self._expire_oldest() if len(self._open_turns) >= MAX_OPEN_TURNS else []
+        self.source_session = as_opaque_id(line.get("session_id")) or self.source_session
+        uuid, asked = self._next_message()
+        agent = CliAgent(self._agents.new_scope(self._name, asked.trace_id, 0, asked.channel))
+        agent.speaker, agent.answered_uuids = asked.speaker, [uuid] if uuid else []
+        self._open_turns[self._turn_count] = agent
+        self._turn_count += 1
         tools = line.get("tools")
         names = [as_name(tool) for tool in tools] if isinstance(tools, list) else []
-        start = self._start(model=as_name(line.get("model")), tools=tuple(filter(None, names)))
-        return said + self._crew.begin(start, agent)
+        start = self._make_start(model=as_name(line.get("model")), tools=tuple(filter(None, names)))
+        return said + self._agents.begin(start, agent)
 
-    def _overdue(self) -> list[Said]:
+    def _expire_oldest(self) -> list[EventDraft]:
         """The oldest turn is over: its result will not come any more."""
-        agent = next(iter(self._runs.values()))
-        return self._crew.end(agent, "error", agent.said) + self.settle(agent, "error")
+        agent = next(iter(self._open_turns.values()))
+        return self._agents.end(agent, "error", agent.last_text) + self.finish(agent, "error")
 
-    def main(self) -> tuple[CliAgent, list[Said]]:
+    def current_or_new(self) -> tuple[CliAgent, list[EventDraft]]:
         """The main agent that speaks; a turn begins if there is none."""
-        said = [] if self._runs else self.begin({})
-        return list(self._runs.values())[-1], said
+        said = [] if self._open_turns else self.begin({})
+        return list(self._open_turns.values())[-1], said
 
-    def note(self, agent: CliAgent, line: Data) -> None:
+    def record_answered(self, agent: CliAgent, line: JsonObject) -> None:
         """A line names the messages that it answers."""
-        agent.uuids += [uuid for uuid in uuids_of(line) if uuid in self._asked and not self._taken(uuid)]
+        agent.answered_uuids += [
+            uuid
+            for uuid in parse_answered_uuids(line)
+            if uuid in self._unanswered_messages and not self._has_turn(uuid)
+        ]
 
-    def ended_by(self, line: Data) -> tuple[CliAgent, list[Said]]:
+    def turn_for_result(self, line: JsonObject) -> tuple[CliAgent, list[EventDraft]]:
         """The turn that a result ends."""
-        _, said = self.main()
-        named, number = uuids_of(line), line.get("result_index")
-        found = [run for run in self._runs.values() if set(named) & set(run.uuids)]
-        found += [run for key, run in self._runs.items() if key == number]
-        return [*found, *self._runs.values()][0], said
+        _, said = self.current_or_new()
+        named, number = parse_answered_uuids(line), line.get("result_index")
+        found = [run for run in self._open_turns.values() if set(named) & set(run.answered_uuids)]
+        found += [run for key, run in self._open_turns.items() if key == number]
+        return [*found, *self._open_turns.values()][0], said
 
-    def settle(self, agent: CliAgent, reason: StopReason) -> list[Said]:
+    def finish(self, agent: CliAgent, reason: StopReason) -> list[EventDraft]:
         """A turn has its result; the other messages that it answered have no agent of their own."""
-        self._runs = {number: run for number, run in self._runs.items() if run is not agent}
-        said: list[Said] = []
-        for uuid in agent.uuids:
-            asked = self._asked.get(uuid)
+        self._open_turns = {number: run for number, run in self._open_turns.items() if run is not agent}
+        said: list[EventDraft] = []
+        for uuid in agent.answered_uuids:
+            asked = self._unanswered_messages.get(uuid)
             if asked and asked.trace_id == agent.scope.trace_id:
-                del self._asked[uuid]
+                del self._unanswered_messages[uuid]
             else:
-                said += self.skip(uuid, reason)
+                said += self.close_unanswered(uuid, reason)
         return said
 
-    def skip(self, uuid: str, reason: StopReason) -> list[Said]:
+    def close_unanswered(self, uuid: str, reason: StopReason) -> list[EventDraft]:
         """A message has no agent of its own: its turn is over all the same."""
-        asked = self._asked.pop(uuid, None)
+        asked = self._unanswered_messages.pop(uuid, None)
         if asked is None:
             return []
-        scope = self._crew.scope(self._name, asked.trace_id, 0, asked.channel)
-        ends = (self._start(), AgentEnd(stop_reason=reason))
-        return [Said(payload, scope, "system") for payload in ends]
+        scope = self._agents.new_scope(self._name, asked.trace_id, 0, asked.channel)
+        ends = (self._make_start(), AgentEnd(stop_reason=reason))
+        return [EventDraft(payload, scope, "system") for payload in ends]
 
-    def cancelled(self, uuid: str) -> list[Said]:
+    def cancel_message(self, uuid: str) -> list[EventDraft]:
         """The process will not answer a message, unless a turn does."""
-        return [] if self._taken(uuid) else self.skip(uuid, "cancelled")
+        return [] if self._has_turn(uuid) else self.close_unanswered(uuid, "cancelled")
 
-    def _taken(self, uuid: str) -> bool:
-        return any(uuid in run.uuids for run in self._runs.values())
+    def _has_turn(self, uuid: str) -> bool:
+        return any(uuid in run.answered_uuids for run in self._open_turns.values())
 
-    def _start(self, **known: Any) -> AgentStart:
+    def _make_start(self, **known: Any) -> AgentStart:
         return AgentStart(name=self._name, via="prompt", source_session=self.source_session, **known)
 
-    def _next(self) -> tuple[str | None, Asked]:
+    def _next_message(self) -> tuple[str | None, SentMessage]:
         """The message that the next turn answers."""
         for state in ("started", ""):
-            for uuid, asked in self._asked.items():
-                if asked.state == state and not self._taken(uuid):
+            for uuid, asked in self._unanswered_messages.items():
+                if asked.state == state and not self._has_turn(uuid):
                     return uuid, asked
-        scope = list(self._crew.open.values())[-1].scope if self._crew.open else Scope()
-        return None, Asked(scope.trace_id or self._new_id("tr_"), scope.channel)
+        scope = list(self._agents.by_id.values())[-1].scope if self._agents.by_id else Scope()
+        return None, SentMessage(scope.trace_id or self._new_id("tr_"), scope.channel)
 
 
-def uuids_of(line: Data) -> list[str]:
+def parse_answered_uuids(line: JsonObject) -> list[str]:
     """The messages that a line says it answers."""
     several = line.get("user_message_uuids")
     named = [line.get("user_message_uuid"), *(several if isinstance(several, list) else [])]

@@ -5,61 +5,61 @@ the most line breaks (of equals the last; a space before a letter if there was n
 space at the end of what came is held back, up to 64 characters: something may follow that is taken out.
 """
 
-from turnlog.parse.inline.markdown_code import SEALED, Code
-from turnlog.parse.inline.tag_scanner import WHITE
+from turnlog.parse.inline.markdown_code import MULTILINE_MODES, CodeTracker
+from turnlog.parse.inline.tag_scanner import WHITESPACE
 
-WHITE_CHARS = 64  # a longer run of white space is prose: nobody separates paragraphs with it
+MAX_HELD_SPACE_CHARS = 64  # a longer run of white space is prose: nobody separates paragraphs with it
 
 
-def separator(before: str | None, after: str) -> str:
+def choose_separator(before: str | None, after: str) -> str:
     """Of the white space around what was taken out the one with more line breaks; of equals the later."""
     if not before or (after and after.count("\n") >= before.count("\n")):
         return after
     return before
 
 
-class Prose:
+class DisplayText:
     """Takes text and gives out what is decided; `code` says whether something would be code here."""
 
     def __init__(self) -> None:
-        self.code = Code()
-        self.white = ""  # may stand before something that is taken out
-        self.shown = False
-        self.gap: str | None = None  # the white space around what was taken out just before
-        self._said: list[str] = []
+        self.code = CodeTracker()
+        self.held_space = ""  # may stand before something that is taken out
+        self.has_output = False
+        self.removed_gap: str | None = None  # the white space around what was taken out just before
+        self._output: list[str] = []
 
-    def show(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Give out text, except white space at its end."""
         self.code.feed(text)
-        text = self.white + text
-        shown = text if self.code.mode in SEALED else text.rstrip(WHITE)
-        if len(text) - len(shown) > WHITE_CHARS:
-            shown = text[:-WHITE_CHARS]
-        self.white = text[len(shown) :]
+        text = self.held_space + text
+        shown = text if self.code.mode in MULTILINE_MODES else text.rstrip(WHITESPACE)
+        if len(text) - len(shown) > MAX_HELD_SPACE_CHARS:
+            shown = text[:-MAX_HELD_SPACE_CHARS]
+        self.held_space = text[len(shown) :]
         if shown:
             self._emit(shown)
 
-    def take_out(self) -> None:
+    def mark_removed(self) -> None:
         """Something that is not shown stood here."""
-        self.gap, self.white = separator(self.gap, self.white), ""
+        self.removed_gap, self.held_space = choose_separator(self.removed_gap, self.held_space), ""
 
     def end(self) -> None:
         """No more text: white space after the last thing that was taken out goes with it."""
-        if self.gap is None:
-            self._emit(self.white)
+        if self.removed_gap is None:
+            self._emit(self.held_space)
 
-    def said(self) -> str:
+    def drain(self) -> str:
         """What was given out since the last time."""
-        text, self._said = "".join(self._said), []
+        text, self._output = "".join(self._output), []
         return text
 
     def _emit(self, text: str) -> None:
-        gap, self.gap = self.gap, None
+        gap, self.removed_gap = self.removed_gap, None
         if gap is not None:
-            body = text.lstrip(WHITE)
+            body = text.lstrip(WHITESPACE)
             white = text[: len(text) - len(body)]
-            if body and len(white) <= WHITE_CHARS:
-                gap, text = separator(gap, white) or " " * body[0].isalnum(), body
-            text = gap + text if self.shown else text
-        self.shown = True
-        self._said.append(text)
+            if body and len(white) <= MAX_HELD_SPACE_CHARS:
+                gap, text = choose_separator(gap, white) or " " * body[0].isalnum(), body
+            text = gap + text if self.has_output else text
+        self.has_output = True
+        self._output.append(text)

@@ -9,12 +9,12 @@ import re
 
 from turnlog.events import Origin, Vocabulary
 from turnlog.parse.inline.marker_scanner import MARKERS
-from turnlog.parse.inline.tag_scanner import OPENER
+from turnlog.parse.inline.tag_scanner import TAG_START
 from turnlog.parse.inline.tags import AgentStreamParser, Openers
 from turnlog.parse.json_values import as_name
 
 MARKER_OPENERS = Openers(*MARKERS)
-ALL_OPENERS = Openers(OPENER, *MARKERS)
+ALL_OPENERS = Openers(TAG_START, *MARKERS)
 
 
 class MarkerParser(AgentStreamParser):
@@ -24,7 +24,7 @@ class MarkerParser(AgentStreamParser):
         super().__init__(openers=MARKER_OPENERS)
 
 
-class TagsAndMarkers(AgentStreamParser):
+class TagAndMarkerParser(AgentStreamParser):
     """Takes tags and markers out of model text while it streams."""
 
     def __init__(
@@ -33,11 +33,11 @@ class TagsAndMarkers(AgentStreamParser):
         super().__init__(vocabulary, origin, nonce, ALL_OPENERS)
 
 
-ROUTE = re.compile(r"\s*\[ROUTE TO AGENT:([^\]\n]{1,256})\]\s*")
+ROUTE_PATTERN = re.compile(r"\s*\[ROUTE TO AGENT:([^\]\n]{1,256})\]\s*")
 
 
-def route(text: str) -> tuple[str | None, str]:
+def parse_route(text: str) -> tuple[str | None, str]:
     """Whom a message is for, if it begins by saying so, and the message without that."""
-    match = ROUTE.match(text)
+    match = ROUTE_PATTERN.match(text)
     target = as_name(match[1].strip()) if match else None
     return (target, text[match.end() :]) if match and target else (None, text)

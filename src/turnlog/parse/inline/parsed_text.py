@@ -15,7 +15,7 @@ class TagEvent(msgspec.Struct):
     payload: Payload | None = None
 
 
-class Parsed(msgspec.Struct, gc=False):
+class ParsedText(msgspec.Struct, gc=False):
     """What one feed or flush decided."""
 
     display_text: str

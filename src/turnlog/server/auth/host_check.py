@@ -12,10 +12,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-HOME = (b"", b"same-origin", b"none")  # where a request may come from: this server's page, or a person
+ALLOWED_FETCH_SITES = (
+    b"",
+    b"same-origin",
+    b"none",
+)  # where a request may come from: this server's page, or a person
 
 
-class Guard:
+class HostOriginCheck:
     """Refuses foreign hosts and origins. One of the checks of the front."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
@@ -24,32 +28,32 @@ class Guard:
     async def __call__(self, scope: Scope) -> Response | None:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
-        if host_name(host) not in self._hosts:
+        if strip_port(host) not in self._hosts:
             allowed = ", ".join(sorted(self._hosts))
             problem = f"this server does not answer for Host {host[:80]!r}; it answers for {allowed}"
             return JSONResponse({"error": problem}, 421)
-        if foreign := foreign_page(scope["method"], headers, host):
+        if foreign := find_origin_error(scope["method"], headers, host):
             return JSONResponse({"error": foreign}, 403)
         return None
 
 
-def foreign_page(method: str, headers: dict[bytes, bytes], host: str) -> str | None:
+def find_origin_error(method: str, headers: dict[bytes, bytes], host: str) -> str | None:
     """Return why the page that sent a request is not one of this server's, or None."""
     origin = headers.get(b"origin", b"").decode("latin-1")
-    if origin and (not origin.startswith(("http://", "https://")) or not same_host(origin, host)):
+    if origin and (not origin.startswith(("http://", "https://")) or not is_same_host(origin, host)):
         return f"this server does not answer pages of Origin {origin[:80]!r}"
     link = method == "GET" and headers.get(b"sec-fetch-mode") == b"navigate"
-    if headers.get(b"sec-fetch-site", b"") not in HOME and not link:
+    if headers.get(b"sec-fetch-site", b"") not in ALLOWED_FETCH_SITES and not link:
         return "this server does not answer pages of other sites"
     return None
 
 
-def host_name(host: str) -> str:
+def strip_port(host: str) -> str:
     """A Host header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isascii() and port.isdigit() else host
 
 
-def same_host(origin: str, host: str) -> bool:
+def is_same_host(origin: str, host: str) -> bool:
     """Whether a page's origin is this very server."""
     return origin.partition("://")[2] == host

@@ -25,13 +25,13 @@ from turnlog.events import strict_json
 
 log = logging.getLogger("turnlog.server")
 
-MAX_BYTES = 256 * 1024  # a key takes about 2 KiB with its certificates
-FETCH_S = 10.0
-REFRESH_S = 300.0
-COOLDOWN_S = 10.0
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+MAX_KEY_SET_BYTES = 256 * 1024  # a key takes about 2 KiB with its certificates
+FETCH_TIMEOUT_S = 10.0
+REFRESH_AFTER_S = 300.0
+FETCH_COOLDOWN_S = 10.0
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
-Check = Callable[[Any], Any]
+KeyCheck = Callable[[Any], Any]
 """Returns a key of the right kind and strength; raises `CallerError` for another."""
 
 
@@ -51,22 +51,22 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
 class RemoteKeys:
     """The keys of a provider. One task fetches, and all who wait for it wait for the same."""
 
-    def __init__(self, url: str, check: Check) -> None:
-        self._url = checked_url(url)
+    def __init__(self, url: str, check: KeyCheck) -> None:
+        self._url = check_jwks_url(url)
         self._check = check
         self._keys: dict[str | None, Any] = {}
-        self._fetched_s: float | None = None
-        self._tried_s: float | None = None
-        self._fetching: asyncio.Task[None] | None = None
+        self._last_fetch_s: float | None = None
+        self._last_attempt_s: float | None = None
+        self._fetch_task: asyncio.Task[None] | None = None
 
-    async def find(self, kid: str | None) -> Any | None:
+    async def find_key(self, kid: str | None) -> Any | None:
         """Return the key of this id; without an id the only one there is; None if there is none."""
         now_s = asyncio.get_running_loop().time()
-        is_fresh = self._fetched_s is not None and now_s - self._fetched_s < REFRESH_S
+        is_fresh = self._last_fetch_s is not None and now_s - self._last_fetch_s < REFRESH_AFTER_S
         if self._look_up(kid) is None or not is_fresh:
-            self._begin_fetch(now_s)
-        if self._look_up(kid) is None and self._fetching is not None:
-            await asyncio.shield(self._fetching)
+            self._start_fetch(now_s)
+        if self._look_up(kid) is None and self._fetch_task is not None:
+            await asyncio.shield(self._fetch_task)
         return self._look_up(kid)
 
     def _look_up(self, kid: str | None) -> Any | None:
@@ -74,55 +74,55 @@ class RemoteKeys:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)
 
-    def _begin_fetch(self, now_s: float) -> None:
-        if self._tried_s is not None and now_s - self._tried_s < COOLDOWN_S:
+    def _start_fetch(self, now_s: float) -> None:
+        if self._last_attempt_s is not None and now_s - self._last_attempt_s < FETCH_COOLDOWN_S:
             return
-        self._tried_s = now_s
+        self._last_attempt_s = now_s
         # The fetch serves everyone: it keeps nothing of the request that came first.
-        self._fetching = asyncio.create_task(self._fetch(), context=Context())
+        self._fetch_task = asyncio.create_task(self._fetch(), context=Context())
 
     async def _fetch(self) -> None:
         try:
-            data = await asyncio.to_thread(download, self._url)
-            self._keys = parse_keys(data, self._check)
-            self._fetched_s = asyncio.get_running_loop().time()
+            data = await asyncio.to_thread(download_key_set, self._url)
+            self._keys = parse_key_set(data, self._check)
+            self._last_fetch_s = asyncio.get_running_loop().time()
         except (OSError, http.client.HTTPException, BadInput, ValueError) as error:
             log.warning("the keys of the identity provider could not be fetched: %s", type(error).__name__)
         finally:
-            self._fetching = None
+            self._fetch_task = None
 
 
-def checked_url(url: str) -> str:
+def check_jwks_url(url: str) -> str:
     """Return an address that keys may be fetched from."""
     try:
         scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
     except ValueError:
         scheme, host = "", None
-    if not host or not (scheme == "https" or (scheme == "http" and host in LOOPBACK)):
+    if not host or not (scheme == "https" or (scheme == "http" and host in LOOPBACK_HOSTS)):
         raise CallerError(f"expected jwks_url to begin with https://, got {quote(url)}")
     return url
 
 
-def download(url: str) -> bytes:
+def download_key_set(url: str) -> bytes:
     """Fetch an address, within a size and a time. Raise OSError, HTTPException or ValueError."""
-    end_s = time.monotonic() + FETCH_S
+    end_s = time.monotonic() + FETCH_TIMEOUT_S
     handlers: list[Any] = [NoRedirects]
-    if urlsplit(url).hostname in LOOPBACK:
+    if urlsplit(url).hostname in LOOPBACK_HOSTS:
         handlers.append(urllib.request.ProxyHandler({}))  # a proxy has another loopback
     opener = urllib.request.build_opener(*handlers)
     data = bytearray()
     request = urllib.request.Request(url, headers={"accept": "application/json"})
-    with opener.open(request, timeout=FETCH_S) as answer:
-        while piece := answer.read1(MAX_BYTES):
+    with opener.open(request, timeout=FETCH_TIMEOUT_S) as answer:
+        while piece := answer.read1(MAX_KEY_SET_BYTES):
             data += piece
-            if len(data) > MAX_BYTES:
+            if len(data) > MAX_KEY_SET_BYTES:
                 raise ValueError("the answer is too large")
             if time.monotonic() > end_s:
                 raise TimeoutError("the answer takes too long")
     return bytes(data)
 
 
-def parse_keys(data: bytes, check: Check) -> dict[str | None, Any]:
+def parse_key_set(data: bytes, check: KeyCheck) -> dict[str | None, Any]:
     """Return the keys of a key set that sign tokens and pass the check, by their ids.
 
     Raise BadInput if it is no key set. Keys of other kinds are passed over, as a provider may have several.
@@ -130,7 +130,7 @@ def parse_keys(data: bytes, check: Check) -> dict[str | None, Any]:
     import jwt
 
     keys: dict[str | None, Any] = {}
-    for entry in strict_json.decode(data, KeySet).keys:
+    for entry in strict_json.decode_strict_json(data, KeySet).keys:
         kid = entry.get("kid")
         if entry.get("use", "sig") != "sig" or not isinstance(kid, str | None):
             continue

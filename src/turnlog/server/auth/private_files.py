@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @contextmanager
-def private_file(file: Path, data: bytes) -> Iterator[str]:
+def write_private_temp_file(file: Path, data: bytes) -> Iterator[str]:
     """Yield the name of a new file beside another, on the disk and for its owner alone.
 
     The caller gives it its place. It is removed if it is still there afterwards.

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from turnlog.errors import CallerError, StoreError
-from turnlog.server.auth.private_files import private_file
+from turnlog.server.auth.private_files import write_private_temp_file
 
 log = logging.getLogger("turnlog.server")
 
-MAX_IDS = 100
-SPARE_LINES = 1000  # so many lines that say nothing any more are kept before the file is written anew
+MAX_IDS_PER_PRINCIPAL = 100
+MAX_STALE_LINES = 1000  # so many lines that say nothing any more are kept before the file is written anew
 
 
 class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,18 +38,18 @@ class RevokedCookies:
         self._file = file
         self._now_s = now_s
         self._ids: dict[str, dict[str, int]] = {}
-        self._made: dict[str, Revocation] = {}
-        self._lines = 0
-        self._writing = asyncio.Lock()
+        self._cutoffs: dict[str, Revocation] = {}
+        self._line_count = 0
+        self._write_lock = asyncio.Lock()
         if file is not None and file.exists():
             self._load(file)
 
-    def has(self, name: str, cookie_id: str, made_ms: int) -> bool:
+    def is_revoked(self, name: str, cookie_id: str, made_ms: int) -> bool:
         """Return whether a cookie was signed out."""
-        older = self._made.get(name)
+        older = self._cutoffs.get(name)
         return cookie_id in self._ids.get(name, ()) or (older is not None and made_ms <= older.made_ms)
 
-    async def add(self, name: str, cookie_id: str, until: int, now_s: float) -> None:
+    async def revoke(self, name: str, cookie_id: str, until: int, now_s: float) -> None:
         """Revoke a cookie at once; return when that is on the disk.
 
         `until` is when no cookie that the principal has by now holds any longer. Raise `StoreError` if the
@@ -57,30 +57,30 @@ class RevokedCookies:
         """
         self._now_s = now_s
         record = Revocation(name, until, cookie_id)
-        if len(self._ids.get(name, ())) >= MAX_IDS and cookie_id not in self._ids[name]:
+        if len(self._ids.get(name, ())) >= MAX_IDS_PER_PRINCIPAL and cookie_id not in self._ids[name]:
             record = Revocation(name, until, made_ms=int(now_s * 1000))
-        self._take(record)
-        async with self._writing:
-            self._lines += 1
-            is_long = self._lines > SPARE_LINES + 2 * self._size()
+        self._apply(record)
+        async with self._write_lock:
+            self._line_count += 1
+            is_long = self._line_count > MAX_STALE_LINES + 2 * self._record_count()
             if is_long:
                 self._drop_expired()
-                self._lines = self._size()
+                self._line_count = self._record_count()
             lines = self._records() if is_long else [record]
             try:
                 await asyncio.to_thread(self._rewrite if is_long else self._append, lines)
             except OSError as error:
                 raise StoreError(f"the sign-out cannot be stored: {error.strerror}") from error
 
-    def _take(self, record: Revocation) -> None:
+    def _apply(self, record: Revocation) -> None:
         if record.id:
             self._ids.setdefault(record.name, {})[record.id] = record.until
         else:
             self._ids.pop(record.name, None)
-            self._made[record.name] = record
+            self._cutoffs[record.name] = record
 
-    def _size(self) -> int:
-        return len(self._made) + sum(map(len, self._ids.values()))
+    def _record_count(self) -> int:
+        return len(self._cutoffs) + sum(map(len, self._ids.values()))
 
     def _drop_expired(self) -> None:
         now_s = self._now_s
@@ -89,24 +89,24 @@ class RevokedCookies:
             for name, known in self._ids.items()
         }
         self._ids = {name: known for name, known in ids.items() if known}
-        self._made = {name: record for name, record in self._made.items() if record.until > now_s}
+        self._cutoffs = {name: record for name, record in self._cutoffs.items() if record.until > now_s}
 
     def _records(self) -> list[Revocation]:
         ids = [
             Revocation(name, until, one) for name, known in self._ids.items() for one, until in known.items()
         ]
-        return [*self._made.values(), *ids]  # in this order: a time takes the place of the ids before it
+        return [*self._cutoffs.values(), *ids]  # in this order: a time takes the place of the ids before it
 
     def _load(self, file: Path) -> None:
         """Read the file and write it anew: a line that a crash cut off must not swallow the next one."""
         try:
             for line in file.read_bytes().splitlines():
                 try:
-                    self._take(msgspec.json.decode(line, type=Revocation))
+                    self._apply(msgspec.json.decode(line, type=Revocation))
                 except msgspec.DecodeError:
                     log.error("a line of %s is not a sign-out and is dropped", file.name)
             self._drop_expired()
-            self._lines = self._size()
+            self._line_count = self._record_count()
             self._rewrite(self._records())
         except OSError as error:
             raise CallerError(f"cannot read who has signed out from {file}: {error.strerror}") from None
@@ -116,17 +116,17 @@ class RevokedCookies:
             return
         number = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(number, "ab") as file:
-            file.write(encoded(records))
+            file.write(encode_revocations(records))
             file.flush()
             os.fsync(file.fileno())
 
     def _rewrite(self, records: list[Revocation]) -> None:
         if self._file is None:
             return
-        with private_file(self._file, encoded(records)) as name:
+        with write_private_temp_file(self._file, encode_revocations(records)) as name:
             os.replace(name, self._file)
 
 
-def encoded(records: list[Revocation]) -> bytes:
+def encode_revocations(records: list[Revocation]) -> bytes:
     """Return the lines of a file."""
     return b"".join(msgspec.json.encode(record) + b"\n" for record in records)

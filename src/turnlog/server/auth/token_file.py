@@ -13,7 +13,7 @@ from turnlog.errors import CallerError
 log = logging.getLogger("turnlog.server")
 
 Tokens = Mapping[str, Principal]
-Version = tuple[int, int, int]
+FileVersion = tuple[int, int, int]
 
 
 class TokenFile:
@@ -23,16 +23,16 @@ class TokenFile:
         self._file = file
         self._read = read
         self._apply = apply
-        self._version = self._look()
+        self._version = self._read_version()
 
-    def check(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the file if it is not the one that was read last."""
-        if self._look() != self._version:
+        if self._read_version() != self._version:
             self.reload()
 
     def reload(self) -> None:
         """Read the file. Whether it is right is in the journal."""
-        self._version = self._look()
+        self._version = self._read_version()
         try:
             tokens = self._read()
         except CallerError as error:
@@ -41,7 +41,7 @@ class TokenFile:
         self._apply(tokens)
         log.info("the tokens were read again: %d", len(tokens))
 
-    def _look(self) -> Version | None:
+    def _read_version(self) -> FileVersion | None:
         try:
             status = self._file.stat()
         except OSError:

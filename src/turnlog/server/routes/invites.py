@@ -7,13 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import Sessions
-from turnlog.app.member_changes import Listed
-from turnlog.events.envelope import timestamp
+from turnlog.app.member_changes import ListedInvite
+from turnlog.events.envelope import format_timestamp
 from turnlog.events.payload import Name, Record, Role
 from turnlog.ids import now_ms
-from turnlog.server.auth.authentication import known_of
-from turnlog.server.request_body import SMALL_BYTES, body
-from turnlog.server.routes.api import answer
+from turnlog.server.auth.authentication import get_identity
+from turnlog.server.request_body import MAX_SMALL_BODY_BYTES, read_json_body
+from turnlog.server.routes.api import json_response
 from turnlog.server.routes.sign_in import check_session_roles
 
 
@@ -25,7 +25,7 @@ class MemberBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     roles: tuple[Role, ...]
 
 
-class MemberAnswer(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults=True):
+class MemberResponse(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults=True):
     """Where the change is; `invite` is the invitation of a person who was no member."""
 
     event_id: int
@@ -39,7 +39,7 @@ class InviteBody(msgspec.Struct, forbid_unknown_fields=True):
     invite: str
 
 
-class InviteAnswer(msgspec.Struct, rename={"event_id": "eventId"}):
+class InviteResponse(msgspec.Struct, rename={"event_id": "eventId"}):
     """Where the answer to an invite, or its end, is."""
 
     event_id: int
@@ -58,7 +58,7 @@ class InviteInfo(msgspec.Struct, omit_defaults=True):
     principal: str | None = None
 
 
-class InvitesAnswer(msgspec.Struct):
+class InvitesResponse(msgspec.Struct):
     """Open invites."""
 
     invites: list[InviteInfo]
@@ -72,24 +72,24 @@ class InviteRoutes:
 
     async def change_member(self, request: Request) -> Response:
         """Change the roles of a member at once; invite a person who is none."""
-        asked = await body(request, MemberBody, SMALL_BYTES)
+        asked = await read_json_body(request, MemberBody, MAX_SMALL_BODY_BYTES)
         check_session_roles(asked.roles)
         sessions = self._sessions()
-        seat = await sessions.seat(known_of(request.scope).principal, asked.session)
-        change = await sessions.membership.change(seat, asked.principal, asked.roles, now_ms())
-        return answer(MemberAnswer(change.seq, change.invite_id), 202)
+        seat = await sessions.get_membership(get_identity(request.scope).principal, asked.session)
+        change = await sessions.member_changes.change_roles(seat, asked.principal, asked.roles, now_ms())
+        return json_response(MemberResponse(change.seq, change.invite_id), 202)
 
     async def list_invites(self, request: Request) -> Response:
         """List the open invitations of the caller, or with `session` the open invites of that session."""
-        sessions, principal = self._sessions(), known_of(request.scope).principal
+        sessions, principal = self._sessions(), get_identity(request.scope).principal
         if "session" in request.query_params:
-            seat = await sessions.seat(principal, request.query_params["session"])
-            found = await sessions.membership.of_session(seat, now_ms())
+            seat = await sessions.get_membership(principal, request.query_params["session"])
+            found = await sessions.member_changes.list_session_invites(seat, now_ms())
         else:
-            found = await sessions.membership.of_principal(principal, now_ms())
-        return answer(InvitesAnswer([self._described(one) for one in found]))
+            found = await sessions.member_changes.list_principal_invites(principal, now_ms())
+        return json_response(InvitesResponse([self._make_invite_info(one) for one in found]))
 
-    def _described(self, listed: Listed) -> InviteInfo:
+    def _make_invite_info(self, listed: ListedInvite) -> InviteInfo:
         head, invite = listed.head, listed.invite
         return InviteInfo(
             head.session_id,
@@ -98,24 +98,34 @@ class InviteRoutes:
             head.title or self._sessions().apps[head.app].untitled,
             list(invite.roles),
             invite.by,
-            timestamp(invite.expires_ms),
+            format_timestamp(invite.expires_ms),
             invite.principal,
         )
 
     async def accept(self, request: Request) -> Response:
         """Become a member by an invitation of one's own."""
-        asked, principal = await body(request, InviteBody, SMALL_BYTES), known_of(request.scope).principal
-        seq = await self._sessions().membership.accept(principal, asked.session, asked.invite, now_ms())
-        return answer(InviteAnswer(seq), 202)
+        asked, principal = (
+            await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES),
+            get_identity(request.scope).principal,
+        )
+        seq = await self._sessions().member_changes.accept_invite(
+            principal, asked.session, asked.invite, now_ms()
+        )
+        return json_response(InviteResponse(seq), 202)
 
     async def decline(self, request: Request) -> Response:
         """Decline an invitation of one's own."""
-        asked, principal = await body(request, InviteBody, SMALL_BYTES), known_of(request.scope).principal
-        seq = await self._sessions().membership.decline(principal, asked.session, asked.invite)
-        return answer(InviteAnswer(seq), 202)
+        asked, principal = (
+            await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES),
+            get_identity(request.scope).principal,
+        )
+        seq = await self._sessions().member_changes.decline_invite(principal, asked.session, asked.invite)
+        return json_response(InviteResponse(seq), 202)
 
     async def revoke(self, request: Request) -> Response:
         """End an invite of a session."""
-        asked, sessions = await body(request, InviteBody, SMALL_BYTES), self._sessions()
-        seat = await sessions.seat(known_of(request.scope).principal, asked.session)
-        return answer(InviteAnswer(await sessions.membership.revoke(seat, asked.invite)), 202)
+        asked, sessions = await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES), self._sessions()
+        seat = await sessions.get_membership(get_identity(request.scope).principal, asked.session)
+        return json_response(
+            InviteResponse(await sessions.member_changes.revoke_invite(seat, asked.invite)), 202
+        )

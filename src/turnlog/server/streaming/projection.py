@@ -20,118 +20,134 @@ from typing import NamedTuple
 
 from turnlog.errors import TurnlogError
 from turnlog.events import Catalog
-from turnlog.log import Head, Log, Page, Row
-from turnlog.log.filter import EVERYTHING, Choice
-from turnlog.log.subscription import FIRST_BYTES, OPEN_GATE, PAGE_BYTES, STEADY_BYTES, Gate, Spend
+from turnlog.log import Log, Page, Row, SessionRecord
+from turnlog.log.filter import MATCH_ALL, EventFilter
+from turnlog.log.subscription import (
+    FIRST_PAGE_BYTES,
+    GROW_AFTER_BYTES,
+    MAX_PAGE_BYTES,
+    NO_PAGE_LOCK,
+    ChargeBytes,
+    PageLock,
+)
 from turnlog.log.wakeup import Wakeup
-from turnlog.server.access_log import places
+from turnlog.server.access_log import format_traceback_without_messages
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
-from turnlog.wire.dialects.registry import frames as told_frames
+from turnlog.wire.dialects.registry import encode_frames as told_frames
 
 log = logging.getLogger("turnlog.server")
 
-WINDOW_BYTES = 1024 * 1024  # and what the newest page has become, so that live readers stay in the window
-SPAN_BYTES = 32  # what an event costs where a reader begins in the middle: its block or call is looked at
-FRAME_BYTES = 200  # what a frame costs beside its data
+MAX_WINDOW_BYTES = 1024 * 1024  # and what the newest page has become, so that live readers stay in the window
+LOOKUP_COST_BYTES = (
+    32  # what an event costs where a reader begins in the middle: its block or call is looked at
+)
+FRAME_OVERHEAD_BYTES = 200  # what a frame costs beside its data
 
 
 class Frame(NamedTuple):
     """Ready bytes, their place (the seq and the number of the message within its event), and their event."""
 
     seq: int
-    number: int
+    chunk: int
     data: bytes
     type: str
     depth: int
 
 
 @dataclass(slots=True)
-class Private:
+class CatchUpProjection:
     """A reader's own projection, while the window does not reach it. Who takes much gets more at once."""
 
     dialect: Dialect
     after: int
-    spend: Spend | None = None
-    done: bool = False
-    size_bytes: int = FIRST_BYTES
-    taken_bytes: int = 0
+    spend: ChargeBytes | None = None
+    is_caught_up: bool = False
+    page_bytes: int = FIRST_PAGE_BYTES
+    delivered_bytes: int = 0
 
-    def take(self, size_bytes: int) -> None:
+    def record_delivery(self, size_bytes: int) -> None:
         """The reader has taken so much."""
-        self.taken_bytes += size_bytes
-        if self.taken_bytes >= STEADY_BYTES:
-            self.size_bytes = min(2 * self.size_bytes, PAGE_BYTES)
+        self.delivered_bytes += size_bytes
+        if self.delivered_bytes >= GROW_AFTER_BYTES:
+            self.page_bytes = min(2 * self.page_bytes, MAX_PAGE_BYTES)
 
 
-Place = tuple[float, float]  # a seq, and the number of a message within its event
+FramePosition = tuple[float, float]  # a seq, and the number of a message within its event
 
 
-def place(frame: Frame) -> Place:
+def frame_position(frame: Frame) -> FramePosition:
     """Where a frame stands."""
-    return frame.seq, frame.number
+    return frame.seq, frame.chunk
 
 
-def weight_bytes(frame: Frame) -> int:
+def frame_size_bytes(frame: Frame) -> int:
     """What a frame holds."""
-    return len(frame.data) + FRAME_BYTES
+    return len(frame.data) + FRAME_OVERHEAD_BYTES
 
 
-class Projection:
+class DialectProjection:
     """The shared projection of one session in one dialect. `make` gives a dialect that can begin at a seq."""
 
     def __init__(
         self,
         log: Log,
-        head: Head,
+        head: SessionRecord,
         catalog: Catalog,
-        make: Callable[[int], Awaitable[Dialect]],
+        make_dialect: Callable[[int], Awaitable[Dialect]],
         covers: Callable[[Row], bool] = lambda _: True,
     ) -> None:
         self._log = log
         self._head = head
         self._catalog = catalog
-        self._make = make
+        self._make_dialect = make_dialect
         self._covers = covers
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
-        self._base: Place = (math.inf, math.inf)  # every frame after this place is in the window
-        self._over = False  # the session is closed, and everything of it is in the window
-        self._failed = False
+        self._window_start: FramePosition = (
+            math.inf,
+            math.inf,
+        )  # every frame after this place is in the window
+        self._is_complete = False  # the session is closed, and everything of it is in the window
+        self._has_failed = False
         self._wakeup = Wakeup()
-        self._pump: asyncio.Task[None] | None = None
-        self.readers = 0
-        self.converted = 0
-        self._reached = head.last
+        self._follow_task: asyncio.Task[None] | None = None
+        self.reader_count = 0
+        self.converted_count = 0
+        self._last_seq = head.last
 
     async def frames(
         self,
         at: Cursor,
         idle_s: float,
-        choice: Choice = EVERYTHING,
-        gate: Gate = OPEN_GATE,
-        spend: Spend | None = None,
+        event_filter: EventFilter = MATCH_ALL,
+        gate: PageLock = NO_PAGE_LOCK,
+        spend: ChargeBytes | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the wanted frames after a cursor, joined as they come; an empty page after a silence.
 
         Before that comes an `id:` line if something has happened that has no frame for this reader. `gate` is
         that of `Log.follow`; `spend` is told what is read for this reader alone.
         """
-        seen: Place = (at.seq, math.inf if at.chunk is None else at.chunk)
+        seen: FramePosition = (at.seq, math.inf if at.chunk is None else at.chunk)
         sent = at.seq  # where the reader's own cursor is: it does not move over frames that are not wanted
-        private: Private | None = None
+        private: CatchUpProjection | None = None
         clock = asyncio.get_running_loop().time
         beat_s = clock() + idle_s
-        with self._reader():
-            while not self._failed:
+        with self._count_reader():
+            while not self._has_failed:
                 async with gate:
-                    frames, private = await self._next(seen, private, spend)
+                    frames, private = await self._next_frames(seen, private, spend)
                     if private:
                         seen = max(seen, (private.after, math.inf))
                     has_passed = bool(frames)
                     if frames:
-                        seen = max(seen, place(frames[-1]))
-                        frames = [frame for frame in frames if choice.wants(frame.type, frame.depth)]
+                        seen = max(seen, frame_position(frames[-1]))
+                        frames = [
+                            frame
+                            for frame in frames
+                            if event_filter.matches_type_and_depth(frame.type, frame.depth)
+                        ]
 
                     if frames:
                         sent = frames[-1].seq
@@ -140,44 +156,46 @@ class Projection:
                         yield data
                         beat_s = clock() + idle_s
                         if private:
-                            private.take(len(data))
+                            private.record_delivery(len(data))
                         continue
-                if has_passed or (private is not None and (self._over or not private.done)):
+                if has_passed or (private is not None and (self._is_complete or not private.is_caught_up)):
                     is_due = clock() >= beat_s
-                elif self._over:  # what has no frame is behind the reader too
-                    yield self._line()
+                elif self._is_complete:  # what has no frame is behind the reader too
+                    yield self._cursor_line()
                     return
                 else:
                     is_due = not await self._wakeup.wait(idle_s)
                 if is_due:
                     if self._is_behind(seen, sent):
-                        seen, sent = (self._reached, math.inf), self._reached
-                        yield self._line()
+                        seen, sent = (self._last_seq, math.inf), self._last_seq
+                        yield self._cursor_line()
                     yield b""
                     beat_s = clock() + idle_s
 
-    async def _next(
-        self, seen: Place, private: "Private | None", spend: Spend | None
-    ) -> "tuple[list[Frame], Private | None]":
+    async def _next_frames(
+        self, seen: FramePosition, catch_up: "CatchUpProjection | None", spend: ChargeBytes | None
+    ) -> "tuple[list[Frame], CatchUpProjection | None]":
         """Return the next frames after a place, from the window or from the reader's own projection."""
-        if seen >= self._base:
-            return self._after(seen), None
-        private = private or await self._private(seen, spend)
-        return [frame for frame in await self.read(private) if place(frame) > seen], private
+        if seen >= self._window_start:
+            return self._frames_after(seen), None
+        catch_up = catch_up or await self._start_catch_up(seen, spend)
+        return [
+            frame for frame in await self.read_catch_up(catch_up) if frame_position(frame) > seen
+        ], catch_up
 
     @contextmanager
-    def _reader(self) -> Iterator[None]:
+    def _count_reader(self) -> Iterator[None]:
         """One more reader; the first starts the pump, and the last stops it."""
-        self.readers += 1
-        if self._pump is None:
+        self.reader_count += 1
+        if self._follow_task is None:
             self._start()
         try:
             yield
         finally:
-            self.readers -= 1
-            if not self.readers and self._pump is not None:
-                self._pump.cancel()
-                self._pump = None  # whoever holds this projection and has not begun starts it again
+            self.reader_count -= 1
+            if not self.reader_count and self._follow_task is not None:
+                self._follow_task.cancel()
+                self._follow_task = None  # whoever holds this projection and has not begun starts it again
                 self._window.clear()  # nobody may come for long
                 self._window_bytes = 0
 
@@ -185,92 +203,94 @@ class Projection:
     def lag(self) -> int:
         """How many events it is behind its session."""
         tail = self._log.tails.get(self._head.session_id)
-        return max(0, tail.last - self._reached) if tail else 0
+        return max(0, tail.last - self._last_seq) if tail else 0
 
     @property
-    def held_bytes(self) -> int:
+    def window_bytes(self) -> int:
         """What the window holds."""
         return self._window_bytes
 
-    def _is_behind(self, seen: Place, sent: int) -> bool:
+    def _is_behind(self, seen: FramePosition, sent: int) -> bool:
         """Whether something has happened after the seq `sent`, and nothing after `seen` has a frame."""
-        return seen >= self._base and self._reached > sent and not self._after(seen)
+        return seen >= self._window_start and self._last_seq > sent and not self._frames_after(seen)
 
-    def _line(self) -> bytes:
+    def _cursor_line(self) -> bytes:
         """What moves a cursor to where the projection is."""
-        return f"id: {Cursor(self._reached, self._head.epoch)}\n\n".encode()
+        return f"id: {Cursor(self._last_seq, self._head.epoch)}\n\n".encode()
 
     def _start(self) -> None:
-        self._base, self._over, self._failed = (math.inf, math.inf), False, False
-        self._pump = asyncio.create_task(self._follow())
+        self._window_start, self._is_complete, self._has_failed = (math.inf, math.inf), False, False
+        self._follow_task = asyncio.create_task(self._follow())
 
-    def _after(self, seen: Place) -> list[Frame]:
+    def _frames_after(self, seen: FramePosition) -> list[Frame]:
         """The next frames of the window after a place, a page of them at most."""
-        fresh = len(self._window) - bisect_right(self._window, seen, key=place)
+        fresh = len(self._window) - bisect_right(self._window, seen, key=frame_position)
         newest = list(islice(reversed(self._window), fresh))  # few: who is live stands near the end
         frames, size_bytes = list[Frame](), 0
-        while newest and size_bytes < FIRST_BYTES:
+        while newest and size_bytes < FIRST_PAGE_BYTES:
             frames.append(newest.pop())
             size_bytes += len(frames[-1].data)
         return frames
 
-    async def _private(self, seen: Place, spend: Spend | None) -> "Private":
+    async def _start_catch_up(self, seen: FramePosition, spend: ChargeBytes | None) -> "CatchUpProjection":
         whole = int(seen[0]) if seen[1] == math.inf else int(seen[0]) - 1
-        start = await self._log.turn_start(self._head.session_id, whole)
+        start = await self._log.oldest_open_turn_start(self._head.session_id, whole)
         if spend is not None and 0 <= whole < self._head.last:
-            await spend(SPAN_BYTES * (whole + 1))
-        return Private(await self._make(start), start - 1, spend)
+            await spend(LOOKUP_COST_BYTES * (whole + 1))
+        return CatchUpProjection(await self._make_dialect(start), start - 1, spend)
 
-    async def read(self, private: "Private") -> list[Frame]:
+    async def read_catch_up(self, catch_up: "CatchUpProjection") -> list[Frame]:
         """The next frames of a reader's own projection."""
-        rows = await self._log.read(self._head.session_id, private.after, max_bytes=private.size_bytes)
-        if private.spend is not None:
-            await private.spend(rows.size_bytes)
-        private.done = not rows
-        private.after = rows[-1].seq if rows else private.after
-        return self._convert(private.dialect, rows)
+        rows = await self._log.read(self._head.session_id, catch_up.after, max_bytes=catch_up.page_bytes)
+        if catch_up.spend is not None:
+            await catch_up.spend(rows.size_bytes)
+        catch_up.is_caught_up = not rows
+        catch_up.after = rows[-1].seq if rows else catch_up.after
+        return self._convert(catch_up.dialect, rows)
 
     async def _follow(self) -> None:
         try:
             await self._fill()
-            self._over = True
+            self._is_complete = True
         except TurnlogError as error:  # the readers end, come back, and are told
             log.error("a projection ended: %s", error)
-            self._failed = True
+            self._has_failed = True
         except Exception as error:  # noqa: BLE001  a bug: the readers end, too, and do not wait for ever
-            log.error("a projection failed", extra={"exception": "".join(places(error))})
-            self._failed = True
+            log.error(
+                "a projection failed", extra={"exception": "".join(format_traceback_without_messages(error))}
+            )
+            self._has_failed = True
         self._wakeup.wake()
 
     async def _fill(self) -> None:
-        start = await self._log.turn_start(self._head.session_id, self._head.last)
-        dialect = await self._make(start)
-        self._reached = start - 1  # a silence before the first rows must not move a cursor past them
-        self._base = (start - 1, math.inf)
+        start = await self._log.oldest_open_turn_start(self._head.session_id, self._head.last)
+        dialect = await self._make_dialect(start)
+        self._last_seq = start - 1  # a silence before the first rows must not move a cursor past them
+        self._window_start = (start - 1, math.inf)
         self._wakeup.wake()
         async for rows in self._log.follow(self._head.session_id, start - 1, epoch=self._head.epoch):
             frames = self._convert(dialect, rows)
             self._extend(frames)
-            self._reached = rows.last
+            self._last_seq = rows.last
             if frames:  # else it is silent for the readers, and their heartbeats go on
                 self._wakeup.wake()
 
     def _extend(self, frames: list[Frame]) -> None:
         """Put new frames into the window, and drop the oldest while it is too large."""
         self._window.extend(frames)
-        self._window_bytes += sum(map(weight_bytes, frames))
-        while self._window_bytes > WINDOW_BYTES and len(self._window) > len(frames):
+        self._window_bytes += sum(map(frame_size_bytes, frames))
+        while self._window_bytes > MAX_WINDOW_BYTES and len(self._window) > len(frames):
             oldest = self._window.popleft()
-            self._window_bytes -= weight_bytes(oldest)
-            self._base = (oldest.seq, math.inf)
+            self._window_bytes -= frame_size_bytes(oldest)
+            self._window_start = (oldest.seq, math.inf)
 
     def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
         frames = []
         for row, envelope in zip(rows, rows.envelopes(), strict=True):
             if not self._covers(row):
                 continue
-            messages = dialect.convert(envelope, self._catalog.payload(envelope))
-            self.converted += 1
+            messages = dialect.convert(envelope, self._catalog.decode_payload(envelope))
+            self.converted_count += 1
             ready = told_frames(messages, row.seq, self._head.epoch)
             name = intern(row.type)  # every row has its own copy
             frames += [Frame(row.seq, number, data, name, row.depth) for number, data in enumerate(ready)]

@@ -11,50 +11,52 @@ from dataclasses import replace
 from starlette.datastructures import QueryParams
 
 from turnlog.errors import BadInput, TurnlogError, quote
-from turnlog.log import Head
-from turnlog.log.filter import Choice
+from turnlog.log import SessionRecord
+from turnlog.log.filter import EventFilter
 from turnlog.wire import cursor
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import BlocksOptions
-from turnlog.wire.dialects.registry import DIALECTS, Make, Wanted
+from turnlog.wire.dialects.registry import DIALECT_NAMES, ConfiguredDialectFactory, DialectRequest
 
-TYPES = 64  # names in one filter
-SESSIONS = 32  # on one stream
+MAX_TYPES = 64  # names in one filter
+MAX_SESSIONS = 32  # on one stream
 
 
-class Gone(TurnlogError):
+class CursorGone(TurnlogError):
     """A cursor that cannot be continued."""
 
 
-def wanted_sessions(query: QueryParams) -> list[str]:
+def parse_session_ids(query: QueryParams) -> list[str]:
     """The sessions a request names, each once."""
     names = query.get("session", "").split(",")
-    if len(names) > SESSIONS:
-        raise BadInput(f"expected at most {SESSIONS} sessions, got {len(names)}", "session")
+    if len(names) > MAX_SESSIONS:
+        raise BadInput(f"expected at most {MAX_SESSIONS} sessions, got {len(names)}", "session")
     if len(set(names)) < len(names):
         raise BadInput("expected each session once", "session")
     return names
 
 
-def wanted_cursors(text: str, sessions: int) -> list[Cursor]:
+def parse_cursors(text: str, session_count: int) -> list[Cursor]:
     """A cursor for each session: none, or as many as there are sessions."""
-    parts = text.split(",") if text.strip() else [""] * sessions
-    if len(parts) != sessions:
-        raise BadInput(f"expected {sessions} cursors with commas between them, got {len(parts)}", "after")
-    return [cursor.parse(part) for part in parts]
+    parts = text.split(",") if text.strip() else [""] * session_count
+    if len(parts) != session_count:
+        raise BadInput(
+            f"expected {session_count} cursors with commas between them, got {len(parts)}", "after"
+        )
+    return [cursor.parse_cursor(part) for part in parts]
 
 
-def in_epoch(at: Cursor, head: Head) -> Cursor:
+def with_epoch(at: Cursor, head: SessionRecord) -> Cursor:
     """A cursor that says which epoch it means: a bare number means the one of now."""
     return replace(at, epoch=at.epoch or head.epoch) if at.seq >= 0 else at
 
 
-def whole(at: Cursor) -> int:
+def last_complete_seq(at: Cursor) -> int:
     """The last seq that was seen whole: a chunk of another dialect says nothing of an event."""
     return at.seq if at.chunk is None else at.seq - 1
 
 
-def reset_reason(at: Cursor, head: Head) -> str | None:
+def reset_reason(at: Cursor, head: SessionRecord) -> str | None:
     """Why a cursor cannot be continued, if it cannot."""
     if at.epoch is not None and at.epoch != head.epoch:
         return "epoch"
@@ -63,36 +65,38 @@ def reset_reason(at: Cursor, head: Head) -> str | None:
     return "expired" if at.seq < head.first - 1 else None
 
 
-def continued(at: Cursor, head: Head) -> int:
+def resolve_resume_seq(at: Cursor, head: SessionRecord) -> int:
     """The seq after which a plain answer begins; a cursor that cannot be continued is gone."""
     if at.seq >= 0 and (reason := reset_reason(at, head)):
-        raise Gone(
+        raise CursorGone(
             f"this cursor cannot be continued ({reason}): the log is {head.epoch}:{head.first} to {head.last}"
         )
-    return whole(at)
+    return last_complete_seq(at)
 
 
-def wanted_dialect(query: QueryParams, own: Mapping[str, Make], default: str = "turnlog") -> Wanted:
+def parse_dialect_request(
+    query: QueryParams, app_dialects: Mapping[str, ConfiguredDialectFactory], default: str = "turnlog"
+) -> DialectRequest:
     """The dialect and the options a request asks for; it may be one of the applications' own."""
-    name, names = query.get("dialect", default), (*DIALECTS, *own)
+    name, names = query.get("dialect", default), (*DIALECT_NAMES, *app_dialects)
     if name not in names:
         raise BadInput(f"expected one of the dialects {', '.join(names)}, got {quote(name)}", "dialect")
-    options = {key: flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
-    return Wanted(name, BlocksOptions(**options), own.get(name))
+    options = {key: parse_flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
+    return DialectRequest(name, BlocksOptions(**options), app_dialects.get(name))
 
 
-def wanted_events(query: QueryParams) -> Choice:
+def parse_event_filter(query: QueryParams) -> EventFilter:
     """The events a request asks for."""
     types = tuple(name for name in query.get("types", "").split(",") if name)
-    if len(types) > TYPES:
-        raise BadInput(f"expected at most {TYPES} types, got {len(types)}", "types")
+    if len(types) > MAX_TYPES:
+        raise BadInput(f"expected at most {MAX_TYPES} types, got {len(types)}", "types")
     depth = query.get("depth")
     if depth is not None and not (depth.isascii() and depth.isdigit() and len(depth) <= 9):
         raise BadInput(f"expected a depth like 0 or 1, got {quote(depth)}", "depth")
-    return Choice(types, None if depth is None else int(depth), query.get("turn") or None)
+    return EventFilter(types, None if depth is None else int(depth), query.get("turn") or None)
 
 
-def flag(text: str, name: str) -> bool:
+def parse_flag(text: str, name: str) -> bool:
     """An option of a request."""
     if text not in ("true", "false"):
         raise BadInput(f"expected true or false, got {quote(text)}", name)

@@ -3,8 +3,8 @@
 A reader is a cursor and holds little else: no task, no timer and no queue of its own. Where the server offers
 its connection in the scope (`uvicorn_server.py` does), bytes are written to it by a plain call and it says
 when the peer is gone; elsewhere each page is awaited with `send`, and a task waits for the peer to leave. A
-stream ends when its client leaves, its time is over, its reader's roles change or the server stops; none of that
-touches the session.
+stream ends when its client leaves, its time is over, its reader's roles change or the server stops; none of
+that touches the session.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ from typing import Any, NamedTuple, Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from turnlog.app import Principal, Seat, Sessions
-from turnlog.errors import Damaged
+from turnlog.app import Membership, Principal, Sessions
+from turnlog.errors import SessionDamaged
 from turnlog.events import SessionMember
 from turnlog.events.roles import SERVER_ROLES
-from turnlog.log.push import Rest, Take
-from turnlog.server.auth.credentials import Known
-from turnlog.server.error_responses import refusal
-from turnlog.server.limits import Budgets, Limits, TooManyStreams
+from turnlog.log.push import Drain, FrameSink
+from turnlog.server.auth.credentials import Identity
+from turnlog.server.error_responses import error_response
+from turnlog.server.limits import Limits, RateLimiter, TooManyStreams
 from turnlog.server.metrics import Metrics
 from turnlog.wire import sse
 
-CONNECTION = "turnlog.connection"
-SENT_BYTES = "turnlog.bytes"  # where the journal finds what was written past `send`
-LOOK_S = 0.25  # how often at most it is looked whose time is over
-HEARTBEAT = sse.encode(  # with the fields that every line of `blocks` has (protocol 7.4)
+CONNECTION_KEY = "turnlog.connection"
+SENT_BYTES_KEY = "turnlog.bytes"  # where the journal finds what was written past `send`
+EXPIRY_CHECK_INTERVAL_S = 0.25  # how often at most it is looked whose time is over
+HEARTBEAT_FRAME = sse.encode(  # with the fields that every line of `blocks` has (protocol 7.4)
     b'{"type":"heartbeat","agent":"","final":true,"delta":""}', event="heartbeat"
 )
-RETRY = b"retry: 1000\n\n"
-HEADERS = [
+RETRY_FRAME = b"retry: 1000\n\n"
+STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
@@ -45,24 +45,24 @@ HEADERS = [
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-class Connection(Protocol):
+class StreamConnection(Protocol):
     """What a server offers for a response that has begun."""
 
-    def write(self, body: bytes) -> Rest | None:
+    def write(self, body: bytes) -> Drain | None:
         """Write a part of the body; what is returned is to be called and awaited before the next."""
 
-    def when_lost(self, call: Callable[[], None]) -> None:
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call a function once, when the peer is gone."""
 
 
-class Source(Protocol):
+class FrameSource(Protocol):
     """What a reader is told."""
 
-    def deliver(self, take: Take) -> Awaitable[None]:
+    def deliver(self, sink: FrameSink) -> Awaitable[None]:
         """Hand page after page on; an empty one is a heartbeat."""
 
 
-class Pages:
+class IteratorSource:
     """Pages as somebody makes them."""
 
     __slots__ = ("_pages",)
@@ -70,242 +70,256 @@ class Pages:
     def __init__(self, pages: AsyncGenerator[bytes, None]) -> None:
         self._pages = pages
 
-    async def deliver(self, take: Take) -> None:
+    async def deliver(self, sink: FrameSink) -> None:
         """Hand them on, each when the one before is out; close their generator whatever ends this."""
         async with aclosing(self._pages) as pages:
             async for page in pages:
-                if rest := take(page):
+                if rest := sink(page):
                     await rest()
 
 
-class Standing(NamedTuple):
+class RoleSnapshot(NamedTuple):
     """Somebody's roles in a session, as they were when a stream began."""
 
     session_id: str
     principal: Principal
     roles: frozenset[str]
 
-    def holds(self, given: Iterable[str]) -> bool:
+    def has_same_roles(self, roles: Iterable[str]) -> bool:
         """Whether it is the same with the roles that somebody was given there."""
-        return frozenset(given) - SERVER_ROLES == self.roles
+        return frozenset(roles) - SERVER_ROLES == self.roles
 
 
-class Readers:
+class StreamRegistry:
     """Everybody who reads, and what ends them."""
 
     def __init__(
         self,
         sessions: Callable[[], Sessions],
         metrics: Metrics,
-        budgets: Budgets,
+        rate_limiter: RateLimiter,
         limits: Limits,
-        holds: Callable[[Known], bool] = lambda known: True,
+        is_still_valid: Callable[[Identity], bool] = lambda known: True,
     ) -> None:
         """`holds` says whether what a reader signed in with is still accepted."""
         self._sessions = sessions
-        self._holds = holds
-        self._life_s = limits.life_s
-        self._open: dict[Reader, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_still_valid = is_still_valid
+        self._max_stream_age_s = limits.max_stream_age_s
+        self._open_streams: dict[EventStreamResponse, None] = {}
+        self._expiry_timer: asyncio.TimerHandle | None = None
         self.metrics = metrics
-        self.budgets = budgets
+        self.rate_limiter = rate_limiter
 
-    def response(
-        self, source: Source, known: Known, seats: Iterable[Seat], headers: Headers = HEADERS
-    ) -> "Reader":
+    def make_response(
+        self,
+        source: FrameSource,
+        identity: Identity,
+        memberships: Iterable[Membership],
+        headers: Headers = STREAM_HEADERS,
+    ) -> "EventStreamResponse":
         """A stream for somebody, as the answer to a request."""
-        standings = [Standing(seat.session_id, seat.principal, seat.roles) for seat in seats]
-        return Reader(self, source, known, standings, headers)
+        standings = [RoleSnapshot(seat.session_id, seat.principal, seat.roles) for seat in memberships]
+        return EventStreamResponse(self, source, identity, standings, headers)
 
-    def admit(self, known: Known) -> None:
+    def check_quota(self, identity: Identity) -> None:
         """Refuse who has no stream left, before anything is done that only a stream would tell of."""
-        if not self.budgets.has_stream(known.principal):
-            raise too_many()
+        if not self.rate_limiter.has_free_stream(identity.principal):
+            raise too_many_streams_error()
 
     @contextmanager
-    def counted(self, known: Known) -> Iterator[None]:
+    def count_stream(self, identity: Identity) -> Iterator[None]:
         """Count an answer that lasts as one of its reader's streams; refuse who has no stream left."""
-        if not self.budgets.open_stream(known.principal):
-            raise too_many()
+        if not self.rate_limiter.acquire_stream(identity.principal):
+            raise too_many_streams_error()
         try:
             yield
         finally:
-            self.budgets.close_stream(known.principal)
+            self.rate_limiter.release_stream(identity.principal)
 
-    def stop(self) -> None:
+    def end_all(self) -> None:
         """End every stream; readers come back with their cursor."""
-        for reader in self._open:
+        for reader in self._open_streams:
             reader.end()
 
-    def change(self, session_id: str, payload: SessionMember) -> None:
+    def on_roles_changed(self, session_id: str, payload: SessionMember) -> None:
         """Somebody has other roles in a session: their streams end, and they come back if they still may."""
-        for reader in self._open:
-            for standing in reader.standings:
+        for reader in self._open_streams:
+            for standing in reader.role_snapshots:
                 changed = (standing.session_id, standing.principal.name) == (session_id, payload.principal)
-                if changed and not standing.holds(payload.roles):
+                if changed and not standing.has_same_roles(payload.roles):
                     reader.end()
 
     def end_signed_out(self) -> None:
         """End the streams whose reader's cookie or token is not accepted any more."""
-        for reader in self._open:
-            if not self._holds(reader.known):
+        for reader in self._open_streams:
+            if not self._is_still_valid(reader.identity):
                 reader.end()
 
-    async def hold(self, known: Known, standings: Iterable[Standing]) -> bool:
+    async def is_still_allowed(self, identity: Identity, role_snapshots: Iterable[RoleSnapshot]) -> bool:
         """Whether a reader's sign-in and roles are as they were when they were looked up."""
-        if not self._holds(known):
+        if not self._is_still_valid(identity):
             return False
-        for one in standings:
+        for one in role_snapshots:
             members = (await self._sessions().log.info(one.session_id)).members
-            if not one.holds(members.get(one.principal.name, ())):
+            if not one.has_same_roles(members.get(one.principal.name, ())):
                 return False
         return True
 
-    def add(self, reader: "Reader", known: Known) -> None:
+    def add(self, stream: "EventStreamResponse", identity: Identity) -> None:
         """One more; it ends when its reader has to show again that it may read."""
-        left_s = math.inf if known.until is None else max(0.0, known.until - time.time())
-        life_s = min(self._life_s * random.uniform(0.9, 1.0), left_s)  # not all come back at once
-        reader.until_s = asyncio.get_running_loop().time() + life_s
-        self._open[reader] = None
+        left_s = math.inf if identity.expires_at_s is None else max(0.0, identity.expires_at_s - time.time())
+        life_s = min(self._max_stream_age_s * random.uniform(0.9, 1.0), left_s)  # not all come back at once
+        stream.deadline_s = asyncio.get_running_loop().time() + life_s
+        self._open_streams[stream] = None
         self.metrics.subscribers += 1
-        if self._timer is None or reader.until_s < self._timer.when():
-            self._look_at(reader.until_s)
+        if self._expiry_timer is None or stream.deadline_s < self._expiry_timer.when():
+            self._schedule_expiry(stream.deadline_s)
 
-    def discard(self, reader: "Reader") -> None:
+    def discard(self, stream: "EventStreamResponse") -> None:
         """One less."""
-        del self._open[reader]
+        del self._open_streams[stream]
         self.metrics.subscribers -= 1
-        if self._timer is not None and not self._open:
-            self._timer.cancel()
-            self._timer = None
+        if self._expiry_timer is not None and not self._open_streams:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
 
-    def _look_at(self, when_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(when_s, self._look)
+    def _schedule_expiry(self, when_s: float) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        self._expiry_timer = asyncio.get_running_loop().call_at(when_s, self._end_expired)
 
-    def _look(self) -> None:
+    def _end_expired(self) -> None:
         """End those whose time is over. One timer for all: for each it would be most of what they cost."""
         now_s, first_s = asyncio.get_running_loop().time(), math.inf
-        for reader in self._open:
-            if reader.until_s <= now_s:
+        for reader in self._open_streams:
+            if reader.deadline_s <= now_s:
                 reader.end()
             else:
-                first_s = min(first_s, reader.until_s)
-        self._timer = None
+                first_s = min(first_s, reader.deadline_s)
+        self._expiry_timer = None
         if first_s < math.inf:
-            self._look_at(max(first_s, now_s + LOOK_S))
+            self._schedule_expiry(max(first_s, now_s + EXPIRY_CHECK_INTERVAL_S))
 
 
-class Reader:
+class EventStreamResponse:
     """One stream, an ASGI application as every response is."""
 
     __slots__ = (
-        "_ended", "_headers", "_readers", "_sent_bytes", "_source", "_task", "_write",
-        "known", "standings", "until_s",
+        "_headers",
+        "_is_ended",
+        "_registry",
+        "_sent_bytes",
+        "_source",
+        "_task",
+        "_write",
+        "deadline_s",
+        "identity",
+        "role_snapshots",
     )  # fmt: skip
 
     def __init__(
         self,
-        readers: Readers,
-        source: Source,
-        known: Known,
-        standings: Sequence[Standing],
+        registry: StreamRegistry,
+        source: FrameSource,
+        identity: Identity,
+        role_snapshots: Sequence[RoleSnapshot],
         headers: Headers,
     ) -> None:
-        self._readers = readers
+        self._registry = registry
         self._source = source
-        self.known = known
+        self.identity = identity
         self._headers = headers
         self._sent_bytes = 0
-        self._ended = False
-        self.standings = standings
-        self.until_s = math.inf
+        self._is_ended = False
+        self.role_snapshots = role_snapshots
+        self.deadline_s = math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal, budgets = self.known.principal, self._readers.budgets
-        if not budgets.open_stream(principal):
-            await refusal(too_many())(scope, receive, send)
+        principal, budgets = self.identity.principal, self._registry.rate_limiter
+        if not budgets.acquire_stream(principal):
+            await error_response(too_many_streams_error())(scope, receive, send)
             return
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
             if scope["method"] != "HEAD":  # who asks for the headers alone waits for nothing more
-                await self._read(scope.get(CONNECTION), receive, send)
+                await self._stream(scope.get(CONNECTION_KEY), receive, send)
         finally:
-            budgets.close_stream(principal)
-            scope[SENT_BYTES] = self._sent_bytes
+            budgets.release_stream(principal)
+            scope[SENT_BYTES_KEY] = self._sent_bytes
         await send({"type": "http.response.body", "body": b""})
 
-    async def _read(self, connection: Connection | None, receive: Receive, send: Send) -> None:
+    async def _stream(self, connection: StreamConnection | None, receive: Receive, send: Send) -> None:
         """Until there is no more, or somebody ends it."""
-        self._task = current_task()
-        self._readers.add(self, self.known)
-        gone = self._begin(connection, receive, send)
+        self._task = require_current_task()
+        self._registry.add(self, self.identity)
+        gone = self._open_writer(connection, receive, send)
         try:
-            if await self._readers.hold(self.known, self.standings):  # from here on `change` tells
-                await self._put(RETRY)
-                await self._source.deliver(self.take)
-        except Damaged:
+            if await self._registry.is_still_allowed(
+                self.identity, self.role_snapshots
+            ):  # from here on `change` tells
+                await self._write_and_drain(RETRY_FRAME)
+                await self._source.deliver(self.write_page)
+        except SessionDamaged:
             pass  # the session has a new epoch now: the reader comes back and is told
         except asyncio.CancelledError:
-            if not self._ended or self._task.uncancel():
+            if not self._is_ended or self._task.uncancel():
                 raise
         finally:
-            self._ended = True  # the task goes on, and is not to be cancelled for this any more
-            self._readers.discard(self)
+            self._is_ended = True  # the task goes on, and is not to be cancelled for this any more
+            self._registry.discard(self)
             if gone is not None:
                 gone.cancel()
 
-    def _begin(
-        self, connection: Connection | None, receive: Receive, send: Send
+    def _open_writer(
+        self, connection: StreamConnection | None, receive: Receive, send: Send
     ) -> asyncio.Task[None] | None:
         """How it is written, and who says that the peer is gone."""
         if connection is not None:
             self._write = connection.write
-            connection.when_lost(self.end)
+            connection.on_disconnect(self.end)
             return None
-        self._write = partial(sending, send)
-        gone = asyncio.create_task(left(receive))
+        self._write = partial(asgi_write, send)
+        gone = asyncio.create_task(wait_for_disconnect(receive))
         gone.add_done_callback(lambda _: self.end())
         return gone
 
     def end(self) -> None:
         """End the stream, wherever it stands."""
-        if not self._ended:
-            self._ended = True
+        if not self._is_ended:
+            self._is_ended = True
             self._task.cancel()
 
-    def take(self, page: bytes) -> Rest | None:
+    def write_page(self, page: bytes) -> Drain | None:
         """Write a page, at once."""
-        self._readers.metrics.delivered(len(page))
-        body = page or HEARTBEAT
+        self._registry.metrics.count_delivery(len(page))
+        body = page or HEARTBEAT_FRAME
         self._sent_bytes += len(body)
         return self._write(body)
 
-    async def _put(self, body: bytes) -> None:
+    async def _write_and_drain(self, body: bytes) -> None:
         self._sent_bytes += len(body)
         if rest := self._write(body):
             await rest()
 
 
-def too_many() -> TooManyStreams:
+def too_many_streams_error() -> TooManyStreams:
     """What is said to who has no stream left."""
     return TooManyStreams("too many open streams, close some")
 
 
-def sending(send: Send, body: bytes) -> Rest:
+def asgi_write(send: Send, body: bytes) -> Drain:
     """A part of the body, where the server offers no connection."""
     return partial(send, {"type": "http.response.body", "body": body, "more_body": True})
 
 
-def current_task() -> asyncio.Task[Any]:
+def require_current_task() -> asyncio.Task[Any]:
     """The task that runs this."""
     task = asyncio.current_task()
     assert task is not None
     return task
 
 
-async def left(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

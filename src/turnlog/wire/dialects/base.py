@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from turnlog.events import Envelope, Payload, ToolCall, ToolResult, Unknown, Usage
+from turnlog.events import Envelope, Payload, ToolCall, ToolResult, UnknownPayload, Usage
 from turnlog.state.history import Message, result_text
 
-Conversation = Callable[[str], list[Message]]  # an agent's messages as of the event at hand
+HistoryLookup = Callable[[str], list[Message]]  # an agent's messages as of the event at hand
 
 DONE = b"[DONE]"
-STREAMED = ("text", "thinking")
+STREAMED_KINDS = ("text", "thinking")
 
 
 class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,13 +27,13 @@ class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
     stream_tool_results: bool = True
 
 
-DEFAULT = BlocksOptions()
+DEFAULT_OPTIONS = BlocksOptions()
 
 
 class Dialect(Protocol):
     """One projection of a session's log."""
 
-    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+    def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         """The messages of one event."""
         ...
 
@@ -47,42 +47,44 @@ class Dialect(Protocol):
         ...
 
 
-class Shown:
+class RetractableBlocks:
     """What an agent said that can still be retracted, in order; what has no id is only counted."""
 
     def __init__(self) -> None:
-        self._size = 0
-        self._places: dict[str, int] = {}  # in rising order
+        self._count = 0
+        self._positions: dict[str, int] = {}  # in rising order
 
     def add(self, block_id: str | None) -> None:
         """One more block."""
         if block_id is not None:
-            self._places.setdefault(block_id, self._size)
-        self._size += 1
+            self._positions.setdefault(block_id, self._count)
+        self._count += 1
 
-    def retract(self, void: tuple[str, ...]) -> int:
+    def retract(self, block_ids: tuple[str, ...]) -> int:
         """Forget everything from the first void block on; how much that was."""
-        first = min((self._places[key] for key in void if key in self._places), default=self._size)
-        count, self._size = self._size - first, first
-        while self._places:
-            key, place = self._places.popitem()
+        first = min(
+            (self._positions[key] for key in block_ids if key in self._positions), default=self._count
+        )
+        count, self._count = self._count - first, first
+        while self._positions:
+            key, place = self._positions.popitem()
             if place < first:
-                self._places[key] = place
+                self._positions[key] = place
                 break
         return count
 
 
-def untold(agent_id: str) -> list[Message]:
+def no_history(agent_id: str) -> list[Message]:
     """The conversation of whoever was not asked for it."""
     return []
 
 
-def bare(agent_id: str) -> str:
+def strip_agent_prefix(agent_id: str) -> str:
     """An agent id as these dialects write it."""
     return agent_id.removeprefix("agt_")
 
 
-def compact(value: object) -> str:
+def to_json_text(value: object) -> str:
     """A value as JSON text."""
     return msgspec.json.encode(value).decode()
 
@@ -97,7 +99,7 @@ def call_args(payload: ToolCall) -> Any:
     return payload.args if payload.incomplete is None else payload.incomplete
 
 
-def with_images(payload: ToolResult) -> str:
+def result_text_with_images(payload: ToolResult) -> str:
     """The result of a call, or what went wrong, in one text after the addresses of its images."""
     text = payload.error.message if payload.error and not payload.ok else result_text(payload)
     return "\n".join([*(image.src for image in payload.images), text])

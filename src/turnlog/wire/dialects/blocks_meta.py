@@ -10,25 +10,25 @@ from typing import Any, Literal
 from msgspec import json
 
 from turnlog.events import AgentEnd, AgentStart, AssistantFiles, File, SessionError, ToolAwait
-from turnlog.wire.dialects.base import BlocksOptions, Conversation, bare, usage_json
+from turnlog.wire.dialects.base import BlocksOptions, HistoryLookup, strip_agent_prefix, usage_json
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 MAX_HISTORY_BYTES = 256 * 1024  # of one history; about as much as a model reads
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class AgentMetaBuilder:
     """The values of an agent's start and end; `history` gives its conversation as of the event at hand."""
 
     options: BlocksOptions
-    history: Conversation
+    history: HistoryLookup
 
     @property
-    def _with_history(self) -> bool:
+    def _includes_history(self) -> bool:
         return self.options.stream_meta_history_and_tool_results
 
-    def init(self, agent: str, payload: AgentStart, form: Literal["json", "xml", "raw"]) -> Json:
+    def build_init(self, agent: str, payload: AgentStart, form: Literal["json", "xml", "raw"]) -> JsonObject:
         """Return what `meta_init` says."""
         meta = {
             "format": form,
@@ -38,15 +38,15 @@ class Meta:
             "model": payload.model or "",
         }
         if payload.parent_id:
-            meta["parent_agent_uuid"] = bare(payload.parent_id)
-        return meta | (self._history("message_history", agent) if self._with_history else {})
+            meta["parent_agent_uuid"] = strip_agent_prefix(payload.parent_id)
+        return meta | (self._history_fields("message_history", agent) if self._includes_history else {})
 
-    def final(self, agent: str, payload: AgentEnd) -> Json | None:
+    def build_final(self, agent: str, payload: AgentEnd) -> JsonObject | None:
         """Return what `meta_final` says; None if the reader did not ask for it."""
-        if not self._with_history:
+        if not self._includes_history:
             return None
         return {
-            **self._history("conversation_history", agent),
+            **self._history_fields("conversation_history", agent),
             "stop_reason": payload.stop_reason,
             "total_steps": payload.steps,
             "generated_files": [file_json(file) for file in payload.files] or None,
@@ -54,10 +54,10 @@ class Meta:
             "cumulative_usage": usage_json(payload.usage),
         }
 
-    def _history(self, key: str, agent: str) -> Json:
+    def _history_fields(self, key: str, agent: str) -> JsonObject:
         """Return the newest messages under a key, and how many older ones are left out, if any are."""
         messages = self.history(f"agt_{agent}")
-        newest: list[Json] = []
+        newest: list[JsonObject] = []
         left_bytes = MAX_HISTORY_BYTES
         for message in reversed(messages):
             value = {"role": message.role, "content": message.content}
@@ -69,17 +69,17 @@ class Meta:
         return {key: newest[::-1]} | ({"omitted_messages": omitted} if omitted else {})
 
 
-def awaited_calls(payload: ToolAwait) -> list[Json]:
+def awaited_calls(payload: ToolAwait) -> list[JsonObject]:
     """Return the calls that the page must answer."""
     return [{"tool_use_id": call.call_id, "name": call.tool, "input": call.args} for call in payload.calls]
 
 
-def files_meta(payload: AssistantFiles) -> Json:
+def files_meta(payload: AssistantFiles) -> JsonObject:
     """Return the generated files."""
     return {"files": [file_json(file) for file in payload.files]}
 
 
-def error_meta(payload: SessionError) -> Json:
+def error_meta(payload: SessionError) -> JsonObject:
     """Return an error of the session."""
     return {"type": payload.code, "message": payload.message}
 

@@ -39,35 +39,35 @@ from turnlog.events import (
     ToolAwait,
     ToolCall,
     ToolResult,
-    Unknown,
+    UnknownPayload,
     Usage,
 )
-from turnlog.state.history import call_part, provided_part
+from turnlog.state.history import call_part, provider_result_part
 from turnlog.wire.chunks import chunk
 from turnlog.wire.dialects.base import (
-    DEFAULT,
+    DEFAULT_OPTIONS,
     DONE,
-    STREAMED,
+    STREAMED_KINDS,
     BlocksOptions,
-    Conversation,
-    Shown,
-    bare,
-    compact,
-    untold,
+    HistoryLookup,
+    RetractableBlocks,
+    no_history,
+    strip_agent_prefix,
+    to_json_text,
     usage_json,
 )
-from turnlog.wire.dialects.blocks import Blocks, citations
-from turnlog.wire.dialects.blocks_meta import Meta
-from turnlog.wire.dialects.blocks_xml import fitted
+from turnlog.wire.dialects.blocks import Blocks, encode_citations
+from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder
+from turnlog.wire.dialects.blocks_xml import split_to_fit
 
-Delta = dict[str, Any]
+JsonObject = dict[str, Any]
 
-EMPTY: dict[str, Delta] = {
+EMPTY_CONTENT: dict[str, JsonObject] = {
     "text": {"type": "text", "text": ""},
     "thinking": {"type": "thinking", "thinking": "", "signature": ""},
 }
-DELTAS = {"text": "text_delta", "thinking": "thinking_delta", "partial_json": "input_json_delta"}
-REASONS: dict[str, str | None] = {  # the others end a message as its content says
+DELTA_TYPES = {"text": "text_delta", "thinking": "thinking_delta", "partial_json": "input_json_delta"}
+PROVIDER_STOP_REASONS: dict[str, str | None] = {  # the others end a message as its content says
     "max_tokens": "max_tokens",
     "stop_sequence": "stop_sequence",
     "context_window": "model_context_window_exceeded",
@@ -79,47 +79,49 @@ REASONS: dict[str, str | None] = {  # the others end a message as its content sa
 
 
 @dataclass(slots=True)
-class Streamed:
+class OpenRawBlock:
     """A text or thinking block between its start and its durable twin."""
 
     kind: str
     index: int | None = None  # while its content block is open
-    told: bool = False
-    ended: bool = False
+    has_started: bool = False
+    has_ended: bool = False
 
 
 @dataclass(slots=True)
-class Reply:
+class OpenRawMessage:
     """The message that an agent is in."""
 
-    open: bool = False
-    size: int = 0
-    calls: bool = False
-    cut: bool = False  # the arguments of a call are incomplete: its stop reason is not tool_use
+    is_open: bool = False
+    block_count: int = 0
+    has_calls: bool = False
+    has_incomplete_call: bool = (
+        False  # the arguments of a call are incomplete: its stop reason is not tool_use
+    )
     usage: Usage | None = None
 
 
 @dataclass(slots=True)
-class Agent:
+class RawAgentState:
     """What has to be remembered of an agent, from its start to its end; it writes its own messages."""
 
     id: str
     model: str = ""
     running: bool = False
-    blocks: dict[str, Streamed] = field(default_factory=dict)
-    shown: Shown = field(default_factory=Shown)
-    reply: Reply = field(default_factory=Reply)
+    blocks: dict[str, OpenRawBlock] = field(default_factory=dict)
+    retractable: RetractableBlocks = field(default_factory=RetractableBlocks)
+    open_message: OpenRawMessage = field(default_factory=OpenRawMessage)
 
-    def line(self, type: str, **fields: Any) -> bytes:
+    def encode_message(self, type: str, **fields: Any) -> bytes:
         return msgspec.json.encode({"type": type, **fields, "agent": self.id})
 
-    def begin(self, event_id: str) -> list[bytes]:
+    def start_message(self, event_id: str) -> list[bytes]:
         """Be in a message: the one before is over once its usage is known."""
-        if self.reply.open and self.reply.usage is None:
-            return self.stop_ended()
-        before = self.finish("tool_use" if self.reply.calls else "pause_turn")
-        self.reply = Reply(open=True)
-        message: Delta = {
+        if self.open_message.is_open and self.open_message.usage is None:
+            return self.stop_ended_blocks()
+        before = self.finish_message("tool_use" if self.open_message.has_calls else "pause_turn")
+        self.open_message = OpenRawMessage(is_open=True)
+        message: JsonObject = {
             "id": "msg_" + event_id.removeprefix("evt_"),
             "type": "message",
             "role": "assistant",
@@ -129,86 +131,104 @@ class Agent:
             "stop_sequence": None,
             "usage": usage_json(None),
         }
-        return [*before, self.line("message_start", message=message)]
+        return [*before, self.encode_message("message_start", message=message)]
 
-    def start(self, event_id: str, key: str, content: Delta) -> tuple[int, list[bytes]]:
+    def start_block(self, event_id: str, key: str, content: JsonObject) -> tuple[int, list[bytes]]:
         """A content block and its index."""
-        before = self.begin(event_id)
-        index = self.reply.size
-        self.reply.size += 1
-        self.shown.add(key or None)
-        return index, [*before, self.line("content_block_start", index=index, content_block=content)]
+        before = self.start_message(event_id)
+        index = self.open_message.block_count
+        self.open_message.block_count += 1
+        self.retractable.add(key or None)
+        return index, [
+            *before,
+            self.encode_message("content_block_start", index=index, content_block=content),
+        ]
 
-    def say(self, index: int, name: str, text: str) -> list[bytes]:
+    def encode_text_deltas(self, index: int, name: str, text: str) -> list[bytes]:
         """A text in deltas of bounded size."""
-        return fitted(text, lambda piece: self.add(index, {"type": DELTAS[name], name: piece}))
+        return split_to_fit(
+            text, lambda piece: self.encode_delta(index, {"type": DELTA_TYPES[name], name: piece})
+        )
 
-    def add(self, index: int, delta: Delta) -> bytes:
-        return self.line("content_block_delta", index=index, delta=delta)
+    def encode_delta(self, index: int, delta: JsonObject) -> bytes:
+        return self.encode_message("content_block_delta", index=index, delta=delta)
 
-    def stop(self, index: int) -> bytes:
-        return self.line("content_block_stop", index=index)
+    def encode_block_stop(self, index: int) -> bytes:
+        return self.encode_message("content_block_stop", index=index)
 
-    def stop_ended(self) -> list[bytes]:
+    def stop_ended_blocks(self) -> list[bytes]:
         """Stop the blocks that wait for their twins."""
-        return self._stop_all([block for block in self.blocks.values() if block.ended])
+        return self._stop_blocks([block for block in self.blocks.values() if block.has_ended])
 
-    def _stop_all(self, blocks: Iterable[Streamed]) -> list[bytes]:
+    def _stop_blocks(self, blocks: Iterable[OpenRawBlock]) -> list[bytes]:
         messages = []
         for block in blocks:
             if block.index is not None:
-                messages.append(self.stop(block.index))
+                messages.append(self.encode_block_stop(block.index))
                 block.index = None
         return messages
 
-    def finish(self, reason: str | None) -> list[bytes]:
+    def finish_message(self, reason: str | None) -> list[bytes]:
         """End the message, if there is one."""
-        reply, self.reply = self.reply, Reply()
-        if not reply.open:
+        reply, self.open_message = self.open_message, OpenRawMessage()
+        if not reply.is_open:
             return []
         delta = {"stop_reason": reason, "stop_sequence": None}
         return [
-            *self._stop_all(self.blocks.values()),
-            self.line("message_delta", delta=delta, usage=usage_json(reply.usage)),
-            self.line("message_stop"),
+            *self._stop_blocks(self.blocks.values()),
+            self.encode_message("message_delta", delta=delta, usage=usage_json(reply.usage)),
+            self.encode_message("message_stop"),
         ]
 
-    def whole(
-        self, event_id: str, key: str, content: Delta, said: Delta, ends: Iterable[Delta] = ()
+    def write_whole_block(
+        self,
+        event_id: str,
+        key: str,
+        content: JsonObject,
+        texts: JsonObject,
+        final_deltas: Iterable[JsonObject] = (),
     ) -> list[bytes]:
         """A content block at once: its texts by the name of their delta, then what ends it."""
-        index, messages = self.start(event_id, key, content)
-        for name, text in said.items():
-            messages += self.say(index, name, text)
-        return [*messages, *(self.add(index, delta) for delta in ends), self.stop(index)]
+        index, messages = self.start_block(event_id, key, content)
+        for name, text in texts.items():
+            messages += self.encode_text_deltas(index, name, text)
+        return [
+            *messages,
+            *(self.encode_delta(index, delta) for delta in final_deltas),
+            self.encode_block_stop(index),
+        ]
 
 
 class BlocksRaw:
     """One projection of a session's log. `history` gives an agent's conversation as of the event at hand."""
 
-    def __init__(self, options: BlocksOptions = DEFAULT, history: Conversation = untold) -> None:
+    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
         self._options = options
-        self._json = Blocks(options, history)  # only for events that leave no state in it
-        self._meta = Meta(options, history)
-        self._agents: dict[str, Agent] = {}
+        self._blocks_dialect = Blocks(options, history)  # only for events that leave no state in it
+        self._meta = AgentMetaBuilder(options, history)
+        self._agents: dict[str, RawAgentState] = {}
 
-    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+    def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         """The messages of one event. An agent that is not running has nobody to end its message later."""
-        convert = CONVERT.get(type(payload))
+        convert = CONVERTERS.get(type(payload))
         if convert is None:
             return []
-        name = bare(envelope.agent_id or "")
-        agent = self._agents.pop(name, None) or Agent(name)
+        name = strip_agent_prefix(envelope.agent_id or "")
+        agent = self._agents.pop(name, None) or RawAgentState(name)
         messages = convert(self, agent, envelope, payload)
         if agent.running or agent.blocks:
             self._agents[name] = agent
             return messages
-        return messages + agent.finish("tool_use" if agent.reply.calls else "end_turn")
+        return messages + agent.finish_message("tool_use" if agent.open_message.has_calls else "end_turn")
 
     def close(self) -> list[bytes]:
         """What ends a response; a message that is open is cut, unless all it waits for is its calls."""
         ends = [
-            agent.finish("tool_use" if agent.reply.calls and not agent.reply.cut else None)
+            agent.finish_message(
+                "tool_use"
+                if agent.open_message.has_calls and not agent.open_message.has_incomplete_call
+                else None
+            )
             for agent in self._agents.values()
         ]
         return [*(message for messages in ends for message in messages), DONE]
@@ -218,122 +238,139 @@ class BlocksRaw:
         """Whether nothing is open: the state is empty between turns."""
         return not self._agents
 
-    def _agent_start(self, agent: Agent, _: Envelope, payload: AgentStart) -> list[bytes]:
+    def _agent_start(self, agent: RawAgentState, _: Envelope, payload: AgentStart) -> list[bytes]:
         agent.running, agent.model = True, payload.model or ""
-        return chunk("meta_init", agent.id, compact(self._meta.init(agent.id, payload, "raw")))
+        return chunk("meta_init", agent.id, to_json_text(self._meta.build_init(agent.id, payload, "raw")))
 
-    def _agent_end(self, agent: Agent, envelope: Envelope, payload: AgentEnd) -> list[bytes]:
-        otherwise = "tool_use" if agent.reply.calls else "end_turn"
-        messages = agent.finish(REASONS.get(payload.stop_reason, otherwise))
+    def _agent_end(self, agent: RawAgentState, envelope: Envelope, payload: AgentEnd) -> list[bytes]:
+        otherwise = "tool_use" if agent.open_message.has_calls else "end_turn"
+        messages = agent.finish_message(PROVIDER_STOP_REASONS.get(payload.stop_reason, otherwise))
         agent.running = False
         agent.blocks.clear()
-        return messages + self._json.convert(envelope, payload)
+        return messages + self._blocks_dialect.convert(envelope, payload)
 
-    def _agent_usage(self, agent: Agent, _: Envelope, payload: AgentUsage) -> list[bytes]:
+    def _agent_usage(self, agent: RawAgentState, _: Envelope, payload: AgentUsage) -> list[bytes]:
         """The completion is over; unless it made calls, what follows says why."""
-        reply = agent.reply
+        reply = agent.open_message
         reply.usage = payload.usage
-        return agent.finish("tool_use") if reply.calls and not reply.cut else []
+        return agent.finish_message("tool_use") if reply.has_calls and not reply.has_incomplete_call else []
 
-    def _block_start(self, agent: Agent, _: Envelope, payload: BlockStart) -> list[bytes]:
-        if payload.kind in STREAMED:
-            agent.blocks[payload.block_id] = Streamed(payload.kind)
+    def _block_start(self, agent: RawAgentState, _: Envelope, payload: BlockStart) -> list[bytes]:
+        if payload.kind in STREAMED_KINDS:
+            agent.blocks[payload.block_id] = OpenRawBlock(payload.kind)
         return []
 
-    def _block_delta(self, agent: Agent, envelope: Envelope, payload: BlockDelta) -> list[bytes]:
+    def _block_delta(self, agent: RawAgentState, envelope: Envelope, payload: BlockDelta) -> list[bytes]:
         key = payload.block_id
         block = agent.blocks.get(key)
         if block is None or not payload.text:
             return []
         messages: list[bytes] = []
         if block.index is None:
-            block.index, messages = agent.start(envelope.id, key, EMPTY[block.kind])
-            block.told = True
-        return messages + agent.say(block.index, block.kind, payload.text)
+            block.index, messages = agent.start_block(envelope.id, key, EMPTY_CONTENT[block.kind])
+            block.has_started = True
+        return messages + agent.encode_text_deltas(block.index, block.kind, payload.text)
 
-    def _block_end(self, agent: Agent, envelope: Envelope, payload: BlockEnd) -> list[bytes]:
+    def _block_end(self, agent: RawAgentState, envelope: Envelope, payload: BlockEnd) -> list[bytes]:
         """A complete block waits for its twin, an aborted one has none."""
         key = payload.block_id
         if payload.status == "complete":
             if key in agent.blocks:
-                agent.blocks[key].ended = True
+                agent.blocks[key].has_ended = True
             return []
         block = agent.blocks.pop(key, None)
         if block and block.index is not None:
-            return [agent.stop(block.index)]
-        if block is None or block.told or not payload.text:
+            return [agent.encode_block_stop(block.index)]
+        if block is None or block.has_started or not payload.text:
             return []
-        return agent.whole(envelope.id, key, EMPTY[block.kind], {block.kind: payload.text})
+        return agent.write_whole_block(
+            envelope.id, key, EMPTY_CONTENT[block.kind], {block.kind: payload.text}
+        )
 
-    def _message(self, agent: Agent, envelope: Envelope, payload: AssistantMessage) -> list[bytes]:
+    def _message(self, agent: RawAgentState, envelope: Envelope, payload: AssistantMessage) -> list[bytes]:
         ends = [{"type": "citations_delta", "citation": item} for item in payload.citations]
-        return self._twin(agent, envelope, payload, EMPTY["text"], ends)
+        return self._final_block(agent, envelope, payload, EMPTY_CONTENT["text"], ends)
 
-    def _thinking(self, agent: Agent, envelope: Envelope, payload: AssistantThinking) -> list[bytes]:
+    def _thinking(self, agent: RawAgentState, envelope: Envelope, payload: AssistantThinking) -> list[bytes]:
         redacted = payload.redacted is not None and not payload.text
-        content = {"type": "redacted_thinking", "data": payload.redacted} if redacted else EMPTY["thinking"]
+        content = (
+            {"type": "redacted_thinking", "data": payload.redacted} if redacted else EMPTY_CONTENT["thinking"]
+        )
         ends = [{"type": "signature_delta", "signature": payload.signature}] if payload.signature else []
-        return self._twin(agent, envelope, payload, content, ends)
+        return self._final_block(agent, envelope, payload, content, ends)
 
-    def _twin(
+    def _final_block(
         self,
-        agent: Agent,
+        agent: RawAgentState,
         envelope: Envelope,
         payload: AssistantMessage | AssistantThinking,
-        content: Delta,
-        ends: list[Delta],
+        content: JsonObject,
+        final_deltas: list[JsonObject],
     ) -> list[bytes]:
         """What ends a text; and the text itself, unless its deltas said it."""
         key = payload.block_id or ""
         block = agent.blocks.pop(key, None)
         if block and block.index is not None:
-            return [*(agent.add(block.index, delta) for delta in ends), agent.stop(block.index)]
-        if block and block.told:
-            return citations(agent.id, payload.citations) if isinstance(payload, AssistantMessage) else []
-        if not (payload.text or ends or "data" in content):
+            return [
+                *(agent.encode_delta(block.index, delta) for delta in final_deltas),
+                agent.encode_block_stop(block.index),
+            ]
+        if block and block.has_started:
+            return (
+                encode_citations(agent.id, payload.citations) if isinstance(payload, AssistantMessage) else []
+            )
+        if not (payload.text or final_deltas or "data" in content):
             return []
         said = {content["type"]: payload.text} if payload.text else {}
-        return agent.whole(envelope.id, key, content, said, ends)
+        return agent.write_whole_block(envelope.id, key, content, said, final_deltas)
 
-    def _other(self, agent: Agent, envelope: Envelope, payload: AssistantBlock) -> list[bytes]:
+    def _assistant_block(
+        self, agent: RawAgentState, envelope: Envelope, payload: AssistantBlock
+    ) -> list[bytes]:
         """A block of a kind that only the provider knows, as it came."""
         content = {"type": payload.kind, **payload.data}
-        return agent.whole(envelope.id, payload.block_id or "", content, {})
+        return agent.write_whole_block(envelope.id, payload.block_id or "", content, {})
 
-    def _retract(self, agent: Agent, _: Envelope, payload: BlockRetract) -> list[bytes]:
+    def _retract(self, agent: RawAgentState, _: Envelope, payload: BlockRetract) -> list[bytes]:
         """End the message; the retry is another one."""
-        count = agent.shown.retract(payload.block_ids)
-        messages = agent.finish(None) if count else []
+        count = agent.retractable.retract(payload.block_ids)
+        messages = agent.finish_message(None) if count else []
         for key in payload.block_ids:
             agent.blocks.pop(key, None)
-        return messages + (chunk("rollback", agent.id, compact({"blocks": count})) if count else [])
+        return messages + (chunk("rollback", agent.id, to_json_text({"blocks": count})) if count else [])
 
-    def _tool_call(self, agent: Agent, envelope: Envelope, payload: ToolCall) -> list[bytes]:
+    def _tool_call(self, agent: RawAgentState, envelope: Envelope, payload: ToolCall) -> list[bytes]:
         client = payload.executor != "provider"
-        args = compact(payload.args) if payload.incomplete is None else payload.incomplete
+        args = to_json_text(payload.args) if payload.incomplete is None else payload.incomplete
         content = call_part(payload) | {"input": {}}  # the arguments follow as deltas
-        messages = agent.whole(envelope.id, payload.block_id or "", content, {"partial_json": args})
-        agent.reply.calls |= client
-        agent.reply.cut |= payload.incomplete is not None
+        messages = agent.write_whole_block(
+            envelope.id, payload.block_id or "", content, {"partial_json": args}
+        )
+        agent.open_message.has_calls |= client
+        agent.open_message.has_incomplete_call |= payload.incomplete is not None
         return messages
 
-    def _tool_result(self, agent: Agent, envelope: Envelope, payload: ToolResult) -> list[bytes]:
+    def _tool_result(self, agent: RawAgentState, envelope: Envelope, payload: ToolResult) -> list[bytes]:
         """The provider's own results are content; others come when the message with the call is over."""
         if payload.kind is None:
-            return self._after_calls(agent, envelope, payload)
+            return self._convert_after_calls(agent, envelope, payload)
         if not self._options.stream_tool_results:
             return []
-        return agent.whole(envelope.id, "", provided_part(payload), {})
+        return agent.write_whole_block(envelope.id, "", provider_result_part(payload), {})
 
-    def _after_calls(self, agent: Agent, envelope: Envelope, payload: ToolResult | ToolAwait) -> list[bytes]:
-        messages = agent.finish("tool_use") if agent.reply.calls else []
-        return messages + self._json.convert(envelope, payload)
+    def _convert_after_calls(
+        self, agent: RawAgentState, envelope: Envelope, payload: ToolResult | ToolAwait
+    ) -> list[bytes]:
+        messages = agent.finish_message("tool_use") if agent.open_message.has_calls else []
+        return messages + self._blocks_dialect.convert(envelope, payload)
 
-    def _plain(self, _: Agent, envelope: Envelope, payload: AssistantFiles | SessionError) -> list[bytes]:
-        return self._json.convert(envelope, payload)
+    def _convert_as_blocks(
+        self, _: RawAgentState, envelope: Envelope, payload: AssistantFiles | SessionError
+    ) -> list[bytes]:
+        return self._blocks_dialect.convert(envelope, payload)
 
 
-CONVERT: dict[type, Callable[[BlocksRaw, Agent, Envelope, Any], list[bytes]]] = {
+CONVERTERS: dict[type, Callable[[BlocksRaw, RawAgentState, Envelope, Any], list[bytes]]] = {
     AgentStart: BlocksRaw._agent_start,
     AgentEnd: BlocksRaw._agent_end,
     AgentUsage: BlocksRaw._agent_usage,
@@ -343,10 +380,10 @@ CONVERT: dict[type, Callable[[BlocksRaw, Agent, Envelope, Any], list[bytes]]] = 
     BlockRetract: BlocksRaw._retract,
     AssistantMessage: BlocksRaw._message,
     AssistantThinking: BlocksRaw._thinking,
-    AssistantBlock: BlocksRaw._other,
-    AssistantFiles: BlocksRaw._plain,
+    AssistantBlock: BlocksRaw._assistant_block,
+    AssistantFiles: BlocksRaw._convert_as_blocks,
     ToolCall: BlocksRaw._tool_call,
     ToolResult: BlocksRaw._tool_result,
-    ToolAwait: BlocksRaw._after_calls,
-    SessionError: BlocksRaw._plain,
+    ToolAwait: BlocksRaw._convert_after_calls,
+    SessionError: BlocksRaw._convert_as_blocks,
 }

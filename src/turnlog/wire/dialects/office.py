@@ -38,19 +38,19 @@ from turnlog.events import (
     ToolResult,
     UiCommand,
     UiMessage,
-    Unknown,
+    UnknownPayload,
     Usage,
 )
 from turnlog.events.agent import add_counts
-from turnlog.events.envelope import milliseconds
+from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.ui import EndSession, StartSession, Summon, Wake
-from turnlog.state.documents import PARTS, text_part
-from turnlog.wire.dialects.base import DONE, with_images
+from turnlog.state.documents import PART_BUILDERS, document_text_part
+from turnlog.wire.dialects.base import DONE, result_text_with_images
 
 Body = dict[str, Any]
 
-CONTENT_CHARACTERS = 10_000  # of a tool's output, as the original cuts it
-CODES = frozenset(
+MAX_CONTENT_CHARS = 10_000  # of a tool's output, as the original cuts it
+ERROR_CODES = frozenset(
     {
         "auth_failed",
         "session_conflict",
@@ -61,30 +61,32 @@ CODES = frozenset(
         "inactivity_timeout",
     }
 )
-SUBTYPES = {  # every other reason is an error
+RESULT_SUBTYPES = {  # every other reason is an error
     "end_turn": "success",
     "stop_sequence": "success",
     "max_tokens": "success",
     "refusal": "success",
     "timeout": "timeout",
 }
-NOTHING = Usage(input_tokens=0, output_tokens=0)
+NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
 
 class Office:
     """One projection of a session's log."""
 
     def __init__(self) -> None:
-        self._handed: dict[str, AgentEnd] = {}  # by turn: the sums of those who handed it over
+        self._handoff_totals: dict[str, AgentEnd] = {}  # by turn: the sums of those who handed it over
 
-    def convert(self, envelope: Envelope, payload: Payload | Unknown) -> list[bytes]:
+    def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         """The message of one event, if it has one."""
         event = self._turn_end(envelope, payload) if isinstance(payload, AgentEnd) else payload
-        say = SAY.get(type(event))
+        say = CONVERTERS.get(type(event))
         body = say(envelope, event) if say else None
         if body is None:
             return []
-        return [encode(envelope.seq, milliseconds(envelope.ts), envelope.session_id, body)]
+        return [
+            encode_office_message(envelope.seq, parse_timestamp_ms(envelope.ts), envelope.session_id, body)
+        ]
 
     def close(self) -> list[bytes]:
         """What ends a response."""
@@ -93,32 +95,32 @@ class Office:
     @property
     def idle(self) -> bool:
         """Whether nothing is open: the state is empty between turns."""
-        return not self._handed
+        return not self._handoff_totals
 
     def _turn_end(self, envelope: Envelope, payload: AgentEnd) -> AgentEnd | None:
         """The end of a turn with the sums of all who had it; an agent that was called ends no turn."""
         if envelope.depth:
             return None
         turn = envelope.trace_id or ""
-        before = self._handed.pop(turn, None)
-        end = payload if before is None else joined(before, payload)
+        before = self._handoff_totals.pop(turn, None)
+        end = payload if before is None else merge_agent_ends(before, payload)
         if end.stop_reason != "handoff":
             return end
-        self._handed[turn] = end
+        self._handoff_totals[turn] = end
         return None
 
 
-def heartbeat(seq: int, ts_ms: int, session_id: str) -> bytes:
+def encode_heartbeat(seq: int, ts_ms: int, session_id: str) -> bytes:
     """A sign of life after the event at this seq."""
-    return encode(seq, ts_ms, session_id, {"type": "heartbeat"})
+    return encode_office_message(seq, ts_ms, session_id, {"type": "heartbeat"})
 
 
-def encode(seq: int, ts_ms: int, session_id: str, body: Body) -> bytes:
+def encode_office_message(seq: int, ts_ms: int, session_id: str, body: Body) -> bytes:
     """A message: the common fields, then its own."""
     return msgspec.json.encode({"id": seq, "ts": ts_ms, "sessionId": session_id, **body})
 
 
-def joined(before: AgentEnd, end: AgentEnd) -> AgentEnd:
+def merge_agent_ends(before: AgentEnd, end: AgentEnd) -> AgentEnd:
     """An end with what an earlier agent of the turn took."""
     usage = before.usage + end.usage if before.usage and end.usage else end.usage or before.usage
     cost = before.cost + end.cost if before.cost and end.cost else end.cost or before.cost
@@ -161,10 +163,10 @@ def _agent_start(envelope: Envelope, payload: AgentStart) -> Body | None:
 
 
 def _agent_end(_: Envelope, payload: AgentEnd) -> Body:
-    usage = payload.usage or NOTHING
+    usage = payload.usage or NO_USAGE
     return {
         "type": "claude_result",
-        "subtype": SUBTYPES.get(payload.stop_reason, "error"),
+        "subtype": RESULT_SUBTYPES.get(payload.stop_reason, "error"),
         "numTurns": payload.steps,
         "costUsd": payload.cost.total_cost if payload.cost else None,
         "usage": {
@@ -179,7 +181,7 @@ def _agent_end(_: Envelope, payload: AgentEnd) -> Body:
 
 def _block(envelope: Envelope, payload: Any) -> Body | None:
     """A whole block; one without a message of its own is one by itself, for readers join by this id."""
-    part = PARTS[type(payload)](payload)
+    part = PART_BUILDERS[type(payload)](payload)
     if part is None:
         return None
     message_id = payload.message_id or "msg_" + envelope.id.removeprefix("evt_")
@@ -188,7 +190,7 @@ def _block(envelope: Envelope, payload: Any) -> Body | None:
 
 def _message(envelope: Envelope, payload: AssistantMessage) -> Body | None:
     """A text, of the model itself or of somebody of the team."""
-    part = text_part(payload)
+    part = document_text_part(payload)
     if part is None or payload.speaker is None:
         return _block(envelope, payload)
     return {"type": "agent_message", "agentName": payload.speaker, "content": [part]}
@@ -199,7 +201,7 @@ def _tool_result(_: Envelope, payload: ToolResult) -> Body:
         "type": "claude_tool_result",
         "toolUseId": payload.call_id,
         "toolName": payload.tool,
-        "content": with_images(payload)[:CONTENT_CHARACTERS],
+        "content": result_text_with_images(payload)[:MAX_CONTENT_CHARS],
         "isError": not payload.ok,
     }
 
@@ -218,7 +220,7 @@ def _user_message(envelope: Envelope, payload: UiMessage) -> Body:
 
 
 def _command(_: Envelope, payload: UiCommand) -> Body | None:
-    say = COMMANDS.get(type(payload.command))
+    say = COMMAND_CONVERTERS.get(type(payload.command))
     return say(payload.command) if say else None
 
 
@@ -298,17 +300,17 @@ def _job(_: Envelope, payload: JobSuggest) -> Body:
 
 
 def _error(_: Envelope, payload: SessionError) -> Body:
-    code = payload.code if payload.code in CODES else "unknown"
+    code = payload.code if payload.code in ERROR_CODES else "unknown"
     return {"type": "server_error", "message": payload.message, "code": code}
 
 
-COMMANDS: dict[type, Callable[[Any], Body]] = {
+COMMAND_CONVERTERS: dict[type, Callable[[Any], Body]] = {
     Summon: _summon,
     Wake: _wake,
     StartSession: _start_session,
     EndSession: _end_session,
 }
-SAY: dict[type, Callable[[Envelope, Any], Body | None]] = {
+CONVERTERS: dict[type, Callable[[Envelope, Any], Body | None]] = {
     ProcessStart: _process_start,
     ProcessEnd: _process_end,
     ProcessAuth: _process_auth,

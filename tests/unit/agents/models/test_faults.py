@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from turnlog.agents.models.errors import (
-    DETAIL_CHARS,
-    RETRIABLE,
-    SENTENCES,
-    STATUS,
-    clean,
-    fault,
-    retry_after_s,
-    status_fault,
+    CODE_BY_STATUS,
+    MAX_DETAIL_CHARS,
+    MESSAGES,
+    RETRIABLE_CODES,
+    error_from_status,
+    make_model_error,
+    parse_retry_after_s,
+    redact_detail,
 )
 
 
@@ -37,14 +37,14 @@ class Failure:
     "body", [None, "busy", [], {}, {"error": None}, {"error": {}}, {"error": {"type": "odd"}}]
 )
 def test_a_body_in_another_form_leaves_the_status(body: Any) -> None:
-    assert status_fault(Failure(529, body)).code == "overloaded_error"
-    assert status_fault(Failure(200, body)).code == "api_error"
-    assert status_fault(Failure(422, body)).code == "invalid_request_error"
+    assert error_from_status(Failure(529, body)).code == "overloaded_error"
+    assert error_from_status(Failure(200, body)).code == "api_error"
+    assert error_from_status(Failure(422, body)).code == "invalid_request_error"
 
 
 def test_every_status_has_a_sentence() -> None:
-    assert set(STATUS.values()) | RETRIABLE <= set(SENTENCES)
-    assert fault("something_new").message == "The model failed."
+    assert set(CODE_BY_STATUS.values()) | RETRIABLE_CODES <= set(MESSAGES)
+    assert make_model_error("something_new").message == "The model failed."
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ def test_every_status_has_a_sentence() -> None:
     ],
 )
 def test_what_looks_like_a_key_is_hidden(detail: str) -> None:
-    said = fault("invalid_request_error", detail).message
+    said = make_model_error("invalid_request_error", detail).message
     assert "[hidden]" in said
     assert not any(word in said for word in ("AbC_9", "abcdef"))
-    assert clean("max_tokens: 9000 is more than the token limit; a monkey business") == (
+    assert redact_detail("max_tokens: 9000 is more than the token limit; a monkey business") == (
         "max_tokens: 9000 is more than the token limit; a monkey business"
     )
 
 
 def test_a_detail_is_one_line_and_bounded() -> None:
-    assert clean("a\n\n b\tc") == "a b c"
-    assert len(clean("x " * 1000)) == DETAIL_CHARS
-    assert fault("overloaded_error", "internal host 7").message == "The model is overloaded."
+    assert redact_detail("a\n\n b\tc") == "a b c"
+    assert len(redact_detail("x " * 1000)) == MAX_DETAIL_CHARS
+    assert make_model_error("overloaded_error", "internal host 7").message == "The model is overloaded."
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_a_detail_is_one_line_and_bounded() -> None:
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after_s(headers) == seconds
+    assert parse_retry_after_s(headers) == seconds
 
 
 def test_how_long_to_wait_until_a_date() -> None:
-    wait = retry_after_s({"retry-after": formatdate(time() + 60, usegmt=True)})
+    wait = parse_retry_after_s({"retry-after": formatdate(time() + 60, usegmt=True)})
     assert wait is not None
     assert 55 < wait <= 60

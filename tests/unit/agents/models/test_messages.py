@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnlog.agents.models import Request, ToolSpec
-from turnlog.agents.models.messages import IMAGE_CHARS, body_of, own_turn, thinks
+from turnlog.agents.models.messages import MAX_IMAGE_CHARS, build_messages_body, may_think, parts_since_user
 from turnlog.errors import NotFound
 from turnlog.log import Blob
 from turnlog.state.history import Message
@@ -32,7 +32,7 @@ async def blob(digest: str) -> Blob:
 
 
 def body(*turns: list[dict[str, Any]], tools: tuple[ToolSpec, ...] = (), instructions: str = "") -> Any:
-    return asyncio.run(body_of(Request(instructions, said(*turns), tools, blob)))
+    return asyncio.run(build_messages_body(Request(instructions, said(*turns), tools, blob)))
 
 
 @pytest.mark.parametrize("case", VECTORS["parts"], ids=lambda case: case["part"]["type"])
@@ -45,7 +45,7 @@ def test_vector(case: dict[str, Any]) -> None:
 def test_an_image_that_is_too_large_is_said_in_words() -> None:
     image = {
         "type": "image",
-        "src": "data:image/png;base64," + "A" * (IMAGE_CHARS + 1),
+        "src": "data:image/png;base64," + "A" * (MAX_IMAGE_CHARS + 1),
         "media_type": "image/png",
     }
     [message] = body([image])["messages"]
@@ -105,4 +105,4 @@ def test_a_turn_that_began_without_a_thinking_goes_on_without_one(
     turns: list[list[dict[str, Any]]], own: int, may: bool
 ) -> None:
     messages = said(*turns)
-    assert (len(own_turn(messages)), thinks(messages)) == (own, may)
+    assert (len(parts_since_user(messages)), may_think(messages)) == (own, may)

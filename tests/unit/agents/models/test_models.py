@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnlog.agents.models import AnthropicModel, ModelFault, Request, Scripted, make_model
+from turnlog.agents.models import AnthropicModel, ModelError, Request, Scripted, make_model
 from turnlog.errors import CallerError, NotFound, TurnlogError
 
 
@@ -46,14 +46,14 @@ def test_a_request_without_a_log_has_no_blobs() -> None:
 
 
 async def blob(request: Request) -> object:
-    return await request.blob("ab12")
+    return await request.read_blob("ab12")
 
 
 def test_a_fault_says_what_and_whether_to_ask_again() -> None:
-    fault = ModelFault("overloaded_error", "Busy.", retriable=True, retry_after_s=2.0)
+    fault = ModelError("overloaded_error", "Busy.", retriable=True, retry_after_s=2.0)
     assert isinstance(fault, TurnlogError)
     assert (str(fault), fault.code, fault.message) == ("overloaded_error: Busy.", "overloaded_error", "Busy.")
     assert (fault.retriable, fault.retry_after_s) == (True, 2.0)
-    assert ModelFault("", "y\ud800").code == ModelFault("x" * 129, "y").code == "model_failed"
-    assert ModelFault("x", "y\ud800").message == "y?"
-    assert (ModelFault("x", "y").retriable, ModelFault("x", "y").retry_after_s) == (False, None)
+    assert ModelError("", "y\ud800").code == ModelError("x" * 129, "y").code == "model_failed"
+    assert ModelError("x", "y\ud800").message == "y?"
+    assert (ModelError("x", "y").retriable, ModelError("x", "y").retry_after_s) == (False, None)

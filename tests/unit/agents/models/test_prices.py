@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnlog.agents.models.prices import DATE, PRICES, cost, price_of
+from turnlog.agents.models.prices import PRICES, PRICES_DATE, compute_cost, find_price
 from turnlog.events import Cost, Usage
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "models" / "prices.json"
@@ -23,7 +23,7 @@ def usage(tokens: list[int]) -> Usage:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['model']} {case['usage']}")
 def test_vector(case: dict[str, Any]) -> None:
-    found = cost(case["model"], usage(case["usage"]))
+    found = compute_cost(case["model"], usage(case["usage"]))
     if case["cost"] is None:
         assert found is None
         return
@@ -35,8 +35,8 @@ def test_vector(case: dict[str, Any]) -> None:
 
 def test_every_price_is_found_by_its_own_id_and_by_a_dated_one() -> None:
     for name, price in PRICES.items():
-        assert price_of(name) is price_of(f"{name}-20260101") is price
+        assert find_price(name) is find_price(f"{name}-20260101") is price
 
 
 def test_the_table_has_a_date() -> None:
-    assert datetime.date.fromisoformat(DATE) > datetime.date(2025, 1, 1)
+    assert datetime.date.fromisoformat(PRICES_DATE) > datetime.date(2025, 1, 1)

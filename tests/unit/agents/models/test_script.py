@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from turnlog.agents.models import ModelFault, Request, Scripted
+from turnlog.agents.models import ModelError, Request, Scripted
 from turnlog.agents.models.script import __doc__ as guide
-from turnlog.agents.models.script import load_script, read_script, told
+from turnlog.agents.models.script import load_script, read_script, tool_result_text
 from turnlog.errors import CallerError
 from turnlog.events import AssistantFiles, AssistantMessage, AssistantThinking, Payload, ToolCall, Usage
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "models" / "scripts.json").read_text())
@@ -41,9 +41,9 @@ def model(tmp_path: Path) -> Scripted:
     return load_script(str(path))
 
 
-def speak(model: Scripted, said: list[str | list[str]]) -> tuple[Reply, list[Payload]]:
+def speak(model: Scripted, said: list[str | list[str]]) -> tuple[ReplyBuilder, list[Payload]]:
     numbers = count(1)
-    reply = Reply(lambda prefix: f"{prefix}{next(numbers)}")
+    reply = ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}")
 
     async def play() -> list[Payload]:
         stream = model.stream(Request("", conversation(said)), reply)
@@ -55,12 +55,12 @@ def speak(model: Scripted, said: list[str | list[str]]) -> tuple[Reply, list[Pay
 @pytest.mark.parametrize("talk", VECTORS["talks"], ids=lambda talk: str(talk["said"]))
 def test_vector(model: Scripted, talk: dict[str, Any]) -> None:
     if "fault" in talk:
-        with pytest.raises(ModelFault) as caught:
+        with pytest.raises(ModelError) as caught:
             speak(model, talk["said"])
         assert (caught.value.code, caught.value.retriable) == (talk["fault"], False)
         return
     reply, _ = speak(model, talk["said"])
-    assert (reply.said, [call.tool for call in reply.calls]) == (talk["say"], talk["calls"])
+    assert (reply.text_so_far, [call.tool for call in reply.calls]) == (talk["say"], talk["calls"])
 
 
 def test_every_part_is_said(model: Scripted) -> None:
@@ -81,14 +81,14 @@ def test_names_are_filled_into_arguments_too(model: Scripted) -> None:
 
 def test_a_retry_succeeds_and_another_turn_fails_again(model: Scripted) -> None:
     for said in (["fail"], ["hello", "fail"]):
-        with pytest.raises(ModelFault) as caught:
+        with pytest.raises(ModelError) as caught:
             speak(model, list(said))
         assert caught.value.retriable
-        assert speak(model, list(said))[0].said == "One. Two."
+        assert speak(model, list(said))[0].text_so_far == "One. Two."
 
 
 def test_what_nobody_foresaw_is_named(model: Scripted) -> None:
-    with pytest.raises(ModelFault, match=r"demo\.json has no step for 'hello' after odd"):
+    with pytest.raises(ModelError, match=r"demo\.json has no step for 'hello' after odd"):
         speak(model, ["hello", ["odd", "1"]])
 
 
@@ -115,12 +115,12 @@ def test_the_timing_is_the_files(tmp_path: Path) -> None:
     path = tmp_path / "slow.json"
     path.write_text('{"pace_s": 0.5, "first_s": 2, "steps": [{"say": ["Hi."]}]}')
     model = load_script(str(path))
-    assert (model.pace_s, model.first_s, model.name) == (0.5, 2, "scripted:slow")
+    assert (model.word_delay_s, model.initial_delay_s, model.name) == (0.5, 2, "scripted:slow")
 
 
 def test_the_words_of_a_result_with_images() -> None:
     image = {"type": "image", "src": "api/blobs/1", "media_type": "image/png"}
-    assert told([{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]) == "a\nb"
+    assert tool_result_text([{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]) == "a\nb"
 
 
 def test_the_example_of_the_guide_is_a_script() -> None:
@@ -134,5 +134,5 @@ def test_a_step_without_a_condition_always_fits(tmp_path: Path) -> None:
     path = tmp_path / "always.json"
     path.write_text('[{"say": ["{text}{result}"]}]')
     model = load_script(str(path))
-    assert speak(model, ["hi"])[0].said == "hi"
-    assert speak(model, ["hi", ["odd", "1"]])[0].said == "hi1"
+    assert speak(model, ["hi"])[0].text_so_far == "hi"
+    assert speak(model, ["hi", ["odd", "1"]])[0].text_so_far == "hi1"

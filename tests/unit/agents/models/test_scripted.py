@@ -8,18 +8,18 @@ import pytest
 
 from turnlog.agents.models import (
     Cite,
+    EndMessage,
     Fail,
     Files,
     Model,
-    ModelFault,
-    Part,
+    ModelError,
     ProviderCall,
     Request,
     Scripted,
-    Spend,
-    Stop,
+    ScriptPart,
     Thinking,
     ToolUse,
+    UsageReport,
 )
 from turnlog.events import (
     AssistantFiles,
@@ -27,7 +27,7 @@ from turnlog.events import (
     AssistantThinking,
     BlockDelta,
     Citation,
-    Fault,
+    ErrorInfo,
     File,
     ParseReject,
     Payload,
@@ -36,7 +36,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.parse import blocks
-from turnlog.parse.reply import Reply
+from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 
 SOURCE = Citation(type="char_location", cited_text="green", document_index=0)
@@ -47,12 +47,12 @@ def numbered() -> Callable[[str], str]:
     return lambda prefix: f"{prefix}{next(numbers)}"
 
 
-async def streamed(model: Model, messages: list[Message], reply: Reply) -> list[list[Payload]]:
+async def streamed(model: Model, messages: list[Message], reply: ReplyBuilder) -> list[list[Payload]]:
     return [batch async for batch in model.stream(Request("Be brief.", messages), reply)]
 
 
-def spoken(*script: Part) -> tuple[Reply, list[list[Payload]]]:
-    reply = Reply(numbered())
+def spoken(*script: ScriptPart) -> tuple[ReplyBuilder, list[list[Payload]]]:
+    reply = ReplyBuilder(numbered())
     return reply, asyncio.run(streamed(Scripted(lambda messages: script), [], reply))
 
 
@@ -93,7 +93,7 @@ def test_a_call_may_have_an_id_and_no_arguments() -> None:
 @pytest.mark.parametrize("text", ["one", "one two\n\nthree ", "- a\n- b\n", "ünï €😀\u2028x", "a\u00a0b"])
 def test_the_words_joined_are_the_text(text: str) -> None:
     reply, batches = spoken(text)
-    assert "".join(texts(batches)) == reply.said == text
+    assert "".join(texts(batches)) == reply.text_so_far == text
 
 
 @pytest.mark.parametrize("script", [(), ("",), (" \n",)])
@@ -103,7 +103,7 @@ def test_a_blank_script_only_ends(script: tuple[str, ...]) -> None:
 
 
 def test_white_space_between_words_is_said_too() -> None:
-    assert spoken("one", " ", "two", "\n\n", "three")[0].said == "one two\n\nthree"
+    assert spoken("one", " ", "two", "\n\n", "three")[0].text_so_far == "one two\n\nthree"
 
 
 def test_a_thinking_comes_before_the_text_with_its_signature() -> None:
@@ -144,11 +144,11 @@ def test_the_providers_tools_fail_with_a_code() -> None:
     [result] = [payload for payload in flat(batches) if isinstance(payload, ToolResult)]
     assert (result.ok, result.result, result.kind) == (False, None, "odd_tool_result")
     details = {"content": "no"}
-    assert result.error == Fault(code="max_uses_exceeded", message="max_uses_exceeded", details=details)
+    assert result.error == ErrorInfo(code="max_uses_exceeded", message="max_uses_exceeded", details=details)
 
 
 def test_a_call_for_which_there_is_no_room_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "LIMIT_WHOLE_BYTES", 10)
+    monkeypatch.setattr(blocks, "MAX_REPLY_VALUE_BYTES", 10)
     _, batches = spoken(ProviderCall("web_search", {"query": "grass"}, []), "Green.")
     assert kinds(batches) == ["assistant.message"]
 
@@ -162,21 +162,26 @@ def test_files_stand_in_their_place() -> None:
 
 def test_a_message_ends_where_and_as_the_script_says_and_costs_what_it_says() -> None:
     usage = Usage(input_tokens=7, output_tokens=9, cache_read_tokens=5)
-    reply, batches = spoken(Spend(usage), "One.", Stop("max_tokens"), "Two.")
+    reply, batches = spoken(UsageReport(usage), "One.", EndMessage("max_tokens"), "Two.")
     assert (texts(batches), reply.stop_reason, reply.usage) == (["One."], "max_tokens", usage)
 
 
 def test_a_fault_comes_after_what_was_said() -> None:
     usage = Usage(input_tokens=7, output_tokens=2)
-    script: list[Part] = [Spend(usage), "One two.", Fail("rate_limit_error", retry_after_s=3.0), "Three."]
+    script: list[ScriptPart] = [
+        UsageReport(usage),
+        "One two.",
+        Fail("rate_limit_error", retry_after_s=3.0),
+        "Three.",
+    ]
     heard: list[Payload] = []
-    reply = Reply(numbered())
+    reply = ReplyBuilder(numbered())
 
     async def play() -> None:
         async for batch in Scripted(lambda messages: script).stream(Request("", []), reply):
             heard.extend(batch)
 
-    with pytest.raises(ModelFault) as caught:
+    with pytest.raises(ModelError) as caught:
         asyncio.run(play())
     fault = caught.value
     assert (fault.code, fault.retriable, fault.retry_after_s) == ("rate_limit_error", True, 3.0)
@@ -187,15 +192,15 @@ def test_a_fault_comes_after_what_was_said() -> None:
 def test_the_script_reads_the_conversation() -> None:
     conversation = [Message("user", [{"type": "text", "text": "Oslo"}])]
     model = Scripted(lambda messages: [str(messages[0].content[0]["text"])])
-    assert texts(asyncio.run(streamed(model, conversation, Reply(numbered())))) == ["Oslo"]
+    assert texts(asyncio.run(streamed(model, conversation, ReplyBuilder(numbered())))) == ["Oslo"]
 
 
 def test_a_script_that_breaks_breaks_after_what_it_said() -> None:
-    def script(messages: list[Message]) -> list[Part]:
+    def script(messages: list[Message]) -> list[ScriptPart]:
         raise ConnectionError("the line is dead")
 
     with pytest.raises(ConnectionError):
-        asyncio.run(streamed(Scripted(script), [], Reply(numbered())))
+        asyncio.run(streamed(Scripted(script), [], ReplyBuilder(numbered())))
 
 
 def test_it_speaks_at_its_pace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +210,10 @@ def test_it_speaks_at_its_pace(monkeypatch: pytest.MonkeyPatch) -> None:
         waits.append(seconds)
 
     monkeypatch.setattr("turnlog.agents.models.scripted.asyncio.sleep", wait)
-    script: list[Part] = [Thinking("a b"), "c d", ToolUse("weather")]
-    asyncio.run(streamed(Scripted(lambda messages: script, 0.25, first_s=2.0), [], Reply(numbered())))
+    script: list[ScriptPart] = [Thinking("a b"), "c d", ToolUse("weather")]
+    asyncio.run(
+        streamed(Scripted(lambda messages: script, 0.25, initial_delay_s=2.0), [], ReplyBuilder(numbered()))
+    )
     assert waits == [2.0, 0.25, 0.25, 0.25, 0.25]
 
 
