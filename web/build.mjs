@@ -25,7 +25,7 @@ const worn = {
         minify: true,
         target: "es2022",
       });
-      const contents = `import { wear } from "./wear.js"; wear(${JSON.stringify(code.trim())});`;
+      const contents = `import { wear } from "./ui/adopt-styles.js"; wear(${JSON.stringify(code.trim())});`;
       return { contents, resolveDir: SOURCES };
     });
   },
@@ -50,8 +50,8 @@ async function bundled() {
   const { outputFiles, metafile } = await build({
     absWorkingDir: WEB,
     entryPoints: [
-      { in: join(SOURCES, "main.js"), out: "console" },
-      { in: join(SOURCES, "console.css"), out: "console" },
+      { in: join(SOURCES, "app/app-shell.js"), out: "console" },
+      { in: join(SOURCES, "app/console.css"), out: "console" },
     ],
     bundle: true,
     plugins: [worn, parts],
@@ -91,7 +91,7 @@ function licence(name) {
 
 /** The files a browser takes to show a conversation: the page, the style, the script and what that imports. */
 function firstLoad(metafile) {
-  const isText = ([, { entryPoint }]) => entryPoint === "console/text.js"; // asked for at once, waited for by nobody
+  const isText = ([, { entryPoint }]) => entryPoint === "console/chat/message-text.js"; // asked for at once, waited for by nobody
   const [[texts]] = Object.entries(metafile.outputs).filter(isText);
   const wanted = new Set(["out/console.js", texts]);
   for (const path of wanted) {

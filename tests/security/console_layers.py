@@ -1,8 +1,8 @@
 """Consoles with and without their defences, built of the same sources.
 
-    markdown  markup in a text stays text; links and images are held to a list       blocks.js, links.js
-    purify    DOMPurify lets through what is listed; links and images once more      markdown.js
-    text      everything else is text; addresses and colours are checked             Lit, links.js, team.js
+    markdown  markup in a text stays text; links and images are held to a list       streaming.js, url-policy.js
+    purify    DOMPurify lets through what is listed; links and images once more      render.js
+    text      everything else is text; addresses and colours are checked             Lit, url-policy.js, team-commands.js
     policy    the content security policy of the page, with its trusted types        turnlog.server.page
 
 A defence is taken away by editing a copy of the sources; an edit that finds nothing to edit fails. Markup
@@ -40,22 +40,44 @@ class Edit(NamedTuple):
 
 EDITS = {
     "markdown": (
-        Edit("console/blocks.js", "  html() {}\n\n  tag(source) {", "  unused(source) {"),
-        Edit("console/blocks.js", "parseInline(tokens, this.#words(tokens))", "parseInline(tokens)"),
-        Edit("console/blocks.js", 'import { imageOf, linkOf, placeOf } from "./links.js";', ANY_ADDRESS),
+        Edit("console/markdown/streaming.js", "  html() {}\n\n  tag(source) {", "  unused(source) {"),
+        Edit(
+            "console/markdown/streaming.js", "parseInline(tokens, this.#words(tokens))", "parseInline(tokens)"
+        ),
+        Edit(
+            "console/markdown/streaming.js",
+            'import { imageOf, linkOf, placeOf } from "./url-policy.js";',
+            ANY_ADDRESS,
+        ),
     ),
     "purify": (
-        Edit("console/markdown.js", 'import DOMPurify from "dompurify";', 'import { raw } from "./raw.js";'),
-        Edit("console/markdown.js", "DOMPurify.setConfig(ALLOWED);", ""),
-        Edit("console/markdown.js", "DOMPurify.sanitize(html)", "raw(html)"),
-        Edit("console/markdown.js", 'import { imageOf, linkOf } from "./links.js";', ANY_ADDRESS),
+        Edit(
+            "console/markdown/render.js",
+            'import DOMPurify from "dompurify";',
+            'import { raw } from "../raw.js";',
+        ),
+        Edit("console/markdown/render.js", "DOMPurify.setConfig(ALLOWED);", ""),
+        Edit("console/markdown/render.js", "DOMPurify.sanitize(html)", "raw(html)"),
+        Edit("console/markdown/render.js", 'import { imageOf, linkOf } from "./url-policy.js";', ANY_ADDRESS),
     ),
     "text": (
-        Edit("console/text.js", 'import { linkOf, placeOf } from "./links.js";', ANY_ADDRESS),
-        Edit("console/call.js", 'import { imageOf } from "./links.js";', ANY_ADDRESS),
-        Edit("console/team.js", '(/^#(?:[\\da-f]{3}|[\\da-f]{6})$/i.test(text) ? text : "")', "text"),
         Edit(
-            "console/roster.js", "swatch.style.backgroundColor = ", 'swatch.style.cssText = "background:" + '
+            "console/chat/message-text.js",
+            'import { linkOf, placeOf } from "../markdown/url-policy.js";',
+            ANY_ADDRESS,
+        ),
+        Edit(
+            "console/chat/call-card.js", 'import { imageOf } from "../markdown/url-policy.js";', ANY_ADDRESS
+        ),
+        Edit(
+            "console/store/team-commands.js",
+            '(/^#(?:[\\da-f]{3}|[\\da-f]{6})$/i.test(text) ? text : "")',
+            "text",
+        ),
+        Edit(
+            "console/panels/team-grid.js",
+            "swatch.style.backgroundColor = ",
+            'swatch.style.cssText = "background:" + ',
         ),
         Edit(
             "node_modules/lit-html/lit-html.js",

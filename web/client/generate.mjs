@@ -1,6 +1,6 @@
 // Writes the types of all events, from the schema that `turnlog schema` prints:
 //   turnlog schema | node web/client/generate.mjs events.d.ts > web/client/events.d.ts
-//   turnlog schema | node web/client/generate.mjs types.js > web/client/types.js
+//   turnlog schema | node web/client/generate.mjs event-types.js > web/client/event-types.js
 
 import { readFileSync } from "node:fs";
 
@@ -74,5 +74,5 @@ ${Object.keys(payloads)
   .join("")}]);
 `;
 
-const MADE = { "events.d.ts": declarations, "types.js": names };
+const MADE = { "events.d.ts": declarations, "event-types.js": names };
 process.stdout.write(MADE[process.argv[2]]());

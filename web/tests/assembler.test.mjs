@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { Assembler } from "../client/assembler.js";
-import { Decoder } from "../client/sse.js";
+import { Assembler } from "../client/blocks/assembler.js";
+import { Decoder } from "../client/transport/sse.js";
 
 const read = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf-8"));
 const VECTORS = read("../../tests/vectors/wire/assemble.json").cases;

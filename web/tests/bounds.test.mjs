@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Blocks, htmlOf } from "../console/blocks.js";
+import { Blocks, htmlOf } from "../console/markdown/streaming.js";
 import { Lexer, Tokenizer, marked } from "../node_modules/marked/lib/marked.esm.js";
 
 const CHARS = 4000;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Transcript } from "../client/transcript.js";
+import { Transcript } from "../client/folds/transcript.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const seen = (entry) => folded(new Transcript(() => true), logOf([entry])).seenIn([]).length;

@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 
-import { connect } from "../client/connect.js";
-import { Connection } from "../client/connection.js";
-import { Cursors } from "../client/cursor.js";
-import { Reader } from "../client/reader.js";
-import { Tab } from "../client/tabs.js";
-import { Watchdog } from "../client/watchdog.js";
+import { connect } from "../client/transport/connect.js";
+import { Connection } from "../client/transport/connection.js";
+import { Cursors } from "../client/transport/cursor.js";
+import { Reader } from "../client/transport/subscription.js";
+import { Tab } from "../client/transport/shared-connection.js";
+import { Watchdog } from "../client/transport/watchdog.js";
 
 const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
 

@@ -3,19 +3,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documents } from "../client/documents.js";
-import { Meters } from "../client/meters.js";
-import { Tree } from "../client/tree.js";
-import { Conversation } from "../console/conversation.js";
-import { changes } from "../console/diff.js";
-import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../console/exports.js";
-import { Invocations, standing } from "../console/invocations.js";
-import { Latest } from "../console/latest.js";
-import { Library, holds, titleOf, wordsOf } from "../console/library.js";
-import { cost, count, duration, size } from "../console/numbers.js";
-import { Record } from "../console/record.js";
-import { Spent } from "../console/spent.js";
-import { Staff, colour, offerWork, sleepers, startSession, wake } from "../console/team.js";
+import { documents } from "../client/folds/documents.js";
+import { Meters } from "../client/folds/meters.js";
+import { Tree } from "../client/folds/tree.js";
+import { Conversation } from "../console/store/conversation.js";
+import { changes } from "../console/store/json-diff.js";
+import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../console/store/markdown-export.js";
+import { Invocations, standing } from "../console/store/invocations.js";
+import { Latest } from "../console/store/latest-request.js";
+import { Library, holds, titleOf, wordsOf } from "../console/store/document-index.js";
+import { cost, count, duration, size } from "../console/ui/format.js";
+import { Record } from "../console/store/session-log.js";
+import { Spent } from "../console/store/spent.js";
+import { Staff, colour, offerWork, sleepers, startSession, wake } from "../console/store/team-commands.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 for (const [meter, said] of [

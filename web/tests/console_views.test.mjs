@@ -3,15 +3,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "../console/ask-kinds.js";
-import { draftAt, forget } from "../console/drafts.js";
-import { PageStorage } from "../console/storage.js";
-import { levelsOf } from "../console/view-headings.js";
-import { inForm, inTable, labelled, problemsOf } from "../console/view-problems.js";
-import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "../console/view-rows.js";
-import { Sent } from "../console/view-sent.js";
-import * as values from "../console/view-values.js";
-import { Views } from "../client/views.js";
+import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "../console/chat/pending-call-kinds.js";
+import { draftAt, forget } from "../console/app/drafts.js";
+import { PageStorage } from "../console/app/storage.js";
+import { levelsOf } from "../console/views/headings.js";
+import { inForm, inTable, labelled, problemsOf } from "../console/views/errors.js";
+import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "../console/views/table-edits.js";
+import { Sent } from "../console/views/submissions.js";
+import * as values from "../console/views/values.js";
+import { Views } from "../client/views/views.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const TEXT = { type: "field.text", name: "notes", label: "Notes" };

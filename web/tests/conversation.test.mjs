@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conversation } from "../console/conversation.js";
+import { Conversation } from "../console/store/conversation.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const LIVE = new Set(["block.delta", "tool.progress"]);

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conversation } from "../console/conversation.js";
-import { Record } from "../console/record.js";
+import { Conversation } from "../console/store/conversation.js";
+import { Record } from "../console/store/session-log.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const chat = (...events) => folded(new Conversation(), logOf(events.flat()));

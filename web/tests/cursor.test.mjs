@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Cursors, covers, isAhead, isNews, placeOf, startOf, textOf } from "../client/cursor.js";
+import { Cursors, covers, isAhead, isNews, placeOf, startOf, textOf } from "../client/transport/cursor.js";
 import { vectors } from "./vectors.mjs";
 
 const { cursors, refused } = vectors("wire/cursors");

@@ -6,7 +6,7 @@
 
 import { connect as dial, createServer } from "node:net";
 
-import { connect } from "../client/connect.js";
+import { connect } from "../client/transport/connect.js";
 import { numbers } from "./numbers.mjs";
 
 const { url, cuts, piece, seed, last, wish } = JSON.parse(process.argv[2]);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Files, lookOf } from "../console/files.js";
+import { Files, lookOf } from "../console/store/session-files.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const call = (call_id, tool, args) => ({ type: "tool.call", payload: { call_id, tool, args } });

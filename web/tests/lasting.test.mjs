@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Meters } from "../client/meters.js";
-import { callsLasted, lastedOf, turnsLasted } from "../console/lasting.js";
+import { Meters } from "../client/folds/meters.js";
+import { callsLasted, lastedOf, turnsLasted } from "../console/store/elapsed-time.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const by = (type, payload) => ({ type, trace_id: "tr_1", agent_id: "agt_1", payload });

@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Lexer } from "../node_modules/marked/lib/marked.esm.js";
-import { Blocks, htmlOf } from "../console/blocks.js";
-import { imageOf, linkOf, placeOf } from "../console/links.js";
+import { Blocks, htmlOf } from "../console/markdown/streaming.js";
+import { imageOf, linkOf, placeOf } from "../console/markdown/url-policy.js";
 import { drawn, single } from "./markdowns.mjs";
 
 const TEXTS = 1200;

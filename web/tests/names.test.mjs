@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Names } from "../client/names.js";
+import { Names } from "../client/folds/names.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 for (const { name, events, names } of vectors("state/names").cases) {

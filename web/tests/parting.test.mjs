@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Blocks } from "../console/blocks.js";
-import { NOTHING, graft, parting } from "../console/parting.js";
+import { Blocks } from "../console/markdown/streaming.js";
+import { NOTHING, graft, parting } from "../console/markdown/dom-patch.js";
 import { drawn } from "./markdowns.mjs";
 
 /** As much of a node as `graft` touches. */

@@ -7,10 +7,10 @@
 
 import { createInterface } from "node:readline";
 
-import { Assembler } from "../client/assembler.js";
+import { Assembler } from "../client/blocks/assembler.js";
 import { Documents, Meters, Transcript, Tree, Views, pending } from "../client/index.js";
-import { flaw } from "../client/nodes.js";
-import { BadInput, Decoder } from "../client/sse.js";
+import { flaw } from "../client/views/schema.js";
+import { BadInput, Decoder } from "../client/transport/sse.js";
 
 const shown = (blocks) => blocks.map(({ type, agent, id, void: gone, text }) => [type, agent, id, gone, text]);
 

@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { EVERYTHING, Facets, Matches, NOBODY, sameType } from "../console/matches.js";
-import { indexOf } from "../console/record.js";
-import { compact, family, summary } from "../console/rows.js";
-import { Track } from "../console/track.js";
+import { EVERYTHING, Facets, Matches, NOBODY, sameType } from "../console/store/event-filter.js";
+import { indexOf } from "../console/store/session-log.js";
+import { compact, family, summary } from "../console/store/event-summary.js";
+import { Track } from "../console/ui/virtual-scroll.js";
 import { folded, logOf } from "./vectors.mjs";
 
 for (const [type, payload, line] of [

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Connection } from "../client/connection.js";
-import { Cursors } from "../client/cursor.js";
+import { Connection } from "../client/transport/connection.js";
+import { Cursors } from "../client/transport/cursor.js";
 
 const TIMING = { heartbeatMs: 1000, retryMs: 100, maxRetryMs: 100 };
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
 
-import { overEventSource } from "../client/source.js";
+import { eventSourceStream } from "../client/transport/eventsource-stream.js";
 
 class FakeEventSource extends EventTarget {
   static CLOSED = 2;
@@ -34,7 +34,7 @@ function open(t, url = "http://127.0.0.1:9/") {
   const ended = new Promise((resolve) => {
     end = resolve;
   });
-  const close = overEventSource()(url, {
+  const close = eventSourceStream()(url, {
     onOpen: () => calls.push("open"),
     onAlive: () => calls.push("alive"),
     onItems: (items) => calls.push(...items),
@@ -56,7 +56,7 @@ async function answering(t, status) {
 
 if (!("EventSource" in globalThis)) globalThis.EventSource = FakeEventSource;
 
-test("overEventSource hands on messages, heartbeats and resets with their ids", (t) => {
+test("eventSourceStream hands on messages, heartbeats and resets with their ids", (t) => {
   const { calls, source } = open(t);
   source.onopen();
   source.send("message", "{}", "k1:0");
@@ -74,7 +74,7 @@ test("overEventSource hands on messages, heartbeats and resets with their ids", 
   );
 });
 
-test("overEventSource that breaks ends without a status, and does not reconnect by itself", async (t) => {
+test("eventSourceStream that breaks ends without a status, and does not reconnect by itself", async (t) => {
   const { ended, source } = open(t);
   source.onerror();
   assert.deepEqual(await ended, { status: 0 });
@@ -85,7 +85,7 @@ for (const [status, expected] of [
   [404, 404],
   [200, 0],
 ]) {
-  test(`overEventSource that was refused asks why: ${status} is ${expected}`, async (t) => {
+  test(`eventSourceStream that was refused asks why: ${status} is ${expected}`, async (t) => {
     const { ended, source } = open(t, await answering(t, status));
     source.close();
     source.onerror();
@@ -93,14 +93,14 @@ for (const [status, expected] of [
   });
 }
 
-test("overEventSource that was refused by a server that is gone ends without a status", async (t) => {
+test("eventSourceStream that was refused by a server that is gone ends without a status", async (t) => {
   const { ended, source } = open(t);
   source.close();
   source.onerror();
   assert.deepEqual(await ended, { status: 0 });
 });
 
-test("overEventSource that is closed while it asks why it was refused is silent", async (t) => {
+test("eventSourceStream that is closed while it asks why it was refused is silent", async (t) => {
   const { ended, close, source } = open(t);
   source.close();
   const asked = source.onerror();

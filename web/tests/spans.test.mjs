@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Spans, ticks } from "../console/spans.js";
+import { Spans, ticks } from "../console/store/spans.js";
 import { folded } from "./vectors.mjs";
 
 const BEGIN = Date.parse("2026-01-08T12:00:00.000Z");

@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Documents, documents, toDocument } from "../client/documents.js";
-import { Meters } from "../client/meters.js";
-import { pending } from "../client/pending.js";
-import { Roster } from "../client/roster.js";
-import { rounded } from "../client/sums.js";
-import { Transcript } from "../client/transcript.js";
-import { Tree } from "../client/tree.js";
+import { Documents, documents, toDocument } from "../client/folds/documents.js";
+import { Meters } from "../client/folds/meters.js";
+import { pending } from "../client/folds/pending.js";
+import { Roster } from "../client/folds/roster.js";
+import { rounded } from "../client/shared/rounding.js";
+import { Transcript } from "../client/folds/transcript.js";
+import { Tree } from "../client/folds/tree.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const seqs = (bubbles) => bubbles.map(({ seq }) => seq);

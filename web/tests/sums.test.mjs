@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Meters } from "../client/meters.js";
-import { addCosts, addCounts, total } from "../client/sums.js";
+import { Meters } from "../client/folds/meters.js";
+import { addCosts, addCounts, total } from "../client/shared/rounding.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const MOST = Number.MAX_SAFE_INTEGER;

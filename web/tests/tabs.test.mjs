@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 
-import { Cursors, placeOf } from "../client/cursor.js";
-import { Reader } from "../client/reader.js";
-import { Tab } from "../client/tabs.js";
+import { Cursors, placeOf } from "../client/transport/cursor.js";
+import { Reader } from "../client/transport/subscription.js";
+import { Tab } from "../client/transport/shared-connection.js";
 
 /** Exclusive locks by name, given in the order in which they were asked for. */
 class FakeLocks {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clock, momentOf, whenOf, zoneOf } from "../console/times.js";
+import { clock, momentOf, whenOf, zoneOf } from "../console/ui/time-format.js";
 
 process.env.TZ = "America/Los_Angeles";
 const TS = "2026-01-08T02:34:56.789Z"; // the evening before, there

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { pending } from "../client/pending.js";
-import { Tree } from "../client/tree.js";
+import { pending } from "../client/folds/pending.js";
+import { Tree } from "../client/folds/tree.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const of = (type, payload) => ({ type, agent_id: "agt_1", trace_id: "tr_1", depth: 0, payload });

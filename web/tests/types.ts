@@ -34,7 +34,7 @@ import type { ApprovalRequest, Event, Fault, Feed, FeedState, Json, Pending, Pos
 import { Assembler } from "@turnlog/client/assembler";
 import type { Block, BlockJson, PendingCall } from "@turnlog/client/assembler";
 import { wrong } from "@turnlog/client/fields";
-import { PARTS, flaw, isEmpty, parts } from "@turnlog/client/nodes";
+import { PARTS, flaw, isEmpty, parts } from "@turnlog/client/schema";
 import { BadInput, Decoder, LIMIT_BYTES } from "@turnlog/client/sse";
 import type { Message } from "@turnlog/client/sse";
 

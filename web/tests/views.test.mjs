@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { flaw } from "../client/nodes.js";
-import { quote } from "../client/text.js";
-import { Views, faultOf } from "../client/views.js";
+import { flaw } from "../client/views/schema.js";
+import { quote } from "../client/shared/python-text.js";
+import { Views, faultOf } from "../client/views/views.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const ACTIONS = vectors("views/actions");

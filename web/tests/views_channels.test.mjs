@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Views } from "../client/views.js";
-import { Sent } from "../console/view-sent.js";
+import { Views } from "../client/views/views.js";
+import { Sent } from "../console/views/submissions.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const VECTORS = vectors("views/channels");

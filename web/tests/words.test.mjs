@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conflict, Invalid, Refused, Unreachable } from "../client/errors.js";
-import { problemOf } from "../console/problems.js";
-import { shownText } from "../console/view-values.js";
+import { Conflict, Invalid, Refused, Unreachable } from "../client/api/errors.js";
+import { problemOf } from "../console/app/error-messages.js";
+import { shownText } from "../console/views/values.js";
 import {
   actionOf,
   answerOf,
@@ -17,7 +17,7 @@ import {
   titleOf,
   valuesOf,
   wordsOf,
-} from "../console/words.js";
+} from "../console/store/labels.js";
 
 for (const [name, title] of [
   ["weight_entry_delete", "Weight entry delete"],

@@ -1,0 +1,265 @@
+/**
+ * The reader of the dialect `blocks`: messages in, whole blocks out, in the order in which they opened.
+ *
+ * `feed` takes the data of one SSE message with its id and gives the blocks that changed; `flush` says that no
+ * more will come. While a block is open it is known by (agent, type, id); `final` closes it. Results hang on
+ * their call, citations on the agent's last complete text, images on their result. A rollback takes back what
+ * the model said last, and with a call its results. Nothing is thrown: what cannot be used is counted in
+ * `dropped`, unknown types and lines that are no JSON object are not even counted.
+ *
+ * After a reconnect messages may come again: one whose id is not after the last one is left out. A new epoch or
+ * a `reset` makes everything void (docs/protocol.md, section 7). Work and memory are linear in the input.
+ * `turnlog.wire.assemble` is the same reader in Python, and `reading.js` makes sure that both hold the same values.
+ */
+
+import { Agent, Block, Citation, RESULTS, blockJson, lastOf, transcript } from "./model.js";
+import { isAhead, placeOf, textOf } from "../transport/cursor.js";
+import { isCount, isObject, readCalls, readFields, readFiles, readMessage, readValue, textIn } from "./json.js";
+
+export { Agent, Block, Citation };
+
+const CALLS = new Set(["tool_call", "server_tool_call"]);
+const MODEL = new Set([...CALLS, "text", "thinking", "server_tool_result"]); // what a rollback counts
+const UNLISTED = new Set(["meta_init", "meta_final", "rollback"]); // no blocks: they act when they are complete
+
+const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** Rebuilds what the agents of one session said. */
+export class Assembler {
+  dropped = 0;
+  agents = new Map();
+  #blocks = new Set();
+  #last = null;
+
+  /** The blocks of all agents as they opened; results with a call are found there. */
+  get blocks() {
+    return [...this.#blocks];
+  }
+
+  /** The calls that the page must answer. */
+  get pending() {
+    return [...this.agents.values()].flatMap((agent) => agent.pending());
+  }
+
+  /** Take one message; return the blocks that changed, void ones too. A result changes its call. */
+  feed(message, id = "") {
+    const fields = readFields(typeof message === "string" ? message : UTF8.decode(message));
+    if (fields?.type === "reset") return this.#clear(); // has no id of its own: the reader's last one sticks
+    const gone = this.#move(id);
+    return gone === null ? [] : [...gone, ...this.#take(fields)];
+  }
+
+  /** The stream is over: what is open stays incomplete. Returns these blocks. */
+  flush() {
+    const left = [];
+    for (const agent of this.agents.values()) {
+      for (const block of agent.open.values()) {
+        if (UNLISTED.has(block.type)) this.dropped += 1;
+        else left.push(block.call ?? block);
+      }
+      agent.open.clear();
+      agent.cited = null;
+    }
+    return left;
+  }
+
+  /** Everything as plain JSON, the same in Python and JavaScript. Values are shared, not copied. */
+  asJson() {
+    const agents = [...this.agents.values()].map(({ id, meta_init, meta_final }) => ({
+      agent: id,
+      meta_init,
+      meta_final,
+    }));
+    return { agents, blocks: this.blocks.map(blockJson), pending: this.pending, dropped: this.dropped };
+  }
+
+  /** Everything as text for people, one agent after the other. */
+  transcript() {
+    return transcript(this.agents).join("\n");
+  }
+
+  #drop() {
+    this.dropped += 1;
+    return [];
+  }
+
+  #clear() {
+    const gone = this.blocks;
+    for (const block of gone) block.void = true;
+    this.agents = new Map();
+    this.#blocks = new Set();
+    this.#last = null;
+    return gone;
+  }
+
+  /** Go on to the place of an id: null when it was seen before, else what a new epoch makes void. */
+  #move(id) {
+    const place = idPlace(id);
+    const last = this.#last;
+    if (place === null) return [];
+    if (last?.epoch === place.epoch && !isAhead(place, last)) return null;
+    const gone = last && last.epoch !== place.epoch ? this.#clear() : [];
+    this.#last = place;
+    return gone;
+  }
+
+  #take(fields) {
+    if (fields === null) return this.#drop();
+    if (!KINDS.has(fields.type)) return [];
+    const message = readMessage(fields);
+    if (message === null) return this.#drop();
+    let agent = this.agents.get(message.agent);
+    if (agent === undefined) this.agents.set(message.agent, (agent = new Agent(message.agent)));
+    const take = Assembler.#TAKE.get(message.type);
+    return take ? take(this, agent, message) : this.#takeBlock(agent, message);
+  }
+
+  #takeStreamed(agent, message) {
+    const ends = message.final && message.delta === "";
+    if (ends && !agent.open.has(keyOf(message.type, message.id))) return []; // of a text that never began
+    return this.#takeBlock(agent, message);
+  }
+
+  #takeBlock(agent, message) {
+    const block = this.#opened(agent, message, message.type);
+    block.pieces.push(message.delta);
+    if (!message.final) return UNLISTED.has(block.type) ? [] : [block.call ?? block];
+    agent.open.delete(keyOf(block.type, block.id));
+    block.complete = true;
+    const read = KINDS.get(block.type);
+    if (read) block.value = read(block.text);
+    const finish = Assembler.#FINISH.get(block.type);
+    return finish ? finish(this, agent, block) : [block.call ?? block];
+  }
+
+  #takeImage(agent, message) {
+    const src = textIn(message.extra, "src");
+    if (src === null) return this.#drop();
+    const block = this.#opened(agent, message, "tool_result");
+    block.images.push({ src, media_type: textIn(message.extra, "media_type") ?? "" });
+    return [block.call ?? block];
+  }
+
+  #takeCitation(agent, message) {
+    const { index } = message;
+    const text = this.#citedText(agent, message);
+    let citation = agent.cited?.citation;
+    if (index === null || agent.cited?.index !== index || agent.cited.text !== text) {
+      citation = new Citation(message.extra);
+      text.citations.push(citation);
+    }
+    citation.pieces.push(message.delta);
+    agent.cited = message.final ? null : { index, text, citation };
+    return [text];
+  }
+
+  #citedText(agent, message) {
+    const known = lastOf(agent.texts) ?? agent.open.get(keyOf("text", message.id));
+    if (known) return known;
+    const text = new Block("text", agent.id, message.id);
+    text.complete = true;
+    agent.texts.push(text);
+    this.#place(agent, text);
+    return text;
+  }
+
+  /** The open block that a message belongs to; the first message opens it. */
+  #opened(agent, message, type) {
+    const key = keyOf(type, message.id);
+    const known = agent.open.get(key);
+    if (known) return known;
+    const block = new Block(type, agent.id, message.id, textIn(message.extra, "name"));
+    agent.open.set(key, block);
+    if (!UNLISTED.has(type)) this.#place(agent, block);
+    return block;
+  }
+
+  /** Put a new block where it is found: with its call, or among the others. */
+  #place(agent, block) {
+    agent.placed.add(block);
+    if (MODEL.has(block.type)) agent.spoken.push(block);
+    if (block.id !== null && CALLS.has(block.type)) {
+      if (!agent.calls.has(block.id)) agent.calls.set(block.id, []);
+      agent.calls.get(block.id).push(block);
+    }
+    if (RESULTS.has(block.type)) block.call = lastOf(agent.calls.get(block.id) ?? []);
+    (block.call?.held ?? this.#blocks).add(block);
+  }
+
+  #finishText(agent, block) {
+    agent.texts.push(block);
+    return [block];
+  }
+
+  #finishMeta(agent, block) {
+    if (!isObject(block.value)) return this.#drop();
+    agent[block.type] = block.value;
+    return [];
+  }
+
+  #finishRollback(agent, { value }) {
+    const count = isObject(value) ? value.blocks : null;
+    if (!isCount(count)) return this.#drop();
+    const changed = new Set();
+    for (let left = Math.min(count, agent.spoken.length); left > 0; left -= 1) {
+      const block = agent.spoken.pop();
+      this.#void(agent, block);
+      changed.add(block.call ?? block);
+    }
+    return [...changed];
+  }
+
+  #void(agent, block) {
+    block.void = true;
+    agent.placed.delete(block);
+    (block.call?.held ?? this.#blocks).delete(block);
+    agent.open.delete(keyOf(block.type, block.id));
+    lastOf(agent.texts);
+    lastOf(agent.calls.get(block.id) ?? []);
+    for (const result of block.results) this.#void(agent, result);
+  }
+
+  static #streamed = (self, agent, message) => self.#takeStreamed(agent, message);
+  static #meta = (self, agent, block) => self.#finishMeta(agent, block);
+
+  static #TAKE = new Map([
+    ["text", Assembler.#streamed],
+    ["thinking", Assembler.#streamed],
+    ["citation", (self, agent, message) => self.#takeCitation(agent, message)],
+    ["tool_result_image", (self, agent, message) => self.#takeImage(agent, message)],
+  ]);
+
+  static #FINISH = new Map([
+    ["text", (self, agent, block) => self.#finishText(agent, block)],
+    ["meta_init", Assembler.#meta],
+    ["meta_final", Assembler.#meta],
+    ["rollback", (self, agent, block) => self.#finishRollback(agent, block)],
+  ]);
+}
+
+/** The name of an open block within its agent. */
+const keyOf = (type, id) => (id === null ? type : `${type} ${id}`);
+
+/** Return the place that an id names, or null: an id of another server, or one not written as ours are. */
+function idPlace(id) {
+  const place = placeOf(id);
+  return place?.epoch && textOf(place) === id ? place : null;
+}
+
+/** Every type, and how its text is read once it is complete. */
+const KINDS = new Map([
+  ["text", null],
+  ["thinking", null],
+  ["citation", null],
+  ["tool_call", readValue],
+  ["server_tool_call", readValue],
+  ["tool_result", null],
+  ["tool_result_image", null],
+  ["server_tool_result", null],
+  ["awaiting_frontend_tools", readCalls],
+  ["meta_files", readFiles],
+  ["error", readValue],
+  ["meta_init", readValue],
+  ["meta_final", readValue],
+  ["rollback", readValue],
+]);

@@ -1,0 +1,48 @@
+import type { ApprovalRequest, Cost, Json, Usage } from "../events.js";
+import type { Tree } from "./tree.js";
+
+interface Whose {
+  agent_id: string;
+  agent_name: string;
+  turn: string | null;
+  channel: string | null;
+}
+
+export interface OpenAgent extends Whose {
+  model: string | null;
+  via: "prompt" | "call" | "handoff";
+  call_id: string | null;
+  depth: number;
+  waits: boolean;
+  stopped: boolean;
+  steps: number;
+  usage: Usage | null;
+  cost: Cost | null;
+  /** Those that it called. */
+  agents: OpenAgent[];
+}
+
+export interface PendingCall extends Whose {
+  call_id: string;
+  tool: string;
+  args: { [key: string]: Json };
+  waits_for: "page" | "approval" | "remote" | "agent" | "provider" | "backend";
+  child_id: string | null;
+  approval: ApprovalRequest | null;
+}
+
+export interface OpenBlock extends Whose {
+  block_id: string;
+  text: string;
+}
+
+/** What is open in a session. */
+export interface Pending {
+  agents: OpenAgent[];
+  calls: PendingCall[];
+  blocks: OpenBlock[];
+  queue: Array<{ turn: string; channel: string | null; text: string | null }>;
+}
+
+/** What is open, as JSON values: the same as `GET /api/state` with `include=open`. */
+export declare function pending(tree: Tree): Pending;

@@ -1,0 +1,214 @@
+/**
+ * The views of a session that are open, and whether an action on one may be taken (docs/protocol.md, 3.4, 3.5).
+ *
+ * A fold over the log, the same as `turnlog.state.views`: a form is told at once what the server would say.
+ * `check` lists what is wrong with a `ui.action` that is not sent yet; nothing if it may be.
+ *
+ *     conflict   it comes too late or to the wrong place; to send it again does not help
+ *     invalid    what it holds is wrong; `path` says where, for the field or the cell
+ */
+
+import { wrong } from "./fields.js";
+import { PARTS, flaw, isEmpty, parts } from "./schema.js";
+import { quote } from "../shared/python-text.js";
+
+const KEPT = 10_000; // parts of open views
+const PROBLEMS = 100; // that one answer tells
+const KEY_CHARS = 128; // of a name nobody knows, in a path
+const ACTIVE = new Set(["form", "table_editor", "button"]);
+
+export class Views {
+  open = new Map(); // by channel and view id (`viewKey`): what is shown, the one shown last at the end
+  #size = 0;
+
+  /** Take one event into account. */
+  apply(event) {
+    if (event.type === "assistant.view") this.#show(event);
+    else if (event.type === "ui.action") this.take(event.payload, event.channel);
+  }
+
+  /** An action in a channel has been taken. */
+  take(action, channel = null) {
+    const view = viewOf(this.open.values(), action, channel);
+    if (view) TAKEN[action.action.kind]?.(view, action.action);
+  }
+
+  /** Why an action in a channel may not be taken, in order. One that only answers a call is not of a view. */
+  check({ view_id, call_id, shown, action }, channel = null) {
+    if (view_id == null) return call_id == null ? [invalid("expected a view_id or a call_id", "view_id")] : [];
+    const view = viewOf(this.open.values(), { view_id, shown }, channel);
+    if (!view) return [late(`view ${view_id} is not open in this session`, "view_id")];
+    if (shown != null && shown !== view.event_id) return [late(`view ${view_id} has been shown anew`, "shown")];
+    const problems = CHECKS[action.kind](view, action).slice(0, PROBLEMS);
+    const conflicts = problems.filter(({ kind }) => kind === "conflict");
+    return conflicts.length > 0 ? conflicts : problems;
+  }
+
+  #show({ id, channel = null, payload: { view } }) {
+    if (flaw(view.tree) !== null) return; // kept in the log, and nothing to act on
+    const key = viewKey(channel, view.view_id);
+    this.#close(key);
+    if (isEmpty(view.tree)) return;
+    const found = [...parts(view.tree)].map(({ part }) => part);
+    const active = new Map(found.filter(({ type }) => ACTIVE.has(type)).map((part) => [part.id, part]));
+    const tables = [...active.values()].filter(({ type }) => type === "table_editor");
+    const rows = new Map(tables.map((table) => [table.id, new Set((table.rows ?? []).map((row) => row.row_id))]));
+    const { view_id, tree } = view;
+    const shown = { event_id: id, channel, view_id, tree, size: found.length, active, rows, used: new Set() };
+    this.open.set(key, shown);
+    this.#size += shown.size;
+    while (this.#size > KEPT) this.#close(this.open.keys().next().value);
+  }
+
+  #close(key) {
+    this.#size -= this.open.get(key)?.size ?? 0;
+    this.open.delete(key);
+  }
+}
+
+/** The key of a view: a channel has no space in its name. */
+export const viewKey = (channel, viewId) => `${channel ?? ""} ${viewId}`;
+
+/**
+ * The view that an action in a channel is for, or undefined. Several channels may show one `view_id`. First comes the
+ * view that the action's `shown` names, then the one in the action's channel, then the one in no channel, then the
+ * one that was shown last.
+ */
+export function viewOf(views, { view_id, shown }, channel = null) {
+  const named = [...views].filter((view) => view.view_id === view_id);
+  return (
+    named.find(({ event_id }) => event_id === shown) ??
+    named.find((view) => view.channel === channel) ??
+    named.find((view) => view.channel === null) ??
+    named.at(-1)
+  );
+}
+
+/** Problems (at least one) as the server's `fault` says them. */
+export function faultOf(problems) {
+  const [first] = problems;
+  const code = first.kind === "conflict" ? "CONFLICT" : "VALIDATION_ERROR";
+  const told = problems.map(({ path, message }) => ({ path, message }));
+  return { code, message: first.message, details: { path: first.path, problems: told } };
+}
+
+const invalid = (message, ...path) => ({ kind: "invalid", message, path });
+const late = (message, ...path) => ({ kind: "conflict", message, path });
+
+/** A form, table or button of a view. */
+const partOf = (view, type, id) => (view.active.get(id)?.type === type ? view.active.get(id) : null);
+
+function submit(view, { form_id, values }) {
+  const form = partOf(view, "form", form_id);
+  if (!form) return [invalid(`the view has no form ${form_id}`, "form_id")];
+  if (view.used.has(form_id)) return [late(`form ${form_id} has been submitted already`, "form_id")];
+  return valuesOf(form.fields, values, "values");
+}
+
+function click(view, { button_id }) {
+  if (!partOf(view, "button", button_id)) return [invalid(`the view has no button ${button_id}`, "button_id")];
+  return view.used.has(button_id) ? [late(`button ${button_id} has been clicked already`, "button_id")] : [];
+}
+
+function add(view, { table_id }) {
+  const table = partOf(view, "table_editor", table_id);
+  if (!table) return [invalid(`the view has no table ${table_id}`, "table_id")];
+  return table.can_add ? [] : [invalid(`rows cannot be added to ${table_id}`, "table_id")];
+}
+
+function remove(view, { table_id, row_id }) {
+  const table = partOf(view, "table_editor", table_id);
+  if (!table) return [invalid(`the view has no table ${table_id}`, "table_id")];
+  if (!table.can_delete) return [invalid(`rows of ${table_id} cannot be deleted`, "table_id")];
+  return view.rows.get(table_id).has(row_id) ? [] : [unknownRow(table, row_id, "row_id")];
+}
+
+function save(view, action) {
+  const { table_id, rows, deleted = [] } = action;
+  const table = partOf(view, "table_editor", table_id);
+  if (!table) return [invalid(`the view has no table ${table_id}`, "table_id")];
+  if (rows.length + deleted.length > PARTS) return [invalid(`expected at most ${PARTS} rows`, "rows")];
+  if (view.used.has(table_id)) {
+    return [late(`table ${table_id} has been saved already; wait until it is shown again`, "table_id")];
+  }
+  return rowsOf(table, view.rows.get(table_id), rows, deleted);
+}
+
+function rowsOf(table, known, rows, deleted) {
+  const left = new Set(known);
+  const problems = rows.flatMap((row, at) => {
+    const { row_id, ...cells } = row;
+    const place = rowProblem(table, known, left, row_id, at);
+    if (typeof row_id === "string") left.delete(row_id);
+    return [...(place ? [place] : []), ...valuesOf(table.columns, cells, "rows", at)];
+  });
+  for (const [at, row_id] of deleted.entries()) {
+    const problem = deletedProblem(table, known, left, row_id, at);
+    if (problem) problems.push(problem);
+    left.delete(row_id);
+  }
+  return problems;
+}
+
+function deletedProblem(table, known, left, row_id, at) {
+  if (!table.can_delete) return invalid(`rows of ${table.id} cannot be deleted`, "deleted", at);
+  if (!known.has(row_id)) return unknownRow(table, row_id, "deleted", at);
+  return left.has(row_id) ? null : invalid(`row ${row_id} stands twice`, "deleted", at);
+}
+
+function rowProblem(table, known, left, row_id, at) {
+  if (row_id == null) return table.can_add ? null : invalid(`rows cannot be added to ${table.id}`, "rows", at);
+  if (typeof row_id !== "string") return invalid("row_id must be a text", "rows", at, "row_id");
+  if (!known.has(row_id)) return unknownRow(table, row_id, "rows", at, "row_id");
+  return left.has(row_id) ? null : invalid(`row ${row_id} stands twice`, "rows", at, "row_id");
+}
+
+/** A row that was never there is wrong; one that was comes too late. */
+function unknownRow(table, row_id, ...path) {
+  const was = (table.rows ?? []).some((row) => row.row_id === row_id);
+  return was
+    ? late(`row ${row_id} of ${table.id} has been deleted already`, ...path)
+    : invalid(`table ${table.id} has no row ${quote(row_id)}`, ...path);
+}
+
+/** What is wrong with the values of fields, or of the cells of a row. */
+function valuesOf(fields, values, ...path) {
+  const problems = [];
+  for (const field of fields) {
+    const sentence = wrong(field, Object.hasOwn(values, field.name) ? values[field.name] : null);
+    if (sentence) problems.push(invalid(`${field.name} ${sentence}`, ...path, field.name));
+  }
+  const known = new Set(fields.map((field) => field.name));
+  for (const name of Object.keys(values).filter((key) => !known.has(key))) {
+    const short = Array.from(name).slice(0, KEY_CHARS).join("");
+    problems.push(invalid(`${quote(name)} is not a field`, ...path, short));
+  }
+  return problems;
+}
+
+const CHECKS = {
+  "form.submit": submit,
+  "button.click": click,
+  "table.add_row": add,
+  "table.delete_row": remove,
+  "table.save": save,
+  "input.submit": () => [invalid("input.submit answers a call, not a view", "kind")],
+};
+
+/** What is taken once, unless it says that there may be more. */
+const use = (view, id) => {
+  const part = view.active.get(id);
+  if (part && part.type !== "table_editor" && !part.repeat) view.used.add(id);
+};
+
+const TAKEN = {
+  "form.submit": (view, { form_id }) => use(view, form_id),
+  "button.click": (view, { button_id }) => use(view, button_id),
+  "table.delete_row": (view, { table_id, row_id }) => view.rows.get(table_id)?.delete(row_id),
+  "table.save": (view, action) => {
+    const known = view.rows.get(action.table_id);
+    if (!known) return;
+    for (const row_id of action.deleted ?? []) known.delete(row_id);
+    view.used.add(action.table_id);
+  },
+};

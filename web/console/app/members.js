@@ -1,0 +1,144 @@
+/**
+ * `<tl-members>`: the dialog behind *Share*: who is in the session, which links and invitations are open, and a form
+ * that makes a link for one guest. `invites` are the roles that this person may make links for, as the server says.
+ * Nothing of it outlives its session.
+ */
+
+import { html, nothing } from "lit";
+import { keyed } from "lit/directives/keyed.js";
+
+import { Names } from "../../client/folds/names.js";
+import { SessionElement } from "../ui/base-element.js";
+import { whenOf, zoneOf } from "../ui/time-format.js";
+import "../panels/panels.css";
+
+const EMPTY = Object.freeze({ link: "", refusal: "", copied: false, open: [] });
+
+export class Members extends SessionElement {
+  static properties = {
+    invites: { attribute: false },
+    link: { state: true },
+    refusal: { state: true },
+    copied: { state: true },
+    open: { state: true },
+  };
+  #members = ""; // who they were when the open invites were asked for
+
+  constructor() {
+    super();
+    Object.assign(this, { invites: [], ...EMPTY });
+  }
+
+  willUpdate(changed) {
+    super.willUpdate(changed);
+    if (changed.has("session")) {
+      Object.assign(this, EMPTY);
+      this.#dialog?.close();
+    } else if (this.#dialog?.open && this.#members !== this.#signature()) {
+      this.#ask(); // who came may have come by one of the links
+    }
+  }
+
+  #signature() {
+    return [...this.session.record.tree.members].join();
+  }
+
+  async #ask() {
+    const { session } = this;
+    this.#members = this.#signature();
+    if (this.invites.length === 0) return;
+    await this.attempt(async () => {
+      const open = await session.client.listInvites({ session: session.id });
+      if (session === this.session) this.open = open;
+    });
+  }
+
+  get #dialog() {
+    return this.querySelector("dialog");
+  }
+
+  async show() {
+    await this.updateComplete;
+    this.#dialog.showModal();
+    await this.#ask();
+  }
+
+  render() {
+    const { id, me, record } = this.session;
+    const names = record.fold(Names);
+    const known = [...record.tree.members].filter(([, roles]) => roles.length > 0);
+    return html`<dialog aria-labelledby="members-title">
+      <div class="head"><h2 id="members-title">Members</h2>
+        <button class="plain" @click=${() => this.#dialog.close()}>Close</button></div>
+      <ul class="rows">${known.map(
+        ([principal, roles]) => html`<li>
+        <strong title=${principal}>${names.of(principal)}</strong>
+        ${principal === me.name ? html`<span class="soft">you</span>` : nothing}
+        ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`,
+      )}</ul>
+      ${this.open.length ? this.#invited(names) : nothing}
+      ${this.invites.length ? keyed(id, this.#form()) : nothing}
+    </dialog>`;
+  }
+
+  #invited(names) {
+    return html`<h3>Open links and invitations</h3>
+      <ul class="rows" aria-label="Open links and invitations">${this.open.map(
+        ({ invite, principal, roles, by, expires }) => html`<li class="row">
+        <span class="grow">${principal ? html`<strong>${names.of(principal)}</strong>` : "A link"}
+          ${roles.map((role) => html`<span class="chip">${role}</span> `)}
+          <span class="soft" title=${zoneOf(expires)}>by ${names.of(by)}, until ${whenOf(expires)}</span></span>
+        <button @click=${() => this.#revoke(invite)}>Revoke<span class="unseen"> ${roles.join(", ")} by ${by}</span></button>
+      </li>`,
+      )}</ul>`;
+  }
+
+  async #revoke(invite) {
+    const { session } = this;
+    Object.assign(this, { link: "", copied: false }); // it may be the link of this invite
+    await this.attempt(() => session.client.revokeInvite(session.id, invite));
+    if (session === this.session) await this.#ask();
+  }
+
+  #form() {
+    return html`<h3>Invite a guest</h3>
+      <form class="row" @submit=${this.#make}>
+        <label class="grow">Role of the guest
+          <select name="role" required>${this.invites.map((role) => html`<option>${role}</option>`)}</select></label>
+        <button>Make a link</button>
+      </form>
+      <p class="problem" role="alert">${this.refusal}</p>
+      ${this.link ? this.#made() : nothing}`;
+  }
+
+  #made() {
+    return html`<p class="row"><input class="grow mono" readonly aria-label="The link" .value=${this.link}
+        @focus=${(event) => event.target.select()}>
+      <button @click=${this.#copy}>${this.copied ? "Copied" : "Copy"}</button></p>
+      <p class="soft" role="status">It works once, within 7 days, until you revoke it. The person who redeems it is a
+        member from then on.</p>`;
+  }
+
+  async #make(event) {
+    event.preventDefault();
+    const { session } = this;
+    const role = new FormData(event.target).get("role");
+    Object.assign(this, { link: "", refusal: "", copied: false });
+    try {
+      const path = await session.client.link(session.id, [role]);
+      if (session === this.session) this.link = new URL(path, location.href).href;
+    } catch (error) {
+      if (session === this.session) this.refusal = error.message;
+    }
+    if (session === this.session) await this.#ask();
+  }
+
+  async #copy() {
+    await this.attempt(async () => {
+      await navigator.clipboard.writeText(this.link);
+      this.copied = true;
+    });
+  }
+}
+
+customElements.define("tl-members", Members);

@@ -1,0 +1,84 @@
+/**
+ * `<tl-sessions>`: the sessions of the person who is signed in, by application, the last active first. A person who
+ * may not create sessions sees the applications of their own, and no button for new ones.
+ */
+
+import { html, nothing } from "lit";
+
+import { Element } from "../ui/base-element.js";
+import "./invitations.js";
+import { go, here, onPlainClick } from "./router.js";
+import { whenOf, zoneOf } from "../ui/time-format.js";
+
+const FRESH_MS = 15_000; // how often the list is asked for while the page is looked at
+const STATES = { running: "running", waiting: "waits for you", closed: "closed", idle: "" };
+
+const lastActiveFirst = (one, other) => Date.parse(other.last_activity) - Date.parse(one.last_activity);
+
+export class Sessions extends Element {
+  static properties = {
+    apps: { attribute: false },
+    sessions: { attribute: false },
+    current: { attribute: false },
+    mayCreate: { attribute: false },
+    me: { attribute: false },
+    client: { attribute: false },
+    more: { attribute: false },
+  };
+  #timer = null;
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.#timer = setInterval(() => document.hidden || this.#ask(), FRESH_MS);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    clearInterval(this.#timer);
+  }
+
+  #ask() {
+    this.dispatchEvent(new CustomEvent("changed", { bubbles: true }));
+  }
+
+  render() {
+    const listed = this.apps.map((app) => [app, this.sessions.filter((session) => session.app === app.name)]);
+    return html`<nav class="sessions" aria-label="Sessions">
+      ${this.current ? html`<tl-invitations .client=${this.client}></tl-invitations>` : nothing}
+      ${listed.filter(([, mine]) => this.mayCreate || mine.length > 0).map(([app, mine]) => this.#app(app, mine))}
+      ${
+        this.more
+          ? html`<p><button class="plain" @click=${() => this.dispatchEvent(new CustomEvent("more"))}>Show more sessions</button></p>`
+          : nothing
+      }
+      <p class="account"><span class="me">${this.me}</span>
+        <button class="plain" @click=${() => this.dispatchEvent(new CustomEvent("sign-out"))}>Sign out</button></p>
+    </nav>`;
+  }
+
+  #app(app, mine) {
+    const name = app.title || app.name;
+    const start = () => this.dispatchEvent(new CustomEvent("start", { detail: app.name }));
+    return html`<section>
+      <h2>${name}${
+        this.mayCreate
+          ? html`<button class="plain" title="New session of ${name}"
+        aria-label="New session of ${name}" @click=${start}>+</button>`
+          : nothing
+      }</h2>
+      <ul>${mine.sort(lastActiveFirst).map((session) => this.#session(session))}</ul>
+    </section>`;
+  }
+
+  #session({ session_id, title, state, last_activity }) {
+    const open = onPlainClick(() => go({ session: session_id, panel: here().panel }));
+    return html`<li><a href="?session=${session_id}" @click=${open}
+      aria-current=${session_id === this.current ? "page" : nothing}>
+      <span class="title">${title || "New session"}</span>
+      <small class="state ${state}">${STATES[state]}</small>
+      <small><time datetime=${last_activity} title=${zoneOf(last_activity)}>${whenOf(last_activity)}</time></small>
+    </a></li>`;
+  }
+}
+
+customElements.define("tl-sessions", Sessions);

@@ -1,0 +1,254 @@
+/**
+ * `<tl-ask>`: what a waiting call asks of a person, inside its card: an approval, an input, a choice, a yes or no, any
+ * answer (`ask-kinds.js`). It is answered once: what was sent closes it, here and in every other tab, when the log says
+ * so. Arguments and questions are drawn as text.
+ */
+
+import { html, nothing } from "lit";
+import { live } from "lit/directives/live.js";
+
+import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "./pending-call-kinds.js";
+import { draftAt } from "../app/drafts.js";
+import { Element } from "../ui/base-element.js";
+import { drawFacts, pairsOf } from "../ui/fact-list.js";
+import { drawField, isHalf } from "../views/field.js";
+import { textOf, valueOf } from "../views/values.js";
+import { momentOf, zoneOf } from "../ui/time-format.js";
+import { riskOf, titleOf } from "../store/labels.js";
+import { wrong } from "../../client/views/fields.js";
+import "../views/views.css";
+
+const LATE = new Set([404, 409]);
+const TOO_LATE = "This was answered already, somewhere else.";
+const CANNOT = { code: "CANCELLED", message: "The user cannot answer this." };
+let count = 0;
+
+export class Ask extends Element {
+  static properties = {
+    session: { attribute: false },
+    call: { attribute: false },
+    version: { attribute: false },
+    sending: { state: true },
+    sent: { state: true },
+    problem: { state: true },
+    problems: { state: true },
+  };
+  #texts = new Map();
+  #question = null;
+
+  constructor() {
+    super();
+    count += 1;
+    this.key = `ask${count}`; // of the ids of its inputs
+    Object.assign(this, { sending: false, sent: false, problem: null, problems: new Map() });
+  }
+
+  get #draft() {
+    return draftAt(this.session.id, this.call.event_id, this.#question);
+  }
+
+  /** A call may ask again, something else: then it begins anew. */
+  willUpdate() {
+    if (this.call.state !== "waiting") return;
+    const question = questionOf(this.call);
+    if (question === this.#question) return;
+    this.#question = question;
+    const typed = this.#draft.read();
+    this.#texts = new Map(Array.isArray(typed) ? typed : []);
+    Object.assign(this, { sent: false, problem: null, problems: new Map() });
+  }
+
+  #text(name) {
+    return String(this.#texts.get(name) ?? "");
+  }
+
+  #type(name, text) {
+    this.#texts.set(name, text);
+    this.#draft.write([...this.#texts]);
+    this.problems = new Map([...this.problems].filter(([key]) => key !== name));
+  }
+
+  async #send(work) {
+    if (this.sending || this.sent) return;
+    Object.assign(this, { sending: true, problem: null });
+    const [question, draft] = [this.#question, this.#draft]; // it may ask the next one before this is answered
+    try {
+      await work(this.session.client, this.session.id);
+      draft.clear();
+      if (question === this.#question) this.sent = true;
+    } catch (error) {
+      const words = LATE.has(error.status) ? TOO_LATE : `Not sent: ${error.message}`;
+      if (question === this.#question) this.problem = words;
+    } finally {
+      this.sending = false;
+    }
+  }
+
+  render() {
+    if (this.call.state !== "waiting") return nothing;
+    const kind = kindOf(this.call);
+    return html`<form class="sheet ask" novalidate autocomplete="off" data-kind=${kind}
+      aria-label="${TITLES[kind]}: ${this.call.tool}" @submit=${(event) => event.preventDefault()}>
+      <fieldset ?disabled=${this.sending || this.sent}>
+        <p class="title">${TITLES[kind]}</p>
+        ${KINDS[kind].call(this, this.call)}
+      </fieldset>
+      ${this.problem ? html`<p class="wrong" role="alert">${this.problem}</p>` : nothing}
+      <span class="told" role="status">${this.sending ? "Sending" : this.sent ? "Sent" : ""}</span>
+    </form>`;
+  }
+
+  // may it run?
+
+  approval({ approval, args, tool }) {
+    const { risk, reason, roles = [], expires_at } = approval;
+    const { words, isSafe } = riskOf(risk);
+    const decide = (decision) =>
+      this.#send((client, id) => client.decide(id, approval, decision, this.#text("note") || undefined));
+    return html`
+      <dl class="facts">
+        <dt>Tool</dt><dd title=${tool}>${titleOf(tool)}</dd>
+        <dt>Risk</dt><dd class=${isSafe ? "" : "risk"}>${words}</dd>
+        ${reason ? html`<dt>What it does</dt><dd>${reason}</dd>` : nothing}
+        <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Anybody in this session"}</dd>
+        ${expires_at ? html`<dt>Expires</dt><dd title=${zoneOf(expires_at)}>${momentOf(expires_at)}</dd>` : nothing}
+      </dl>
+      ${this.#args(args)}
+      ${this.#field({ type: "field.text", name: "note", label: "Note (optional)" })}
+      <div class="doing">
+        <button type="button" class=${isSafe ? "strong" : "danger"} @click=${() => decide("approve")}>Approve</button>
+        <button type="button" @click=${() => decide("deny")}>Deny</button>
+      </div>`;
+  }
+
+  #args(args) {
+    const pairs = pairsOf(args);
+    return html`<div class="args" tabindex="0" role="region" aria-label="Arguments">
+      ${pairs.length > 0 ? drawFacts(pairs) : "No arguments"}</div>`;
+  }
+
+  // a tool in the server asks
+
+  input({ awaited }) {
+    const fields = fieldsOf(awaited.args);
+    return html`${fields.map((field, at) => this.#field(field, at))}
+      <div class="doing"><button class="strong" @click=${() => this.#give(fields)}>Send</button></div>`;
+  }
+
+  #give(fields) {
+    const values = fields.map((field) => [field.name, valueOf(field, this.#textOf(field))]);
+    this.problems = new Map(
+      fields.flatMap((field, at) => {
+        const sentence = this.#half(at) ? "is not complete" : wrong(field, values[at][1]);
+        return sentence ? [[field.name, `${field.label} ${sentence}`]] : [];
+      }),
+    );
+    if (this.problems.size > 0) return void this.#point();
+    this.#send((client, id) => client.submitInput(id, this.call, Object.fromEntries(values)));
+  }
+
+  /** Go to the first field that is wrong. */
+  async #point() {
+    await this.updateComplete;
+    this.querySelector("[aria-invalid]")?.focus();
+  }
+
+  #half(at) {
+    return isHalf(this.querySelectorAll(".field")[at]);
+  }
+
+  #textOf(field) {
+    return this.#texts.has(field.name) ? this.#text(field.name) : textOf(field, field.value);
+  }
+
+  #field(field, at = 0) {
+    return drawField(field, {
+      id: `${this.key}-${at}`,
+      first: textOf(field, field.value),
+      text: this.#textOf(field),
+      problem: this.problems.get(field.name),
+      tell: (text) => this.#type(field.name, text),
+    });
+  }
+
+  // a tool of the page
+
+  #answer(result) {
+    this.#send((client, id) => client.answer(id, this.call, result));
+  }
+
+  #cannot() {
+    this.#send((client, id) => client.fail(id, this.call, CANNOT));
+  }
+
+  get #cannotButton() {
+    return html`<button type="button" class="plain" @click=${() => this.#cannot()}>Cannot answer</button>`;
+  }
+
+  #asked({ args }) {
+    const words = wordsOf({ args });
+    return words === null ? this.#args(args) : html`<p class="words">${words}</p>`;
+  }
+
+  choice({ awaited }) {
+    return html`${this.#asked(awaited)}
+      <div class="doing">
+        ${choicesOf(awaited.args).map(
+          ({ value, label }) => html`<button type="button"
+          @click=${() => this.#answer(value)}>${label}</button>`,
+        )}
+        ${this.#cannotButton}
+      </div>
+      ${this.#other()}`;
+  }
+
+  confirm({ awaited }) {
+    return html`${this.#asked(awaited)}
+      <div class="doing">
+        <button type="button" class="strong" @click=${() => this.#answer(true)}>Yes</button>
+        <button type="button" @click=${() => this.#answer(false)}>No</button>
+        ${this.#cannotButton}
+      </div>
+      ${this.#other()}`;
+  }
+
+  answer({ awaited }) {
+    return html`${this.#asked(awaited)} ${this.#box(this.#cannotButton)}`;
+  }
+
+  /** Who asked may want more than a yes or a no. */
+  #other() {
+    return html`<details ?open=${this.#texts.size > 0}>
+      <summary>Another answer</summary>${this.#box(nothing)}</details>`;
+  }
+
+  #box(more) {
+    const isJson = this.#text("json") === "yes";
+    return html`${this.#field({ type: "field.text", name: "answer", label: "Answer", multiline: true })}
+      <label class="check"><input type="checkbox" .checked=${live(isJson)}
+        @change=${({ target }) => this.#type("json", target.checked ? "yes" : "")}> The answer is JSON</label>
+      <div class="doing"><button class="strong" @click=${() => this.#say(isJson)}>Send</button> ${more}</div>`;
+  }
+
+  #say(isJson) {
+    const text = this.#text("answer");
+    try {
+      this.#answer(isJson ? JSON.parse(text) : text);
+    } catch (error) {
+      this.problems = new Map([["answer", `This is not JSON: ${error.message}`]]);
+      this.#point();
+    }
+  }
+}
+
+const TITLES = {
+  approval: "May this run?",
+  input: "The tool asks",
+  choice: "Please choose",
+  confirm: "Please confirm",
+  answer: "Please answer",
+};
+const { prototype: of } = Ask;
+const KINDS = { approval: of.approval, input: of.input, choice: of.choice, confirm: of.confirm, answer: of.answer };
+
+customElements.define("tl-ask", Ask);

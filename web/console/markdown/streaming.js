@@ -1,0 +1,211 @@
+/**
+ * Markdown that is still being written, as HTML of its top-level blocks.
+ *
+ * While a text grows only its end is read again: blocks before it keep their HTML, and of the block that grows so does
+ * what is before the last place where it can be cut (`cuts.js`). What is shown of a text is a function of the text
+ * and of whether it is open, not of the pieces it came in. Link definitions may stand anywhere, so they count
+ * when the text is complete. Markup in the text stays text, but for `<br>` and a few pairs of tags without attributes
+ * around plain words (`PAIRS`). The HTML is not yet safe to show: `markdown.js` is the
+ * only one who does, and cleans it.
+ */
+
+import { Parser, Renderer, getDefaults } from "marked";
+
+import { BoundedLexer, BoundedTokenizer } from "./bounded-marked.js";
+import { cut, lengthOf, settled } from "./stable-prefix.js";
+import { imageOf, linkOf, placeOf } from "./url-policy.js";
+
+const HIGHEST = 2; // the level of the page's heading that the text stands under
+const LOWEST = 6;
+
+const PAIRS = /^<(kbd|sub|sup|mark)>([^<>\n]*)<\/\1>/i;
+const BREAK = /^<br ?\/?>/i;
+
+class NoMarkup extends BoundedTokenizer {
+  html() {}
+
+  tag(source) {
+    const [raw, name, words] = PAIRS.exec(source) ?? [];
+    if (raw) {
+      const tag = name.toLowerCase();
+      return { type: "html", raw, text: `<${tag}>${escaped(words)}</${tag}>` };
+    }
+    const [line] = BREAK.exec(source) ?? [];
+    return line ? { type: "br", raw: line } : undefined;
+  }
+
+  /** Marked fails on some that hold a list: their lines are then a paragraph's. */
+  blockquote(source) {
+    try {
+      return super.blockquote(source);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+class Writer extends Renderer {
+  outline = []; // the depths of the headings that the next one may stand under
+
+  /** The HTML of tokens, each with the outline before it. */
+  written(tokens, outline) {
+    const parser = new Parser({ ...getDefaults(), renderer: this });
+    const outlines = [];
+    this.outline = outline;
+    const written = tokens.map((token) => {
+      outlines.push(this.outline);
+      return parser.parse([token]);
+    });
+    return { written, outlines };
+  }
+
+  /** One level below what it stands under: no level is left out, whatever the text does. */
+  heading({ tokens, depth }) {
+    this.outline = [...this.outline.filter((above) => above < depth), depth];
+    const level = Math.min(HIGHEST + this.outline.length, LOWEST);
+    return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>\n`;
+  }
+
+  code({ text, lang }) {
+    const language = /^[\w+#.-]{1,20}/.exec(lang ?? "")?.[0] ?? "";
+    const lines = language === "diff" ? text.split("\n").map(changed).join("\n") : escaped(text);
+    return `<figure><figcaption>${language}</figcaption><pre><code>${lines}\n</code></pre></figure>\n`;
+  }
+
+  /** A box is a character: what cannot be ticked here should not look as if it could. */
+  listitem({ tokens }) {
+    const html = this.parser
+      .parse(tokens)
+      .replace(
+        /^(<p>)?\[([ xX])\][ \t]+(?=\S)/,
+        (_, before = "", mark) => before + (mark === " " ? "\u2610 " : "\u2611 "),
+      );
+    return `<li>${html}</li>\n`;
+  }
+
+  /** In what scrolls. */
+  table(token) {
+    return `<div>${super.table(token)}</div>\n`;
+  }
+
+  link({ href, title, text, tokens, autolink }) {
+    const link = linkOf(href);
+    const words = autolink ? escaped(text) : this.parser.parseInline(tokens, this.#words(tokens));
+    return link === null ? words : anchor(link, words, title);
+  }
+
+  /** Inside a link a picture is its words: a link cannot hold another one. */
+  #words(tokens) {
+    return tokens.some(({ type }) => type === "image") ? this.parser.textRenderer : undefined;
+  }
+
+  /** What would be loaded from elsewhere tells elsewhere that somebody reads: it is a link. */
+  image({ href, text }) {
+    const [image, link] = [imageOf(href), linkOf(href)];
+    if (image !== null) return `<img src="${escaped(image)}" alt="${escaped(text)}">`;
+    if (link === null) return escaped(text);
+    return anchor(link, `Image: ${escaped(text || "no description")} (${escaped(placeOf(link))})`);
+  }
+}
+
+const UNCUT = { head: "", lead: "", at: 0, html: "" };
+
+export class Blocks {
+  html = []; // one string for each block
+  #writer = new Writer();
+  #text = "";
+  #tail = ""; // what is not sure, with \n for every line end
+  #sure = 0; // blocks before the tail
+  #outline = []; // where the tail stands
+  #cut = UNCUT; // where the tail is read from: its `html` before, the `head` to read with it and the `lead` that gives
+  #defines = false;
+
+  /** Take the text as it is now; what it says is in `html`. One that is open has only grown. */
+  update(text, { open = false } = {}) {
+    if (!open && !text.startsWith(this.#text)) this.#forget();
+    this.#tail += lines(text.slice(this.#text.length), this.#text.endsWith("\r"));
+    this.#text = text;
+    if (!open && this.#defines) {
+      this.#forget();
+      this.#tail = lines(text);
+      this.#text = text;
+    }
+    this.#read(open);
+  }
+
+  #forget() {
+    Object.assign(this, { html: [] });
+    [this.#text, this.#tail, this.#sure, this.#outline, this.#cut, this.#defines] = ["", "", 0, [], UNCUT, false];
+  }
+
+  #read(open) {
+    const { head, lead, at, html, outline = this.#outline } = this.#cut;
+    const source = head + this.#tail.slice(at);
+    const { tokens, defines } = lexed(source, open);
+    this.#defines ||= defines;
+    const { written, outlines } = this.#writer.written(tokens, outline);
+    if (head && !written[0].startsWith(lead)) {
+      this.#cut = UNCUT; // what came makes it another block
+      return this.#read(open);
+    }
+    if (head) written[0] = html + written[0].slice(lead.length);
+    this.html.length = this.#sure;
+    for (const one of written) if (one) this.html.push(one); // a call with so many arguments would overflow
+    if (!open) return;
+    const sure = settled(tokens, source);
+    if (sure) {
+      this.#sure += written.slice(0, sure).filter(Boolean).length;
+      this.#tail = source.slice(lengthOf(tokens.slice(0, sure)));
+      this.#outline = outlines[sure];
+      this.#cut = UNCUT;
+    }
+    this.#shorten(tokens[sure], outlines[sure]);
+  }
+
+  /** Read the first block of the tail no more before where it can be cut. */
+  #shorten(token, outline) {
+    const found = cut(token, read);
+    const known = this.#cut;
+    if (!(found?.at > known.head.length)) return;
+    const { part, head, close } = found;
+    const before = (one) => this.#writer.written([one], outline).written[0].slice(0, -close.length);
+    const lead = before(read(head)[0]);
+    const html = known.html + before(part).slice(known.lead.length);
+    this.#cut = { head, lead, at: known.at + found.at - known.head.length, html, outline: this.#writer.outline };
+  }
+}
+
+/** All HTML of a text that is complete. */
+export function htmlOf(text) {
+  const blocks = new Blocks();
+  blocks.update(text);
+  return blocks.html.join("");
+}
+
+/** The tokens of a text; while it is open no reference is resolved. */
+function lexed(source, open) {
+  const lexer = new BoundedLexer({ ...getDefaults(), tokenizer: new NoMarkup() });
+  lexer.options.gfm = false; // its rules are taken; what is left are boxes, for which it searches all of the text
+  const tokens = lexer.blockTokens(source, lexer.tokens);
+  const defines = Object.keys(tokens.links).length > 0;
+  if (open) tokens.links = Object.create(null);
+  lexer.readPieces();
+  return { tokens, defines };
+}
+
+const read = (source) => lexed(source, true).tokens;
+
+/** A piece with one kind of line end; `split` says that the piece before ended within one. */
+const lines = (piece, split = false) => (split ? piece.replace(/^\n/, "") : piece).replace(/\r\n?/g, "\n");
+
+const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+export const escaped = (text) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]);
+
+/** A line of a diff, marked as what it says it is. */
+function changed(line) {
+  const tag = /^\+(?!\+\+ )/.test(line) ? "ins" : /^-(?!-- )/.test(line) ? "del" : null;
+  return tag ? `<${tag}>${escaped(line)}</${tag}>` : escaped(line);
+}
+
+const anchor = (link, words, title) =>
+  `<a href="${escaped(link)}"${title ? ` title="${escaped(title)}"` : ""}>${words}</a>`;

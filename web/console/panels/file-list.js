@@ -1,0 +1,87 @@
+/**
+ * `<tl-files>`: the files of a session, each to be looked at and downloaded. A file of HTML is shown as text: what a
+ * model wrote never runs in this page.
+ */
+
+import { html, nothing } from "lit";
+
+import { SessionElement } from "../ui/base-element.js";
+import { toEvent } from "../app/event-link.js";
+import { Files, lookOf } from "../store/session-files.js";
+import { size } from "../ui/format.js";
+import { save } from "../ui/download.js";
+import { momentOf, zoneOf } from "../ui/time-format.js";
+import "./panels.css";
+
+const MOST = 200_000; // characters of a file on the screen
+
+export class FileList extends SessionElement {
+  static properties = { open: { state: true }, texts: { state: true } };
+
+  constructor() {
+    super();
+    Object.assign(this, { open: "", texts: new Map() });
+  }
+
+  render() {
+    const { list } = this.session.record.fold(Files);
+    return html`<section class="files" aria-labelledby="files-title">
+      <h2 id="files-title">Files</h2>
+      ${
+        list.length
+          ? html`<ul class="rows">${list.map((file) => this.#row(file))}</ul>`
+          : html`<p class="soft">No file was written yet.</p>`
+      }
+    </section>`;
+  }
+
+  #row(file) {
+    const isOpen = file.key === this.open;
+    return html`<li>
+      <button class="plain document" aria-expanded=${isOpen} @click=${() => this.#choose(file)}>
+        <strong>${file.name}</strong>
+        <span>${file.size === null ? nothing : size(file.size)}</span>
+      </button>
+      ${isOpen ? this.#detail(file) : nothing}</li>`;
+  }
+
+  #choose(file) {
+    this.open = this.open === file.key ? "" : file.key;
+    if (this.open && file.address && lookOf(file.name) === "text") this.#fetch(file.address);
+  }
+
+  #fetch(address) {
+    return this.attempt(async () => {
+      if (this.texts.has(address)) return;
+      const response = await fetch(address);
+      if (!response.ok) throw new Error(`The server does not have this file (${response.status}).`);
+      this.texts = new Map([...this.texts, [address, await response.text()]]);
+    });
+  }
+
+  #detail({ name, ts, seq, content, address }) {
+    return html`<div class="detail">
+      <p class="soft row">${toEvent(seq, `Event ${seq}`)}
+        <time datetime=${ts} title=${zoneOf(ts)}>${momentOf(ts)}</time>
+        ${
+          content === null
+            ? nothing
+            : html`<button @click=${() => save(name.split("/").at(-1), content, "text/plain")}>
+          Download</button>`
+        }
+        ${address ? html`<a href=${address} download=${name.split("/").at(-1)}>Download</a>` : nothing}</p>
+      ${this.#preview(name, content ?? this.texts.get(address), address)}
+    </div>`;
+  }
+
+  #preview(name, text, address) {
+    if (text !== undefined && text !== null) {
+      return html`<pre class="json" tabindex="0" aria-label="Contents of ${name}">${text.slice(0, MOST)}</pre>
+        ${text.length > MOST ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
+    }
+    if (!address) return html`<p class="soft">The log does not hold the contents of this file.</p>`;
+    return lookOf(name) === "picture" ? html`<img src=${address} alt="The file ${name}">` : nothing;
+  }
+}
+
+customElements.define("tl-files", FileList);

@@ -1,0 +1,43 @@
+/**
+ * `<tl-guide>`: messages worth sending, and what the application says of itself. A try is put into the composer
+ * and not sent: a person sends.
+ */
+
+import { html, nothing } from "lit";
+
+import { SessionElement } from "../ui/base-element.js";
+import { rendered } from "../markdown/render.js";
+import "./panels.css";
+
+export class Guide extends SessionElement {
+  #drawn = { guide: "", nodes: null };
+
+  /** The guide as nodes, drawn once. */
+  #nodes(guide) {
+    if (this.#drawn.guide !== guide) this.#drawn = { guide, nodes: rendered(guide) };
+    return this.#drawn.nodes;
+  }
+
+  #try(text) {
+    this.dispatchEvent(new CustomEvent("try", { detail: text, bubbles: true }));
+  }
+
+  render() {
+    const { name, title, guide, tries } = this.session.app;
+    return html`<div class="pad guide">
+      <h2>${title || name}</h2>
+      ${
+        tries.length
+          ? html`<h3>Try</h3>
+        <ul class="tries">${tries.map(
+          (text) => html`<li>
+          <button @click=${() => this.#try(text)}>${text}</button></li>`,
+        )}</ul>`
+          : nothing
+      }
+      ${guide ? this.#nodes(guide) : html`<p class="soft">This application has no guide.</p>`}
+    </div>`;
+  }
+}
+
+customElements.define("tl-guide", Guide);

@@ -1,0 +1,49 @@
+/**
+ * `<tl-scrubber>`: a place among the durable events of a session, or now. It says where it is dragged
+ * (`moving`) and where it is let go (`moved`), each with a seq, or null for now. The list of events grows in
+ * place; `length` says that it has.
+ */
+
+import { html } from "lit";
+
+import { Element } from "../ui/base-element.js";
+import { toEvent } from "../app/event-link.js";
+import { count } from "../ui/format.js";
+
+export class Scrubber extends Element {
+  static properties = {
+    events: { attribute: false },
+    index: { attribute: false },
+    length: { attribute: false },
+    follows: { attribute: false },
+  };
+
+  /** Whatever a person chose, as a seq. */
+  #say(name, index) {
+    const seq = index === null ? null : this.events[Math.min(Math.max(index, 0), this.events.length - 1)].seq;
+    this.dispatchEvent(new CustomEvent(name, { detail: seq }));
+  }
+
+  render() {
+    const { index } = this;
+    const end = this.events.length - 1;
+    const event = this.events[index];
+    if (!event) return html`<p class="soft">Nothing has happened yet.</p>`;
+    return html`<div class="scrubber" role="group" aria-label="Moment">
+      <button aria-label="First event" title="First event" ?disabled=${index <= 0}
+        @click=${() => this.#say("moved", 0)}>«</button>
+      <button aria-label="One event back" title="One event back" ?disabled=${index <= 0}
+        @click=${() => this.#say("moved", index - 1)}>‹</button>
+      <input type="range" min="0" max=${end} aria-label="Event" aria-valuetext="Event ${event.seq}, ${event.type}"
+        .value=${String(index)} @input=${({ target }) => this.#say("moving", Number(target.value))}
+        @change=${({ target }) => this.#say("moved", Number(target.value))}>
+      <button aria-label="One event on" title="One event on" ?disabled=${index >= end}
+        @click=${() => this.#say("moved", index + 1)}>›</button>
+      <button aria-pressed=${this.follows} @click=${() => this.#say("moved", null)}>Now</button>
+      <p class="where">${toEvent(event.seq, `Event ${event.seq}`)} <span class="mono">${event.type}</span>
+        <span class="soft">${count(index + 1)} of ${count(end + 1)}, without live pieces</span></p>
+    </div>`;
+  }
+}
+
+customElements.define("tl-scrubber", Scrubber);

@@ -1,0 +1,110 @@
+/**
+ * `<tl-usage>`: what the session has taken: tokens, cost, calls and time, in all, by turn and by agent. A price
+ * that is not known is a dash.
+ */
+
+import { html, nothing } from "lit";
+
+import { Meters } from "../../client/folds/meters.js";
+import { TickingElement } from "../ui/base-element.js";
+import { toEvent } from "../app/event-link.js";
+import { Invocations } from "../store/invocations.js";
+import { callsLasted, lastedOf, turnsLasted } from "../store/elapsed-time.js";
+import { middleCut } from "../ui/middle-ellipsis.js";
+import { UNKNOWN, cost, count, duration } from "../ui/format.js";
+import "./panels.css";
+
+const MORE = 50; // rows that are shown at first, and that come with every step
+
+const COLUMNS = [
+  ["In", (meter) => count(meter.input_tokens)],
+  ["Out", (meter) => count(meter.output_tokens)],
+  ["Cache", (meter) => count(meter.cache_read_tokens + meter.cache_creation_tokens)],
+  ["Cost", cost],
+  ["Calls", (meter) => count(meter.calls)],
+  ["Failed", (meter) => count(meter.failed)],
+  ["First token", (meter) => duration(meter.first_token_ms)],
+  ["Time", (meter, now) => duration(lastedOf(meter, now)) + (meter.running ? ", open" : "")],
+];
+
+export class Usage extends TickingElement {
+  static properties = { shown: { state: true } };
+
+  constructor() {
+    super();
+    this.shown = { turns: MORE, agents: MORE };
+  }
+
+  render() {
+    const { record } = this.session;
+    const meters = record.fold(Meters);
+    const { turns, byId } = record.fold(Invocations);
+    if (!meters.session?.completions && !meters.turns.size) return html`<p class="pad soft">Nothing was used yet.</p>`;
+    return html`<div class="pad usage">
+      <h2>Session</h2>
+      ${this.#totals(meters)}
+      ${this.#table("turns", "Turns", meters.turns, turns, ({ number, words }) => [`${number}`, words])}
+      ${this.#table("agents", "Agents", meters.agents, byId, ({ name, subject, model }) => [
+        name,
+        subject,
+        model ?? "",
+      ])}
+    </div>`;
+  }
+
+  #totals(meters) {
+    const { session, turns } = meters;
+    const { now } = this;
+    const { tool_ms, wait_ms } = callsLasted(meters, now);
+    const rows = [
+      ["Tokens in", count(session.input_tokens)],
+      ["Tokens out", count(session.output_tokens)],
+      ["Read from cache", count(session.cache_read_tokens)],
+      ["Written to cache", count(session.cache_creation_tokens)],
+      ["Cost", cost(session)],
+      ["Model requests", count(session.completions)],
+      ["Tool calls", `${count(session.calls)}${session.failed ? `, ${count(session.failed)} failed` : ""}`],
+      ["Time in tools", session.calls || tool_ms ? duration(tool_ms) : UNKNOWN],
+      ["Waiting for people", wait_ms ? duration(wait_ms) : UNKNOWN],
+      ["Turns", count(turns.size)],
+      ["Time in turns", duration(turnsLasted(meters, now))],
+    ];
+    return html`<dl class="facts">${rows.map(
+      ([name, value]) => html`
+      <div><dt>${name}</dt><dd>${value}</dd></div>`,
+    )}</dl>`;
+  }
+
+  /** The latest first; a column that would have nothing but zeros is left out. */
+  #table(key, title, meters, known, nameOf) {
+    const rows = [...meters].reverse();
+    if (!rows.length) return nothing;
+    const shown = this.shown[key];
+    const { now } = this;
+    const columns = COLUMNS.filter(([, value]) => rows.some(([, meter]) => value(meter, now) !== "0"));
+    return html`<h2 id="usage-${key}">${title}</h2>
+      <div class="scroll" role="region" tabindex="0" aria-labelledby="usage-${key}"><table class="meters">
+        <thead><tr>${[title.slice(0, -1), ...columns.map(([name]) => name)].map(
+          (name) => html`
+          <th scope="col">${name}</th>`,
+        )}</tr></thead>
+        <tbody>${rows.slice(0, shown).map(([id, meter]) => this.#row(known.get(id), nameOf, columns, meter))}</tbody>
+      </table></div>
+      ${
+        rows.length > shown
+          ? html`<button @click=${() => (this.shown = { ...this.shown, [key]: shown + MORE })}>
+        Show earlier ones (${count(rows.length - shown)})</button>`
+          : nothing
+      }`;
+  }
+
+  #row(what, nameOf, columns, meter) {
+    const [name, more, model = ""] = nameOf(what);
+    const { now } = this;
+    return html`<tr><th scope="row" title=${more}>${toEvent(what.seq, name)} <span class="soft">${more}</span>
+        ${model ? html`<span class="soft model">${middleCut(model)}</span>` : nothing}</th>
+      ${columns.map(([, value]) => html`<td>${value(meter, now)}</td>`)}</tr>`;
+  }
+}
+
+customElements.define("tl-usage", Usage);

@@ -1,0 +1,26 @@
+/** `<tl-value>`: a value out of an event, as text or as JSON for people; of a long one the beginning, until asked. */
+
+import { html, nothing } from "lit";
+
+import { Element } from "./base-element.js";
+
+const CUT_CHARS = 2000;
+
+export class Value extends Element {
+  static properties = { name: { attribute: false }, value: { attribute: false }, whole: { state: true } };
+
+  constructor() {
+    super();
+    this.whole = false;
+  }
+
+  render() {
+    const text = typeof this.value === "string" ? this.value : JSON.stringify(this.value, null, 2);
+    const isCut = !this.whole && text.length > CUT_CHARS;
+    return html`<p class="label">${this.name}</p>
+      <pre class="plain" tabindex="0">${isCut ? `${text.slice(0, CUT_CHARS)}…` : text}</pre>
+      ${isCut ? html`<button @click=${() => (this.whole = true)}>Show all</button>` : nothing}`;
+  }
+}
+
+customElements.define("tl-value", Value);

@@ -1,0 +1,174 @@
+/**
+ * `<tl-list>`: a list box with any number of rows of one height, of which only those in view are in the page.
+ *
+ * `rowAt(index)` gives `{ seq, kind, state, selected, title, content }`. The keys move `active`, which belongs to
+ * whoever uses the list: told by `move`, a click or Enter by `pick`, both with the index; `scrolled` tells
+ * whether the end is in view. With `follows` the end stays in view.
+ */
+
+import { html, nothing } from "lit";
+import { repeat } from "lit/directives/repeat.js";
+
+import { Element } from "./base-element.js";
+import { Track } from "./virtual-scroll.js";
+
+/** Where a key leads, from a row, on pages of so many rows. */
+const KEYS = {
+  ArrowDown: (at) => at + 1,
+  ArrowUp: (at) => at - 1,
+  PageDown: (at, page) => at + page,
+  PageUp: (at, page) => at - page,
+  Home: () => 0,
+  End: () => Infinity,
+};
+const NEAR_PX = 4; // from the end that count as the end
+
+/** Whether a key moves in a list. */
+export const moves = (key) => key in KEYS;
+
+export class List extends Element {
+  static properties = {
+    count: { type: Number },
+    rowHeight: { type: Number },
+    rowAt: { attribute: false },
+    label: {},
+    active: { type: Number },
+    follows: { type: Boolean },
+  };
+  #observer = new ResizeObserver(() => this.#resized());
+  #aim = null; // where to scroll when the rows are there: (track, scroll) -> scroll
+  #scroll = 0;
+  #view = 0;
+
+  constructor() {
+    super();
+    Object.assign(this, { count: 0, rowHeight: 24, rowAt: () => ({}), label: "", active: -1, follows: false });
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.#observer.observe(this);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.#observer.disconnect();
+  }
+
+  /** Have a row in view. */
+  reveal(row) {
+    this.#aim = (track, scroll) => track.reveal(row, scroll);
+    this.requestUpdate();
+  }
+
+  /** Have a row so many pixels from the top. */
+  place(row, pixels) {
+    this.#aim = (track) => track.scrollOf(row * track.rowHeight - pixels);
+    this.requestUpdate();
+  }
+
+  /** The first row in view, and how far from the top it is. */
+  get position() {
+    const top = this.#track.topOf(this.#scroll);
+    const row = Math.floor(top / this.rowHeight);
+    return { row, pixels: row * this.rowHeight - top };
+  }
+
+  get #track() {
+    return new Track(this.count, this.rowHeight, this.#view);
+  }
+
+  get #box() {
+    return this.firstElementChild;
+  }
+
+  /** What a person looks at stays in view when the box becomes smaller. */
+  #resized() {
+    const seen = this.active >= 0 && this.#track.shows(this.active, this.#scroll);
+    if (seen && this.#aim === null) this.reveal(this.active);
+    this.requestUpdate();
+  }
+
+  #scrolled() {
+    if (this.#box.scrollTop === this.#scroll) return;
+    this.#scroll = this.#box.scrollTop;
+    // A box that grew is scrolled by the browser before the next drawing measures it.
+    const { scrollHeight, clientHeight } = this.#box;
+    this.#tell("scrolled", this.#scroll + clientHeight >= scrollHeight - NEAR_PX);
+    this.requestUpdate();
+  }
+
+  #tell(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if ((event.key === "Enter" || event.key === " ") && this.active >= 0) this.#tell("pick", this.active);
+    else if (moves(event.key) && this.count > 0) this.#tell("move", this.#reached(event.key));
+    else return;
+    event.preventDefault();
+  }
+
+  #reached(key) {
+    const page = Math.max(1, Math.floor(this.#view / this.rowHeight) - 1);
+    const from = this.active >= 0 ? this.active : Math.min(this.position.row, this.count - 1) - 1;
+    const to = Math.max(0, Math.min(KEYS[key](from, page), this.count - 1));
+    this.reveal(to);
+    return to;
+  }
+
+  #click(event) {
+    const row = event.target.closest("[data-row]");
+    if (row) this.#tell("pick", Number(row.dataset.row));
+  }
+
+  /** The box must be as high as its rows before it can be scrolled, and rows are drawn for where it is. */
+  willUpdate() {
+    this.style.setProperty("--row", `${this.rowHeight}px`);
+    const box = this.#box;
+    if (!box) return;
+    this.#view = box.clientHeight;
+    const track = this.#track;
+    box.firstElementChild.style.setProperty("height", `${track.height}px`);
+    const aim = this.#aim ?? (this.follows ? () => track.scrollOf(track.total) : null);
+    this.#aim = null;
+    if (aim) box.scrollTop = aim(track, box.scrollTop);
+    this.#scroll = box.scrollTop;
+  }
+
+  /** At first there is no box to measure. */
+  firstUpdated() {
+    this.requestUpdate();
+  }
+
+  updated() {
+    const { offset } = this.#track.rowsAt(this.#scroll);
+    this.#box.firstElementChild.firstElementChild.style.setProperty("transform", `translateY(${offset}px)`);
+  }
+
+  render() {
+    const { first, end } = this.#track.rowsAt(this.#scroll);
+    const indexes = Array.from({ length: end - first }, (_, index) => first + index);
+    const rows = repeat(
+      indexes,
+      (index) => index,
+      (index) => this.#row(index),
+    );
+    const isDrawn = this.active >= first && this.active < end;
+    return html`<div role="listbox" tabindex="0" aria-label=${this.label}
+        aria-activedescendant=${isDrawn ? `row-${this.active}` : nothing}
+        @scroll=${this.#scrolled} @keydown=${this.#key} @click=${this.#click}>
+      <div class="track" role="presentation"><div class="window" role="presentation">${rows}</div></div>
+    </div>`;
+  }
+
+  #row(index) {
+    const { seq, kind, state, selected, title, content } = this.rowAt(index);
+    return html`<div role="option" id="row-${index}" aria-setsize=${this.count} aria-posinset=${index + 1}
+      aria-selected=${selected} ?data-active=${index === this.active} data-row=${index} data-seq=${seq}
+      data-kind=${kind} data-state=${state ?? nothing} title=${title ?? nothing}>${content}</div>`;
+  }
+}
+
+customElements.define("tl-list", List);

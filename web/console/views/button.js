@@ -1,0 +1,23 @@
+/** `<tl-view-button>`: a button of a view; once, unless it says that there may be more. */
+
+import { html } from "lit";
+
+import { Part } from "./action-part.js";
+import { inForm } from "./errors.js";
+
+const LOOKS = { primary: "strong", secondary: "", danger: "danger" };
+
+export class ViewButton extends Part {
+  #click() {
+    this.act({ kind: "button.click", button_id: this.node.id }, inForm);
+  }
+
+  render() {
+    const { id, label, style = "secondary" } = this.node;
+    const button = html`<button type="button" class=${LOOKS[style]} data-button=${id}
+      ?disabled=${this.isUsed || this.isBusy} @click=${() => this.#click()}>${label}</button>`;
+    return html`<div class="doing">${this.foot(button, label)} ${this.status()}</div>${this.whole()}`;
+  }
+}
+
+customElements.define("tl-view-button", ViewButton);

@@ -1,0 +1,48 @@
+/**
+ * What people have sent on each view since it was shown last: a fold over the log. So a form that was sent shows its
+ * values after a reload, and in the other tab. `version` rises with everything that happens to a view.
+ */
+
+import { viewKey, viewOf } from "../../client/views/views.js";
+
+const IDS = new Map([
+  ["form.submit", "form_id"],
+  ["table.save", "table_id"],
+  ["button.click", "button_id"],
+]);
+const NOTHING = { version: 0, actions: new Map() };
+
+export class Sent {
+  #views = new Map(); // by channel and view id: { version, actions: part id -> the last action }
+  #version = 0;
+
+  /** Take one event into account. */
+  apply({ type, id, channel = null, payload }) {
+    if (type === "assistant.view") this.#show(id, channel, payload.view);
+    else if (type === "ui.action") this.#take(payload, channel);
+  }
+
+  /** What was sent on the view that was shown last under this id in a channel. */
+  on(viewId, channel = null) {
+    return this.#views.get(viewKey(channel, viewId)) ?? NOTHING;
+  }
+
+  #show(event_id, channel, { view_id }) {
+    const view = { event_id, channel, view_id, version: this.#next(), actions: new Map() };
+    this.#views.set(viewKey(channel, view_id), view);
+  }
+
+  #take(payload, channel) {
+    const view = viewOf(this.#views.values(), payload, channel);
+    if (!view) return;
+    const { action } = payload;
+    view.version = this.#next();
+    const id = IDS.get(action.kind);
+    if (id) view.actions.set(action[id], action);
+  }
+
+  #next() {
+    this.#version += 1;
+    return this.#version;
+  }
+}

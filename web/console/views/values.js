@@ -1,0 +1,77 @@
+/**
+ * Between the values of a view's fields and the texts that stand in inputs. Pure.
+ *
+ * No text is lost or changed on the way: what is not a number goes to the server as it was typed, which says so; a
+ * time that the browser's own pickers cannot hold is edited as text. Blank text is no value: null.
+ */
+
+import { isBlank } from "../../client/shared/python-text.js";
+
+const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
+const MOMENT = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d)?)(Z|[+-]\d\d:\d\d)?)?$/;
+
+/** What stands in the input of a value. */
+export function textOf(field, value) {
+  if (value == null) return "";
+  if (field.type === "field.select" && !field.options.some((option) => option.value === value)) return "";
+  return String(value).replace(/\r\n?/g, "\n"); // as an input would say it back
+}
+
+/** A value as words, where nothing is edited: the label of what was chosen, a time as `2026-01-08 12:30 -05:00`. */
+export function shownText(field, value) {
+  const text = textOf(field, value);
+  if (field.type === "field.select") return field.options.find((option) => option.value === text)?.label ?? text;
+  const moment = field.type === "field.datetime" ? momentOf(text) : null;
+  return moment
+    ? [moment.day, moment.time.replace(/^(\d\d:\d\d):00$/, "$1"), moment.zone].filter(Boolean).join(" ")
+    : text;
+}
+
+/** The value of what stands in an input. */
+export function valueOf(field, text) {
+  if (isBlank(text)) return null;
+  return field.type === "field.number" ? numberOf(text.trim()) : field.type === "field.datetime" ? text.trim() : text;
+}
+
+function numberOf(text) {
+  const number = NUMBER.test(text) ? Number(text) : NaN;
+  return Number.isFinite(number) ? number : text;
+}
+
+/** The day and the time of a text, and its offset; null if it is something else. */
+export function momentOf(text) {
+  if (text === "") return { day: "", time: "", zone: "" };
+  const [, day, time = "", zone = ""] = MOMENT.exec(text) ?? [];
+  return day && isDay(day) && isClock(time) ? { day, time, zone } : null;
+}
+
+/** The text of a day and a time; the offset belongs to the time. */
+export const joined = ({ day, time, zone }) => (time ? `${day}T${time}${zone}` : day);
+
+/** A picker empties itself of a day that does not exist. */
+function isDay(day) {
+  const date = new Date(`${day}T00:00:00Z`);
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day) && !day.startsWith("0000");
+}
+
+const isClock = (time) =>
+  time === "" ||
+  (time < "24" &&
+    time
+      .split(":")
+      .slice(1)
+      .every((part) => part < "60"));
+
+const KINDS = {
+  "field.text": ({ multiline }, first) => (multiline || first.includes("\n") ? "area" : "text"),
+  "field.number": () => "number",
+  "field.select": () => "select",
+  "field.datetime": ({ picks = "datetime" }, first) => {
+    const moment = momentOf(first);
+    if (moment === null || (picks === "date" && moment.time)) return "text";
+    return picks === "date" ? "date" : "moment";
+  },
+};
+
+/** Which input a field has. It depends on the text it begins with, never on what is typed. */
+export const kindOf = (field, first) => KINDS[field.type](field, first);
