@@ -1,4 +1,4 @@
-/** The types of the package's own events: made from `turnlog schema` by generate.mjs; not edited by hand. */
+/** The types of the package's own events: generated from `turnlog schema` by generate.mjs; do not edit. */
 export const TYPES = new Set([
   "process.start",
   "process.end",

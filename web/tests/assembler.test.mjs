@@ -123,6 +123,6 @@ test("many rollbacks leave nothing behind", () => {
     assembler.feed(said("tool_result", "x", false, CALL));
     assembler.feed(said("rollback", '{"blocks":2}', true));
   }
-  const { order, spoken, open, texts, calls } = assembler.agents.get("a1");
-  assert.deepEqual([order, spoken, open.size, texts, calls.get("t1")], [[], [], 0, [], []]);
+  const { order, modelBlocks, open, texts, calls } = assembler.agents.get("a1");
+  assert.deepEqual([order, modelBlocks, open.size, texts, calls.get("t1")], [[], [], 0, [], []]);
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documents } from "../client/folds/documents.js";
+import { collectDocuments } from "../client/folds/documents.js";
 import { Meters } from "../client/folds/meters.js";
 import { Tree } from "../client/folds/tree.js";
 import { Conversation } from "../console/store/conversation.js";
@@ -12,7 +12,7 @@ import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../co
 import { Invocations, standing } from "../console/store/invocations.js";
 import { Latest } from "../console/store/latest-request.js";
 import { Library, holds, titleOf, wordsOf } from "../console/store/document-index.js";
-import { cost, count, duration, size } from "../console/ui/format.js";
+import { cost, formatCount, duration, size } from "../console/ui/format.js";
 import { Record } from "../console/store/session-log.js";
 import { Spent } from "../console/store/spent.js";
 import { Staff, colour, offerWork, sleepers, startSession, wake } from "../console/store/team-commands.js";
@@ -64,7 +64,7 @@ for (const [bytes, said] of [
   test(`${bytes} bytes are ${said}`, () => assert.equal(size(bytes), said));
 }
 
-test("large numbers have groups", () => assert.equal(count(1234567), "1,234,567"));
+test("large numbers have groups", () => assert.equal(formatCount(1234567), "1,234,567"));
 
 for (const [name, before, after, expected] of [
   ["nothing", { a: [1, { b: null }] }, { a: [1, { b: null }] }, []],
@@ -190,7 +190,7 @@ test("the library holds the documents that the client makes, on their shelves", 
   for (const { events } of vectors("state/documents").cases) {
     const log = logOf(events);
     const library = folded(new Library(), log);
-    assert.deepEqual(library.byId, documents(log));
+    assert.deepEqual(library.byId, collectDocuments(log));
     let shelved = 0;
     for (const [category, shelf] of library.shelves) {
       for (const one of shelf.values()) assert.equal(one.category, category);

@@ -11,7 +11,7 @@ import { inForm, inTable, labelled, problemsOf } from "../console/views/errors.j
 import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "../console/views/table-edits.js";
 import { Sent } from "../console/views/submissions.js";
 import * as values from "../console/views/values.js";
-import { Views } from "../client/views/views.js";
+import { OpenViews } from "../client/views/views.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const TEXT = { type: "field.text", name: "notes", label: "Notes" };
@@ -273,7 +273,7 @@ test("the last action of each part is known until the view is shown again, also 
 
 test("the check of the client knows where the console's own saves are wrong", () => {
   const views = folded(
-    new Views(),
+    new OpenViews(),
     logOf([
       {
         type: "assistant.view",
@@ -286,7 +286,7 @@ test("the check of the client knows where the console's own saves are wrong", ()
   edits.write(key, "weight_lbs", "heavy");
   const table = { ...TABLE, columns: [NUMBER], rows: [] };
   const { action, keys } = saveOf(table, rowsOf(table, new Set(), null, edits), edits);
-  const places = inTable(views.check({ view_id: "v", action }), keys);
+  const places = inTable(views.validateAction({ view_id: "v", action }), keys);
   assert.deepEqual([...places], [["+1 weight_lbs", "weight_lbs must be a number"]]);
 });
 

@@ -30,7 +30,13 @@ function opened(t) {
     };
   };
   const hooks = { onRecords() {}, onState: (state) => line.states.push(state), onRefused() {} };
-  line.connection = new Connection({ open, urlOf: () => "", cursors: new Cursors(["sess_1"]), timing: TIMING, hooks });
+  line.connection = new Connection({
+    open,
+    buildUrl: () => "",
+    cursors: new Cursors(["sess_1"]),
+    timing: TIMING,
+    hooks,
+  });
   t.after(() => line.connection.close());
   return line;
 }

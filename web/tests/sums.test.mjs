@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Meters } from "../client/folds/meters.js";
-import { addCosts, addCounts, total } from "../client/shared/rounding.js";
+import { addCosts, addCounts, addRecords } from "../client/shared/rounding.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const MOST = Number.MAX_SAFE_INTEGER;
@@ -22,8 +22,8 @@ test("costs saturate at the largest double, and are rounded to millionths", () =
 
 test("records of numbers are added with the sum that is given", () => {
   const cost = { total_cost: 1e308, currency: "USD" };
-  assert.deepEqual(total(cost, cost, addCosts), { total_cost: Number.MAX_VALUE, currency: "USD" });
-  assert.deepEqual(total(null, cost, addCosts), cost);
+  assert.deepEqual(addRecords(cost, cost, addCosts), { total_cost: Number.MAX_VALUE, currency: "USD" });
+  assert.deepEqual(addRecords(null, cost, addCosts), cost);
 });
 
 test("meters with the largest sums saturate", () => {
@@ -35,7 +35,7 @@ test("meters with the largest sums saturate", () => {
     of("agent.usage", usage),
   ]);
   const meters = folded(new Meters(), log);
-  for (const { session } of [meters.report(), meters.seenIn([]).report()]) {
+  for (const { session } of [meters.report(), meters.visibleTo([]).report()]) {
     assert.deepEqual([session.input_tokens, session.cost_usd], [MOST, Number.MAX_VALUE]);
   }
 });

@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 
-import { Cursors, placeOf } from "../client/transport/cursor.js";
-import { Reader } from "../client/transport/subscription.js";
-import { Tab } from "../client/transport/shared-connection.js";
+import { Cursors, parseCursor } from "../client/transport/cursor.js";
+import { Subscription } from "../client/transport/subscription.js";
+import { SharedConnection } from "../client/transport/shared-connection.js";
 
 /** Exclusive locks by name, given in the order in which they were asked for. */
 class FakeLocks {
@@ -85,13 +85,13 @@ class FakeTab {
 
   constructor(sessions) {
     const hooks = { onEvent: ({ seq }) => this.seqs.push(seq), onError: ({ status }) => this.errors.push(status) };
-    this.reader = new Reader({ sessions, read: JSON.parse, hooks });
+    this.subscription = new Subscription({ sessions, parse: JSON.parse, hooks });
     const connect = (places, streamHooks) => {
       const connection = new FakeConnection(places, streamHooks);
       this.connections.push(connection);
       return connection;
     };
-    this.tab = new Tab({ name: "shared", reader: this.reader, connect, patienceMs: 60_000 });
+    this.tab = new SharedConnection({ name: "shared", subscription: this.subscription, connect, timeoutMs: 60_000 });
   }
 
   get open() {
@@ -100,7 +100,7 @@ class FakeTab {
 
   close() {
     this.tab.close();
-    this.reader.close();
+    this.subscription.close();
   }
 }
 
@@ -118,7 +118,7 @@ class FakeConnection {
     this.isOpen = false;
   }
 
-  hurry() {}
+  reconnectNow() {}
 
   says(state) {
     this.state = state;
@@ -127,7 +127,7 @@ class FakeConnection {
 
   sends(session, ...seqs) {
     const records = seqs.map((seq) => {
-      const [before, at] = [this.cursors.at(session), placeOf(`k1:${seq}`)];
+      const [before, at] = [this.cursors.at(session), parseCursor(`k1:${seq}`)];
       this.cursors.set(session, at);
       return { session, before, at, data: JSON.stringify({ seq }) };
     });
@@ -152,7 +152,7 @@ async function sharing(t) {
 
 test("a Tab that has what the leader has lets go of its own connection", async (t) => {
   const { line, leader, follower } = await sharing(t);
-  assert.deepEqual([leader.open.length, follower.open.length, follower.reader.state], [1, 0, "live"]);
+  assert.deepEqual([leader.open.length, follower.open.length, follower.subscription.state], [1, 0, "live"]);
   line.sends("sess_1", 1, 2);
   assert.deepEqual(
     [leader.seqs, follower.seqs],
@@ -165,7 +165,7 @@ test("a Tab that has what the leader has lets go of its own connection", async (
 
 test("a Tab that missed a record opens a connection of its own, and lets go of it again", async (t) => {
   const { line, follower } = await sharing(t);
-  line.cursors.set("sess_1", placeOf("k1:1"));
+  line.cursors.set("sess_1", parseCursor("k1:1"));
   line.sends("sess_1", 2);
   assert.deepEqual([follower.seqs, follower.open.length], [[0], 1]);
   const own = follower.open[0];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Views } from "../client/views/views.js";
+import { OpenViews } from "../client/views/views.js";
 import { Sent } from "../console/views/submissions.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
@@ -18,8 +18,8 @@ function eventOf({ show, hide, click, shown, channel }) {
 
 for (const { name, events, channel, action, problems, open, used } of VECTORS.cases) {
   test(`views in channels: ${name}`, () => {
-    const views = folded(new Views(), logOf(events.map(eventOf)));
-    const found = views.check({ ...action, action: CLICK }, channel);
+    const views = folded(new OpenViews(), logOf(events.map(eventOf)));
+    const found = views.validateAction({ ...action, action: CLICK }, channel);
     assert.deepEqual(
       found.map(({ message }) => message),
       problems,

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conflict, Invalid, Refused, Unreachable } from "../client/api/errors.js";
+import { Conflict, Invalid, HttpError, Unreachable } from "../client/api/errors.js";
 import { problemOf } from "../console/app/error-messages.js";
 import { shownText } from "../console/views/values.js";
 import {
@@ -159,7 +159,7 @@ test("shownText says the label of what was chosen", () => {
 for (const [error, words, detail] of [
   [new Unreachable("no answer from /api/sessions: Failed to fetch"), /does not answer/, /Failed to fetch/],
   [new Conflict("taken", 409), /already/, /taken/],
-  [new Refused("store is full", 507), /could not do this/, /store is full/],
+  [new HttpError("store is full", 507), /could not do this/, /store is full/],
   [new TypeError("x is undefined"), /could not do this/, /x is undefined/],
 ]) {
   test(`problemOf: ${error.name} is told in words, with its message as the detail`, () => {

@@ -1,15 +1,15 @@
 import type { Action } from "../views/views.js";
-import type { ApprovalRequest, Event, EventType, Fault, Json, Payloads } from "../events.js";
-import type { Bubble } from "../folds/transcript.js";
+import type { ApprovalRequest, LogEvent, EventType, Fault, Json, Payloads } from "../events.js";
+import type { TranscriptMessage } from "../folds/transcript.js";
 import type { MetersReport } from "../folds/meters.js";
-import type { Document } from "../folds/documents.js";
+import type { SessionDocument } from "../folds/documents.js";
 import type { Pending } from "../folds/pending.js";
 
 /** An event that a page posts. With an `id` of its own it can be posted again, and happens once. */
-export type Posted = { [Type in EventType]: { type: Type; payload: Payloads[Type]; id?: string } }[EventType];
+export type PostedEvent = { [Type in EventType]: { type: Type; payload: Payloads[Type]; id?: string } }[EventType];
 
 /** Where a message is; `session` is said to who did not name one. */
-export interface Sent {
+export interface SendResult {
   eventId: number;
   id: string;
   turn: string;
@@ -44,7 +44,7 @@ export interface AppInfo {
 }
 
 /** Somebody of a team; `born` is when it was first there. */
-export interface Member {
+export interface TeamMember {
   name: string;
   seat: number;
   state: "hatching" | "alive" | "sleeping";
@@ -62,13 +62,13 @@ export interface Member {
 export interface Team {
   channel: string | null;
   hatching: string | null;
-  grid: Array<Member | null>;
+  grid: Array<TeamMember | null>;
 }
 
-export interface StateAnswer<State = Json> {
+export interface StateResponse<State = Json> {
   seq: number;
   state: State;
-  transcript?: Bubble[];
+  transcript?: TranscriptMessage[];
   meters?: MetersReport;
   open?: Pending;
   roster?: Team[];
@@ -87,7 +87,7 @@ export interface InviteInfo {
 }
 
 /** What a call is known by: an item of `tool.await`, of `tool.call`, or of what is open. */
-export interface CallName {
+export interface CallReference {
   call_id: string;
   tool: string;
 }
@@ -100,15 +100,15 @@ export declare class Client {
   send(
     message: string,
     options?: { session?: string; app?: string; channel?: string; target?: string; key?: string },
-  ): Promise<Sent>;
+  ): Promise<SendResult>;
   /** Post events, all or none; their seqs. */
-  dispatch(session: string, events: Posted[]): Promise<number[]>;
+  dispatch(session: string, events: PostedEvent[]): Promise<number[]>;
   /** Stop what runs in a session, or one turn or agent of it. */
   stop(session: string, options?: { turn?: string; agent?: string }): Promise<number>;
   /** Answer a call that waits for the page. */
-  answer(session: string, call: CallName, result: Json): Promise<number>;
+  answer(session: string, call: CallReference, result: Json): Promise<number>;
   /** Say that a call cannot be answered. */
-  fail(session: string, call: CallName, fault: Fault): Promise<number>;
+  fail(session: string, call: CallReference, fault: Fault): Promise<number>;
   decide(
     session: string,
     request: Pick<ApprovalRequest, "call_id" | "args_hash">,
@@ -140,7 +140,7 @@ export declare class Client {
   state<State = Json>(
     session: string,
     options?: { at?: number | string; include?: Array<"transcript" | "meters" | "open" | "roster"> },
-  ): Promise<StateAnswer<State>>;
+  ): Promise<StateResponse<State>>;
   /** The documents of a session, or of a page of the caller's sessions; `next` is the page after it. */
   documents(options?: {
     session?: string;
@@ -148,7 +148,7 @@ export declare class Client {
     category?: string;
     limit?: number;
     after?: string;
-  }): Promise<{ documents: Array<Document & { session_id: string }>; next?: string }>;
+  }): Promise<{ documents: Array<SessionDocument & { session_id: string }>; next?: string }>;
   /** The log as lines of JSON; the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
   /** Who is asking; `roles` are those of every session. A guest makes no sessions: it has the one it was invited to. */
@@ -159,4 +159,4 @@ export declare class Client {
   apps(): Promise<AppInfo[]>;
 }
 
-export type { Event };
+export type { LogEvent };

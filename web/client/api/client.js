@@ -2,15 +2,15 @@
  * `Client`: what a page asks of a server besides following it.
  *
  * Whatever changes something is sent with an identity of its own, so that it can be sent again when no answer
- * came, and happens once. What is refused is thrown as a `Refused` with its status (`errors.js`).
+ * came, and happens once. What is refused is thrown as a `HttpError` with its status (`errors.js`).
  */
 
-import { addressOf, headersOf, rootOf } from "../shared/urls.js";
-import { Unreachable, refusal } from "./errors.js";
+import { buildUrl, authHeaders, baseUrl } from "../shared/urls.js";
+import { Unreachable, createHttpError } from "./errors.js";
 import { newId } from "../shared/ids.js";
 
-const ATTEMPTS = 4;
-const AGAIN = new Set([429, 502, 503, 504]); // the same request may succeed later
+const MAX_ATTEMPTS = 4;
+const RETRY_STATUSES = new Set([429, 502, 503, 504]); // the same request may succeed later
 const MAX_WAIT_MS = 10_000;
 
 export class Client {
@@ -19,8 +19,8 @@ export class Client {
   #retryMs;
 
   constructor({ url, token, principal, retryMs = 500 } = {}) {
-    this.#root = rootOf(url);
-    this.#headers = headersOf({ token, principal });
+    this.#root = baseUrl(url);
+    this.#headers = authHeaders({ token, principal });
     this.#retryMs = retryMs;
   }
 
@@ -38,32 +38,32 @@ export class Client {
 
   /** Stop what runs in a session, or one turn or agent of it. */
   stop(session, { turn, agent } = {}) {
-    return this.#one(session, "ui.command", { command: { kind: "stop", turn, agent_id: agent } });
+    return this.#dispatchOne(session, "ui.command", { command: { kind: "stop", turn, agent_id: agent } });
   }
 
   /** Answer a call that waits for the page. */
   answer(session, { call_id, tool }, result) {
-    return this.#one(session, "tool.result", { call_id, tool, ok: true, result, error: null });
+    return this.#dispatchOne(session, "tool.result", { call_id, tool, ok: true, result, error: null });
   }
 
   /** Say that a call cannot be answered: `fault` is {code, message, details?}. */
   fail(session, { call_id, tool }, fault) {
-    return this.#one(session, "tool.result", { call_id, tool, ok: false, result: null, error: fault });
+    return this.#dispatchOne(session, "tool.result", { call_id, tool, ok: false, result: null, error: fault });
   }
 
   /** Decide about an `approval.request`: "approve" or "deny". */
   decide(session, { call_id, args_hash }, decision, notes) {
-    return this.#one(session, "approval.decision", { call_id, args_hash, decision, notes });
+    return this.#dispatchOne(session, "approval.decision", { call_id, args_hash, decision, notes });
   }
 
   /** Act on a view; `shown` is the id of the `assistant.view` that the person saw. */
   submitView(session, view_id, action, { shown } = {}) {
-    return this.#one(session, "ui.action", { action, view_id, shown });
+    return this.#dispatchOne(session, "ui.action", { action, view_id, shown });
   }
 
   /** Give the input that a call asked for. */
   submitInput(session, { call_id }, values) {
-    return this.#one(session, "ui.action", { action: { kind: "input.submit", values }, call_id });
+    return this.#dispatchOne(session, "ui.action", { action: { kind: "input.submit", values }, call_id });
   }
 
   /** The path of a link that makes one person a member with these roles: once, within 7 days. */
@@ -129,42 +129,42 @@ export class Client {
     return (await this.#get("api/apps")).apps;
   }
 
-  async #one(session, type, payload) {
+  async #dispatchOne(session, type, payload) {
     const [seq] = await this.dispatch(session, [{ type, payload }]);
     return seq;
   }
 
   #get(path, parameters) {
-    return this.#again("GET", path, { parameters });
+    return this.#requestWithRetry("GET", path, { parameters });
   }
 
   #post(path, body, headers) {
-    return this.#again("POST", path, { body, headers });
+    return this.#requestWithRetry("POST", path, { body, headers });
   }
 
   /** Ask until there is an answer, waiting longer each time. */
-  async #again(...request) {
+  async #requestWithRetry(...request) {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await this.#once(...request);
+        return await this.#requestOnce(...request);
       } catch (error) {
-        const passing = error instanceof Unreachable || AGAIN.has(error.status);
-        if (!passing || attempt === ATTEMPTS) throw error;
-        await pause(Math.max(error.retryAfterMs ?? 0, this.#retryMs * 2 ** attempt * (0.5 + Math.random() / 2)));
+        const passing = error instanceof Unreachable || RETRY_STATUSES.has(error.status);
+        if (!passing || attempt === MAX_ATTEMPTS) throw error;
+        await sleep(Math.max(error.retryAfterMs ?? 0, this.#retryMs * 2 ** attempt * (0.5 + Math.random() / 2)));
       }
     }
   }
 
-  async #once(method, path, { parameters, body, headers = {} }) {
-    const said = { ...this.#headers, ...headers, ...(body && { "content-type": "application/json" }) };
-    const request = { method, headers: new Headers(said), body: JSON.stringify(body), cache: "no-store" };
-    return contentOf(await reached(addressOf(this.#root, path, parameters), request));
+  async #requestOnce(method, path, { parameters, body, headers = {} }) {
+    const merged = { ...this.#headers, ...headers, ...(body && { "content-type": "application/json" }) };
+    const request = { method, headers: new Headers(merged), body: JSON.stringify(body), cache: "no-store" };
+    return parseResponse(await fetchText(buildUrl(this.#root, path, parameters), request));
   }
 }
 
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, Math.min(ms, MAX_WAIT_MS)));
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, Math.min(ms, MAX_WAIT_MS)));
 
-async function reached(url, request) {
+async function fetchText(url, request) {
   try {
     const response = await fetch(url, request);
     return { response, text: await response.text() };
@@ -174,10 +174,10 @@ async function reached(url, request) {
 }
 
 /** The JSON of an answer, or its text if it is something else. */
-function contentOf({ response, text }) {
+function parseResponse({ response, text }) {
   const isJson = /^application\/json(;|$)/.test(response.headers.get("content-type"));
   const content = isJson && text ? JSON.parse(text) : text;
   if (response.ok) return content;
   const retryAfterMs = 1000 * (Number(response.headers.get("retry-after")) || 0);
-  throw refusal(response.status, content?.error, { fault: content?.fault, retryAfterMs });
+  throw createHttpError(response.status, content?.error, { fault: content?.fault, retryAfterMs });
 }

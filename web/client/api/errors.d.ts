@@ -7,7 +7,7 @@ export declare class TurnlogError extends Error {}
 export declare class Unreachable extends TurnlogError {}
 
 /** The server said no. */
-export declare class Refused extends TurnlogError {
+export declare class HttpError extends TurnlogError {
   constructor(message: string, status: number, more?: { fault?: Fault | null; retryAfterMs?: number });
   readonly status: number;
   /** What exactly is wrong, if the server told: `details.problems` has a path and a message each. */
@@ -15,19 +15,19 @@ export declare class Refused extends TurnlogError {
   readonly retryAfterMs: number;
 }
 
-export declare class Invalid extends Refused {}
-export declare class NotSignedIn extends Refused {}
-export declare class Forbidden extends Refused {}
-export declare class NotFound extends Refused {}
-export declare class Conflict extends Refused {}
-export declare class Gone extends Refused {}
+export declare class Invalid extends HttpError {}
+export declare class NotSignedIn extends HttpError {}
+export declare class Forbidden extends HttpError {}
+export declare class NotFound extends HttpError {}
+export declare class Conflict extends HttpError {}
+export declare class Gone extends HttpError {}
 /** The cookie is another person's than the one whom `principal` names. */
-export declare class OtherPrincipal extends Refused {}
-export declare class TooMany extends Refused {}
+export declare class OtherPrincipal extends HttpError {}
+export declare class TooMany extends HttpError {}
 
 /** The error of a status. */
-export declare function refusal(
+export declare function createHttpError(
   status: number,
   message?: string,
   more?: { fault?: Fault | null; retryAfterMs?: number },
-): Refused;
+): HttpError;

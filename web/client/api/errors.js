@@ -3,7 +3,7 @@
  *
  *     TurnlogError
  *     ├── Unreachable      no answer: the network, or the server is away
- *     └── Refused          the server said no; `status`, and `fault` if it told more
+ *     └── HttpError        the server said no; `status`, and `fault` if it told more
  *         ├── Invalid      400: what was sent is wrong; an action's `fault.details.problems` has the paths
  *         ├── NotSignedIn  401
  *         ├── Forbidden    403
@@ -22,7 +22,7 @@ export class TurnlogError extends Error {
 
 export class Unreachable extends TurnlogError {}
 
-export class Refused extends TurnlogError {
+export class HttpError extends TurnlogError {
   constructor(message, status, { fault = null, retryAfterMs = 0 } = {}) {
     super(message);
     this.status = status;
@@ -31,16 +31,16 @@ export class Refused extends TurnlogError {
   }
 }
 
-export class Invalid extends Refused {}
-export class NotSignedIn extends Refused {}
-export class Forbidden extends Refused {}
-export class NotFound extends Refused {}
-export class Conflict extends Refused {}
-export class Gone extends Refused {}
-export class OtherPrincipal extends Refused {}
-export class TooMany extends Refused {}
+export class Invalid extends HttpError {}
+export class NotSignedIn extends HttpError {}
+export class Forbidden extends HttpError {}
+export class NotFound extends HttpError {}
+export class Conflict extends HttpError {}
+export class Gone extends HttpError {}
+export class OtherPrincipal extends HttpError {}
+export class TooMany extends HttpError {}
 
-const KINDS = new Map([
+const ERRORS_BY_STATUS = new Map([
   [400, Invalid],
   [401, NotSignedIn],
   [403, Forbidden],
@@ -52,7 +52,7 @@ const KINDS = new Map([
 ]);
 
 /** The error of a status. */
-export function refusal(status, message = `the server answered ${status}`, more = {}) {
-  const Kind = KINDS.get(status) ?? Refused;
+export function createHttpError(status, message = `the server answered ${status}`, more = {}) {
+  const Kind = ERRORS_BY_STATUS.get(status) ?? HttpError;
   return new Kind(message, status, more);
 }

@@ -1,4 +1,5 @@
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+import type { Json } from "../events.js";
+
 export type JsonObject = { [key: string]: Json };
 export type Scalar = boolean | number | string;
 
@@ -14,24 +15,24 @@ export type BlockType =
   | "error";
 
 /** A picture in a result. */
-export interface Image {
+export interface BlockImage {
   src: string;
   media_type: string;
 }
 
 /** A call that the page must answer. */
-export interface AwaitedCall {
+export interface FrontendCall {
   tool_use_id: string;
   [key: string]: Json;
 }
 
 /** An awaited call and the agent that waits. */
-export interface PendingCall extends AwaitedCall {
+export interface PendingFrontendCall extends FrontendCall {
   agent: string;
 }
 
 /** A source of a text; `fields` are its kind and place under the names of the wire. */
-export declare class Citation {
+export declare class BlockCitation {
   private constructor();
   readonly fields: { [key: string]: Scalar };
   readonly cited_text: string;
@@ -52,8 +53,8 @@ export declare class Block {
   readonly value: Json | undefined;
   /** All that the block said so far. */
   readonly text: string;
-  readonly citations: readonly Citation[];
-  readonly images: readonly Image[];
+  readonly citations: readonly BlockCitation[];
+  readonly images: readonly BlockImage[];
   readonly results: readonly Block[];
   /** Of a result: its call, if there was one. */
   readonly call: Block | null;
@@ -70,7 +71,7 @@ export declare class Agent {
   /** The agent's blocks as they opened, results too. */
   readonly order: readonly Block[];
   /** The calls that the agent last waited for and that have no result since. */
-  pending(): PendingCall[];
+  pending(): PendingFrontendCall[];
 }
 
 interface BlockJsonBase {
@@ -101,7 +102,7 @@ export interface ResultJson extends BlockJsonBase {
   id: string | null;
   name: string | null;
   text: string;
-  images: Image[];
+  images: BlockImage[];
 }
 
 export type CallJson = BlockJsonBase & {
@@ -111,7 +112,7 @@ export type CallJson = BlockJsonBase & {
   results: ResultJson[];
 } & ValueJson<"args", Json>;
 
-export type AwaitingJson = BlockJsonBase & { type: "awaiting_frontend_tools" } & ValueJson<"calls", AwaitedCall[]>;
+export type AwaitingJson = BlockJsonBase & { type: "awaiting_frontend_tools" } & ValueJson<"calls", FrontendCall[]>;
 export type FilesJson = BlockJsonBase & { type: "meta_files" } & ValueJson<"files", Json[]>;
 export type ErrorJson = BlockJsonBase & { type: "error" } & ValueJson<"error", Json>;
 
@@ -126,7 +127,7 @@ export interface AgentJson {
 export interface AssemblerJson {
   agents: AgentJson[];
   blocks: BlockJson[];
-  pending: PendingCall[];
+  pending: PendingFrontendCall[];
   dropped: number;
 }
 
@@ -138,7 +139,7 @@ export declare class Assembler {
   /** The blocks of all agents as they opened; results with a call are found there. */
   readonly blocks: Block[];
   /** The calls that the page must answer. */
-  readonly pending: PendingCall[];
+  readonly pending: PendingFrontendCall[];
   /** Take one message with its SSE id; return the blocks that changed, void ones too. A result changes its call. */
   feed(message: string | Uint8Array, id?: string): Block[];
   /** The stream is over: what is open stays incomplete. Returns these blocks. */

@@ -12,15 +12,15 @@
  * `turnlog.wire.assemble` is the same reader in Python, and `reading.js` makes sure that both hold the same values.
  */
 
-import { Agent, Block, Citation, RESULTS, blockJson, lastOf, transcript } from "./model.js";
-import { isAhead, placeOf, textOf } from "../transport/cursor.js";
-import { isCount, isObject, readCalls, readFields, readFiles, readMessage, readValue, textIn } from "./json.js";
+import { Agent, Block, BlockCitation, RESULT_TYPES, blockJson, lastValid, transcriptLines } from "./model.js";
+import { isAhead, parseCursor, formatCursor } from "../transport/cursor.js";
+import { isCount, isObject, readCalls, readFields, readFiles, readMessage, readValue, textField } from "./json.js";
 
-export { Agent, Block, Citation };
+export { Agent, Block, BlockCitation };
 
-const CALLS = new Set(["tool_call", "server_tool_call"]);
-const MODEL = new Set([...CALLS, "text", "thinking", "server_tool_result"]); // what a rollback counts
-const UNLISTED = new Set(["meta_init", "meta_final", "rollback"]); // no blocks: they act when they are complete
+const CALL_TYPES = new Set(["tool_call", "server_tool_call"]);
+const MODEL_TYPES = new Set([...CALL_TYPES, "text", "thinking", "server_tool_result"]); // what a rollback counts
+const META_TYPES = new Set(["meta_init", "meta_final", "rollback"]); // no blocks: they act when they are complete
 
 const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
@@ -45,8 +45,8 @@ export class Assembler {
   feed(message, id = "") {
     const fields = readFields(typeof message === "string" ? message : UTF8.decode(message));
     if (fields?.type === "reset") return this.#clear(); // has no id of its own: the reader's last one sticks
-    const gone = this.#move(id);
-    return gone === null ? [] : [...gone, ...this.#take(fields)];
+    const gone = this.#advance(id);
+    return gone === null ? [] : [...gone, ...this.#accept(fields)];
   }
 
   /** The stream is over: what is open stays incomplete. Returns these blocks. */
@@ -54,11 +54,11 @@ export class Assembler {
     const left = [];
     for (const agent of this.agents.values()) {
       for (const block of agent.open.values()) {
-        if (UNLISTED.has(block.type)) this.dropped += 1;
+        if (META_TYPES.has(block.type)) this.dropped += 1;
         else left.push(block.call ?? block);
       }
       agent.open.clear();
-      agent.cited = null;
+      agent.openCitation = null;
     }
     return left;
   }
@@ -75,7 +75,7 @@ export class Assembler {
 
   /** Everything as text for people, one agent after the other. */
   transcript() {
-    return transcript(this.agents).join("\n");
+    return transcriptLines(this.agents).join("\n");
   }
 
   #drop() {
@@ -93,8 +93,8 @@ export class Assembler {
   }
 
   /** Go on to the place of an id: null when it was seen before, else what a new epoch makes void. */
-  #move(id) {
-    const place = idPlace(id);
+  #advance(id) {
+    const place = parsePosition(id);
     const last = this.#last;
     if (place === null) return [];
     if (last?.epoch === place.epoch && !isAhead(place, last)) return null;
@@ -103,87 +103,87 @@ export class Assembler {
     return gone;
   }
 
-  #take(fields) {
+  #accept(fields) {
     if (fields === null) return this.#drop();
-    if (!KINDS.has(fields.type)) return [];
+    if (!VALUE_READERS.has(fields.type)) return [];
     const message = readMessage(fields);
     if (message === null) return this.#drop();
     let agent = this.agents.get(message.agent);
     if (agent === undefined) this.agents.set(message.agent, (agent = new Agent(message.agent)));
-    const take = Assembler.#TAKE.get(message.type);
-    return take ? take(this, agent, message) : this.#takeBlock(agent, message);
+    const take = Assembler.#HANDLERS.get(message.type);
+    return take ? take(this, agent, message) : this.#onBlock(agent, message);
   }
 
-  #takeStreamed(agent, message) {
+  #onStreamed(agent, message) {
     const ends = message.final && message.delta === "";
-    if (ends && !agent.open.has(keyOf(message.type, message.id))) return []; // of a text that never began
-    return this.#takeBlock(agent, message);
+    if (ends && !agent.open.has(openKey(message.type, message.id))) return []; // of a text that never began
+    return this.#onBlock(agent, message);
   }
 
-  #takeBlock(agent, message) {
-    const block = this.#opened(agent, message, message.type);
+  #onBlock(agent, message) {
+    const block = this.#openBlock(agent, message, message.type);
     block.pieces.push(message.delta);
-    if (!message.final) return UNLISTED.has(block.type) ? [] : [block.call ?? block];
-    agent.open.delete(keyOf(block.type, block.id));
+    if (!message.final) return META_TYPES.has(block.type) ? [] : [block.call ?? block];
+    agent.open.delete(openKey(block.type, block.id));
     block.complete = true;
-    const read = KINDS.get(block.type);
+    const read = VALUE_READERS.get(block.type);
     if (read) block.value = read(block.text);
-    const finish = Assembler.#FINISH.get(block.type);
+    const finish = Assembler.#FINISHERS.get(block.type);
     return finish ? finish(this, agent, block) : [block.call ?? block];
   }
 
-  #takeImage(agent, message) {
-    const src = textIn(message.extra, "src");
+  #onImage(agent, message) {
+    const src = textField(message.extra, "src");
     if (src === null) return this.#drop();
-    const block = this.#opened(agent, message, "tool_result");
-    block.images.push({ src, media_type: textIn(message.extra, "media_type") ?? "" });
+    const block = this.#openBlock(agent, message, "tool_result");
+    block.images.push({ src, media_type: textField(message.extra, "media_type") ?? "" });
     return [block.call ?? block];
   }
 
-  #takeCitation(agent, message) {
+  #onCitation(agent, message) {
     const { index } = message;
     const text = this.#citedText(agent, message);
-    let citation = agent.cited?.citation;
-    if (index === null || agent.cited?.index !== index || agent.cited.text !== text) {
-      citation = new Citation(message.extra);
+    let citation = agent.openCitation?.citation;
+    if (index === null || agent.openCitation?.index !== index || agent.openCitation.text !== text) {
+      citation = new BlockCitation(message.extra);
       text.citations.push(citation);
     }
     citation.pieces.push(message.delta);
-    agent.cited = message.final ? null : { index, text, citation };
+    agent.openCitation = message.final ? null : { index, text, citation };
     return [text];
   }
 
   #citedText(agent, message) {
-    const known = lastOf(agent.texts) ?? agent.open.get(keyOf("text", message.id));
+    const known = lastValid(agent.texts) ?? agent.open.get(openKey("text", message.id));
     if (known) return known;
     const text = new Block("text", agent.id, message.id);
     text.complete = true;
     agent.texts.push(text);
-    this.#place(agent, text);
+    this.#addBlock(agent, text);
     return text;
   }
 
   /** The open block that a message belongs to; the first message opens it. */
-  #opened(agent, message, type) {
-    const key = keyOf(type, message.id);
+  #openBlock(agent, message, type) {
+    const key = openKey(type, message.id);
     const known = agent.open.get(key);
     if (known) return known;
-    const block = new Block(type, agent.id, message.id, textIn(message.extra, "name"));
+    const block = new Block(type, agent.id, message.id, textField(message.extra, "name"));
     agent.open.set(key, block);
-    if (!UNLISTED.has(type)) this.#place(agent, block);
+    if (!META_TYPES.has(type)) this.#addBlock(agent, block);
     return block;
   }
 
   /** Put a new block where it is found: with its call, or among the others. */
-  #place(agent, block) {
-    agent.placed.add(block);
-    if (MODEL.has(block.type)) agent.spoken.push(block);
-    if (block.id !== null && CALLS.has(block.type)) {
+  #addBlock(agent, block) {
+    agent.allBlocks.add(block);
+    if (MODEL_TYPES.has(block.type)) agent.modelBlocks.push(block);
+    if (block.id !== null && CALL_TYPES.has(block.type)) {
       if (!agent.calls.has(block.id)) agent.calls.set(block.id, []);
       agent.calls.get(block.id).push(block);
     }
-    if (RESULTS.has(block.type)) block.call = lastOf(agent.calls.get(block.id) ?? []);
-    (block.call?.held ?? this.#blocks).add(block);
+    if (RESULT_TYPES.has(block.type)) block.call = lastValid(agent.calls.get(block.id) ?? []);
+    (block.call?.resultBlocks ?? this.#blocks).add(block);
   }
 
   #finishText(agent, block) {
@@ -201,8 +201,8 @@ export class Assembler {
     const count = isObject(value) ? value.blocks : null;
     if (!isCount(count)) return this.#drop();
     const changed = new Set();
-    for (let left = Math.min(count, agent.spoken.length); left > 0; left -= 1) {
-      const block = agent.spoken.pop();
+    for (let left = Math.min(count, agent.modelBlocks.length); left > 0; left -= 1) {
+      const block = agent.modelBlocks.pop();
       this.#void(agent, block);
       changed.add(block.call ?? block);
     }
@@ -211,25 +211,25 @@ export class Assembler {
 
   #void(agent, block) {
     block.void = true;
-    agent.placed.delete(block);
-    (block.call?.held ?? this.#blocks).delete(block);
-    agent.open.delete(keyOf(block.type, block.id));
-    lastOf(agent.texts);
-    lastOf(agent.calls.get(block.id) ?? []);
+    agent.allBlocks.delete(block);
+    (block.call?.resultBlocks ?? this.#blocks).delete(block);
+    agent.open.delete(openKey(block.type, block.id));
+    lastValid(agent.texts);
+    lastValid(agent.calls.get(block.id) ?? []);
     for (const result of block.results) this.#void(agent, result);
   }
 
-  static #streamed = (self, agent, message) => self.#takeStreamed(agent, message);
+  static #streamed = (self, agent, message) => self.#onStreamed(agent, message);
   static #meta = (self, agent, block) => self.#finishMeta(agent, block);
 
-  static #TAKE = new Map([
+  static #HANDLERS = new Map([
     ["text", Assembler.#streamed],
     ["thinking", Assembler.#streamed],
-    ["citation", (self, agent, message) => self.#takeCitation(agent, message)],
-    ["tool_result_image", (self, agent, message) => self.#takeImage(agent, message)],
+    ["citation", (self, agent, message) => self.#onCitation(agent, message)],
+    ["tool_result_image", (self, agent, message) => self.#onImage(agent, message)],
   ]);
 
-  static #FINISH = new Map([
+  static #FINISHERS = new Map([
     ["text", (self, agent, block) => self.#finishText(agent, block)],
     ["meta_init", Assembler.#meta],
     ["meta_final", Assembler.#meta],
@@ -238,16 +238,16 @@ export class Assembler {
 }
 
 /** The name of an open block within its agent. */
-const keyOf = (type, id) => (id === null ? type : `${type} ${id}`);
+const openKey = (type, id) => (id === null ? type : `${type} ${id}`);
 
 /** Return the place that an id names, or null: an id of another server, or one not written as ours are. */
-function idPlace(id) {
-  const place = placeOf(id);
-  return place?.epoch && textOf(place) === id ? place : null;
+function parsePosition(id) {
+  const place = parseCursor(id);
+  return place?.epoch && formatCursor(place) === id ? place : null;
 }
 
 /** Every type, and how its text is read once it is complete. */
-const KINDS = new Map([
+const VALUE_READERS = new Map([
   ["text", null],
   ["thinking", null],
   ["citation", null],

@@ -5,33 +5,36 @@
  * text: `readValue` gives undefined. Nothing here throws; `turnlog.wire.reading` is the same in Python.
  */
 
-const DEPTH = 128; // the gate stops at 32, histories wrap what passed it; far below any stack
+const MAX_DEPTH = 128; // the gate stops at 32, histories wrap what passed it; far below any stack
 
-const COMMON = new Set(["type", "agent", "final", "delta", "index"]);
+const COMMON_FIELDS = new Set(["type", "agent", "final", "delta", "index"]);
 
-const OBJECT = /^[ \t\r\n]*\{/;
-const LONE = /\p{Surrogate}/u; // with the flag u, a pair is one character and not a surrogate
-const EVERY_LONE = /\p{Surrogate}/gu;
+const OBJECT_START = /^[ \t\r\n]*\{/;
+const LONE_SURROGATE = /\p{Surrogate}/u; // with the flag u, a pair is one character and not a surrogate
+const LONE_SURROGATES = /\p{Surrogate}/gu;
 
 /** The fields of a message: none for a line that is no object, null for an object that is broken. */
 export function readFields(text) {
-  return OBJECT.test(text) ? (readJson(text) ?? null) : {};
+  return OBJECT_START.test(text) ? (readJson(text) ?? null) : {};
 }
 
 /** A message; null when a common field is missing or of another type. */
 export function readMessage(fields) {
   const { type, agent, final, delta, index } = fields;
   if (typeof agent !== "string" || typeof delta !== "string" || typeof final !== "boolean") return null;
-  const others = Object.entries(fields).filter(([key, value]) => !COMMON.has(key) && isScalar(value));
+  const others = Object.entries(fields).filter(([key, value]) => !COMMON_FIELDS.has(key) && isScalar(value));
   const extra = Object.fromEntries(
-    others.map(([key, value]) => [clean(key), typeof value === "string" ? clean(value) : value]),
+    others.map(([key, value]) => [
+      replaceSurrogates(key),
+      typeof value === "string" ? replaceSurrogates(value) : value,
+    ]),
   );
   const place = isCount(index) ? index : null;
-  return { type, agent: clean(agent), final, delta, index: place, id: textIn(extra, "id"), extra };
+  return { type, agent: replaceSurrogates(agent), final, delta, index: place, id: textField(extra, "id"), extra };
 }
 
 /** A field that is a text, and not empty. */
-export function textIn(fields, key) {
+export function textField(fields, key) {
   const value = isObject(fields) ? fields[key] : null;
   return typeof value === "string" && value !== "" ? value : null;
 }
@@ -45,18 +48,18 @@ const isScalar = (value) =>
   typeof value === "number" ? isSafe(value) : typeof value === "string" || typeof value === "boolean";
 
 /** Text without lone surrogates, which UTF-8 cannot say. */
-export const clean = (text) => (LONE.test(text) ? text.replace(EVERY_LONE, "\ufffd") : text);
+export const replaceSurrogates = (text) => (LONE_SURROGATE.test(text) ? text.replace(LONE_SURROGATES, "\ufffd") : text);
 
 /** What a JSON text says; undefined when it is no JSON, or not the same in every language. */
 export function readValue(text) {
   const value = readJson(text);
-  return isSame(value) ? value : undefined;
+  return isPortable(value) ? value : undefined;
 }
 
 function readJson(text) {
   try {
     const value = JSON.parse(text);
-    return isShallow(value, DEPTH) ? value : undefined;
+    return isShallow(value, MAX_DEPTH) ? value : undefined;
   } catch {
     return undefined;
   }
@@ -68,12 +71,12 @@ function isShallow(value, levels) {
 }
 
 /** Whether every language reads this value alike. */
-function isSame(value) {
+function isPortable(value) {
   if (typeof value === "number") return isSafe(value);
-  if (typeof value === "string") return !LONE.test(value);
+  if (typeof value === "string") return !LONE_SURROGATE.test(value);
   if (typeof value !== "object" || value === null) return true;
-  if (Array.isArray(value)) return value.every(isSame);
-  return Object.entries(value).every(([key, item]) => !LONE.test(key) && isSame(item));
+  if (Array.isArray(value)) return value.every(isPortable);
+  return Object.entries(value).every(([key, item]) => !LONE_SURROGATE.test(key) && isPortable(item));
 }
 
 export function readFiles(text) {

@@ -5,13 +5,13 @@
  * of `turnlog.wire.assembled` in Python.
  */
 
-import { clean, textIn } from "./json.js";
+import { replaceSurrogates, textField } from "./json.js";
 
-export const RESULTS = new Set(["tool_result", "server_tool_result"]);
-const TITLES = ["document_title", "title", "url"];
+export const RESULT_TYPES = new Set(["tool_result", "server_tool_result"]);
+const TITLE_FIELDS = ["document_title", "title", "url"];
 
 /** A source of a text; `fields` are its kind and place under the names of the wire. */
-export class Citation {
+export class BlockCitation {
   /** @internal */ pieces = [];
 
   constructor(fields) {
@@ -19,7 +19,7 @@ export class Citation {
   }
 
   get cited_text() {
-    return joined(this.pieces);
+    return joinPieces(this.pieces);
   }
 }
 
@@ -36,7 +36,7 @@ export class Block {
   citations = [];
   images = [];
   call = null;
-  /** @internal */ held = new Set();
+  /** @internal */ resultBlocks = new Set();
   /** @internal */ pieces = [];
 
   constructor(type, agent, id = null, name = null) {
@@ -47,11 +47,11 @@ export class Block {
   }
 
   get text() {
-    return joined(this.pieces);
+    return joinPieces(this.pieces);
   }
 
   get results() {
-    return [...this.held];
+    return [...this.resultBlocks];
   }
 }
 
@@ -59,33 +59,33 @@ export class Block {
 export class Agent {
   meta_init = null;
   meta_final = null;
-  /** @internal */ placed = new Set();
-  /** @internal those of the model */ spoken = [];
+  /** @internal */ allBlocks = new Set();
+  /** @internal those of the model */ modelBlocks = [];
   /** @internal */ open = new Map();
   /** @internal complete ones */ texts = [];
   /** @internal */ calls = new Map();
-  /** @internal the citation that a chunk may continue */ cited = null;
+  /** @internal the citation that a chunk may continue */ openCitation = null;
 
   constructor(id) {
     this.id = id;
   }
 
   get order() {
-    return [...this.placed];
+    return [...this.allBlocks];
   }
 
   /** What the agent is called; nothing if nobody said. */
   get name() {
-    return textIn(this.meta_init, "agent_name") ?? "";
+    return textField(this.meta_init, "agent_name") ?? "";
   }
 
   /** The calls that the agent last waited for and that have no result since. */
   pending() {
     const answered = new Set();
     for (const block of this.order.reverse()) {
-      if (RESULTS.has(block.type)) {
+      if (RESULT_TYPES.has(block.type)) {
         answered.add(block.id);
-      } else if (waited(block)) {
+      } else if (isWait(block)) {
         const calls = block.value.filter((call) => !answered.has(call.tool_use_id));
         return calls.map((call) => ({ ...call, agent: this.id }));
       }
@@ -94,50 +94,50 @@ export class Agent {
   }
 
   /** @internal The waits that have ended: all but the last, and that too when every call is answered. */
-  over() {
-    const waits = this.order.filter(waited);
+  finishedWaits() {
+    const waits = this.order.filter(isWait);
     return new Set(this.pending().length > 0 ? waits.slice(0, -1) : waits);
   }
 }
 
 /** Whether a block says what an agent waits for, in a way that can be read. */
-const waited = (block) => block.type === "awaiting_frontend_tools" && Array.isArray(block.value);
+const isWait = (block) => block.type === "awaiting_frontend_tools" && Array.isArray(block.value);
 
 /** Pieces as one text; they stay joined. The two halves of a character may have come in two pieces. */
-function joined(pieces) {
+function joinPieces(pieces) {
   const text = pieces.join("");
   pieces.splice(0, pieces.length, text);
-  return clean(text);
+  return replaceSurrogates(text);
 }
 
 /** The last block that is not void; void ones are let go. */
-export function lastOf(blocks) {
+export function lastValid(blocks) {
   while (blocks.at(-1)?.void) blocks.pop();
   return blocks.at(-1) ?? null;
 }
 
-const CALL = ["id", "name", "results"];
-const RESULT = ["id", "name", "text", "images"];
+const CALL_PARTS = ["id", "name", "results"];
+const RESULT_PARTS = ["id", "name", "text", "images"];
 
 /** How a type is written and shown: `value` names its value in JSON, `named` the names in a list. */
-const shapeOf = (label, parts, value = "", named = "") => ({ label, parts, value, named });
+const blockFormat = (label, parts, value = "", named = "") => ({ label, parts, value, named });
 
-const SHAPES = new Map([
-  ["text", shapeOf("text", ["text", "citations"])],
-  ["thinking", shapeOf("thinking", ["text"])],
-  ["tool_call", shapeOf("call", CALL, "args")],
-  ["server_tool_call", shapeOf("provider call", CALL, "args")],
-  ["tool_result", shapeOf("result", RESULT)],
-  ["server_tool_result", shapeOf("provider result", RESULT)],
-  ["awaiting_frontend_tools", shapeOf("waiting for", [], "calls", "name")],
-  ["meta_files", shapeOf("files", [], "files", "filename")],
-  ["error", shapeOf("error", [], "error")],
+const BLOCK_FORMATS = new Map([
+  ["text", blockFormat("text", ["text", "citations"])],
+  ["thinking", blockFormat("thinking", ["text"])],
+  ["tool_call", blockFormat("call", CALL_PARTS, "args")],
+  ["server_tool_call", blockFormat("provider call", CALL_PARTS, "args")],
+  ["tool_result", blockFormat("result", RESULT_PARTS)],
+  ["server_tool_result", blockFormat("provider result", RESULT_PARTS)],
+  ["awaiting_frontend_tools", blockFormat("waiting for", [], "calls", "name")],
+  ["meta_files", blockFormat("files", [], "files", "filename")],
+  ["error", blockFormat("error", [], "error")],
 ]);
 
 /** A block as plain JSON; what could not be read as JSON is `raw`. */
 export function blockJson(block) {
-  const shape = SHAPES.get(block.type);
-  const parts = Object.fromEntries(shape.parts.map((part) => [part, PARTS.get(part)(block)]));
+  const shape = BLOCK_FORMATS.get(block.type);
+  const parts = Object.fromEntries(shape.parts.map((part) => [part, PART_READERS.get(part)(block)]));
   if (shape.value !== "") {
     if (block.value === undefined) parts.raw = block.text;
     else parts[shape.value] = block.value;
@@ -146,49 +146,49 @@ export function blockJson(block) {
 }
 
 /** Everything for people, one agent after the other. */
-export const transcript = (agents) => [...agents.values()].flatMap((agent) => agentLines(agent, agents));
+export const transcriptLines = (agents) => [...agents.values()].flatMap((agent) => agentLines(agent, agents));
 
 /** One agent: who it is and who called it, what it was asked, what it said, how it ended. */
 function agentLines(agent, agents) {
   const keys = ["model", "parent_agent_uuid", "user_query"];
-  const [model, parentId, query] = keys.map((key) => textIn(agent.meta_init, key));
+  const [model, parentId, query] = keys.map((key) => textField(agent.meta_init, key));
   const caller = parentId && `called by ${agents.get(parentId)?.name || parentId}`;
-  const reason = textIn(agent.meta_final, "stop_reason");
-  const over = agent.over();
+  const reason = textField(agent.meta_final, "stop_reason");
+  const over = agent.finishedWaits();
   const labelOf = (block) => (over.has(block) ? "waited for" : "");
   return [
     [agent.name, `[${agent.id}]`, model, caller].filter(Boolean).join(" ").replaceAll("\n", "\n  "),
-    ...(query ? [lineOf("user", query)] : []),
+    ...(query ? [formatLine("user", query)] : []),
     ...agent.order.filter((block) => !block.call).flatMap((block) => blockLines(block, "", labelOf(block))),
-    ...(reason ? [lineOf("end", reason)] : []),
+    ...(reason ? [formatLine("end", reason)] : []),
   ];
 }
 
 /** A block, and below it what hangs on it. */
 function blockLines(block, indent = "", label = "") {
-  const shape = SHAPES.get(block.type);
+  const shape = BLOCK_FORMATS.get(block.type);
   const deeper = `${indent}  `;
   const items = shape.named !== "" && Array.isArray(block.value) ? block.value : [];
-  const text = items.map((item) => textIn(item, shape.named) ?? "?").join(", ") || block.text;
+  const text = items.map((item) => textField(item, shape.named) ?? "?").join(", ") || block.text;
   const name = block.name && !block.call ? ` ${block.name}` : "";
   return [
-    lineOf((label || shape.label) + name + (block.complete ? "" : " (incomplete)"), text, indent),
-    ...block.citations.map((citation) => lineOf("cited", citedLine(citation), deeper)),
-    ...block.images.map((image) => lineOf("image", image.src, deeper)),
+    formatLine((label || shape.label) + name + (block.complete ? "" : " (incomplete)"), text, indent),
+    ...block.citations.map((citation) => formatLine("cited", citationText(citation), deeper)),
+    ...block.images.map((image) => formatLine("image", image.src, deeper)),
     ...block.results.flatMap((result) => blockLines(result, deeper)),
   ];
 }
 
-function citedLine(citation) {
-  const title = TITLES.map((key) => textIn(citation.fields, key)).find((text) => text !== null);
+function citationText(citation) {
+  const title = TITLE_FIELDS.map((key) => textField(citation.fields, key)).find((text) => text !== null);
   return title ? `${citation.cited_text} (${title})` : citation.cited_text;
 }
 
 /** A labelled text; its further lines are indented below the label. */
-const lineOf = (label, text, indent = "") =>
+const formatLine = (label, text, indent = "") =>
   `${indent}${label}:${text ? " " : ""}${text}`.replaceAll("\n", `\n${indent}  `);
 
-const PARTS = new Map([
+const PART_READERS = new Map([
   ["id", (block) => block.id],
   ["name", (block) => block.name],
   ["text", (block) => block.text],

@@ -5,7 +5,7 @@
  * documents that an event changed, whole; of several with one id the last counts. Bodies are plain objects.
  */
 
-import { channelOf } from "./event-text.js";
+import { visibleChannel } from "./event-text.js";
 import { isBlank } from "../shared/python-text.js";
 
 const CATEGORIES = {
@@ -14,7 +14,7 @@ const CATEGORIES = {
   artifact: "knowledge",
   marker: "operational",
 };
-const STATUS = { alive: "alive", idle: "alive", shutdown: "sleeping" };
+const MEMBER_STATUS = { alive: "alive", idle: "alive", shutdown: "sleeping" };
 
 export class Documents {
   /** @internal by open agent and id */ replies = new Map();
@@ -24,8 +24,8 @@ export class Documents {
 
   /** Take one event into account; the documents that it changed. */
   apply(event) {
-    const bodies = STEPS.get(event.type)?.(this, event) ?? [];
-    return [...new Map(bodies)].map(([id, body]) => documentOf(id, body));
+    const bodies = REDUCERS.get(event.type)?.(this, event) ?? [];
+    return [...new Map(bodies)].map(([id, body]) => buildDocument(id, body));
   }
 }
 
@@ -33,71 +33,73 @@ export class Documents {
 export const toDocument = (event) => new Documents().apply(event)[0] ?? null;
 
 /** The documents of a session, by id. */
-export function documents(events) {
-  const kept = new Documents();
-  return new Map(events.flatMap((event) => kept.apply(event)).map((made) => [made.id, made]));
+export function collectDocuments(events) {
+  const fold = new Documents();
+  return new Map(events.flatMap((event) => fold.apply(event)).map((document) => [document.id, document]));
 }
 
-function documentOf(id, body) {
+function buildDocument(id, body) {
   const type = id.split(":", 1)[0].split("@", 1)[0];
   return { id, type, category: CATEGORIES[type], body: structuredClone(body) };
 }
 
-const keyOf = (kind, name, channel) => (channel ? `${kind}@${channel}:${name}` : `${kind}:${name}`);
+const documentId = (kind, name, channel) => (channel ? `${kind}@${channel}:${name}` : `${kind}:${name}`);
 
-const present = (body) => Object.fromEntries(Object.entries(body).filter(([, value]) => value != null));
+const withoutNulls = (body) => Object.fromEntries(Object.entries(body).filter(([, value]) => value != null));
 
 /** Where a document comes from. */
-const made = (event) =>
-  present({ createdAt: event.ts, seq: event.seq, turn: event.trace_id, channel: channelOf(event) });
+const originFields = (event) =>
+  withoutNulls({ createdAt: event.ts, seq: event.seq, turn: event.trace_id, channel: visibleChannel(event) });
 
-function inside(map, key, make) {
+function getOrCreate(map, key, make) {
   if (!map.has(key)) map.set(key, make());
   return map.get(key);
 }
 
-function message(_, event) {
+function userMessage(_, event) {
   const { text, speaker, target } = event.payload;
   if (isBlank(text)) return [];
-  const said = {
+  const fields = {
     role: "user",
     speakerType: "human",
     speakerName: speaker ?? event.actor,
     targetAgent: target,
     content: [{ type: "text", text }],
   };
-  return [[keyOf("message", event.id, channelOf(event)), { ...made(event), ...present(said) }]];
+  return [
+    [documentId("message", event.id, visibleChannel(event)), { ...originFields(event), ...withoutNulls(fields) }],
+  ];
 }
 
-const PARTS = {
+const REPLY_PARTS = {
   "assistant.message": ({ text }) => (isBlank(text) ? null : { type: "text", text }),
   "assistant.thinking": ({ text }) => (isBlank(text) ? null : { type: "thinking", thinking: text }),
   "tool.call": ({ call_id, tool, args }) => ({ type: "tool_use", id: call_id, name: tool, input: args }),
 };
 
 /** A block of a reply joins those that came before; what says nothing does not. */
-function part(kept, event) {
+function addReplyPart(fold, event) {
   const { agent_id, payload } = event;
-  const made_of = PARTS[event.type](payload);
-  if (made_of === null) return [];
+  const content = REPLY_PARTS[event.type](payload);
+  if (content === null) return [];
   const key = replyKey(event);
   const block = payload.block_id ?? event.id;
   let reply = { head: replyHead(event), parts: new Map() };
   if (agent_id) {
-    reply = inside(
-      inside(kept.replies, agent_id, () => new Map()),
+    reply = getOrCreate(
+      getOrCreate(fold.replies, agent_id, () => new Map()),
       key,
       () => reply,
     );
-    inside(kept.blocks, agent_id, () => new Map()).set(block, key);
+    getOrCreate(fold.blocks, agent_id, () => new Map()).set(block, key);
   }
-  reply.parts.set(block, made_of);
-  return [[key, bodyOf(reply)]];
+  reply.parts.set(block, content);
+  return [[key, replyBody(reply)]];
 }
 
 const replyHead = (event) => ({
-  ...made(event),
-  ...present({
+  ...originFields(event),
+  ...withoutNulls({
     role: "assistant",
     speakerType: "agent",
     messageId: event.payload.message_id,
@@ -109,39 +111,39 @@ const replyHead = (event) => ({
 function replyKey(event) {
   const { agent_id, payload } = event;
   const whole = agent_id && !payload.speaker ? payload.message_id : null;
-  return keyOf("message", whole ? `${agent_id}:${whole}` : event.id, channelOf(event));
+  return documentId("message", whole ? `${agent_id}:${whole}` : event.id, visibleChannel(event));
 }
 
-const bodyOf = ({ head, parts }) => ({
+const replyBody = ({ head, parts }) => ({
   ...head,
   content: [...parts.values()],
   ...(parts.size > 0 ? {} : { retracted: true }),
 });
 
-function retract(kept, { agent_id, payload }) {
-  const places = kept.blocks.get(agent_id) ?? new Map();
-  const replies = kept.replies.get(agent_id);
+function retractParts(fold, { agent_id, payload }) {
+  const places = fold.blocks.get(agent_id) ?? new Map();
+  const replies = fold.replies.get(agent_id);
   const keys = [];
   for (const block of payload.block_ids.filter((id) => places.has(id))) {
     keys.push(places.get(block));
     replies.get(places.get(block)).parts.delete(block);
     places.delete(block);
   }
-  return keys.map((key) => [key, bodyOf(replies.get(key))]);
+  return keys.map((key) => [key, replyBody(replies.get(key))]);
 }
 
 /** What an agent said before it ended cannot change any more. */
-function end(kept, { agent_id }) {
-  kept.replies.delete(agent_id);
-  kept.blocks.delete(agent_id);
+function forgetAgent(fold, { agent_id }) {
+  fold.replies.delete(agent_id);
+  fold.blocks.delete(agent_id);
   return [];
 }
 
 /** An agent that joins again keeps the time of its birth; another one on its seat begins anew. */
-function join(kept, event) {
+function joinTeam(fold, event) {
   const { name, seat, color = "", color_name = "", gender = "man", face = {}, soul = "", created_at } = event.payload;
-  const key = keyOf("agent-identity", seat, channelOf(event));
-  const before = kept.team.get(key);
+  const key = documentId("agent-identity", seat, visibleChannel(event));
+  const before = fold.team.get(key);
   const looks = {
     name,
     gridPosition: seat,
@@ -152,69 +154,69 @@ function join(kept, event) {
     faceVariant: { eyes: face.eyes ?? "default", mouth: face.mouth ?? "default" },
     createdAt: before?.name === name ? before.createdAt : created_at || event.ts,
   };
-  kept.team.set(key, { ...made(event), ...looks, ...alive(event) });
-  return [[key, kept.team.get(key)]];
+  fold.team.set(key, { ...originFields(event), ...looks, ...aliveFields(event) });
+  return [[key, fold.team.get(key)]];
 }
 
-const alive = (event) => ({ status: "alive", lastAliveAt: event.ts, lastSessionId: event.session_id });
+const aliveFields = (event) => ({ status: "alive", lastAliveAt: event.ts, lastSessionId: event.session_id });
 
 /** Who is listed has the status it says, everybody else sleeps. Nobody joins by being listed. */
-function status(kept, event) {
-  const channel = channelOf(event);
+function updateTeam(fold, event) {
+  const channel = visibleChannel(event);
   const listed = new Map(
-    event.payload.agents.map((one) => [keyOf("agent-identity", one.seat, channel), STATUS[one.status]]),
+    event.payload.agents.map((one) => [documentId("agent-identity", one.seat, channel), MEMBER_STATUS[one.status]]),
   );
-  const mine = [...kept.team].filter(([, body]) => (body.channel ?? null) === channel).map(([key]) => key);
+  const mine = [...fold.team].filter(([, body]) => (body.channel ?? null) === channel).map(([key]) => key);
   const awake = mine.filter((key) => listed.get(key) === "alive");
-  for (const key of awake) Object.assign(kept.team.get(key), alive(event));
+  for (const key of awake) Object.assign(fold.team.get(key), aliveFields(event));
   const others = mine.filter((key) => !awake.includes(key));
-  return [...awake.map((key) => [key, kept.team.get(key)]), ...asleep(kept, others)];
+  return [...awake.map((key) => [key, fold.team.get(key)]), ...putToSleep(fold, others)];
 }
 
 /** Whoever was awake sleeps. */
-function asleep(kept, keys) {
-  const changed = keys.filter((key) => kept.team.get(key).status === "alive");
-  for (const key of changed) kept.team.get(key).status = "sleeping";
-  return changed.map((key) => [key, kept.team.get(key)]);
+function putToSleep(fold, keys) {
+  const changed = keys.filter((key) => fold.team.get(key).status === "alive");
+  for (const key of changed) fold.team.get(key).status = "sleeping";
+  return changed.map((key) => [key, fold.team.get(key)]);
 }
 
 /** A file that was there keeps the time it was made, and what it said about itself until it says more. */
-function artifact(kept, event) {
+function writeFile(fold, event) {
   const { filename, path, size_bytes, is_new, meta } = event.payload;
-  const key = keyOf("artifact", path, channelOf(event));
-  const before = is_new ? {} : (kept.files.get(key) ?? {});
+  const key = documentId("artifact", path, visibleChannel(event));
+  const before = is_new ? {} : (fold.files.get(key) ?? {});
   const wrote = {
     filename,
     path,
     sizeBytes: size_bytes,
     updatedAt: event.ts,
-    meta: { ...before.meta, ...present(meta ?? {}) },
+    meta: { ...before.meta, ...withoutNulls(meta ?? {}) },
   };
-  kept.files.set(key, { ...made(event), ...before, ...wrote });
-  return [[key, kept.files.get(key)]];
+  fold.files.set(key, { ...originFields(event), ...before, ...wrote });
+  return [[key, fold.files.get(key)]];
 }
 
 function processStart(_, event) {
   const { process, pid, model = null, demo_mode = false } = event.payload;
   const started = { kind: "session_start", process, pid, model, demoMode: demo_mode };
-  return [[`marker:${event.id}`, { ...made(event), ...started }]];
+  return [[`marker:${event.id}`, { ...originFields(event), ...started }]];
 }
 
 /** The end of a process, with which everybody of the team falls asleep. */
-function processEnd(kept, event) {
+function processEnd(fold, event) {
   const { process, reason, exit_code = null } = event.payload;
   const ended = { kind: "session_end", process, reason, exitCode: exit_code };
-  return [[`marker:${event.id}`, { ...made(event), ...ended }], ...asleep(kept, [...kept.team.keys()])];
+  return [[`marker:${event.id}`, { ...originFields(event), ...ended }], ...putToSleep(fold, [...fold.team.keys()])];
 }
 
-const STEPS = new Map([
-  ["ui.message", message],
-  ...Object.keys(PARTS).map((type) => [type, part]),
-  ["roster.join", join],
-  ["roster.status", status],
-  ["artifact.write", artifact],
+const REDUCERS = new Map([
+  ["ui.message", userMessage],
+  ...Object.keys(REPLY_PARTS).map((type) => [type, addReplyPart]),
+  ["roster.join", joinTeam],
+  ["roster.status", updateTeam],
+  ["artifact.write", writeFile],
   ["process.start", processStart],
   ["process.end", processEnd],
-  ["block.retract", retract],
-  ["agent.end", end],
+  ["block.retract", retractParts],
+  ["agent.end", forgetAgent],
 ]);

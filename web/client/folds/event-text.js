@@ -9,23 +9,23 @@
 import { TYPES } from "../event-types.js";
 
 /** A message as it is; an action, or an event of the application, told. */
-export function narrated({ type, payload }) {
+export function eventText({ type, payload }) {
   if (type === "ui.message") return payload.text;
-  if (type === "ui.action") return told({ action: payload.action, view_id: payload.view_id ?? null });
-  return told({ type: type.slice(type.lastIndexOf(".") + 1), data: payload });
+  if (type === "ui.action") return userActed({ action: payload.action, view_id: payload.view_id ?? null });
+  return userActed({ type: type.slice(type.lastIndexOf(".") + 1), data: payload });
 }
 
-const told = (fields) => `[The user acted: ${JSON.stringify(fields)}]`;
+const userActed = (fields) => `[The user acted: ${JSON.stringify(fields)}]`;
 
 /** No type is the application's. */
-export const nothing = () => false;
+export const noTypes = () => false;
 
 /** Whether a page sent an event of the application. */
-export const isDirect = (event, declared) => event.origin === "ui" && !TYPES.has(event.type) && declared(event.type);
+export const isPageEvent = (event, declared) => event.origin === "ui" && !TYPES.has(event.type) && declared(event.type);
 
 /** The role whose members alone see an event; null is everybody. Older events say it in their payload. */
-export const channelOf = (event) =>
-  event.channel ?? (NAMES_CHANNEL.has(event.type) ? event.payload.channel : null) ?? null;
+export const visibleChannel = (event) =>
+  event.channel ?? (CHANNEL_PAYLOADS.has(event.type) ? event.payload.channel : null) ?? null;
 
 // only these payloads name the channel of their event; in others `channel` is a field like any other
-const NAMES_CHANNEL = new Set(["ui.message", "assistant.message"]);
+const CHANNEL_PAYLOADS = new Set(["ui.message", "assistant.message"]);

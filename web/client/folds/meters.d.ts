@@ -35,5 +35,5 @@ export declare class Meters {
   apply(event: Envelope<string, any>): void;
   report(): MetersReport;
   /** The meters of who is in these channels. */
-  seenIn(channels: string[]): Meters;
+  visibleTo(channels: string[]): Meters;
 }

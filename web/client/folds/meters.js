@@ -35,7 +35,7 @@ class Meter {
   }
 
   /** Completions more. */
-  spend(usage, cost, completions) {
+  addUsage(usage, cost, completions) {
     this.completions = addCounts(this.completions, completions);
     for (const name of TOKENS) this[name] = addCounts(this[name], usage[name] ?? 0);
     if (cost == null) this.unpriced = addCounts(this.unpriced, completions);
@@ -45,16 +45,16 @@ class Meter {
   /** It is over for now; the successor of a hand-off goes on with a turn. */
   end(ts) {
     this.ended = ts;
-    this.duration_ms = between(this.began, ts);
+    this.duration_ms = elapsedMs(this.began, ts);
   }
 
   /** What is known, without what is nothing. */
   report() {
-    const told = { began: this.began };
+    const report = { began: this.began };
     const times = ["channel", "ended", "duration_ms", "first_token_ms"];
-    for (const name of times) if (this[name] !== null) told[name] = this[name];
-    for (const name of COUNTS) if (this[name] !== 0) told[name] = this[name];
-    return told;
+    for (const name of times) if (this[name] !== null) report[name] = this[name];
+    for (const name of COUNTS) if (this[name] !== 0) report[name] = this[name];
+    return report;
   }
 }
 
@@ -62,18 +62,18 @@ export class Meters {
   /** @internal */ session = null;
   /** @internal */ turns = new Map();
   /** @internal */ agents = new Map();
-  /** @internal by open agent: the calls that have no result, { since, waits, waited_ms } */ asked = new Map();
+  /** @internal by open agent: the calls that have no result, { since, waits, waited_ms } */ openCalls = new Map();
 
   /** Take one event into account. */
   apply(event) {
     this.session ??= new Meter(event.ts);
     const { trace_id } = event;
     if (trace_id && !this.turns.has(trace_id)) this.turns.set(trace_id, new Meter(event.ts, event.channel));
-    STEPS.get(event.type)?.(this, event);
+    REDUCERS.get(event.type)?.(this, event);
   }
 
   /** @internal The meters that an event counts for. */
-  of({ trace_id, agent_id }) {
+  metersFor({ trace_id, agent_id }) {
     return [this.session, this.turns.get(trace_id), this.agents.get(agent_id)].filter(Boolean);
   }
 
@@ -82,11 +82,11 @@ export class Meters {
     const lasted = [...this.turns.values()].map((turn) => turn.duration_ms ?? 0);
     const turn_ms = lasted.reduce((sum, ms) => sum + ms, 0);
     const session = { ...this.session?.report(), turns: lasted.length, turn_ms };
-    return { session, turns: reports(this.turns), agents: reports(this.agents) };
+    return { session, turns: reportAll(this.turns), agents: reportAll(this.agents) };
   }
 
   /** The meters of who is in these channels; the session's own are then the sums of these turns. */
-  seenIn(channels) {
+  visibleTo(channels) {
     const seen = new Meters();
     const mine = ([, meter]) => meter.channel === null || channels.includes(meter.channel);
     seen.turns = new Map([...this.turns].filter(mine));
@@ -101,13 +101,13 @@ export class Meters {
   }
 }
 
-const reports = (meters) => Object.fromEntries([...meters].map(([name, meter]) => [name, meter.report()]));
+const reportAll = (meters) => Object.fromEntries([...meters].map(([name, meter]) => [name, meter.report()]));
 
-function start(meters, event) {
+function startAgent(meters, event) {
   const { agent_id, payload } = event;
   if (agent_id == null) return;
-  meters.asked.get(payload.parent_id)?.delete(payload.call_id);
-  for (const meter of meters.of(event)) {
+  meters.openCalls.get(payload.parent_id)?.delete(payload.call_id);
+  for (const meter of meters.metersFor(event)) {
     meter.agents += 1;
     meter.running += 1;
     meter.ended = meter.duration_ms = null;
@@ -117,63 +117,63 @@ function start(meters, event) {
   meters.agents.set(agent_id, own);
 }
 
-function end(meters, event) {
+function endAgent(meters, event) {
   const { agent_id, payload } = event;
   const agent = meters.agents.get(agent_id);
   if (!agent || agent.ended !== null) return;
-  const unsaid = agent.completions === 0 ? payload.usage : null;
-  for (const meter of meters.of(event)) {
-    if (unsaid) meter.spend(unsaid, payload.cost, Math.max(1, payload.steps ?? 0));
+  const unreported = agent.completions === 0 ? payload.usage : null;
+  for (const meter of meters.metersFor(event)) {
+    if (unreported) meter.addUsage(unreported, payload.cost, Math.max(1, payload.steps ?? 0));
     meter.running -= 1;
     if (meter.running === 0 && meter !== meters.session) meter.end(event.ts);
   }
-  meters.asked.delete(agent_id);
+  meters.openCalls.delete(agent_id);
 }
 
 /** Something of an agent: the first is what people have waited for. */
-function shown(meters, event) {
+function firstOutput(meters, event) {
   if (!meters.agents.has(event.agent_id)) return;
-  for (const meter of meters.of(event)) {
-    if (meter !== meters.session) meter.first_token_ms ??= between(meter.began, event.ts);
+  for (const meter of meters.metersFor(event)) {
+    if (meter !== meters.session) meter.first_token_ms ??= elapsedMs(meter.began, event.ts);
   }
 }
 
-function call(meters, event) {
-  shown(meters, event);
+function startCall(meters, event) {
+  firstOutput(meters, event);
   const { agent_id } = event;
   if (!meters.agents.has(agent_id)) return;
-  if (!meters.asked.has(agent_id)) meters.asked.set(agent_id, new Map());
-  meters.asked.get(agent_id).set(event.payload.call_id, { since: event.ts, waits: null, waited_ms: 0 });
+  if (!meters.openCalls.has(agent_id)) meters.openCalls.set(agent_id, new Map());
+  meters.openCalls.get(agent_id).set(event.payload.call_id, { since: event.ts, waits: null, waited_ms: 0 });
 }
 
-function wait(meters, { agent_id, ts, payload }) {
+function pauseCalls(meters, { agent_id, ts, payload }) {
   for (const { call_id } of payload.calls ?? [payload]) {
-    const call = meters.asked.get(agent_id)?.get(call_id);
+    const call = meters.openCalls.get(agent_id)?.get(call_id);
     if (call) call.waits ??= ts;
   }
 }
 
-function answer(meters, { agent_id, ts, payload }) {
-  const call = meters.asked.get(agent_id)?.get(payload.call_id);
-  if (call) resume(call, ts);
+function resumeAnswered(meters, { agent_id, ts, payload }) {
+  const call = meters.openCalls.get(agent_id)?.get(payload.call_id);
+  if (call) resumeCall(call, ts);
 }
 
 /** A call waits no more. */
-function resume(call, ts) {
+function resumeCall(call, ts) {
   if (call.waits === null) return;
-  call.waited_ms += between(call.waits, ts);
+  call.waited_ms += elapsedMs(call.waits, ts);
   call.waits = null;
 }
 
-function result(meters, event) {
-  const calls = meters.asked.get(event.agent_id);
+function endCall(meters, event) {
+  const calls = meters.openCalls.get(event.agent_id);
   const call = calls?.get(event.payload.call_id);
   if (call === undefined) return;
   calls.delete(event.payload.call_id);
-  resume(call, event.ts);
+  resumeCall(call, event.ts);
   // A clock that went back while the call waited must not make its time negative.
-  const ran = Math.max(0, between(call.since, event.ts) - call.waited_ms);
-  for (const meter of meters.of(event)) {
+  const ran = Math.max(0, elapsedMs(call.since, event.ts) - call.waited_ms);
+  for (const meter of meters.metersFor(event)) {
     meter.calls += 1;
     meter.failed += event.payload.ok ? 0 : 1;
     meter.tool_ms += ran;
@@ -181,33 +181,33 @@ function result(meters, event) {
   }
 }
 
-const STEPS = new Map([
-  ["block.start", shown],
-  ["assistant.message", shown],
-  ["assistant.thinking", shown],
-  ["assistant.block", shown],
-  ["agent.start", start],
-  ["agent.end", end],
+const REDUCERS = new Map([
+  ["block.start", firstOutput],
+  ["assistant.message", firstOutput],
+  ["assistant.thinking", firstOutput],
+  ["assistant.block", firstOutput],
+  ["agent.start", startAgent],
+  ["agent.end", endAgent],
   [
     "agent.usage",
     (meters, event) => {
       const { usage, cost } = event.payload;
-      for (const meter of meters.of(event)) meter.spend(usage, cost, 1);
+      for (const meter of meters.metersFor(event)) meter.addUsage(usage, cost, 1);
     },
   ],
-  ["tool.call", call],
-  ["tool.result", result],
-  ["tool.await", wait],
-  ["approval.request", wait],
-  ["approval.decision", answer],
-  ["ui.action", answer],
+  ["tool.call", startCall],
+  ["tool.result", endCall],
+  ["tool.await", pauseCalls],
+  ["approval.request", pauseCalls],
+  ["approval.decision", resumeAnswered],
+  ["ui.action", resumeAnswered],
 ]);
 
 /** Milliseconds from one time to another; clocks that went back count as no time. */
-const between = (earlier, later) => Math.max(0, milliseconds(later) - milliseconds(earlier));
+const elapsedMs = (earlier, later) => Math.max(0, timestampMs(later) - timestampMs(earlier));
 
 /** A time since 1970; a date that no calendar has, which a foreign log may hold, is 1970. */
-function milliseconds(ts) {
+function timestampMs(ts) {
   const at = new Date(TIME.test(ts) ? ts : Number.NaN);
   return !Number.isNaN(at.getTime()) && at.toISOString() === ts && at.getUTCFullYear() > 0 ? at.getTime() : 0;
 }

@@ -6,5 +6,5 @@ export declare class Names {
   readonly names: ReadonlyMap<string, string>;
   apply(event: Envelope<string, any>): void;
   /** What to show for a principal: its name, or else the principal itself. */
-  of(principal: string): string;
+  displayName(principal: string): string;
 }

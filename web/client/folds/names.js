@@ -14,7 +14,7 @@ export class Names {
   }
 
   /** What to show for a principal: its name, or else the principal itself. */
-  of(principal) {
+  displayName(principal) {
     return this.names.get(principal) ?? principal;
   }
 }

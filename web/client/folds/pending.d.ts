@@ -1,14 +1,14 @@
 import type { ApprovalRequest, Cost, Json, Usage } from "../events.js";
 import type { Tree } from "./tree.js";
 
-interface Whose {
+interface OwnerFields {
   agent_id: string;
   agent_name: string;
   turn: string | null;
   channel: string | null;
 }
 
-export interface OpenAgent extends Whose {
+export interface OpenAgent extends OwnerFields {
   model: string | null;
   via: "prompt" | "call" | "handoff";
   call_id: string | null;
@@ -22,7 +22,7 @@ export interface OpenAgent extends Whose {
   agents: OpenAgent[];
 }
 
-export interface PendingCall extends Whose {
+export interface PendingCall extends OwnerFields {
   call_id: string;
   tool: string;
   args: { [key: string]: Json };
@@ -31,7 +31,7 @@ export interface PendingCall extends Whose {
   approval: ApprovalRequest | null;
 }
 
-export interface OpenBlock extends Whose {
+export interface OpenBlock extends OwnerFields {
   block_id: string;
   text: string;
 }
@@ -45,4 +45,4 @@ export interface Pending {
 }
 
 /** What is open, as JSON values: the same as `GET /api/state` with `include=open`. */
-export declare function pending(tree: Tree): Pending;
+export declare function listPending(tree: Tree): Pending;

@@ -5,20 +5,20 @@
  * `include=open`. `waits_for` says who has to act on a call.
  */
 
-import { narrated } from "./event-text.js";
+import { eventText } from "./event-text.js";
 
 /** All of it. */
-export const pending = (tree) => ({
-  agents: agents(tree),
-  calls: calls(tree),
-  blocks: blocks(tree),
-  queue: queue(tree),
+export const listPending = (tree) => ({
+  agents: listAgents(tree),
+  calls: listCalls(tree),
+  blocks: listBlocks(tree),
+  queue: listQueue(tree),
 });
 
 /** The open agents, each with those that it called. */
-function agents(tree) {
-  const waiters = tree.waiters();
-  const nodes = new Map([...tree.open].map(([key, invocation]) => [key, node(invocation, waiters.has(key))]));
+function listAgents(tree) {
+  const waiters = tree.waitingAgents();
+  const nodes = new Map([...tree.open].map(([key, invocation]) => [key, agentNode(invocation, waiters.has(key))]));
   const roots = [];
   for (const [agentId, { start }] of tree.open) {
     (nodes.get(start.parent_id)?.agents ?? roots).push(nodes.get(agentId));
@@ -26,14 +26,14 @@ function agents(tree) {
   return roots;
 }
 
-const node = (invocation, waits) => ({
-  ...whose(invocation),
+const agentNode = (invocation, waits) => ({
+  ...ownerFields(invocation),
   model: invocation.start.model ?? null,
   via: invocation.start.via,
   call_id: invocation.start.call_id ?? null,
   depth: invocation.scope.depth,
   waits,
-  stopped: invocation.stopped,
+  stopped: invocation.isStopped,
   steps: invocation.steps,
   usage: invocation.usage,
   cost: invocation.cost,
@@ -41,7 +41,7 @@ const node = (invocation, waits) => ({
 });
 
 /** Which agent, turn and channel something belongs to. */
-const whose = ({ start, scope }) => ({
+const ownerFields = ({ start, scope }) => ({
   agent_id: scope.agent_id,
   agent_name: start.name,
   turn: scope.trace_id,
@@ -49,37 +49,37 @@ const whose = ({ start, scope }) => ({
 });
 
 /** The calls without a result, and whom they wait for. */
-function calls(tree) {
-  const childOf = tree.children();
-  const found = [];
+function listCalls(tree) {
+  const childOf = tree.childLookup();
+  const calls = [];
   for (const [agentId, invocation] of tree.open) {
     for (const [call_id, open] of invocation.calls) {
       const child_id = childOf(agentId, call_id);
       const { tool, args } = open.call;
-      const waits = { waits_for: waitsFor(open, child_id), child_id, approval: open.asked };
-      found.push({ ...whose(invocation), call_id, tool, args, ...waits });
+      const waits = { waits_for: waitsFor(open, child_id), child_id, approval: open.approval };
+      calls.push({ ...ownerFields(invocation), call_id, tool, args, ...waits });
     }
   }
-  return found;
+  return calls;
 }
 
 function waitsFor(open, child) {
-  if (open.asked !== null) return "approval";
-  if (open.awaited) return "page";
+  if (open.approval !== null) return "approval";
+  if (open.isAwaited) return "page";
   if (child !== null) return "agent";
-  return open.refused || open.executor === "frontend" ? "backend" : open.executor;
+  return open.isDenied || open.executor === "frontend" ? "backend" : open.executor;
 }
 
 /** The blocks that are being written, with what there is of them. */
-const blocks = (tree) =>
+const listBlocks = (tree) =>
   [...tree.open.values()].flatMap((invocation) =>
     [...invocation.blocks].map(([block_id, pieces]) => ({
-      ...whose(invocation),
+      ...ownerFields(invocation),
       block_id,
       text: pieces.join(""),
     })),
   );
 
 /** What waits for its turn, in order. */
-const queue = (tree) =>
-  [...tree.queue].map(([turn, { what, channel }]) => ({ turn, channel, text: what && narrated(what) }));
+const listQueue = (tree) =>
+  [...tree.queuedTurns].map(([turn, { trigger, channel }]) => ({ turn, channel, text: trigger && eventText(trigger) }));

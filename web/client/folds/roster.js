@@ -7,14 +7,14 @@
  * for one channel is a team of its own.
  */
 
-import { channelOf } from "./event-text.js";
+import { visibleChannel } from "./event-text.js";
 
 const SEATS = 9;
-const EVERYBODY = ""; // the team of those events that have no channel
-const LOOKS = { color: "", color_name: "", gender: "man", eyes: "default", mouth: "default", soul: "" };
-const EXPECTS = new Set(["summon", "wake"]);
+const NO_CHANNEL = ""; // the team of those events that have no channel
+const DEFAULT_LOOKS = { color: "", color_name: "", gender: "man", eyes: "default", mouth: "default", soul: "" };
+const HATCHING_COMMANDS = new Set(["summon", "wake"]);
 
-const member = (known) => ({ ...LOOKS, born: null, last_alive: null, ...known });
+const newMember = (known) => ({ ...DEFAULT_LOOKS, born: null, last_alive: null, ...known });
 
 /** The agents of one channel by seat; `turn` is the turn that makes those come who are expected. */
 class Team {
@@ -23,13 +23,13 @@ class Team {
   turn = null;
 
   /** Who sits there, or from now on this one. */
-  seat(number, known) {
-    if (!this.seats.has(number)) this.seats.set(number, member({ seat: number, ...known }));
+  getOrAdd(number, known) {
+    if (!this.seats.has(number)) this.seats.set(number, newMember({ seat: number, ...known }));
     return this.seats.get(number);
   }
 
   /** Nobody hatches any more; who never joined is gone. */
-  settle() {
+  endHatching() {
     this.hatching = this.turn = null;
     for (const [seat, one] of this.seats) {
       if (one.born === null) this.seats.delete(seat);
@@ -38,8 +38,8 @@ class Team {
   }
 
   /** Everybody else sleeps. */
-  rest(awake = new Map()) {
-    this.settle();
+  sleepExcept(awake = new Map()) {
+    this.endHatching();
     for (const [seat, one] of this.seats) if (!awake.has(seat)) one.state = "sleeping";
   }
 }
@@ -49,12 +49,12 @@ export class Roster {
 
   /** Take one event into account. */
   apply(event) {
-    STEPS.get(event.type)?.(this, event, event.payload);
+    REDUCERS.get(event.type)?.(this, event, event.payload);
   }
 
   /** @internal The team that an event is about. */
   team(event) {
-    const channel = channelOf(event) ?? EVERYBODY;
+    const channel = visibleChannel(event) ?? NO_CHANNEL;
     if (!this.teams.has(channel)) this.teams.set(channel, new Team());
     return this.teams.get(channel);
   }
@@ -70,54 +70,54 @@ export class Roster {
   }
 }
 
-function command(roster, event, { command: { kind, agents = [] } }) {
-  if (!EXPECTS.has(kind)) return;
+function expectMembers(roster, event, { command: { kind, agents = [] } }) {
+  if (!HATCHING_COMMANDS.has(kind)) return;
   const team = roster.team(event);
   Object.assign(team, { hatching: event.ts, turn: event.trace_id ?? null });
   for (const { name, seat, color, color_name } of agents) {
-    const one = team.seat(seat, { name, state: "hatching", color, color_name });
+    const one = team.getOrAdd(seat, { name, state: "hatching", color, color_name });
     if (one.state === "sleeping") one.state = "hatching";
   }
 }
 
 /** Somebody is here; who joins again keeps its birth, another one on the seat begins anew. */
-function join(roster, event, { face, created_at, ...looks }) {
+function joinTeam(roster, event, { face, created_at, ...looks }) {
   const { seats } = roster.team(event);
   const before = seats.get(looks.seat);
   const born = (before?.name === looks.name && before.born) || created_at || event.ts;
-  seats.set(looks.seat, member({ ...looks, ...face, state: "alive", born, last_alive: event.ts }));
+  seats.set(looks.seat, newMember({ ...looks, ...face, state: "alive", born, last_alive: event.ts }));
 }
 
 /** Who is there. Somebody who is alive and unknown is known from now on; one who is not is no ghost. */
-function status(roster, event, { agents }) {
+function updateTeam(roster, event, { agents }) {
   const team = roster.team(event);
   const last = new Map(agents.map((listed) => [listed.seat, listed]));
   const awake = new Map([...last].filter(([, listed]) => listed.status !== "shutdown"));
   for (const [seat, { name }] of awake) {
-    const one = team.seat(seat, { name, state: "alive" });
+    const one = team.getOrAdd(seat, { name, state: "alive" });
     Object.assign(one, { state: "alive", born: one.born || event.ts, last_alive: event.ts });
   }
-  team.rest(awake);
+  team.sleepExcept(awake);
 }
 
 /** A command that opened no turn of its own is carried out by the next one. */
 function agentStart(roster, event) {
-  const team = roster.teams.get(channelOf(event) ?? EVERYBODY);
+  const team = roster.teams.get(visibleChannel(event) ?? NO_CHANNEL);
   if (team?.hatching && team.turn === null) team.turn = event.trace_id ?? null;
 }
 
 /** The turn of a summon or a wake is over. */
 function agentEnd(roster, event, { stop_reason }) {
-  const team = roster.teams.get(channelOf(event) ?? EVERYBODY);
+  const team = roster.teams.get(visibleChannel(event) ?? NO_CHANNEL);
   const over = !event.depth && stop_reason !== "handoff";
-  if (over && team && team.turn !== null && team.turn === event.trace_id) team.settle();
+  if (over && team && team.turn !== null && team.turn === event.trace_id) team.endHatching();
 }
 
-const STEPS = new Map([
-  ["ui.command", command],
-  ["roster.join", join],
-  ["roster.status", status],
+const REDUCERS = new Map([
+  ["ui.command", expectMembers],
+  ["roster.join", joinTeam],
+  ["roster.status", updateTeam],
   ["agent.start", agentStart],
   ["agent.end", agentEnd],
-  ["process.end", ({ teams }) => teams.forEach((team) => team.rest())],
+  ["process.end", ({ teams }) => teams.forEach((team) => team.sleepExcept())],
 ]);

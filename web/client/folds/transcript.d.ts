@@ -1,7 +1,7 @@
 import type { Envelope } from "../events.js";
 
 /** One text. `channel` is the role whose members see it; none is everybody. */
-export interface Bubble {
+export interface TranscriptMessage {
   seq: number;
   ts: string;
   who: "user" | "assistant" | "note";
@@ -16,13 +16,13 @@ export interface Bubble {
 }
 
 /** Says which types are the application's own. */
-export type Declared = (type: string) => boolean;
+export type IsDeclared = (type: string) => boolean;
 
 /** What was said in a session. */
 export declare class Transcript {
-  constructor(declared?: Declared);
-  readonly bubbles: Bubble[];
+  constructor(declared?: IsDeclared);
+  readonly messages: TranscriptMessage[];
   apply(event: Envelope<string, any>): void;
   /** What somebody sees who is in these channels. */
-  seenIn(channels: string[]): Bubble[];
+  visibleTo(channels: string[]): TranscriptMessage[];
 }

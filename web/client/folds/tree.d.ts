@@ -1,14 +1,14 @@
 import type { AgentStart, ApprovalRequest, Cost, Envelope, ToolCall, Usage } from "../events.js";
-import type { Declared } from "./transcript.js";
+import type { IsDeclared } from "./transcript.js";
 
 /** A call without a result. */
 export interface OpenCall {
   readonly call: ToolCall;
-  readonly awaited: boolean;
+  readonly isAwaited: boolean;
   /** An approval that nobody has given yet. */
-  readonly asked: ApprovalRequest | null;
-  readonly refused: boolean;
-  readonly waits: boolean;
+  readonly approval: ApprovalRequest | null;
+  readonly isDenied: boolean;
+  readonly isWaiting: boolean;
 }
 
 /** An agent that has started and not ended. */
@@ -21,28 +21,28 @@ export interface Invocation {
   readonly steps: number;
   readonly usage: Usage | null;
   readonly cost: Cost | null;
-  readonly stopped: boolean;
+  readonly isStopped: boolean;
 }
 
 /** The agents that are open, and what waits for its turn. */
 export declare class Tree {
-  constructor(declared?: Declared);
+  constructor(declared?: IsDeclared);
   readonly last: number;
   readonly open: ReadonlyMap<string, Invocation>;
   /** By turn: the message or action that waits; null for events of a page alone. */
-  readonly queue: ReadonlyMap<string, { what: Envelope | null; channel: string | null }>;
+  readonly queuedTurns: ReadonlyMap<string, { trigger: Envelope | null; channel: string | null }>;
   readonly members: ReadonlyMap<string, string[]>;
   apply(event: Envelope<string, any>): void;
   /** The agent that this call of this agent started, if it is open. */
   child(agentId: string, callId: string): string | null;
   /** The agents that can do nothing but wait for the page, themselves or through their children. */
-  waiters(): Set<string>;
+  waitingAgents(): Set<string>;
   /** Whether this agent is one of them. */
-  waits(agentId: string): boolean;
+  isWaiting(agentId: string): boolean;
   /** The agents that have asked the page something. */
-  waiting(): string[];
+  agentsAsking(): string[];
   /** Whether an agent of a turn is open. */
-  runs(turn: string): boolean;
+  isRunning(turn: string): boolean;
   /** Whether a turn is over, or everyone in it waits. */
-  rests(turn: string): boolean;
+  isSettled(turn: string): boolean;
 }

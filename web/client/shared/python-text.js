@@ -1,8 +1,8 @@
 /** Texts as Python sees them, so that both sides say the same: white space, length, quotation. */
 
-const WHITE = "\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
-const BLANK = new RegExp(`^[${WHITE}]*$`);
-const HIDDEN = /[\p{C}\p{Z}\\]/gu; // what `repr` does not print as it is, and the backslash
+const WHITE_SPACE = "\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const BLANK = new RegExp(`^[${WHITE_SPACE}]*$`);
+const UNPRINTABLE = /[\p{C}\p{Z}\\]/gu; // what `repr` does not print as it is, and the backslash
 const ESCAPES = new Map([
   ["\\", "\\\\"],
   ["\n", "\\n"],
@@ -10,23 +10,23 @@ const ESCAPES = new Map([
   ["\t", "\\t"],
   [" ", " "],
 ]);
-const QUOTE_CHARS = 80; // enough to recognise the input, too little to fill a log
+const MAX_REPR_CHARS = 80; // enough to recognise the input, too little to fill a log
 
 /** Whether there is nothing to read: `String.trim` knows other spaces than Python. */
 export const isBlank = (text) => BLANK.test(text);
 
 /** How many characters (code points) a text has. */
-export const lengthOf = (text) => Array.from(text).length;
+export const codePointLength = (text) => Array.from(text).length;
 
 /** The input as it may appear in a message: one line, at most 80 characters. */
-export function quote(text) {
+export function pythonRepr(text) {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
-  const inside = text.replace(HIDDEN, escaped).replaceAll(mark, mark === "'" ? "\\'" : mark);
+  const inside = text.replace(UNPRINTABLE, escapeCharacter).replaceAll(mark, mark === "'" ? "\\'" : mark);
   const shown = Array.from(mark + inside + mark);
-  return shown.length <= QUOTE_CHARS ? shown.join("") : `${shown.slice(0, QUOTE_CHARS - 1).join("")}…`;
+  return shown.length <= MAX_REPR_CHARS ? shown.join("") : `${shown.slice(0, MAX_REPR_CHARS - 1).join("")}…`;
 }
 
-function escaped(character) {
+function escapeCharacter(character) {
   const known = ESCAPES.get(character);
   if (known !== undefined) return known;
   const code = character.codePointAt(0);

@@ -12,10 +12,10 @@ export const addCounts = (...counts) =>
   );
 
 /** The sum of costs. */
-export const addCosts = (...costs) => Math.min(rounded(costs.reduce((sum, cost) => sum + cost, 0)), Number.MAX_VALUE);
+export const addCosts = (...costs) => Math.min(roundCost(costs.reduce((sum, cost) => sum + cost, 0)), Number.MAX_VALUE);
 
 /** A sum of money. Only odd multiples of 1/128 lie exactly between two millionths. */
-export function rounded(value) {
+export function roundCost(value) {
   if (Number.isInteger(value) || value === Infinity) return value;
   const between = Number.isInteger(value * 128) && !Number.isInteger(value * 64);
   if (!between) return Number(value.toFixed(6));
@@ -24,7 +24,7 @@ export function rounded(value) {
 }
 
 /** The sum of two records of numbers, or the second if there is none yet. */
-export function total(sum, more, add) {
+export function addRecords(sum, more, add) {
   if (sum === null) return more;
   const numbers = Object.entries(more).filter(([, value]) => typeof value === "number");
   const added = numbers.map(([name, value]) => [name, add(sum[name] ?? 0, value)]);

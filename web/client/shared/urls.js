@@ -1,7 +1,7 @@
 /** The addresses of a server: its root, wherever it is mounted, and what is asked of it. */
 
 /** The root of a server; without a URL it is the directory of the page. */
-export function rootOf(url = ".") {
+export function baseUrl(url = ".") {
   const root = new URL(url, globalThis.document?.baseURI);
   if (!root.pathname.endsWith("/")) root.pathname += "/";
   root.search = root.hash = "";
@@ -9,7 +9,7 @@ export function rootOf(url = ".") {
 }
 
 /** A path below a root with the parameters that have a value. */
-export function addressOf(root, path, parameters = {}) {
+export function buildUrl(root, path, parameters = {}) {
   const url = new URL(path, root);
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));
@@ -18,7 +18,7 @@ export function addressOf(root, path, parameters = {}) {
 }
 
 /** What says who is asking, if it is not the page's cookie, and whom the server may answer: nobody else (412). */
-export const headersOf = ({ token, principal }) => ({
+export const authHeaders = ({ token, principal }) => ({
   ...(token && { authorization: `Bearer ${token}` }),
   ...(principal && { "turnlog-principal": encodeURIComponent(principal) }),
 });

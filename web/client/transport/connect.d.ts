@@ -1,5 +1,5 @@
-import type { Refused } from "../api/errors.js";
-import type { Event } from "../events.js";
+import type { HttpError } from "../api/errors.js";
+import type { LogEvent } from "../events.js";
 
 /**
  * How a feed is: `catching-up` while history comes, `closed` when there will be no more or it was closed,
@@ -24,7 +24,7 @@ export interface Reset {
 }
 
 /** Where an event stands: the cursor is the `after` of who has it. */
-export interface Place {
+export interface EventPosition {
   session: string;
   cursor: string;
 }
@@ -37,7 +37,7 @@ export interface Timing {
   maxRetryMs: number;
 }
 
-interface Common {
+interface CommonOptions {
   /** The root of the server; by default the directory of the page. */
   url?: string;
   /** A cursor for each session, with commas between them; without one, as a storage gives it at first, the start. */
@@ -65,16 +65,18 @@ interface Common {
   onReset?: (reset: Reset) => void;
   onState?: (state: FeedState) => void;
   /** The server does not let this feed read, and it is over. */
-  onError?: (error: Refused) => void;
+  onError?: (error: HttpError) => void;
 }
 
-export type Sessions = { session: string; sessions?: undefined } | { sessions: string[]; session?: undefined };
+export type SessionSelection = { session: string; sessions?: undefined } | { sessions: string[]; session?: undefined };
 
 /** Events come as values. */
-export type EventOptions = Common & Sessions & { dialect?: "turnlog"; onEvent?: (event: Event, place: Place) => void };
+export type EventOptions = CommonOptions &
+  SessionSelection & { dialect?: "turnlog"; onEvent?: (event: LogEvent, place: EventPosition) => void };
 
 /** What another dialect says comes as text. */
-export type TextOptions = Common & Sessions & { dialect: OtherDialect; onEvent?: (data: string, place: Place) => void };
+export type TextOptions = CommonOptions &
+  SessionSelection & { dialect: OtherDialect; onEvent?: (data: string, place: EventPosition) => void };
 
 export type ConnectOptions = EventOptions | TextOptions;
 

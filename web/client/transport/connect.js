@@ -6,93 +6,93 @@
  * connection where they can (`tabs.js`).
  */
 
-import { addressOf, headersOf, rootOf } from "../shared/urls.js";
+import { buildUrl, authHeaders, baseUrl } from "../shared/urls.js";
 import { Connection } from "./connection.js";
-import { Cursors, textOf } from "./cursor.js";
+import { Cursors, formatCursor } from "./cursor.js";
 import { eventSourceStream } from "./eventsource-stream.js";
 import { fetchStream } from "./fetch-stream.js";
-import { Reader } from "./subscription.js";
-import { Tab } from "./shared-connection.js";
+import { Subscription } from "./subscription.js";
+import { SharedConnection } from "./shared-connection.js";
 
-const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
-const SLACK = 1.1; // a tab waits a little longer for the leader than the leader for the server
+const DEFAULT_TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
+const LEADER_SLACK = 1.1; // a tab waits a little longer for the leader than the leader for the server
 
-const isName = (session) => /^[^,]+$/.test(session ?? ""); // commas stand between those of one stream
+const isSessionName = (session) => /^[^,]+$/.test(session ?? ""); // commas stand between those of one stream
 
 /** What `connect` gives: where it is, how it is, and the way to end it. */
 class Feed {
-  #reader;
-  #lines; // who reads: a connection of its own, or a tab among others
-  #hurry;
+  #subscription;
+  #source; // who reads: a connection of its own, or a tab among others
+  #onOnline;
 
-  constructor(reader, lines) {
-    this.#reader = reader;
-    this.#lines = lines;
-    this.#hurry = () => lines.hurry();
-    globalThis.addEventListener?.("online", this.#hurry);
+  constructor(subscription, source) {
+    this.#subscription = subscription;
+    this.#source = source;
+    this.#onOnline = () => source.reconnectNow();
+    globalThis.addEventListener?.("online", this.#onOnline);
   }
 
   /** connecting, catching-up, live, reconnecting, closed or refused. */
   get state() {
-    return this.#reader.state;
+    return this.#subscription.state;
   }
 
   /** The cursor to go on from: `after` of another `connect`. */
   get cursor() {
-    return this.#reader.cursors.text;
+    return this.#subscription.cursors.text;
   }
 
   close() {
-    globalThis.removeEventListener?.("online", this.#hurry);
-    this.#lines.close();
-    this.#reader.close();
+    globalThis.removeEventListener?.("online", this.#onOnline);
+    this.#source.close();
+    this.#subscription.close();
   }
 }
 
 /** Follow sessions. */
 export function connect(options) {
   const { sessions = [options.session], dialect = "turnlog", after } = options;
-  if (!sessions.length || !sessions.every(isName)) throw new TypeError(`expected sessions, got ${sessions}`);
-  const timing = { ...TIMING, ...options.timing };
-  const read = dialect === "turnlog" ? JSON.parse : String;
-  const reader = new Reader({ sessions, after, read, hooks: options });
-  const makeConnection = connecting(options, dialect, timing);
-  const name = sharedName(options, dialect);
-  if (name === null) return new Feed(reader, alone(reader, makeConnection));
-  const patienceMs = 2.5 * timing.heartbeatMs * SLACK;
-  return new Feed(reader, new Tab({ name, reader, connect: makeConnection, patienceMs }));
+  if (!sessions.length || !sessions.every(isSessionName)) throw new TypeError(`expected sessions, got ${sessions}`);
+  const timing = { ...DEFAULT_TIMING, ...options.timing };
+  const parse = dialect === "turnlog" ? JSON.parse : String;
+  const subscription = new Subscription({ sessions, after, parse, hooks: options });
+  const makeConnection = connectionFactory(options, dialect, timing);
+  const name = sharedConnectionName(options, dialect);
+  if (name === null) return new Feed(subscription, connectAlone(subscription, makeConnection));
+  const timeoutMs = 2.5 * timing.heartbeatMs * LEADER_SLACK;
+  return new Feed(subscription, new SharedConnection({ name, subscription, connect: makeConnection, timeoutMs }));
 }
 
 /** How a stream of some sessions is made: (session -> place, hooks) => Connection. */
-function connecting(options, dialect, timing) {
+function connectionFactory(options, dialect, timing) {
   const { types, depth, turn, transport = "fetch" } = options;
-  const open = TRANSPORTS[transport](new Headers(headersOf(options)));
-  const root = rootOf(options.url);
+  const open = TRANSPORTS[transport](new Headers(authHeaders(options)));
+  const root = baseUrl(options.url);
   const filters = { dialect, types: types?.join(","), depth, turn, ...options.parameters };
-  const urlOf = (cursors) =>
-    addressOf(root, "api/events", { session: cursors.sessions.join(","), ...filters, after: cursors.text });
+  const urlFor = (cursors) =>
+    buildUrl(root, "api/events", { session: cursors.sessions.join(","), ...filters, after: cursors.text });
   return (places, hooks) => {
-    const cursors = new Cursors([...places.keys()], [...places.values()].map(textOf).join(","));
-    return new Connection({ open, urlOf, cursors, timing, hooks });
+    const cursors = new Cursors([...places.keys()], [...places.values()].map(formatCursor).join(","));
+    return new Connection({ open, buildUrl: urlFor, cursors, timing, hooks });
   };
 }
 
 const TRANSPORTS = { fetch: fetchStream, eventsource: eventSourceStream };
 
 /** A reader with a connection of its own. */
-function alone(reader, makeConnection) {
-  return makeConnection(reader.cursors.places, {
-    onRecords: (records) => records.forEach((record) => reader.take(record)),
-    onState: (state) => reader.say(state),
-    onRefused: (...why) => reader.refuse(...why),
+function connectAlone(subscription, makeConnection) {
+  return makeConnection(subscription.cursors.places, {
+    onRecords: (records) => records.forEach((record) => subscription.accept(record)),
+    onState: (state) => subscription.setState(state),
+    onRefused: (...why) => subscription.refuse(...why),
   });
 }
 
 /** The name under which tabs find each other: the same server, the same person, the same way of reading. */
-function sharedName(options, dialect) {
+function sharedConnectionName(options, dialect) {
   const { token, share = !token, types = [], depth, turn } = options;
   const able = globalThis.document && globalThis.navigator?.locks && globalThis.BroadcastChannel;
   if (!share || !able || turn !== undefined) return null;
   const way = JSON.stringify([dialect, types, depth ?? null, options.parameters ?? {}]);
-  return `turnlog 2 ${rootOf(options.url)} ${share === true ? "" : share} ${way}`;
+  return `turnlog 2 ${baseUrl(options.url)} ${share === true ? "" : share} ${way}`;
 }

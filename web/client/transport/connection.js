@@ -10,23 +10,23 @@
  * States: connecting, catching-up, live, reconnecting; and closed when there will be no more, or refused.
  */
 
-import { startOf } from "./cursor.js";
-import { LONGEST_MS, Watchdog } from "./watchdog.js";
+import { startPosition } from "./cursor.js";
+import { MAX_TIMER_MS, Watchdog } from "./watchdog.js";
 
-const WINDOW_MS = 100;
-const HISTORY = 32; // more records in a window are history: a fast model makes 25
+const LIVE_WINDOW_MS = 100;
+const MAX_LIVE_RECORDS = 32; // more records in a window are history: a fast model makes 25
 
-const SESSION = /"session_id":"([^"]+)"/; // the envelope's comes before anything that a payload says
+const SESSION_ID = /"session_id":"([^"]+)"/; // the envelope's comes before anything that a payload says
 const isRefusal = (status) => status >= 400 && status < 500 && status !== 408 && status !== 429;
 
 export class Connection {
   #open; // (url, hooks) => close
-  #urlOf; // (cursors) => url
+  #buildUrl; // (cursors) => url
   #timing;
   #hooks;
   #close = null;
-  #timer = null;
-  #settling = null;
+  #retryTimer = null;
+  #liveTimer = null;
   #watchdog;
   #attempts = 0;
   #openedMs = null;
@@ -34,71 +34,71 @@ export class Connection {
   state = "connecting";
 
   /** `hooks`: onRecords(records), a sign of life if there are none; onState(state); onRefused(status, message). */
-  constructor({ open, urlOf, cursors, timing, hooks }) {
+  constructor({ open, buildUrl, cursors, timing, hooks }) {
     this.#open = open;
-    this.#urlOf = urlOf;
+    this.#buildUrl = buildUrl;
     this.#timing = timing;
     this.#hooks = hooks;
     this.cursors = cursors;
-    this.#watchdog = new Watchdog(2.5 * timing.heartbeatMs, () => this.#ended({}));
+    this.#watchdog = new Watchdog(2.5 * timing.heartbeatMs, () => this.#onEnd({}));
     this.#connect();
   }
 
   close() {
     this.#stop();
-    clearTimeout(this.#timer);
+    clearTimeout(this.#retryTimer);
   }
 
   /** Do not wait any longer to come back. */
-  hurry() {
+  reconnectNow() {
     if (this.state === "reconnecting" && this.#close === null) this.#connect();
   }
 
   #connect() {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#retryTimer);
     this.#openedMs = null;
     this.#watchdog.start();
-    this.#close = this.#open(this.#urlOf(this.cursors), {
-      onOpen: () => this.#opened(),
+    this.#close = this.#open(this.#buildUrl(this.cursors), {
+      onOpen: () => this.#onOpen(),
       onAlive: () => this.#watchdog.alive(),
-      onItems: (items) => this.#take(items),
-      onEnd: (end) => this.#ended(end),
+      onItems: (items) => this.#accept(items),
+      onEnd: (end) => this.#onEnd(end),
     });
   }
 
   #stop() {
     this.#watchdog.stop();
-    clearInterval(this.#settling);
+    clearInterval(this.#liveTimer);
     this.#close?.();
     this.#close = null;
   }
 
-  #opened() {
+  #onOpen() {
     this.#openedMs = performance.now();
     this.#count = 0;
-    this.#settling = setInterval(() => this.#settle(), WINDOW_MS);
-    this.#say("catching-up"); // at last: whoever hears it may close
+    this.#liveTimer = setInterval(() => this.#checkLive(), LIVE_WINDOW_MS);
+    this.#setState("catching-up"); // at last: whoever hears it may close
   }
 
   /** History comes as fast as it can; what comes slowly is happening now. */
-  #settle() {
-    if (this.#count < HISTORY) {
-      clearInterval(this.#settling);
-      this.#say("live");
+  #checkLive() {
+    if (this.#count < MAX_LIVE_RECORDS) {
+      clearInterval(this.#liveTimer);
+      this.#setState("live");
     }
     this.#count = 0;
   }
 
-  #ended({ status = 0, retryAfterMs = 0, message }) {
+  #onEnd({ status = 0, retryAfterMs = 0, message }) {
     this.#stop();
-    if (status === 204) return this.#say("closed");
+    if (status === 204) return this.#setState("closed");
     if (isRefusal(status)) {
       this.state = "refused";
       return this.#hooks.onRefused(status, message);
     }
     const waitMs = Math.max(retryAfterMs, this.#delayMs());
-    this.#timer = setTimeout(() => this.#connect(), Math.min(waitMs, LONGEST_MS));
-    this.#say("reconnecting"); // at last: whoever hears it may close
+    this.#retryTimer = setTimeout(() => this.#connect(), Math.min(waitMs, MAX_TIMER_MS));
+    this.#setState("reconnecting"); // at last: whoever hears it may close
   }
 
   /** Longer each time, never the same for two; a stream that lasted begins anew. */
@@ -110,30 +110,30 @@ export class Connection {
     return most * (0.5 + Math.random() / 2);
   }
 
-  #say(state) {
+  #setState(state) {
     if (this.state === state) return;
     this.state = state;
     this.#hooks.onState(state);
   }
 
-  #take(items) {
-    const records = items.flatMap((item) => this.#records(item));
+  #accept(items) {
+    const records = items.flatMap((item) => this.#toRecords(item));
     this.#count += records.length;
     this.#hooks.onRecords(records);
   }
 
-  #records({ event, data, id }) {
+  #toRecords({ event, data, id }) {
     if (event === "reset") return [this.#reset(JSON.parse(data))];
     const moved = this.cursors.move(id);
     if (event !== "message" || moved.length === 0) return moved;
-    const name = moved.length > 1 && SESSION.exec(data)?.[1]; // there are several after ids without data
-    const said = moved.find(({ session }) => session === name) ?? moved.at(-1);
-    return [...moved.filter((other) => other !== said), { ...said, data }];
+    const name = moved.length > 1 && SESSION_ID.exec(data)?.[1]; // there are several after ids without data
+    const message = moved.find(({ session }) => session === name) ?? moved.at(-1);
+    return [...moved.filter((other) => other !== message), { ...message, data }];
   }
 
   #reset(reset) {
     const session = reset.session_id ?? this.cursors.sessions[0];
-    this.cursors.set(session, startOf(reset));
+    this.cursors.set(session, startPosition(reset));
     return { session, reset };
   }
 }

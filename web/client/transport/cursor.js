@@ -5,11 +5,11 @@
  * places in some sessions, in the order of the URL: their `text` is what a stream is asked to begin after.
  */
 
-const FORM = /^(?:([a-z0-9]{1,32}):)?(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?$/;
+const CURSOR = /^(?:([a-z0-9]{1,32}):)?(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?$/;
 
 /** The place of a cursor; an empty text is the start. Null if it is none. */
-export function placeOf(text) {
-  const match = FORM.exec(text || "-1");
+export function parseCursor(text) {
+  const match = CURSOR.exec(text || "-1");
   if (match === null) return null;
   const [, epoch = null, seq, chunk] = match;
   // BigInt: 18 digits are more than a number holds exactly
@@ -17,10 +17,10 @@ export function placeOf(text) {
 }
 
 /** Where a reader begins again after a reset. */
-export const startOf = ({ epoch }) => ({ epoch, seq: -1n, chunk: Infinity });
+export const startPosition = ({ epoch }) => ({ epoch, seq: -1n, chunk: Infinity });
 
 /** A place as it stands in a URL. */
-export const textOf = ({ epoch, seq, chunk }) =>
+export const formatCursor = ({ epoch, seq, chunk }) =>
   `${epoch === null ? "" : `${epoch}:`}${seq}${chunk === Infinity ? "" : `.${chunk}`}`;
 
 /** Whether a place comes after another one of the same epoch. */
@@ -28,7 +28,7 @@ export const isAhead = (place, other) =>
   place.seq > other.seq || (place.seq === other.seq && place.chunk > other.chunk);
 
 /** Whether what stands at a place is news for who is at another one; another epoch is. */
-export const isNews = (place, reader) =>
+export const isUnseen = (place, reader) =>
   (reader.epoch !== null && place.epoch !== reader.epoch) || isAhead(place, reader);
 
 /** Whether who is at a place has everything up to another one. */
@@ -42,7 +42,7 @@ export class Cursors {
   /** `after` is a cursor for each session with commas between them; or empty, or nothing that was kept. */
   constructor(sessions, after) {
     const text = String(after ?? "");
-    const places = (text ? text.split(",") : sessions.map(() => "")).map(placeOf);
+    const places = (text ? text.split(",") : sessions.map(() => "")).map(parseCursor);
     if (places.length !== sessions.length || places.includes(null)) {
       throw new TypeError(`expected ${sessions.length} cursors like k3x9:41, got ${after}`);
     }
@@ -59,7 +59,7 @@ export class Cursors {
   }
 
   get text() {
-    return [...this.#places.values()].map(textOf).join(",");
+    return [...this.#places.values()].map(formatCursor).join(",");
   }
 
   /** The place in a session; undefined if it is none of these. */
@@ -78,9 +78,9 @@ export class Cursors {
     const moved = [];
     let number = 0;
     for (const [session, before] of this.#places) {
-      const at = placeOf(texts[number]);
+      const at = parseCursor(texts[number]);
       number += 1;
-      if (at === null || !isNews(at, before)) continue;
+      if (at === null || !isUnseen(at, before)) continue;
       this.#places.set(session, at);
       moved.push({ session, before, at });
     }

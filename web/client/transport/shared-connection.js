@@ -10,64 +10,64 @@
  * Messages: `lead`, `join` {tab, places}, `at` {places, state}, `records` {records}, `alone` {tab}: read yourself.
  */
 
-import { covers, startOf } from "./cursor.js";
+import { covers, startPosition } from "./cursor.js";
 import { newId } from "../shared/ids.js";
 import { Watchdog } from "./watchdog.js";
 
-const SESSIONS = 32; // on one stream (docs/protocol.md, section 8)
+const MAX_SESSIONS = 32; // on one stream (docs/protocol.md, section 8)
 const GATHER_MS = 30; // tabs that join together are one new stream
 
-export class Tab {
+export class SharedConnection {
   #id = newId();
   #name;
-  #reader;
+  #subscription;
   #connect; // (sessions and places, hooks) => Connection
   #channel;
   #locks = new AbortController();
   #release = () => {};
   #connection = null;
-  #leads = false;
-  #others = new Map(); // of the leader: tab -> places
-  #gathering = null;
-  #theirs = new Map(); // of a follower: where the leader is in my sessions
-  #theirState = "connecting";
+  #isLeader = false;
+  #followers = new Map(); // of the leader: tab -> places
+  #gatherTimer = null;
+  #leaderCursors = new Map(); // of a follower: where the leader is in my sessions
+  #leaderState = "connecting";
   #watchdog;
 
-  constructor({ name, reader, connect, patienceMs }) {
+  constructor({ name, subscription, connect, timeoutMs }) {
     this.#name = name;
-    this.#reader = reader;
+    this.#subscription = subscription;
     this.#connect = connect;
-    this.#watchdog = new Watchdog(patienceMs, () => this.#goAlone());
+    this.#watchdog = new Watchdog(timeoutMs, () => this.#readAlone());
     this.#channel = new BroadcastChannel(name);
-    this.#channel.onmessage = ({ data }) => this.#hear(data);
-    this.#begin();
+    this.#channel.onmessage = ({ data }) => this.#onMessage(data);
+    this.#start();
   }
 
   /** Leave: the stream, the channel and the locks. */
   close() {
     this.#connection?.close();
     this.#watchdog.stop();
-    clearTimeout(this.#gathering);
+    clearTimeout(this.#gatherTimer);
     this.#channel.close();
     this.#locks.abort();
     this.#release();
   }
 
-  get #left() {
+  get #isClosed() {
     return this.#locks.signal.aborted;
   }
 
-  hurry() {
-    this.#connection?.hurry();
+  reconnectNow() {
+    this.#connection?.reconnectNow();
   }
 
   /** Lead if nobody does; else follow, and be ready to lead. */
-  async #begin() {
+  async #start() {
     const held = new Promise((resolve) => (this.#release = resolve));
     const alive = `${this.#name} tab ${this.#id}`;
     navigator.locks.request(alive, () => held).catch(() => {}); // no locks in a sandbox: then it is alone
     const first = await this.#request({ ifAvailable: true }, held);
-    if (first || this.#left) return;
+    if (first || this.#isClosed) return;
     this.#ownStream();
     await this.#request({ signal: this.#locks.signal }, held);
   }
@@ -77,7 +77,7 @@ export class Tab {
     return new Promise((resolve) => {
       const lead = (lock) => {
         resolve(lock !== null);
-        if (lock === null || this.#left) return undefined;
+        if (lock === null || this.#isClosed) return undefined;
         this.#lead();
         return held;
       };
@@ -85,85 +85,85 @@ export class Tab {
     });
   }
 
-  #say(type, content = {}) {
+  #post(type, content = {}) {
     this.#channel.postMessage({ type, ...content });
   }
 
-  #hear(message) {
-    Tab.hears[this.#leads ? "leader" : "follower"][message.type]?.(this, message);
+  #onMessage(message) {
+    SharedConnection.HANDLERS[this.#isLeader ? "leader" : "follower"][message.type]?.(this, message);
   }
 
   #stream(places) {
-    if (this.#left) return;
+    if (this.#isClosed) return;
     this.#connection?.close();
     this.#connection = this.#connect(places, {
-      onRecords: (records) => this.#take(records),
-      onState: (state) => this.#changed(state),
-      onRefused: (...why) => this.#refused(...why),
+      onRecords: (records) => this.#accept(records),
+      onState: (state) => this.#onState(state),
+      onRefused: (...why) => this.#onRefused(...why),
     });
   }
 
-  #take(records) {
-    if (this.#others.size > 0) this.#say("records", { records });
-    for (const record of records) this.#reader.take(record);
-    if (!this.#leads) this.#letGo();
+  #accept(records) {
+    if (this.#followers.size > 0) this.#post("records", { records });
+    for (const record of records) this.#subscription.accept(record);
+    if (!this.#isLeader) this.#dropOwnStream();
   }
 
-  #changed(state) {
-    if (this.#leads) this.#say("at", { places: this.#connection.cursors.places, state });
-    else if (state === "catching-up") this.#say("join", { tab: this.#id, places: this.#reader.cursors.places });
-    this.#reader.say(state); // at last: whoever hears it may leave
+  #onState(state) {
+    if (this.#isLeader) this.#post("at", { places: this.#connection.cursors.places, state });
+    else if (state === "catching-up") this.#post("join", { tab: this.#id, places: this.#subscription.cursors.places });
+    this.#subscription.setState(state); // at last: whoever hears it may leave
   }
 
-  #refused(...why) {
-    if (this.#others.size === 0) {
+  #onRefused(...why) {
+    if (this.#followers.size === 0) {
       this.close();
-      return this.#reader.refuse(...why);
+      return this.#subscription.refuse(...why);
     }
-    this.#others.clear(); // one of them may not read its session: each has to find out
-    this.#say("alone", { tab: null });
-    return this.#stream(this.#reader.cursors.places);
+    this.#followers.clear(); // one of them may not read its session: each has to find out
+    this.#post("alone", { tab: null });
+    return this.#stream(this.#subscription.cursors.places);
   }
 
   // A tab that leads.
 
   #lead() {
-    this.#leads = true;
+    this.#isLeader = true;
     this.#watchdog.stop();
-    if (this.#connection === null) this.#stream(this.#reader.cursors.places);
-    this.#say("lead");
+    if (this.#connection === null) this.#stream(this.#subscription.cursors.places);
+    this.#post("lead");
   }
 
-  #joined({ tab, places }) {
-    this.#others.set(tab, places);
+  #onJoin({ tab, places }) {
+    this.#followers.set(tab, places);
     const has = this.#connection.cursors.places;
     if ([...places.keys()].every((session) => has.has(session))) {
-      this.#say("at", { places: has, state: this.#connection.state });
+      this.#post("at", { places: has, state: this.#connection.state });
     } else {
-      clearTimeout(this.#gathering);
-      this.#gathering = setTimeout(() => this.#gather(), GATHER_MS);
+      clearTimeout(this.#gatherTimer);
+      this.#gatherTimer = setTimeout(() => this.#openCommonStream(), GATHER_MS);
     }
   }
 
   /** A stream for the sessions of everybody who is still there, going on from where the last one was. */
-  async #gather() {
+  async #openCommonStream() {
     const { held } = await navigator.locks.query();
-    if (this.#left) return;
+    if (this.#isClosed) return;
     const there = new Set(held.map(({ name }) => name));
-    for (const tab of [...this.#others.keys()]) {
-      if (!there.has(`${this.#name} tab ${tab}`)) this.#others.delete(tab);
+    for (const tab of [...this.#followers.keys()]) {
+      if (!there.has(`${this.#name} tab ${tab}`)) this.#followers.delete(tab);
     }
     const has = this.#connection.cursors.places;
-    const wanted = this.#reader.cursors.places;
-    for (const [tab, places] of [...this.#others]) {
+    const wanted = this.#subscription.cursors.places;
+    for (const [tab, places] of [...this.#followers]) {
       const news = [...places].filter(([session]) => !wanted.has(session));
-      if (wanted.size + news.length > SESSIONS) {
-        this.#others.delete(tab); // no room for it
-        this.#say("alone", { tab });
+      if (wanted.size + news.length > MAX_SESSIONS) {
+        this.#followers.delete(tab); // no room for it
+        this.#post("alone", { tab });
       } else for (const [session, place] of news) wanted.set(session, has.get(session) ?? place);
     }
     // Said before the stream is open: the others let go of theirs, and there is a connection left for it.
-    this.#say("at", { places: wanted, state: "connecting" });
+    this.#post("at", { places: wanted, state: "connecting" });
     this.#stream(wanted);
   }
 
@@ -171,65 +171,66 @@ export class Tab {
 
   #ownStream() {
     this.#watchdog.stop();
-    this.#stream(this.#reader.cursors.places);
+    this.#stream(this.#subscription.cursors.places);
   }
 
   /** Nobody reads for this tab any more. */
-  #goAlone(tab = null) {
+  #readAlone(tab = null) {
     if (tab !== null && tab !== this.#id) return;
-    this.#theirs.clear();
+    this.#leaderCursors.clear();
     if (this.#connection === null) this.#ownStream();
   }
 
   /** A stream of its own is not needed any more when the leader has nothing that is missing here. */
-  #letGo() {
-    const { cursors } = this.#reader;
-    const covered = (session) => this.#theirs.has(session) && covers(cursors.at(session), this.#theirs.get(session));
-    if (this.#left || this.#connection === null || !cursors.sessions.every(covered)) return;
+  #dropOwnStream() {
+    const { cursors } = this.#subscription;
+    const covered = (session) =>
+      this.#leaderCursors.has(session) && covers(cursors.at(session), this.#leaderCursors.get(session));
+    if (this.#isClosed || this.#connection === null || !cursors.sessions.every(covered)) return;
     this.#connection.close();
     this.#connection = null;
     this.#watchdog.start();
-    this.#reader.say(this.#theirState);
+    this.#subscription.setState(this.#leaderState);
   }
 
-  #newLeader() {
-    this.#theirs.clear();
+  #onNewLeader() {
+    this.#leaderCursors.clear();
     if (this.#connection === null || this.#connection.state !== "connecting") {
-      this.#say("join", { tab: this.#id, places: this.#reader.cursors.places });
+      this.#post("join", { tab: this.#id, places: this.#subscription.cursors.places });
     }
   }
 
-  #heardPlaces({ places, state }) {
+  #onLeaderPlaces({ places, state }) {
     this.#watchdog.alive();
-    this.#theirState = state;
-    const { cursors } = this.#reader;
+    this.#leaderState = state;
+    const { cursors } = this.#subscription;
     const mine = [...places].filter(([session]) => cursors.at(session) !== undefined);
-    for (const [session, place] of mine) this.#theirs.set(session, place);
-    if (this.#connection !== null) return this.#letGo();
+    for (const [session, place] of mine) this.#leaderCursors.set(session, place);
+    if (this.#connection !== null) return this.#dropOwnStream();
     if (mine.some(([session, place]) => !covers(cursors.at(session), place))) this.#ownStream();
-    return this.#reader.say(state);
+    return this.#subscription.setState(state);
   }
 
-  #heardRecords({ records }) {
+  #onLeaderRecords({ records }) {
     this.#watchdog.alive();
     for (const record of records) {
       const { session, at, reset } = record;
-      if (this.#reader.cursors.at(session) === undefined) continue;
-      this.#theirs.set(session, at ?? startOf(reset));
+      if (this.#subscription.cursors.at(session) === undefined) continue;
+      this.#leaderCursors.set(session, at ?? startPosition(reset));
       if (this.#connection !== null) continue;
-      if (this.#reader.follows(record)) this.#reader.take(record);
+      if (this.#subscription.follows(record)) this.#subscription.accept(record);
       else this.#ownStream();
     }
-    this.#letGo();
+    this.#dropOwnStream();
   }
 
-  static hears = {
-    leader: { join: (tab, message) => tab.#joined(message) },
+  static HANDLERS = {
+    leader: { join: (tab, message) => tab.#onJoin(message) },
     follower: {
-      lead: (tab) => tab.#newLeader(),
-      at: (tab, message) => tab.#heardPlaces(message),
-      records: (tab, message) => tab.#heardRecords(message),
-      alone: (tab, message) => tab.#goAlone(message.tab),
+      lead: (tab) => tab.#onNewLeader(),
+      at: (tab, message) => tab.#onLeaderPlaces(message),
+      records: (tab, message) => tab.#onLeaderRecords(message),
+      alone: (tab, message) => tab.#readAlone(message.tab),
     },
   };
 }

@@ -1,5 +1,5 @@
 /** The most that one SSE message may take, unless told otherwise. */
-export declare const LIMIT_BYTES: number;
+export declare const MAX_MESSAGE_BYTES: number;
 
 /** What came from outside is wrong. */
 export declare class BadInput extends Error {
@@ -7,7 +7,7 @@ export declare class BadInput extends Error {
 }
 
 /** One dispatched message. `id` is the last one seen, `retryMs` only what this message itself said. */
-export interface Message {
+export interface SseMessage {
   data: string;
   event: string;
   id: string;
@@ -23,7 +23,7 @@ export declare class Decoder {
   /** The last waiting time the server asked for. */
   readonly retryMs: number | null;
   /** Take the next piece of the stream; return the messages it completed. Throws `BadInput` beyond the limit. */
-  feed(chunk: Uint8Array): Message[];
+  feed(chunk: Uint8Array): SseMessage[];
   /** The stream ended: an unfinished message is dropped, and the next stream may begin. */
-  flush(): Message[];
+  flush(): SseMessage[];
 }

@@ -7,11 +7,11 @@
  * out. However the stream is cut into pieces, messages and refusals are the same.
  */
 
-export const LIMIT_BYTES = 16 * 1024 * 1024; // 1 MiB from the gate is at worst 6 MiB escaped, 5 MB of image 7 MB
+export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024; // 1 MiB from the gate is at worst 6 MiB escaped, 5 MB of image 7 MB
 
 const CR = 13;
 const LF = 10;
-const RETRY = /^[0-9]{1,15}$/; // 30,000 years; a number holds no more exactly
+const RETRY_MS = /^[0-9]{1,15}$/; // 30,000 years; a number holds no more exactly
 const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** What came from outside is wrong. */
@@ -39,12 +39,12 @@ export class Decoder {
   #id;
   #retryMs;
 
-  constructor(limitBytes = LIMIT_BYTES) {
+  constructor(limitBytes = MAX_MESSAGE_BYTES) {
     this.limitBytes = limitBytes;
-    this.#start();
+    this.#reset();
   }
 
-  #start() {
+  #reset() {
     this.#first = true;
     this.#afterCr = false;
     this.#line = [];
@@ -58,34 +58,34 @@ export class Decoder {
 
   /** Take the next piece of the stream; return the messages it completed. */
   feed(chunk) {
-    this.#check();
+    this.#throwIfOverflowed();
     const messages = [];
     const plain = !this.#afterCr && !chunk.includes(CR);
     const first = plain && this.#lineBytes > 0 ? chunk.indexOf(LF) + 1 : 0; // the end of a line that began before
-    this.#take(chunk.subarray(0, first), messages);
+    this.#readChunk(chunk.subarray(0, first), messages);
     const rest = chunk.subarray(first);
-    this.#take(plain && this.#lineBytes === 0 ? this.#takeAscii(rest, messages) : rest, messages);
-    if (messages.length === 0) this.#check();
+    this.#readChunk(plain && this.#lineBytes === 0 ? this.#readAsciiLines(rest, messages) : rest, messages);
+    if (messages.length === 0) this.#throwIfOverflowed();
     return messages;
   }
 
-  #take(chunk, messages) {
-    for (const part of this.#parts(chunk)) {
+  #readChunk(chunk, messages) {
+    for (const part of this.#splitLines(chunk)) {
       if (this.#overflowed || !this.#fits(part.bytes.length)) break;
-      const message = part.ended ? this.#readBytes(this.#complete(part.bytes)) : this.#keep(part.bytes);
+      const message = part.ended ? this.#readLineBytes(this.#joinLine(part.bytes)) : this.#bufferLine(part.bytes);
       if (message) messages.push(message);
     }
   }
 
   /** Take the whole lines of a chunk at once if they are ASCII, as most are; returns what is left to take. */
-  #takeAscii(chunk, messages) {
+  #readAsciiLines(chunk, messages) {
     const whole = chunk.lastIndexOf(LF) + 1;
     const text = UTF8.decode(chunk.subarray(0, whole));
     if (text.length !== whole) return chunk;
     for (let start = 0, end; start < whole; start = end + 1) {
       end = text.indexOf("\n", start);
       if (this.#overflowed || !this.#fits(end - start)) break;
-      const message = this.#read(text.slice(start, end), end - start);
+      const message = this.#readLine(text.slice(start, end), end - start);
       if (message) messages.push(message);
     }
     return chunk.subarray(whole);
@@ -93,19 +93,19 @@ export class Decoder {
 
   /** The stream ended: an unfinished message is dropped, and the next stream may begin. */
   flush() {
-    this.#check();
-    this.#start();
+    this.#throwIfOverflowed();
+    this.#reset();
     return [];
   }
 
-  #check() {
+  #throwIfOverflowed() {
     if (this.#overflowed) {
       throw new BadInput(`expected an SSE message of at most ${this.limitBytes} bytes, got more (at stream)`);
     }
   }
 
   /** The pieces of lines in a chunk; all but the last are the ends of their lines. */
-  *#parts(chunk) {
+  *#splitLines(chunk) {
     let start = this.#afterCr && chunk[0] === LF ? 1 : 0;
     if (chunk.length > 0) this.#afterCr = chunk.length > start && chunk.at(-1) === CR;
     let cr = chunk.indexOf(CR, start);
@@ -122,19 +122,19 @@ export class Decoder {
 
   #fits(bytes) {
     if (this.#dataBytes + this.#lineBytes + bytes <= this.limitBytes) return true;
-    this.#start();
+    this.#reset();
     this.#overflowed = true;
     return false;
   }
 
-  #keep(bytes) {
+  #bufferLine(bytes) {
     this.#line.push(bytes.slice()); // a copy: the caller may use its buffer again
     this.#lineBytes += bytes.length;
     return null;
   }
 
   /** The line that these bytes end. */
-  #complete(bytes) {
+  #joinLine(bytes) {
     if (this.#lineBytes === 0) return bytes;
     const line = new Uint8Array(this.#lineBytes + bytes.length);
     let at = 0;
@@ -147,13 +147,13 @@ export class Decoder {
     return line;
   }
 
-  #readBytes(bytes) {
+  #readLineBytes(bytes) {
     const text = UTF8.decode(bytes);
     const marked = this.#first && text.startsWith("\ufeff");
-    return this.#read(marked ? text.slice(1) : text, bytes.length - (marked ? 3 : 0));
+    return this.#readLine(marked ? text.slice(1) : text, bytes.length - (marked ? 3 : 0));
   }
 
-  #read(line, lineBytes) {
+  #readLine(line, lineBytes) {
     this.#first = false;
     if (line === "") return this.#dispatch();
     const colon = line.includes(":") ? line.indexOf(":") : line.length;
@@ -197,7 +197,7 @@ export class Decoder {
     [
       "retry",
       (self, value) => {
-        if (RETRY.test(value)) self.retryMs = self.#retryMs = Number(value);
+        if (RETRY_MS.test(value)) self.retryMs = self.#retryMs = Number(value);
       },
     ],
   ]);

@@ -1,23 +1,23 @@
 /** Bites once when nobody has said anything for a while. Signs of life cost nothing but a look at the clock. */
 
-export const LONGEST_MS = 2 ** 31 - 1; // a timer that is to wait longer does not wait at all
+export const MAX_TIMER_MS = 2 ** 31 - 1; // a timer that is to wait longer does not wait at all
 
 export class Watchdog {
-  #patienceMs;
-  #bite;
-  #heard = 0;
+  #timeoutMs;
+  #onTimeout;
+  #lastAliveMs = 0;
   #timer = null;
 
-  constructor(patienceMs, bite) {
-    this.#patienceMs = patienceMs;
-    this.#bite = bite;
+  constructor(timeoutMs, onTimeout) {
+    this.#timeoutMs = timeoutMs;
+    this.#onTimeout = onTimeout;
   }
 
   /** Begin to wait, or begin again. */
   start() {
     this.stop();
     this.alive();
-    this.#wait(this.#patienceMs);
+    this.#schedule(this.#timeoutMs);
   }
 
   stop() {
@@ -25,17 +25,17 @@ export class Watchdog {
   }
 
   alive() {
-    this.#heard = performance.now();
+    this.#lastAliveMs = performance.now();
   }
 
-  #wait(leftMs) {
+  #schedule(leftMs) {
     this.#timer = setTimeout(
       () => {
-        const nextMs = this.#heard + this.#patienceMs - performance.now();
-        if (nextMs > 0) this.#wait(nextMs);
-        else this.#bite();
+        const nextMs = this.#lastAliveMs + this.#timeoutMs - performance.now();
+        if (nextMs > 0) this.#schedule(nextMs);
+        else this.#onTimeout();
       },
-      Math.min(leftMs, LONGEST_MS),
+      Math.min(leftMs, MAX_TIMER_MS),
     );
   }
 }

@@ -1,47 +1,47 @@
 /** What a field of a view takes (docs/protocol.md, sections 3.3 and 3.4): the same words as the server's. */
 
-import { isBlank, lengthOf } from "../shared/python-text.js";
+import { isBlank, codePointLength } from "../shared/python-text.js";
 
-const NAMED = 8; // options that a message names
-const TEXT_CHARS = 10_000;
+const MAX_LISTED_OPTIONS = 8; // options that a message names
+const MAX_TEXT_CHARS = 10_000;
 const CLOCK = "(?:[01]\\d|2[0-3]):[0-5]\\d";
 const TIME = new RegExp(`^\\d{4}-\\d\\d-\\d\\d(T${CLOCK}(:[0-5]\\d(\\.\\d{1,6})?)?(Z|[+-]${CLOCK})?)?$`);
 const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/;
 const EXAMPLES = { date: "2026-01-08", datetime: "2026-01-08 or 2026-01-08T12:30" };
 
 /** Why a field does not take a value: a sentence without its subject, or null. Blank text is no value. */
-export function wrong(field, value) {
+export function validateField(field, value) {
   if (value == null || (typeof value === "string" && isBlank(value))) return field.required ? "is required" : null;
-  return TAKES[field.type](field, value);
+  return FIELD_CHECKS[field.type](field, value);
 }
 
-function text({ max_length = TEXT_CHARS }, value) {
+function checkText({ max_length = MAX_TEXT_CHARS }, value) {
   if (typeof value !== "string") return "must be a text";
-  return lengthOf(value) <= max_length ? null : `must be at most ${max_length} characters long`;
+  return codePointLength(value) <= max_length ? null : `must be at most ${max_length} characters long`;
 }
 
-function number({ above, min, max, step }, value) {
+function checkNumber({ above, min, max, step }, value) {
   if (!Number.isFinite(value)) return "must be a number";
   if (above != null && value <= above) return `must be > ${above}`;
   if (min != null && value < min) return `must be >= ${min}`;
   if (max != null && value > max) return `must be <= ${max}`;
-  return step == null ? null : stepped(step, min ?? 0, value);
+  return step == null ? null : checkStep(step, min ?? 0, value);
 }
 
 /** Exact on what is written: 187.6 is a multiple of 0.1. */
-function stepped(step, start, value) {
-  const written = [value, start, step].map(decimal);
+function checkStep(step, start, value) {
+  const written = [value, start, step].map(parseDecimal);
   const least = Math.min(...written.map(({ exponent }) => exponent));
   const [at, from, by] = written.map(({ digits, exponent }) => digits * 10n ** BigInt(exponent - least));
   return (at - from) % by === 0n ? null : `must be in steps of ${step}${start ? ` from ${start}` : ""}`;
 }
 
-function decimal(value) {
+function parseDecimal(value) {
   const [, sign, whole, part = "", exponent = "0"] = NUMBER.exec(String(value));
   return { digits: BigInt(sign + whole + part), exponent: Number(exponent) - part.length };
 }
 
-function datetime({ picks = "datetime", min, max }, value) {
+function checkDatetime({ picks = "datetime", min, max }, value) {
   if (!isTime(value) || (picks === "date" && value.includes("T"))) return `must be a date like ${EXAMPLES[picks]}`;
   const day = value.slice(0, 10); // as it is written: where the person is
   if (min != null && day < min) return `must not be before ${min}`;
@@ -56,15 +56,15 @@ function isTime(value) {
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day) && !day.startsWith("0000");
 }
 
-function select({ options }, value) {
+function checkSelect({ options }, value) {
   const values = options.map((option) => option.value);
   if (values.includes(value)) return null;
-  return `must be one of ${values.slice(0, NAMED).join(", ")}${values.length > NAMED ? ", …" : ""}`;
+  return `must be one of ${values.slice(0, MAX_LISTED_OPTIONS).join(", ")}${values.length > MAX_LISTED_OPTIONS ? ", …" : ""}`;
 }
 
-const TAKES = {
-  "field.text": text,
-  "field.number": number,
-  "field.datetime": datetime,
-  "field.select": select,
+const FIELD_CHECKS = {
+  "field.text": checkText,
+  "field.number": checkNumber,
+  "field.datetime": checkDatetime,
+  "field.select": checkSelect,
 };

@@ -6,43 +6,43 @@
  */
 
 import { isObject } from "../blocks/json.js";
-import { lengthOf, quote } from "../shared/python-text.js";
+import { codePointLength, pythonRepr } from "../shared/python-text.js";
 
-export const PARTS = 2000; // what a page can show without a pause
-const LEVELS = 20; // real views have 4
-const COLUMNS = 64;
-const LABEL_CHARS = 200;
-const TEXT_CHARS = 10_000;
+export const MAX_PARTS = 2000; // what a page can show without a pause
+const MAX_DEPTH = 20; // real views have 4
+const MAX_COLUMNS = 64;
+const MAX_LABEL_CHARS = 200;
+const MAX_TEXT_CHARS = 10_000;
 
 const NAME = /^(?!constructor$|prototype$)[A-Za-z][A-Za-z0-9_]{0,63}$/;
 const ID = /^(?!constructor$|prototype$)[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$/;
 const DAY = /^\d{4}-\d\d-\d\d$/;
-const INSIDE = ["children", "fields", "columns", "rows", "options"]; // where a part holds others
+const CHILD_FIELDS = ["children", "fields", "columns", "rows", "options"]; // where a part holds others
 
 /** What is wrong, and where. */
-class Flaw extends Error {
-  constructor(says, path) {
-    super(says);
+class ViewError extends Error {
+  constructor(message, path) {
+    super(message);
     this.path = path;
   }
 }
 
-const refuse = (path, says) => {
-  throw new Flaw(`expected ${says}`, path);
+const throwAt = (path, expected) => {
+  throw new ViewError(`expected ${expected}`, path);
 };
 
 // Checks of a value at a path; `optional` ones may be null or missing.
 
-const takes = (holds, says) => (value, path) => {
-  if (!holds(value)) refuse(path, says);
+const checkValue = (holds, expected) => (value, path) => {
+  if (!holds(value)) throwAt(path, expected);
 };
-const textOf = (least, most) =>
-  takes(
-    (value) => typeof value === "string" && value.length >= least && lengthOf(value) <= most,
+const checkText = (least, most) =>
+  checkValue(
+    (value) => typeof value === "string" && value.length >= least && codePointLength(value) <= most,
     `a text of ${least} to ${most} characters`,
   );
-const formed = (form, says) => takes((value) => typeof value === "string" && form.test(value), says);
-const oneOf = (...names) => takes((value) => names.includes(value), `one of ${names.join(", ")}`);
+const checkPattern = (form, expected) => checkValue((value) => typeof value === "string" && form.test(value), expected);
+const oneOf = (...names) => checkValue((value) => names.includes(value), `one of ${names.join(", ")}`);
 const optional = (check) =>
   Object.assign(
     (value, path) => {
@@ -50,209 +50,214 @@ const optional = (check) =>
     },
     { optional: true },
   );
-const may = (check) => Object.assign((value, path) => check(value, path), { optional: true });
+const omittable = (check) => Object.assign((value, path) => check(value, path), { optional: true });
 
-const label = textOf(1, LABEL_CHARS);
-const words = textOf(0, TEXT_CHARS);
-const name = formed(NAME, "a name: a letter, then letters, digits and _, 64 at most");
-const id = formed(ID, "an id: letters, digits and _ . : -, 128 at most");
-const day = optional(formed(DAY, "a day like 2026-01-08"));
-const yes = may(takes((value) => typeof value === "boolean", "true or false"));
-const number = optional(takes(Number.isFinite, "a number that a double can hold"));
-const length = may(
-  takes((value) => Number.isInteger(value) && value >= 1 && value <= TEXT_CHARS, `a length of 1 to ${TEXT_CHARS}`),
+const label = checkText(1, MAX_LABEL_CHARS);
+const longText = checkText(0, MAX_TEXT_CHARS);
+const name = checkPattern(NAME, "a name: a letter, then letters, digits and _, 64 at most");
+const id = checkPattern(ID, "an id: letters, digits and _ . : -, 128 at most");
+const day = optional(checkPattern(DAY, "a day like 2026-01-08"));
+const flag = omittable(checkValue((value) => typeof value === "boolean", "true or false"));
+const number = optional(checkValue(Number.isFinite, "a number that a double can hold"));
+const length = omittable(
+  checkValue(
+    (value) => Number.isInteger(value) && value >= 1 && value <= MAX_TEXT_CHARS,
+    `a length of 1 to ${MAX_TEXT_CHARS}`,
+  ),
 );
 
-const listOf =
+const checkList =
   (check, least = 0, most = Infinity) =>
   (value, path) => {
-    if (!Array.isArray(value) || value.length < least || value.length > most) refuse(path, "a list that fits");
+    if (!Array.isArray(value) || value.length < least || value.length > most) throwAt(path, "a list that fits");
     value.forEach((item, at) => check(item, `${path}[${at}]`));
   };
-const mapOf = (check) => (value, path) => {
-  if (!isObject(value)) refuse(path, "an object");
+const checkMap = (check) => (value, path) => {
+  if (!isObject(value)) throwAt(path, "an object");
   for (const item of Object.values(value)) check(item, `${path}[...]`);
 };
-const cell = takes((value) => value === null || typeof value === "string" || Number.isFinite(value), "a value");
+const cell = checkValue((value) => value === null || typeof value === "string" || Number.isFinite(value), "a value");
 
 /** An object with these fields and no others; `whole` looks at all of it. */
-const objectOf =
+const checkFields =
   (fields, whole = () => {}) =>
   (value, path) => {
     for (const [key, item] of Object.entries(value)) {
-      if (!Object.hasOwn(fields, key)) refuse(path, `no field ${quote(key)}`);
+      if (!Object.hasOwn(fields, key)) throwAt(path, `no field ${pythonRepr(key)}`);
       fields[key](item, `${path}.${key}`);
     }
     for (const [key, check] of Object.entries(fields)) {
-      if (!check.optional && !Object.hasOwn(value, key)) refuse(path, `a field ${key}`);
+      if (!check.optional && !Object.hasOwn(value, key)) throwAt(path, `a field ${key}`);
     }
     whole(value, path);
   };
 
 /** An object whose `type` is one of a table. */
-const typedOf = (table) => (value, path) => {
-  if (!isObject(value)) refuse(path, "an object");
-  if (!Object.hasOwn(value, "type")) refuse(path, "a field type");
+const checkTyped = (table) => (value, path) => {
+  if (!isObject(value)) throwAt(path, "an object");
+  if (!Object.hasOwn(value, "type")) throwAt(path, "a field type");
   const check = typeof value.type === "string" && Object.hasOwn(table(), value.type) && table()[value.type];
-  if (!check) refuse(`${path}.type`, `one of ${Object.keys(table()).join(", ")}`);
+  if (!check) throwAt(`${path}.type`, `one of ${Object.keys(table()).join(", ")}`);
   check(value, path);
 };
-const plainOf = (check) => (value, path) => (isObject(value) ? check(value, path) : refuse(path, "an object"));
+const checkObject = (check) => (value, path) => (isObject(value) ? check(value, path) : throwAt(path, "an object"));
 
-function once(what, names, path) {
+function requireUnique(what, names, path) {
   const twice = names.find((item, at) => names.indexOf(item) !== at);
-  if (twice !== undefined) refuse(path, `each ${what} once, got ${quote(twice)} twice`);
+  if (twice !== undefined) throwAt(path, `each ${what} once, got ${pythonRepr(twice)} twice`);
 }
 
 const type = () => {};
-const INPUT = { type, name, label, required: yes, help: optional(label), error: optional(words) };
-const option = plainOf(objectOf({ value: label, label: optional(label) }));
+const INPUT = { type, name, label, required: flag, help: optional(label), error: optional(longText) };
+const option = checkObject(checkFields({ value: label, label: optional(label) }));
 
 const FIELDS = {
-  "field.text": objectOf({
+  "field.text": checkFields({
     ...INPUT,
-    value: optional(words),
+    value: optional(longText),
     max_length: length,
-    multiline: yes,
+    multiline: flag,
     placeholder: optional(label),
   }),
-  "field.number": objectOf(
+  "field.number": checkFields(
     { ...INPUT, value: number, min: number, max: number, above: number, step: number },
-    ({ step }, path) => step != null && !(step > 0) && refuse(path, "a step above 0"),
+    ({ step }, path) => step != null && !(step > 0) && throwAt(path, "a step above 0"),
   ),
-  "field.datetime": objectOf({
+  "field.datetime": checkFields({
     ...INPUT,
     value: optional(label),
-    picks: may(oneOf("date", "datetime")),
+    picks: omittable(oneOf("date", "datetime")),
     min: day,
     max: day,
   }),
-  "field.select": objectOf({ ...INPUT, options: listOf(option, 1), value: optional(label) }, ({ options }, path) =>
-    once(
-      "option",
-      options.map(({ value }) => value),
-      path,
-    ),
+  "field.select": checkFields(
+    { ...INPUT, options: checkList(option, 1), value: optional(label) },
+    ({ options }, path) =>
+      requireUnique(
+        "option",
+        options.map(({ value }) => value),
+        path,
+      ),
   ),
 };
-const field = typedOf(() => FIELDS);
-const row = plainOf(
-  objectOf({
+const field = checkTyped(() => FIELDS);
+const row = checkObject(
+  checkFields({
     row_id: id,
-    values: mapOf(cell),
-    errors: may(mapOf(words)),
-    error: optional(words),
+    values: checkMap(cell),
+    errors: omittable(checkMap(longText)),
+    error: optional(longText),
   }),
 );
-const nodes = listOf(typedOf(() => NODES));
+const nodes = checkList(checkTyped(() => NODES));
 const INNER = { type, children: nodes, title: optional(label) };
 
-function wholeTable({ columns, rows = [] }, path) {
+function checkTable({ columns, rows = [] }, path) {
   const byName = new Map(columns.map((column) => [column.name, column]));
-  once(
+  requireUnique(
     "column",
     columns.map((column) => column.name),
     path,
   );
-  if (byName.has("row_id")) refuse(path, "no column row_id: a saved row says its id there");
-  once(
+  if (byName.has("row_id")) throwAt(path, "no column row_id: a saved row says its id there");
+  requireUnique(
     "row",
     rows.map(({ row_id }) => row_id),
     path,
   );
   for (const { values, errors = {}, row_id } of rows) {
     const strange = [...Object.keys(values), ...Object.keys(errors)].find((key) => !byName.has(key));
-    if (strange !== undefined) refuse(path, `cells of columns, got ${quote(strange)} in row ${row_id}`);
+    if (strange !== undefined) throwAt(path, `cells of columns, got ${pythonRepr(strange)} in row ${row_id}`);
     for (const [key, value] of Object.entries(values)) {
       const wanted = byName.get(key).type === "field.number" ? "number" : "string";
-      if (value !== null && typeof value !== wanted) refuse(path, `a ${wanted} as ${key} of row ${row_id}`);
+      if (value !== null && typeof value !== wanted) throwAt(path, `a ${wanted} as ${key} of row ${row_id}`);
     }
   }
 }
 
 const NODES = {
-  section: objectOf(INNER),
-  text: objectOf({ type, text: words, style: may(oneOf("body", "heading", "subheading", "caption")) }),
-  form: objectOf(
+  section: checkFields(INNER),
+  text: checkFields({ type, text: longText, style: omittable(oneOf("body", "heading", "subheading", "caption")) }),
+  form: checkFields(
     {
       type,
       id,
-      fields: listOf(field),
+      fields: checkList(field),
       title: optional(label),
-      submit: may(label),
+      submit: omittable(label),
       confirm: optional(label),
-      repeat: yes,
-      error: optional(words),
+      repeat: flag,
+      error: optional(longText),
     },
     ({ fields }, path) =>
-      once(
+      requireUnique(
         "field",
         fields.map((each) => each.name),
         path,
       ),
   ),
-  table_editor: objectOf(
+  table_editor: checkFields(
     {
       type,
       id,
-      columns: listOf(field, 1, COLUMNS),
-      rows: may(listOf(row)),
+      columns: checkList(field, 1, MAX_COLUMNS),
+      rows: omittable(checkList(row)),
       title: optional(label),
-      can_add: yes,
-      can_delete: yes,
-      save: may(label),
+      can_add: flag,
+      can_delete: flag,
+      save: omittable(label),
       confirm: optional(label),
-      error: optional(words),
+      error: optional(longText),
     },
-    wholeTable,
+    checkTable,
   ),
-  button: objectOf({
+  button: checkFields({
     type,
     id,
     label,
-    style: may(oneOf("primary", "secondary", "danger")),
+    style: omittable(oneOf("primary", "secondary", "danger")),
     confirm: optional(label),
-    repeat: yes,
+    repeat: flag,
   }),
 };
-const root = typedOf(() => ({ screen: objectOf(INNER), ...NODES }));
+const root = checkTyped(() => ({ screen: checkFields(INNER), ...NODES }));
 
 /** A part and all parts in it, each with its path and its level. */
-export function* parts(part, path = "$", level = 1) {
+export function* walkView(part, path = "$", level = 1) {
   yield { part, path, level };
-  for (const place of INSIDE) {
+  for (const place of CHILD_FIELDS) {
     for (const [at, inner] of (part[place] ?? []).entries()) {
-      yield* parts(inner, `${path}.${place}[${at}]`, level + 1);
+      yield* walkView(inner, `${path}.${place}[${at}]`, level + 1);
     }
   }
 }
 
 /** What no part can see alone: too deep, too many, an id that stands twice. */
-function wholeView(tree) {
+function checkWhole(tree) {
   const ids = new Set();
   let count = 0;
-  for (const { part, path, level } of parts(tree)) {
+  for (const { part, path, level } of walkView(tree)) {
     count += 1;
-    if (level > LEVELS) refuse(path, `at most ${LEVELS} levels`);
-    if (count > PARTS) refuse(path, `at most ${PARTS} parts`);
-    if (ids.has(part.id)) refuse(path, `each id once, got ${part.id} twice`);
+    if (level > MAX_DEPTH) throwAt(path, `at most ${MAX_DEPTH} levels`);
+    if (count > MAX_PARTS) throwAt(path, `at most ${MAX_PARTS} parts`);
+    if (ids.has(part.id)) throwAt(path, `each id once, got ${part.id} twice`);
     if (part.id !== undefined) ids.add(part.id);
   }
 }
 
 /** Whether a tree takes a view away. */
-export const isEmpty = (tree) => isObject(tree) && Object.keys(tree).length === 0;
+export const isEmptyView = (tree) => isObject(tree) && Object.keys(tree).length === 0;
 
 /** What is wrong with a tree, and where (a JSON path); null if it can be shown. */
-export function flaw(tree) {
-  if (isEmpty(tree)) return null;
+export function validateView(tree) {
+  if (isEmptyView(tree)) return null;
   try {
     root(tree, "$");
-    wholeView(tree);
+    checkWhole(tree);
     return null;
   } catch (error) {
-    if (error instanceof RangeError) return { says: `expected at most ${LEVELS} levels`, path: "$" };
-    if (!(error instanceof Flaw)) throw error;
-    return { says: error.message, path: error.path };
+    if (error instanceof RangeError) return { message: `expected at most ${MAX_DEPTH} levels`, path: "$" };
+    if (!(error instanceof ViewError)) throw error;
+    return { message: error.message, path: error.path };
   }
 }

@@ -10,7 +10,7 @@ export interface Problem {
 }
 
 /** A view that is open. */
-export interface Shown {
+export interface OpenView {
   /** The id of the `assistant.view`: an action's `shown`. */
   readonly event_id: string;
   readonly channel: string | null;
@@ -23,25 +23,25 @@ export interface Shown {
 }
 
 /** The views of a session that are open, the one shown last at the end. */
-export declare class Views {
+export declare class OpenViews {
   /** By channel and view id: the keys of `viewKey`. */
-  readonly open: ReadonlyMap<string, Shown>;
+  readonly open: ReadonlyMap<string, OpenView>;
   apply(event: Envelope<string, any>): void;
   /** An action in a channel has been taken. */
-  take(action: UiAction, channel?: string | null): void;
+  applyAction(action: UiAction, channel?: string | null): void;
   /** What the server would say to an action of a person in a channel; nothing if it may be taken. */
-  check(action: UiAction, channel?: string | null): Problem[];
+  validateAction(action: UiAction, channel?: string | null): Problem[];
 }
 
 /** The key of a view in `Views.open`. */
 export declare function viewKey(channel: string | null | undefined, viewId: string): string;
 
 /** The view that an action in a channel is for: several channels may show one `view_id`. */
-export declare function viewOf<View extends Pick<Shown, "event_id" | "channel" | "view_id">>(
+export declare function findView<View extends Pick<OpenView, "event_id" | "channel" | "view_id">>(
   views: Iterable<View>,
   action: Pick<UiAction, "view_id" | "shown">,
   channel?: string | null,
 ): View | undefined;
 
 /** Problems (at least one) as the server's `fault` says them. */
-export declare function faultOf(problems: Problem[]): Fault;
+export declare function buildFault(problems: Problem[]): Fault;

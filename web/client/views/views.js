@@ -8,56 +8,56 @@
  *     invalid    what it holds is wrong; `path` says where, for the field or the cell
  */
 
-import { wrong } from "./fields.js";
-import { PARTS, flaw, isEmpty, parts } from "./schema.js";
-import { quote } from "../shared/python-text.js";
+import { validateField } from "./fields.js";
+import { MAX_PARTS, validateView, isEmptyView, walkView } from "./schema.js";
+import { pythonRepr } from "../shared/python-text.js";
 
-const KEPT = 10_000; // parts of open views
-const PROBLEMS = 100; // that one answer tells
-const KEY_CHARS = 128; // of a name nobody knows, in a path
-const ACTIVE = new Set(["form", "table_editor", "button"]);
+const MAX_OPEN_PARTS = 10_000; // parts of open views
+const MAX_PROBLEMS = 100; // that one answer tells
+const MAX_KEY_CHARS = 128; // of a name nobody knows, in a path
+const ACTIVE_TYPES = new Set(["form", "table_editor", "button"]);
 
-export class Views {
+export class OpenViews {
   open = new Map(); // by channel and view id (`viewKey`): what is shown, the one shown last at the end
   #size = 0;
 
   /** Take one event into account. */
   apply(event) {
     if (event.type === "assistant.view") this.#show(event);
-    else if (event.type === "ui.action") this.take(event.payload, event.channel);
+    else if (event.type === "ui.action") this.applyAction(event.payload, event.channel);
   }
 
   /** An action in a channel has been taken. */
-  take(action, channel = null) {
-    const view = viewOf(this.open.values(), action, channel);
-    if (view) TAKEN[action.action.kind]?.(view, action.action);
+  applyAction(action, channel = null) {
+    const view = findView(this.open.values(), action, channel);
+    if (view) ACTION_EFFECTS[action.action.kind]?.(view, action.action);
   }
 
   /** Why an action in a channel may not be taken, in order. One that only answers a call is not of a view. */
-  check({ view_id, call_id, shown, action }, channel = null) {
+  validateAction({ view_id, call_id, shown, action }, channel = null) {
     if (view_id == null) return call_id == null ? [invalid("expected a view_id or a call_id", "view_id")] : [];
-    const view = viewOf(this.open.values(), { view_id, shown }, channel);
-    if (!view) return [late(`view ${view_id} is not open in this session`, "view_id")];
-    if (shown != null && shown !== view.event_id) return [late(`view ${view_id} has been shown anew`, "shown")];
-    const problems = CHECKS[action.kind](view, action).slice(0, PROBLEMS);
+    const view = findView(this.open.values(), { view_id, shown }, channel);
+    if (!view) return [conflict(`view ${view_id} is not open in this session`, "view_id")];
+    if (shown != null && shown !== view.event_id) return [conflict(`view ${view_id} has been shown anew`, "shown")];
+    const problems = ACTION_CHECKS[action.kind](view, action).slice(0, MAX_PROBLEMS);
     const conflicts = problems.filter(({ kind }) => kind === "conflict");
     return conflicts.length > 0 ? conflicts : problems;
   }
 
   #show({ id, channel = null, payload: { view } }) {
-    if (flaw(view.tree) !== null) return; // kept in the log, and nothing to act on
+    if (validateView(view.tree) !== null) return; // kept in the log, and nothing to act on
     const key = viewKey(channel, view.view_id);
     this.#close(key);
-    if (isEmpty(view.tree)) return;
-    const found = [...parts(view.tree)].map(({ part }) => part);
-    const active = new Map(found.filter(({ type }) => ACTIVE.has(type)).map((part) => [part.id, part]));
+    if (isEmptyView(view.tree)) return;
+    const found = [...walkView(view.tree)].map(({ part }) => part);
+    const active = new Map(found.filter(({ type }) => ACTIVE_TYPES.has(type)).map((part) => [part.id, part]));
     const tables = [...active.values()].filter(({ type }) => type === "table_editor");
     const rows = new Map(tables.map((table) => [table.id, new Set((table.rows ?? []).map((row) => row.row_id))]));
     const { view_id, tree } = view;
     const shown = { event_id: id, channel, view_id, tree, size: found.length, active, rows, used: new Set() };
     this.open.set(key, shown);
     this.#size += shown.size;
-    while (this.#size > KEPT) this.#close(this.open.keys().next().value);
+    while (this.#size > MAX_OPEN_PARTS) this.#close(this.open.keys().next().value);
   }
 
   #close(key) {
@@ -74,7 +74,7 @@ export const viewKey = (channel, viewId) => `${channel ?? ""} ${viewId}`;
  * view that the action's `shown` names, then the one in the action's channel, then the one in no channel, then the
  * one that was shown last.
  */
-export function viewOf(views, { view_id, shown }, channel = null) {
+export function findView(views, { view_id, shown }, channel = null) {
   const named = [...views].filter((view) => view.view_id === view_id);
   return (
     named.find(({ event_id }) => event_id === shown) ??
@@ -85,72 +85,72 @@ export function viewOf(views, { view_id, shown }, channel = null) {
 }
 
 /** Problems (at least one) as the server's `fault` says them. */
-export function faultOf(problems) {
+export function buildFault(problems) {
   const [first] = problems;
   const code = first.kind === "conflict" ? "CONFLICT" : "VALIDATION_ERROR";
-  const told = problems.map(({ path, message }) => ({ path, message }));
-  return { code, message: first.message, details: { path: first.path, problems: told } };
+  const listed = problems.map(({ path, message }) => ({ path, message }));
+  return { code, message: first.message, details: { path: first.path, problems: listed } };
 }
 
 const invalid = (message, ...path) => ({ kind: "invalid", message, path });
-const late = (message, ...path) => ({ kind: "conflict", message, path });
+const conflict = (message, ...path) => ({ kind: "conflict", message, path });
 
 /** A form, table or button of a view. */
-const partOf = (view, type, id) => (view.active.get(id)?.type === type ? view.active.get(id) : null);
+const findPart = (view, type, id) => (view.active.get(id)?.type === type ? view.active.get(id) : null);
 
-function submit(view, { form_id, values }) {
-  const form = partOf(view, "form", form_id);
+function checkSubmit(view, { form_id, values }) {
+  const form = findPart(view, "form", form_id);
   if (!form) return [invalid(`the view has no form ${form_id}`, "form_id")];
-  if (view.used.has(form_id)) return [late(`form ${form_id} has been submitted already`, "form_id")];
-  return valuesOf(form.fields, values, "values");
+  if (view.used.has(form_id)) return [conflict(`form ${form_id} has been submitted already`, "form_id")];
+  return checkValues(form.fields, values, "values");
 }
 
-function click(view, { button_id }) {
-  if (!partOf(view, "button", button_id)) return [invalid(`the view has no button ${button_id}`, "button_id")];
-  return view.used.has(button_id) ? [late(`button ${button_id} has been clicked already`, "button_id")] : [];
+function checkClick(view, { button_id }) {
+  if (!findPart(view, "button", button_id)) return [invalid(`the view has no button ${button_id}`, "button_id")];
+  return view.used.has(button_id) ? [conflict(`button ${button_id} has been clicked already`, "button_id")] : [];
 }
 
-function add(view, { table_id }) {
-  const table = partOf(view, "table_editor", table_id);
+function checkAddRow(view, { table_id }) {
+  const table = findPart(view, "table_editor", table_id);
   if (!table) return [invalid(`the view has no table ${table_id}`, "table_id")];
   return table.can_add ? [] : [invalid(`rows cannot be added to ${table_id}`, "table_id")];
 }
 
-function remove(view, { table_id, row_id }) {
-  const table = partOf(view, "table_editor", table_id);
+function checkDeleteRow(view, { table_id, row_id }) {
+  const table = findPart(view, "table_editor", table_id);
   if (!table) return [invalid(`the view has no table ${table_id}`, "table_id")];
   if (!table.can_delete) return [invalid(`rows of ${table_id} cannot be deleted`, "table_id")];
   return view.rows.get(table_id).has(row_id) ? [] : [unknownRow(table, row_id, "row_id")];
 }
 
-function save(view, action) {
+function checkSave(view, action) {
   const { table_id, rows, deleted = [] } = action;
-  const table = partOf(view, "table_editor", table_id);
+  const table = findPart(view, "table_editor", table_id);
   if (!table) return [invalid(`the view has no table ${table_id}`, "table_id")];
-  if (rows.length + deleted.length > PARTS) return [invalid(`expected at most ${PARTS} rows`, "rows")];
+  if (rows.length + deleted.length > MAX_PARTS) return [invalid(`expected at most ${MAX_PARTS} rows`, "rows")];
   if (view.used.has(table_id)) {
-    return [late(`table ${table_id} has been saved already; wait until it is shown again`, "table_id")];
+    return [conflict(`table ${table_id} has been saved already; wait until it is shown again`, "table_id")];
   }
-  return rowsOf(table, view.rows.get(table_id), rows, deleted);
+  return checkRows(table, view.rows.get(table_id), rows, deleted);
 }
 
-function rowsOf(table, known, rows, deleted) {
+function checkRows(table, known, rows, deleted) {
   const left = new Set(known);
   const problems = rows.flatMap((row, at) => {
     const { row_id, ...cells } = row;
     const place = rowProblem(table, known, left, row_id, at);
     if (typeof row_id === "string") left.delete(row_id);
-    return [...(place ? [place] : []), ...valuesOf(table.columns, cells, "rows", at)];
+    return [...(place ? [place] : []), ...checkValues(table.columns, cells, "rows", at)];
   });
   for (const [at, row_id] of deleted.entries()) {
-    const problem = deletedProblem(table, known, left, row_id, at);
+    const problem = deletedRowProblem(table, known, left, row_id, at);
     if (problem) problems.push(problem);
     left.delete(row_id);
   }
   return problems;
 }
 
-function deletedProblem(table, known, left, row_id, at) {
+function deletedRowProblem(table, known, left, row_id, at) {
   if (!table.can_delete) return invalid(`rows of ${table.id} cannot be deleted`, "deleted", at);
   if (!known.has(row_id)) return unknownRow(table, row_id, "deleted", at);
   return left.has(row_id) ? null : invalid(`row ${row_id} stands twice`, "deleted", at);
@@ -167,43 +167,43 @@ function rowProblem(table, known, left, row_id, at) {
 function unknownRow(table, row_id, ...path) {
   const was = (table.rows ?? []).some((row) => row.row_id === row_id);
   return was
-    ? late(`row ${row_id} of ${table.id} has been deleted already`, ...path)
-    : invalid(`table ${table.id} has no row ${quote(row_id)}`, ...path);
+    ? conflict(`row ${row_id} of ${table.id} has been deleted already`, ...path)
+    : invalid(`table ${table.id} has no row ${pythonRepr(row_id)}`, ...path);
 }
 
 /** What is wrong with the values of fields, or of the cells of a row. */
-function valuesOf(fields, values, ...path) {
+function checkValues(fields, values, ...path) {
   const problems = [];
   for (const field of fields) {
-    const sentence = wrong(field, Object.hasOwn(values, field.name) ? values[field.name] : null);
+    const sentence = validateField(field, Object.hasOwn(values, field.name) ? values[field.name] : null);
     if (sentence) problems.push(invalid(`${field.name} ${sentence}`, ...path, field.name));
   }
   const known = new Set(fields.map((field) => field.name));
   for (const name of Object.keys(values).filter((key) => !known.has(key))) {
-    const short = Array.from(name).slice(0, KEY_CHARS).join("");
-    problems.push(invalid(`${quote(name)} is not a field`, ...path, short));
+    const short = Array.from(name).slice(0, MAX_KEY_CHARS).join("");
+    problems.push(invalid(`${pythonRepr(name)} is not a field`, ...path, short));
   }
   return problems;
 }
 
-const CHECKS = {
-  "form.submit": submit,
-  "button.click": click,
-  "table.add_row": add,
-  "table.delete_row": remove,
-  "table.save": save,
+const ACTION_CHECKS = {
+  "form.submit": checkSubmit,
+  "button.click": checkClick,
+  "table.add_row": checkAddRow,
+  "table.delete_row": checkDeleteRow,
+  "table.save": checkSave,
   "input.submit": () => [invalid("input.submit answers a call, not a view", "kind")],
 };
 
 /** What is taken once, unless it says that there may be more. */
-const use = (view, id) => {
+const markUsed = (view, id) => {
   const part = view.active.get(id);
   if (part && part.type !== "table_editor" && !part.repeat) view.used.add(id);
 };
 
-const TAKEN = {
-  "form.submit": (view, { form_id }) => use(view, form_id),
-  "button.click": (view, { button_id }) => use(view, button_id),
+const ACTION_EFFECTS = {
+  "form.submit": (view, { form_id }) => markUsed(view, form_id),
+  "button.click": (view, { button_id }) => markUsed(view, button_id),
   "table.delete_row": (view, { table_id, row_id }) => view.rows.get(table_id)?.delete(row_id),
   "table.save": (view, action) => {
     const known = view.rows.get(action.table_id);

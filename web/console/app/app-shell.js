@@ -14,7 +14,7 @@ import { Names } from "../../client/folds/names.js";
 import "../chat/chat.js";
 import { Element } from "../ui/base-element.js";
 import "../panels/inspector.js";
-import { go, here, onPlainClick } from "./router.js";
+import { go, currentRoute, onPlainClick } from "./router.js";
 import { problemOf } from "./error-messages.js";
 import { Session } from "../store/session.js";
 import "./session-list.js";
@@ -123,7 +123,7 @@ export class Console extends Element {
       next = page.next;
     } while (next !== undefined && found.length < this.#shown);
     this.more = next !== undefined;
-    const { session } = here();
+    const { session } = currentRoute();
     if (!this.more || session === null || found.some(({ session_id }) => session_id === session)) return found;
     const { sessions } = await this.#client.listSessions({ session }).catch(() => ({ sessions: [] }));
     return [...found, ...sessions];
@@ -146,13 +146,13 @@ export class Console extends Element {
   }
 
   async #arrive() {
-    const place = here();
+    const place = currentRoute();
     if (place.session === null && this.me.session) return go({ ...place, session: this.me.session }, { replace: true });
     if (place.session === null) {
       const app = place.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
       const session = app && (await this.#recent(app));
       if (!session) return this.#open(null);
-      if (here().session === null) go({ panel: place.panel, session }, { replace: true });
+      if (currentRoute().session === null) go({ panel: place.panel, session }, { replace: true });
       return undefined;
     }
     if (!this.sessions.some(({ session_id }) => session_id === place.session)) await this.#list();
@@ -219,7 +219,7 @@ export class Console extends Element {
     if (this.#starting) return;
     this.#starting = true;
     try {
-      go({ session: await this.#made(app), panel: here().panel });
+      go({ session: await this.#made(app), panel: currentRoute().panel });
     } catch (error) {
       this.#tell(error);
     } finally {
@@ -378,7 +378,7 @@ export class Console extends Element {
   /** What the person is called here: guests have a name in their session. */
   get #name() {
     const { name } = this.me;
-    return this.session?.record.fold(Names).of(name) ?? name;
+    return this.session?.record.fold(Names).displayName(name) ?? name;
   }
 
   #header() {

@@ -2,9 +2,9 @@
 
 import { html } from "lit";
 
-import { addressOf, goToEvent, here, onPlainClick } from "./router.js";
+import { addressOf, goToEvent, currentRoute, onPlainClick } from "./router.js";
 
 export function toEvent(seq, words) {
   const open = onPlainClick(() => goToEvent(seq));
-  return html`<a href=${addressOf({ ...here(), panel: "events", seq })} data-seq=${seq} @click=${open}>${words}</a>`;
+  return html`<a href=${addressOf({ ...currentRoute(), panel: "events", seq })} data-seq=${seq} @click=${open}>${words}</a>`;
 }

@@ -72,7 +72,7 @@ export class Members extends SessionElement {
         <button class="plain" @click=${() => this.#dialog.close()}>Close</button></div>
       <ul class="rows">${known.map(
         ([principal, roles]) => html`<li>
-        <strong title=${principal}>${names.of(principal)}</strong>
+        <strong title=${principal}>${names.displayName(principal)}</strong>
         ${principal === me.name ? html`<span class="soft">you</span>` : nothing}
         ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`,
       )}</ul>
@@ -85,9 +85,9 @@ export class Members extends SessionElement {
     return html`<h3>Open links and invitations</h3>
       <ul class="rows" aria-label="Open links and invitations">${this.open.map(
         ({ invite, principal, roles, by, expires }) => html`<li class="row">
-        <span class="grow">${principal ? html`<strong>${names.of(principal)}</strong>` : "A link"}
+        <span class="grow">${principal ? html`<strong>${names.displayName(principal)}</strong>` : "A link"}
           ${roles.map((role) => html`<span class="chip">${role}</span> `)}
-          <span class="soft" title=${zoneOf(expires)}>by ${names.of(by)}, until ${whenOf(expires)}</span></span>
+          <span class="soft" title=${zoneOf(expires)}>by ${names.displayName(by)}, until ${whenOf(expires)}</span></span>
         <button @click=${() => this.#revoke(invite)}>Revoke<span class="unseen"> ${roles.join(", ")} by ${by}</span></button>
       </li>`,
       )}</ul>`;

@@ -5,7 +5,7 @@
 
 const NAMES = ["app", "session", "panel", "seq"];
 
-export function here(search = location.search) {
+export function currentRoute(search = location.search) {
   const parameters = new URLSearchParams(search);
   const place = Object.fromEntries(NAMES.map((name) => [name, parameters.get(name)]));
   return { ...place, seq: /^\d{1,15}$/.test(place.seq ?? "") ? Number(place.seq) : null };
@@ -34,6 +34,6 @@ export const onPlainClick = (handle) => (event) => {
 
 /** Show an event in the panel of events. */
 export function goToEvent(seq) {
-  go({ ...here(), panel: "events", seq });
+  go({ ...currentRoute(), panel: "events", seq });
   dispatchEvent(new CustomEvent("show-event", { detail: seq }));
 }

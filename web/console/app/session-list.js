@@ -7,7 +7,7 @@ import { html, nothing } from "lit";
 
 import { Element } from "../ui/base-element.js";
 import "./invitations.js";
-import { go, here, onPlainClick } from "./router.js";
+import { go, currentRoute, onPlainClick } from "./router.js";
 import { whenOf, zoneOf } from "../ui/time-format.js";
 
 const FRESH_MS = 15_000; // how often the list is asked for while the page is looked at
@@ -71,7 +71,7 @@ export class Sessions extends Element {
   }
 
   #session({ session_id, title, state, last_activity }) {
-    const open = onPlainClick(() => go({ session: session_id, panel: here().panel }));
+    const open = onPlainClick(() => go({ session: session_id, panel: currentRoute().panel }));
     return html`<li><a href="?session=${session_id}" @click=${open}
       aria-current=${session_id === this.current ? "page" : nothing}>
       <span class="title">${title || "New session"}</span>

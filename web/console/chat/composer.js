@@ -14,7 +14,7 @@ import { remember, remembered } from "../app/settings.js";
 import { tabStorage } from "../app/storage.js";
 
 /** Whether an agent does more than wait. */
-export const works = (tree) => tree.waiters().size < tree.open.size;
+export const works = (tree) => tree.waitingAgents().size < tree.open.size;
 
 /** Who has joined a team, as a fold. */
 class Names {

@@ -10,7 +10,7 @@
  * Questions come from tools and models: what looks like a field of a view is one, everything else is asked as text.
  */
 
-import { flaw } from "../../client/views/schema.js";
+import { validateView } from "../../client/views/schema.js";
 
 const CHOICES = 50; // more buttons than anybody reads
 const isName = (value) => typeof value === "string" && value !== "";
@@ -52,7 +52,7 @@ function fieldOf(name, said) {
   const choices = choicesOf({ options: said });
   if (choices.length > 0) return selectOf(name, name, choices);
   const field = { label: name, ...said, name };
-  const fits = flaw({ type: "form", id: "input", fields: [{ ...field, name: "field" }] }) === null;
+  const fits = validateView({ type: "form", id: "input", fields: [{ ...field, name: "field" }] }) === null;
   return fits ? field : text(name, name);
 }
 

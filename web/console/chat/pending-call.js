@@ -15,7 +15,7 @@ import { drawField, isHalf } from "../views/field.js";
 import { textOf, valueOf } from "../views/values.js";
 import { momentOf, zoneOf } from "../ui/time-format.js";
 import { riskOf, titleOf } from "../store/labels.js";
-import { wrong } from "../../client/views/fields.js";
+import { validateField } from "../../client/views/fields.js";
 import "../views/views.css";
 
 const LATE = new Set([404, 409]);
@@ -139,7 +139,7 @@ export class Ask extends Element {
     const values = fields.map((field) => [field.name, valueOf(field, this.#textOf(field))]);
     this.problems = new Map(
       fields.flatMap((field, at) => {
-        const sentence = this.#half(at) ? "is not complete" : wrong(field, values[at][1]);
+        const sentence = this.#half(at) ? "is not complete" : validateField(field, values[at][1]);
         return sentence ? [[field.name, `${field.label} ${sentence}`]] : [];
       }),
     );

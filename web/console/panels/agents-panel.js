@@ -9,7 +9,7 @@ import { Meters } from "../../client/folds/meters.js";
 import { SessionElement } from "../ui/base-element.js";
 import { toEvent } from "../app/event-link.js";
 import { Invocations, standing } from "../store/invocations.js";
-import { cost, count } from "../ui/format.js";
+import { cost, formatCount } from "../ui/format.js";
 import "./team-grid.js";
 import "./panels.css";
 
@@ -36,7 +36,7 @@ export class Agents extends SessionElement {
         ${
           latest.length > this.shown
             ? html`<button @click=${() => (this.shown += MORE)}>
-          Show earlier turns (${count(latest.length - this.shown)})</button>`
+          Show earlier turns (${formatCount(latest.length - this.shown)})</button>`
             : nothing
         }
       </section>
@@ -69,8 +69,8 @@ export class Agents extends SessionElement {
       <small class="soft">${VIA[agent.via]}${this.#links(agent)}${agent.model ? `, ${agent.model}` : ""}</small>
       ${
         meter?.completions
-          ? html`<small class="numbers">${count(meter.completions)}
-        ${meter.completions === 1 ? "step" : "steps"}, ${count(meter.input_tokens + meter.output_tokens)} tokens,
+          ? html`<small class="numbers">${formatCount(meter.completions)}
+        ${meter.completions === 1 ? "step" : "steps"}, ${formatCount(meter.input_tokens + meter.output_tokens)} tokens,
         ${cost(meter)}</small>`
           : nothing
       }

@@ -12,7 +12,7 @@ import { fileName, markdown } from "../store/markdown-export.js";
 import "./file-list.js";
 import { Library, SHELVES, holds, titleOf, wordsOf } from "../store/document-index.js";
 import { remember, remembered } from "../app/settings.js";
-import { count, size } from "../ui/format.js";
+import { formatCount, size } from "../ui/format.js";
 import { save } from "../ui/download.js";
 import { momentOf, zoneOf } from "../ui/time-format.js";
 import "./panels.css";
@@ -81,11 +81,11 @@ export class DocumentList extends SessionElement {
     const more = () => (this.shown = { ...this.shown, [category]: shown + MORE });
     const isOpen = this.query !== "" || this.#unfolded.has(category) || documents.some(({ id }) => id === this.open);
     return html`<details data-kind=${category} ?open=${isOpen} @toggle=${(event) => this.#fold(category, event)}>
-      <summary>${SHELVES.get(category)} <span class="soft">${count(documents.length)}</span></summary>
+      <summary>${SHELVES.get(category)} <span class="soft">${formatCount(documents.length)}</span></summary>
       ${
         documents.length > shown
           ? html`<button @click=${more}>
-        Show earlier ones (${count(documents.length - shown)})</button>`
+        Show earlier ones (${formatCount(documents.length - shown)})</button>`
           : nothing
       }
       <ul class="rows">${documents.slice(-shown).map((document) => this.#row(document))}</ul>

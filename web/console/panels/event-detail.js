@@ -8,7 +8,7 @@ import { html, nothing } from "lit";
 import { SessionElement } from "../ui/base-element.js";
 import "../ui/json-tree.js";
 import { callsOf, sameType } from "../store/event-filter.js";
-import { go, here } from "../app/router.js";
+import { go, currentRoute } from "../app/router.js";
 import { family } from "../store/event-summary.js";
 import { momentOf, zoneOf } from "../ui/time-format.js";
 
@@ -57,7 +57,7 @@ export class Event extends SessionElement {
       const other = sameType(events, at, step);
       const label = `${words} ${this.event.type}`;
       return html`<button class="plain" aria-label=${label} title=${label} ?disabled=${!other}
-        @click=${() => go({ ...here(), seq: other.seq }, { replace: true })}>${sign}</button>`;
+        @click=${() => go({ ...currentRoute(), seq: other.seq }, { replace: true })}>${sign}</button>`;
     });
   }
 

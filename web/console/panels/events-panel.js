@@ -14,7 +14,7 @@ import "./event-filters.js";
 import { moves } from "../ui/virtual-list.js";
 import { EVERYTHING, Facets, Matches } from "../store/event-filter.js";
 import { remember, remembered } from "../app/settings.js";
-import { go, here } from "../app/router.js";
+import { go, currentRoute } from "../app/router.js";
 import { indexOf } from "../store/session-log.js";
 import { family, summary } from "../store/event-summary.js";
 import { styled } from "../ui/style-properties.js";
@@ -74,7 +74,7 @@ export class Events extends SessionElement {
     this.#named = this.session.id;
     const { filter, seq = null, top = null, pixels, left = null } = this.#kept();
     this.filter = { ...EVERYTHING, ...filter };
-    this.seq = this.active = here().seq;
+    this.seq = this.active = currentRoute().seq;
     this.#left = left ?? (top === null ? null : UNTOLD);
     if (seq === this.seq) this.#aim = top === null ? null : { seq: top, pixels };
     else this.#look(this.seq);
@@ -94,7 +94,7 @@ export class Events extends SessionElement {
 
   /** The address has changed. */
   #arrive() {
-    const { seq } = here();
+    const { seq } = currentRoute();
     if (seq === this.seq) return;
     this.seq = seq;
     if (seq !== null) this.#look(seq);
@@ -124,7 +124,7 @@ export class Events extends SessionElement {
     const { seq } = this.#matches.events[detail];
     this.#left ??= UNTOLD;
     this.active = seq;
-    go({ ...here(), seq }, { replace: true });
+    go({ ...currentRoute(), seq }, { replace: true });
   }
 
   #move({ detail }) {
@@ -136,7 +136,7 @@ export class Events extends SessionElement {
   /** Whoever looks at an event and goes on with the keys sees the one where they stop. */
   #rest({ key }) {
     if (this.seq === null || this.active === this.seq || !moves(key)) return;
-    go({ ...here(), seq: this.active }, { replace: true });
+    go({ ...currentRoute(), seq: this.active }, { replace: true });
   }
 
   #scrolled({ detail: atEnd }) {
@@ -225,7 +225,7 @@ export class Events extends SessionElement {
   }
 
   #close() {
-    go({ ...here(), seq: null }, { replace: true });
+    go({ ...currentRoute(), seq: null }, { replace: true });
     this.#list?.querySelector("[role=listbox]").focus();
   }
 }

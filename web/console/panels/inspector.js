@@ -3,7 +3,7 @@
 import { html } from "lit";
 
 import { PlacedElement } from "../ui/base-element.js";
-import { go, here } from "../app/router.js";
+import { go, currentRoute } from "../app/router.js";
 
 const PANELS = [
   ["guide", "Guide", (session) => html`<tl-guide .session=${session}></tl-guide>`],
@@ -22,13 +22,13 @@ export class Inspector extends PlacedElement {
 
   /** What the address names, or the guide if there is one. */
   get #panel() {
-    const wanted = PANELS.findIndex(([name]) => name === here().panel);
+    const wanted = PANELS.findIndex(([name]) => name === currentRoute().panel);
     if (wanted >= 0) return wanted;
     return this.session.app.guide ? 0 : 1;
   }
 
   #show(at) {
-    go({ ...here(), panel: PANELS[at][0] }, { replace: true });
+    go({ ...currentRoute(), panel: PANELS[at][0] }, { replace: true });
   }
 
   async #key(event) {

@@ -8,7 +8,7 @@ import { html } from "lit";
 
 import { Element } from "../ui/base-element.js";
 import { toEvent } from "../app/event-link.js";
-import { count } from "../ui/format.js";
+import { formatCount } from "../ui/format.js";
 
 export class Scrubber extends Element {
   static properties = {
@@ -41,7 +41,7 @@ export class Scrubber extends Element {
         @click=${() => this.#say("moved", index + 1)}>›</button>
       <button aria-pressed=${this.follows} @click=${() => this.#say("moved", null)}>Now</button>
       <p class="where">${toEvent(event.seq, `Event ${event.seq}`)} <span class="mono">${event.type}</span>
-        <span class="soft">${count(index + 1)} of ${count(end + 1)}, without live pieces</span></p>
+        <span class="soft">${formatCount(index + 1)} of ${formatCount(end + 1)}, without live pieces</span></p>
     </div>`;
   }
 }

@@ -13,7 +13,7 @@ import { changes } from "../store/json-diff.js";
 import { PlacedElement } from "../ui/base-element.js";
 import { Latest } from "../store/latest-request.js";
 import { remember, remembered } from "../app/settings.js";
-import { go, here } from "../app/router.js";
+import { go, currentRoute } from "../app/router.js";
 import "./scrubber.js";
 import "./panels.css";
 
@@ -37,7 +37,7 @@ export class StateAt extends PlacedElement {
 
   /** Where the person is: a seq, or null for now. */
   get #seq() {
-    return this.dragged ?? here().seq;
+    return this.dragged ?? currentRoute().seq;
   }
 
   willUpdate(changed) {
@@ -85,7 +85,7 @@ export class StateAt extends PlacedElement {
 
   #move({ detail }) {
     this.dragged = null;
-    go({ ...here(), seq: detail }, { replace: true });
+    go({ ...currentRoute(), seq: detail }, { replace: true });
   }
 
   #choose({ target }) {

@@ -11,18 +11,18 @@ import { toEvent } from "../app/event-link.js";
 import { Invocations } from "../store/invocations.js";
 import { callsLasted, lastedOf, turnsLasted } from "../store/elapsed-time.js";
 import { middleCut } from "../ui/middle-ellipsis.js";
-import { UNKNOWN, cost, count, duration } from "../ui/format.js";
+import { UNKNOWN, cost, formatCount, duration } from "../ui/format.js";
 import "./panels.css";
 
 const MORE = 50; // rows that are shown at first, and that come with every step
 
 const COLUMNS = [
-  ["In", (meter) => count(meter.input_tokens)],
-  ["Out", (meter) => count(meter.output_tokens)],
-  ["Cache", (meter) => count(meter.cache_read_tokens + meter.cache_creation_tokens)],
+  ["In", (meter) => formatCount(meter.input_tokens)],
+  ["Out", (meter) => formatCount(meter.output_tokens)],
+  ["Cache", (meter) => formatCount(meter.cache_read_tokens + meter.cache_creation_tokens)],
   ["Cost", cost],
-  ["Calls", (meter) => count(meter.calls)],
-  ["Failed", (meter) => count(meter.failed)],
+  ["Calls", (meter) => formatCount(meter.calls)],
+  ["Failed", (meter) => formatCount(meter.failed)],
   ["First token", (meter) => duration(meter.first_token_ms)],
   ["Time", (meter, now) => duration(lastedOf(meter, now)) + (meter.running ? ", open" : "")],
 ];
@@ -57,16 +57,16 @@ export class Usage extends TickingElement {
     const { now } = this;
     const { tool_ms, wait_ms } = callsLasted(meters, now);
     const rows = [
-      ["Tokens in", count(session.input_tokens)],
-      ["Tokens out", count(session.output_tokens)],
-      ["Read from cache", count(session.cache_read_tokens)],
-      ["Written to cache", count(session.cache_creation_tokens)],
+      ["Tokens in", formatCount(session.input_tokens)],
+      ["Tokens out", formatCount(session.output_tokens)],
+      ["Read from cache", formatCount(session.cache_read_tokens)],
+      ["Written to cache", formatCount(session.cache_creation_tokens)],
       ["Cost", cost(session)],
-      ["Model requests", count(session.completions)],
-      ["Tool calls", `${count(session.calls)}${session.failed ? `, ${count(session.failed)} failed` : ""}`],
+      ["Model requests", formatCount(session.completions)],
+      ["Tool calls", `${formatCount(session.calls)}${session.failed ? `, ${formatCount(session.failed)} failed` : ""}`],
       ["Time in tools", session.calls || tool_ms ? duration(tool_ms) : UNKNOWN],
       ["Waiting for people", wait_ms ? duration(wait_ms) : UNKNOWN],
-      ["Turns", count(turns.size)],
+      ["Turns", formatCount(turns.size)],
       ["Time in turns", duration(turnsLasted(meters, now))],
     ];
     return html`<dl class="facts">${rows.map(
@@ -93,7 +93,7 @@ export class Usage extends TickingElement {
       ${
         rows.length > shown
           ? html`<button @click=${() => (this.shown = { ...this.shown, [key]: shown + MORE })}>
-        Show earlier ones (${count(rows.length - shown)})</button>`
+        Show earlier ones (${formatCount(rows.length - shown)})</button>`
           : nothing
       }`;
   }

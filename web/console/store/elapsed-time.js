@@ -15,9 +15,9 @@ export const turnsLasted = ({ turns }, now) =>
   [...turns.values()].reduce((sum, turn) => sum + (lastedOf(turn, now) ?? 0), 0);
 
 /** All calls: how long tools ran, and how long people were waited for. */
-export function callsLasted({ session, asked }, now) {
+export function callsLasted({ session, openCalls }, now) {
   let { tool_ms, wait_ms } = session;
-  for (const call of [...asked.values()].flatMap((calls) => [...calls.values()])) {
+  for (const call of [...openCalls.values()].flatMap((calls) => [...calls.values()])) {
     const waited = call.waited_ms + (call.waits === null ? 0 : since(call.waits, now));
     wait_ms += waited;
     tool_ms += Math.max(0, since(call.since, now) - waited);

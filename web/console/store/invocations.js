@@ -90,5 +90,5 @@ const STEPS = { __proto__: null, "agent.start": start, "agent.handoff": handoff,
 /** What an invocation does: the word for it, and its look. `tree` is the client's. */
 export function standing({ agent_id, ended }, tree) {
   if (ended) return ENDS[ended.reason] ?? [ended.reason, "bad"];
-  return tree.waits(agent_id) ? ["waiting", "busy"] : ["running", "good"];
+  return tree.isWaiting(agent_id) ? ["waiting", "busy"] : ["running", "good"];
 }

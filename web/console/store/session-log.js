@@ -41,7 +41,7 @@ export class Record {
 
   /** What a principal is called; null if there is none. */
   nameOf(principal) {
-    return principal ? this.fold(Names).of(principal) : null;
+    return principal ? this.fold(Names).displayName(principal) : null;
   }
 
   /** A fold of this class over all durable events, caught up. */

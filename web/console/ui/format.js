@@ -4,7 +4,7 @@
 
 export const UNKNOWN = "–";
 
-export const count = (number) => number.toLocaleString("en");
+export const formatCount = (number) => number.toLocaleString("en");
 
 /** What a meter (`Meters`) has cost: unknown if no completion has a price, and said if some have none. */
 export function cost({ cost_usd, unpriced, completions }) {

@@ -5,7 +5,7 @@
 
 import { html, nothing } from "lit";
 
-import { Views, viewKey } from "../../client/views/views.js";
+import { OpenViews, viewKey } from "../../client/views/views.js";
 import { draftAt } from "../app/drafts.js";
 import { Element } from "../ui/base-element.js";
 import { problemsOf } from "./errors.js";
@@ -42,7 +42,7 @@ export class Part extends Element {
       channel,
       view: { view_id },
     } = this.entry;
-    const view = this.session.record.fold(Views).open.get(viewKey(channel, view_id));
+    const view = this.session.record.fold(OpenViews).open.get(viewKey(channel, view_id));
     return view?.event_id === this.entry.event_id ? view : null;
   }
 
@@ -81,7 +81,7 @@ export class Part extends Element {
       event_id,
       view: { view_id },
     } = this.entry;
-    return record.fold(Views).check({ view_id, shown: event_id, action }, channel);
+    return record.fold(OpenViews).validateAction({ view_id, shown: event_id, action }, channel);
   }
 
   async #send(action, place) {

@@ -14,7 +14,7 @@ const LATE = new Map([
 ]);
 const GONE = "This row was deleted already.";
 
-/** The problems of a request that failed, as `Views.check` would tell them. */
+/** The problems of a request that failed, as `OpenViews.validateAction` would tell them. */
 export function problemsOf(error) {
   const kind = error.status === 409 ? "conflict" : "invalid";
   const told = error.fault?.details?.problems;

@@ -3,7 +3,7 @@
  * values after a reload, and in the other tab. `version` rises with everything that happens to a view.
  */
 
-import { viewKey, viewOf } from "../../client/views/views.js";
+import { viewKey, findView } from "../../client/views/views.js";
 
 const IDS = new Map([
   ["form.submit", "form_id"],
@@ -33,7 +33,7 @@ export class Sent {
   }
 
   #take(payload, channel) {
-    const view = viewOf(this.#views.values(), payload, channel);
+    const view = findView(this.#views.values(), payload, channel);
     if (!view) return;
     const { action } = payload;
     view.version = this.#next();

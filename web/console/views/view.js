@@ -9,8 +9,8 @@
 import { html, nothing } from "lit";
 import { keyed } from "lit/directives/keyed.js";
 
-import { flaw, parts } from "../../client/views/schema.js";
-import { Views, viewKey } from "../../client/views/views.js";
+import { validateView, walkView } from "../../client/views/schema.js";
+import { OpenViews, viewKey } from "../../client/views/views.js";
 import { forget } from "../app/drafts.js";
 import { SessionElement } from "../ui/base-element.js";
 import { drawFacts } from "../ui/fact-list.js";
@@ -45,7 +45,7 @@ export class View extends SessionElement {
     const { record } = this.session;
     const { over, seq, event_id, channel, view } = this.entry;
     if (over || this.#flaw || record.last < seq) return over;
-    return record.fold(Views).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
+    return record.fold(OpenViews).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
   }
 
   shouldUpdate(changed) {
@@ -60,7 +60,7 @@ export class View extends SessionElement {
   /** What never changes about a view, once. */
   #look() {
     const { tree, title } = this.entry.view;
-    this.#flaw = flaw(tree);
+    this.#flaw = validateView(tree);
     this.#levels = this.#flaw ? new Map() : levelsOf(tree, ABOVE, title);
     this.#name = title || (this.#flaw ? null : titleOf(tree)) || "View";
   }
@@ -116,10 +116,10 @@ export class View extends SessionElement {
   }
 
   #refused() {
-    const { says, path } = this.#flaw;
+    const { message, path } = this.#flaw;
     return html`<div class="sheet view" data-state="refused">
       <p class="wrong">This view cannot be shown.</p>
-      <p class="help">Its part <code>${path}</code> is not what the protocol allows: ${says}.</p>
+      <p class="help">Its part <code>${path}</code> is not what the protocol allows: ${message}.</p>
     </div>`;
   }
 
@@ -161,7 +161,7 @@ export class View extends SessionElement {
 
 /** The first title in a tree. */
 function titleOf(tree) {
-  for (const { part } of parts(tree)) if (part.title) return part.title;
+  for (const { part } of walkView(tree)) if (part.title) return part.title;
   return null;
 }
 
