@@ -4,8 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Blocks, htmlOf } from "../console/markdown/streaming.js";
+import { StreamingMarkdown } from "../console/markdown/streaming.js";
 import { Lexer, Tokenizer, marked } from "../node_modules/marked/lib/marked.esm.js";
+import { renderHtml } from "./markdowns.mjs";
 
 const CHARS = 4000;
 const TIMES = 4; // as long is the second text
@@ -77,7 +78,7 @@ const growth = (read, shape, chars) =>
 
 for (const shape of Object.keys(SHAPES)) {
   test(`work grows with the length: ${shape}`, () => {
-    assert.ok(growth(htmlOf, shape, CHARS) < MAX_GROWTH);
+    assert.ok(growth(renderHtml, shape, CHARS) < MAX_GROWTH);
   });
 }
 
@@ -92,31 +93,31 @@ const letters = (html) => html.replace(/<[^>]*>/g, "").replaceAll("\n", "");
 for (const shape of ["emphasis that nothing closes", "one long word", "brackets that nothing closes"]) {
   test(`every letter is shown: ${shape}`, () => {
     const text = pumped(shape, 100_000);
-    assert.ok(letters(htmlOf(text)) === text);
+    assert.ok(letters(renderHtml(text)) === text);
   });
 }
 
 test("a block over its bound is plain, those around it are not", () => {
-  const html = htmlOf(`*one*\n\n${"*two ".repeat(10_000)}\n\n*three*`);
+  const html = renderHtml(`*one*\n\n${"*two ".repeat(10_000)}\n\n*three*`);
   assert.equal(html.replaceAll("*two ", ""), "<p><em>one</em></p>\n<p></p>\n<p><em>three</em></p>\n");
 });
 
 test("a long text of ordinary words keeps its markup to the end", () => {
   const words = "Call `read_file` of **the tool** [again](https://e.com/a_b), see _notes_ at 2 * 3 or mail a@b.com. ";
-  const html = htmlOf(words.repeat(300));
+  const html = renderHtml(words.repeat(300));
   assert.equal(html.match(/<code>read_file<\/code> of <strong>the tool<\/strong> <a /g).length, 300);
   assert.equal(html.match(/<em>notes<\/em> at 2 \* 3 or mail <a href="mailto:a@b.com">/g).length, 300);
 });
 
 test("a picture that is longer than the words of a block may be is shown", () => {
   const picture = `data:image/png;base64,${"A".repeat(100_000)}`;
-  assert.ok(htmlOf(`![a](${picture})`) === `<p><img src="${picture}" alt="a"></p>\n`);
+  assert.ok(renderHtml(`![a](${picture})`) === `<p><img src="${picture}" alt="a"></p>\n`);
 });
 
 test("pieces of a text over its bound show what the whole does", () => {
   const text = "_a*".repeat(1500);
-  const blocks = new Blocks();
+  const blocks = new StreamingMarkdown();
   for (let at = 300; at < text.length; at += 300) blocks.update(text.slice(0, at), { open: true });
   blocks.update(text);
-  assert.ok(blocks.html.join("") === htmlOf(text));
+  assert.ok(blocks.html.join("") === renderHtml(text));
 });

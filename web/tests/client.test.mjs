@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
 
-import { Client, Conflict, Invalid, NotFound, HttpError, TooMany, Unreachable } from "../client/index.js";
+import { Client, Conflict, HttpError, Invalid, NotFound, TooMany, Unreachable } from "../client/index.js";
 
 const says =
   (status, body = {}, headers = {}) =>

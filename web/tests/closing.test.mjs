@@ -7,8 +7,8 @@ import { setImmediate as turn } from "node:timers/promises";
 import { connect } from "../client/transport/connect.js";
 import { Connection } from "../client/transport/connection.js";
 import { Cursors } from "../client/transport/cursor.js";
-import { Subscription } from "../client/transport/subscription.js";
 import { SharedConnection } from "../client/transport/shared-connection.js";
+import { Subscription } from "../client/transport/subscription.js";
 import { Watchdog } from "../client/transport/watchdog.js";
 
 const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };

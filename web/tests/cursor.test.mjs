@@ -6,11 +6,11 @@ import { test } from "node:test";
 import {
   Cursors,
   covers,
+  formatCursor,
   isAhead,
   isUnseen,
   parseCursor,
   startPosition,
-  formatCursor,
 } from "../client/transport/cursor.js";
 import { vectors } from "./vectors.mjs";
 

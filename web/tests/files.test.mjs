@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Files, lookOf } from "../console/store/session-files.js";
+import { SessionFiles, previewKind } from "../console/store/session-files.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const call = (call_id, tool, args) => ({ type: "tool.call", payload: { call_id, tool, args } });
@@ -14,7 +14,7 @@ const artifact = (filename, more = {}) => ({
   payload: { filename, path: `memory/${filename}`, is_new: true, size_bytes: 5 },
   ...more,
 });
-const listed = (...events) => folded(new Files(), logOf(events)).list;
+const listed = (...events) => folded(new SessionFiles(), logOf(events)).list;
 
 test("a file has the text that a call wrote, the last one if it was written twice", () => {
   const [file] = listed(
@@ -82,5 +82,5 @@ for (const [name, look] of [
   ["report.pdf", null],
   ["plain", null],
 ]) {
-  test(`lookOf: ${name} is shown as ${look}`, () => assert.equal(lookOf(name), look));
+  test(`lookOf: ${name} is shown as ${look}`, () => assert.equal(previewKind(name), look));
 }

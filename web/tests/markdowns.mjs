@@ -1,6 +1,14 @@
 // Markdown to try: texts that a seed gives, and long ones that are a single block.
 
+import { StreamingMarkdown } from "../console/markdown/streaming.js";
 import { numbers } from "./numbers.mjs";
+
+/** Render a complete text to HTML. */
+export function renderHtml(text) {
+  const markdown = new StreamingMarkdown();
+  markdown.update(text);
+  return markdown.html.join("");
+}
 
 const PARTS = [
   "a",

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Blocks } from "../console/markdown/streaming.js";
-import { NOTHING, graft, parting } from "../console/markdown/dom-patch.js";
+import { EMPTY_BLOCK, diffHtml, patchElement } from "../console/markdown/dom-patch.js";
+import { StreamingMarkdown } from "../console/markdown/streaming.js";
 import { drawn } from "./markdowns.mjs";
 
 /** As much of a node as `graft` touches. */
@@ -94,8 +94,8 @@ function made(html) {
 
 /** Make an element show HTML instead of what is known of it. */
 function changed(element, known, whole) {
-  const next = parting(known, whole);
-  assert.ok(graft(element, made(next.html), next.kept), whole);
+  const next = diffHtml(known, whole);
+  assert.ok(patchElement(element, made(next.html), next.kept), whole);
   return next;
 }
 
@@ -103,8 +103,8 @@ test("elements end as if they had been made at once, whatever came before", () =
   for (let seed = 0; seed < 400; seed += 1) {
     const { text, cuts } = drawn(seed);
     const element = new Node(null);
-    const blocks = new Blocks();
-    let known = NOTHING;
+    const blocks = new StreamingMarkdown();
+    let known = EMPTY_BLOCK;
     for (const cut of [...cuts, null]) {
       blocks.update(cut === null ? text : text.slice(0, cut), { open: cut !== null });
       const after = blocks.html.join("");
@@ -116,7 +116,7 @@ test("elements end as if they had been made at once, whatever came before", () =
 
 test("what was there stays, and text goes on where it is", () => {
   const element = new Node(null);
-  const known = changed(element, NOTHING, "<ul>\n<li>one</li>\n<li>tw</li>\n</ul>\n");
+  const known = changed(element, EMPTY_BLOCK, "<ul>\n<li>one</li>\n<li>tw</li>\n</ul>\n");
   const [list] = element.children;
   const [one, two] = list.children;
   const text = two.firstChild;
@@ -127,7 +127,7 @@ test("what was there stays, and text goes on where it is", () => {
 
 test("where the elements are not those of the HTML nothing is done", () => {
   const element = made("<p>a</p>");
-  const { kept, html } = parting(parting(NOTHING, "<ul><li>a</li></ul>"), "<ul><li>ab</li></ul>");
-  assert.equal(graft(element, made(html), kept), false);
+  const { kept, html } = diffHtml(diffHtml(EMPTY_BLOCK, "<ul><li>a</li></ul>"), "<ul><li>ab</li></ul>");
+  assert.equal(patchElement(element, made(html), kept), false);
   assert.equal(element.html, "<p>a</>");
 });

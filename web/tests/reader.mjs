@@ -8,9 +8,9 @@
 import { createInterface } from "node:readline";
 
 import { Assembler } from "../client/blocks/assembler.js";
-import { Documents, Meters, Transcript, Tree, OpenViews, listPending } from "../client/index.js";
-import { validateView } from "../client/views/schema.js";
+import { Documents, Meters, OpenViews, Transcript, Tree, listPending } from "../client/index.js";
 import { BadInput, Decoder } from "../client/transport/sse.js";
+import { validateView } from "../client/views/schema.js";
 
 const shown = (blocks) => blocks.map(({ type, agent, id, void: gone, text }) => [type, agent, id, gone, text]);
 

@@ -1,15 +1,15 @@
 // What a page does with a server, step by step: node requests.mjs STORY URL TOKEN. Prints what came of it.
 
 import {
+  buildFault,
   Client,
+  connect,
   Documents,
+  listPending,
   Meters,
+  OpenViews,
   Transcript,
   Tree,
-  OpenViews,
-  connect,
-  buildFault,
-  listPending,
 } from "../client/index.js";
 
 const [story, url, token] = process.argv.slice(2);

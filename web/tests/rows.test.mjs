@@ -1,13 +1,13 @@
 // Lines of the list of events, the filter over them, and where the rows of a long list are.
 
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 
-import { EVERYTHING, Facets, Matches, NOBODY, sameType } from "../console/store/event-filter.js";
-import { indexOf } from "../console/store/session-log.js";
-import { compact, family, summary } from "../console/store/event-summary.js";
-import { Track } from "../console/ui/virtual-scroll.js";
+import { EventFacets, EventFilter, NO_AGENT, NO_FILTER, nextOfType } from "../console/store/event-filter.js";
+import { compactJson, eventFamily, summarizeEvent } from "../console/store/event-summary.js";
+import { indexOfSeq } from "../console/store/session-log.js";
+import { VirtualScroll } from "../console/ui/virtual-scroll.js";
 import { folded, logOf } from "./vectors.mjs";
 
 for (const [type, payload, line] of [
@@ -24,7 +24,7 @@ for (const [type, payload, line] of [
   ["session.member", { principal: "ada" }, "ada: no role"],
   ["broker.agree", { granted: true, note: "a" }, '{"granted":true,"note":"a"}'],
 ]) {
-  test(`${type} in a line: ${line}`, () => assert.equal(summary({ type, payload }), line));
+  test(`${type} in a line: ${line}`, () => assert.equal(summarizeEvent({ type, payload }), line));
 }
 
 test("every event of the shared vectors has a line, and none is long", () => {
@@ -34,7 +34,7 @@ test("every event of the shared vectors has a line, and none is long", () => {
   const events = cases.flatMap(({ events }) => (events ? logOf(events) : []));
   assert.ok(events.length > 100);
   for (const event of events) {
-    const line = summary(event);
+    const line = summarizeEvent(event);
     assert.ok(line.length <= 240 && !line.includes("\n"), line);
   }
 });
@@ -49,15 +49,15 @@ test("a line looks at what is shown of it, however much there is", () => {
     Array.from({ length: 100_000 }, (_, index) => index),
     { get },
   );
-  assert.equal(summary({ type: "tool.result", payload: { tool: "t", ok: true, result } }).length, 240);
+  assert.equal(summarizeEvent({ type: "tool.result", payload: { tool: "t", ok: true, result } }).length, 240);
   assert.ok(looks < 1000, `${looks} looks`);
 });
 
 test("compact JSON is JSON as long as there is room", () => {
   for (const value of [{ a: [1, { b: "c\n" }], d: {}, e: [] }, [], "x", 1.5, null, true]) {
-    assert.equal(compact(value), JSON.stringify(value));
+    assert.equal(compactJson(value), JSON.stringify(value));
   }
-  assert.equal(compact({ a: "xxxxxxxx", b: 1 }, 8), '{"a":"xxxxxxx",');
+  assert.equal(compactJson({ a: "xxxxxxxx", b: 1 }, 8), '{"a":"xxxxxxx",');
 });
 
 for (const [type, payload, expected] of [
@@ -71,7 +71,7 @@ for (const [type, payload, expected] of [
   ["roster.join", {}, "own"],
 ]) {
   test(`${type} ${JSON.stringify(payload)} is of the family ${expected}`, () => {
-    assert.equal(family({ type, payload }), expected);
+    assert.equal(eventFamily({ type, payload }), expected);
   });
 }
 
@@ -94,7 +94,7 @@ for (const [filter, expected] of [
   [{ type: "tool.call" }, [2]],
   [{ type: "tool" }, []],
   [{ agent: "Aide" }, [3, 4]],
-  [{ agent: NOBODY }, [0, 5]],
+  [{ agent: NO_AGENT }, [0, 5]],
   [{ depth: "0" }, [0, 1, 2, 5]],
   [{ depth: "1" }, [0, 1, 2, 3, 4, 5]],
   [{ turn: "tr_2" }, [5]],
@@ -106,8 +106,8 @@ for (const [filter, expected] of [
   [{ text: "tool", agent: "Aide", turn: "tr_1" }, [4]],
 ]) {
   test(`the filter ${JSON.stringify(filter)} lets the right events pass`, () => {
-    const matches = new Matches({ ...EVERYTHING, ...filter });
-    assert.equal(matches.advance(LOG, never), true);
+    const matches = new EventFilter({ ...NO_FILTER, ...filter });
+    assert.equal(matches.run(LOG, never), true);
     assert.deepEqual(seqs(matches.events), expected);
   });
 }
@@ -115,33 +115,33 @@ for (const [filter, expected] of [
 test("a search stops when it is late, goes on where it was, and takes what comes", () => {
   const [event] = logOf([{ type: "ui.message", payload: { text: "yes" } }]);
   const events = Array.from({ length: 1000 }, (_, seq) => ({ ...event, seq }));
-  const matches = new Matches({ ...EVERYTHING, text: "yes" });
+  const matches = new EventFilter({ ...NO_FILTER, text: "yes" });
   let portions = 0;
-  while (!matches.advance(events, () => true)) portions += 1;
+  while (!matches.run(events, () => true)) portions += 1;
   assert.ok(portions > 10, "it looked at everything at once");
   assert.equal(matches.events.length, 1000);
   events.push({ ...event, seq: 1000 });
-  assert.equal(matches.advance(events, never), true);
+  assert.equal(matches.run(events, never), true);
   assert.deepEqual(matches.events, events);
 });
 
 test("an event is found by its seq, or the one before it", () => {
   const events = [2, 3, 7].map((seq) => ({ seq }));
   assert.deepEqual(
-    [1, 2, 5, 7, 99].map((seq) => indexOf(events, seq)),
+    [1, 2, 5, 7, 99].map((seq) => indexOfSeq(events, seq)),
     [-1, 0, 1, 2, 2],
   );
 });
 
 test("the neighbours of the same type are found", () => {
-  assert.equal(sameType(LOG, 1, 1), LOG[3]);
-  assert.equal(sameType(LOG, 3, -1), LOG[1]);
-  assert.equal(sameType(LOG, 2, 1), undefined);
-  assert.equal(sameType(LOG, 2, -1), undefined);
+  assert.equal(nextOfType(LOG, 1, 1), LOG[3]);
+  assert.equal(nextOfType(LOG, 3, -1), LOG[1]);
+  assert.equal(nextOfType(LOG, 2, 1), undefined);
+  assert.equal(nextOfType(LOG, 2, -1), undefined);
 });
 
 test("what occurs is counted, families first where there are several types", () => {
-  const facets = folded(new Facets(), LOG);
+  const facets = folded(new EventFacets(), LOG);
   const types = [
     ["agent.start", 2],
     ["tool.", 2],
@@ -153,7 +153,7 @@ test("what occurs is counted, families first where there are several types", () 
   assert.deepEqual(
     [...facets.agents],
     [
-      [NOBODY, 2],
+      [NO_AGENT, 2],
       ["Lead", 2],
       ["Aide", 2],
     ],
@@ -162,15 +162,15 @@ test("what occurs is counted, families first where there are several types", () 
 });
 
 test("a track draws the rows in view and a few around them", () => {
-  const track = new Track(1000, 20, 100);
+  const track = new VirtualScroll(1000, 20, 100);
   assert.deepEqual(track.rowsAt(0), { first: 0, end: 10, offset: 0 });
   assert.deepEqual(track.rowsAt(1010), { first: 45, end: 61, offset: 900 });
   assert.deepEqual(track.rowsAt(19_900), { first: 990, end: 1000, offset: 19_800 });
-  assert.deepEqual(new Track(0, 20, 100).rowsAt(0), { first: 0, end: 0, offset: 0 });
+  assert.deepEqual(new VirtualScroll(0, 20, 100).rowsAt(0), { first: 0, end: 0, offset: 0 });
 });
 
 test("a track that would be too high reaches every row all the same", () => {
-  const track = new Track(10_000, 20, 100, 50_000);
+  const track = new VirtualScroll(10_000, 20, 100, 50_000);
   assert.equal(track.height, 50_000);
   assert.equal(track.rowsAt(0).first, 0);
   assert.equal(track.rowsAt(50_000 - 100).end, 10_000);
@@ -192,6 +192,6 @@ for (const [row, from, to, why] of [
   [999, 0, 19_900, "is the last"],
 ]) {
   test(`a row that ${why} is scrolled to from ${from} px at ${to} px`, () => {
-    assert.equal(new Track(1000, 20, 100).reveal(row, from), to);
+    assert.equal(new VirtualScroll(1000, 20, 100).reveal(row, from), to);
   });
 }

@@ -7,9 +7,9 @@ import { Documents, collectDocuments, toDocument } from "../client/folds/documen
 import { Meters } from "../client/folds/meters.js";
 import { listPending } from "../client/folds/pending.js";
 import { Roster } from "../client/folds/roster.js";
-import { roundCost } from "../client/shared/rounding.js";
 import { Transcript } from "../client/folds/transcript.js";
 import { Tree } from "../client/folds/tree.js";
+import { roundCost } from "../client/shared/rounding.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const seqs = (bubbles) => bubbles.map(({ seq }) => seq);

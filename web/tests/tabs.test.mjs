@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 
 import { Cursors, parseCursor } from "../client/transport/cursor.js";
-import { Subscription } from "../client/transport/subscription.js";
 import { SharedConnection } from "../client/transport/shared-connection.js";
+import { Subscription } from "../client/transport/subscription.js";
 
 /** Exclusive locks by name, given in the order in which they were asked for. */
 class FakeLocks {

@@ -3,27 +3,30 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clock, momentOf, whenOf, zoneOf } from "../console/ui/time-format.js";
+import { formatClock, formatDateTime, formatShortTime, utcTooltip } from "../console/ui/time-format.js";
 
 process.env.TZ = "America/Los_Angeles";
 const TS = "2026-01-08T02:34:56.789Z"; // the evening before, there
 
-test("clock: the time of day is that of the machine", () => assert.equal(clock(TS), "18:34:56.789"));
+test("clock: the time of day is that of the machine", () => assert.equal(formatClock(TS), "18:34:56.789"));
 
-test("momentOf: the day is that of the machine too", () => assert.equal(momentOf(TS), "2026-01-07 18:34:56"));
+test("momentOf: the day is that of the machine too", () => assert.equal(formatDateTime(TS), "2026-01-07 18:34:56"));
 
 test("whenOf: a time of today has no day", () => {
-  assert.equal(whenOf(TS, new Date("2026-01-08T07:59:59Z")), "18:34");
+  assert.equal(formatShortTime(TS, new Date("2026-01-08T07:59:59Z")), "18:34");
 });
 
 test("whenOf: a time of another day has its day", () => {
-  assert.equal(whenOf(TS, new Date("2026-01-08T08:00:00Z")), "2026-01-07 18:34");
+  assert.equal(formatShortTime(TS, new Date("2026-01-08T08:00:00Z")), "2026-01-07 18:34");
 });
 
 test("zoneOf: a tooltip has the time in UTC and the zone of what is shown", () => {
-  assert.equal(zoneOf(TS), "2026-01-08 02:34:56.789 UTC, shown in the time zone America/Los_Angeles");
+  assert.equal(utcTooltip(TS), "2026-01-08 02:34:56.789 UTC, shown in the time zone America/Los_Angeles");
 });
 
 test("what is no time stays as it is", () => {
-  assert.deepEqual([clock("soon"), momentOf("soon"), whenOf("soon"), zoneOf("soon")], ["soon", "soon", "soon", ""]);
+  assert.deepEqual(
+    [formatClock("soon"), formatDateTime("soon"), formatShortTime("soon"), utcTooltip("soon")],
+    ["soon", "soon", "soon", ""],
+  );
 });

@@ -1,52 +1,52 @@
 // Compiled by `npm run types`, never run: the types of the package as a page uses them. `@ts-expect-error` is a
 // control: the compiler must refuse the line below it.
 
+import type {
+  ApprovalRequest,
+  Fault,
+  Feed,
+  FeedState,
+  Json,
+  LogEvent,
+  Pending,
+  PostedEvent,
+  Problem,
+} from "@turnlog/client";
 import {
+  buildFault,
   Client,
   Conflict,
+  collectDocuments,
+  connect,
+  createHttpError,
   Documents,
   Forbidden,
+  findView,
   Gone,
+  HttpError,
   Invalid,
+  listPending,
   Meters,
   Names,
   NotFound,
   NotSignedIn,
+  OpenViews,
   OtherPrincipal,
-  HttpError,
   Roster,
   TooMany,
   Transcript,
   Tree,
   TurnlogError,
-  Unreachable,
-  OpenViews,
-  connect,
-  collectDocuments,
-  buildFault,
-  listPending,
-  createHttpError,
   toDocument,
+  Unreachable,
   viewKey,
-  findView,
 } from "@turnlog/client";
-import type {
-  ApprovalRequest,
-  LogEvent,
-  Fault,
-  Feed,
-  FeedState,
-  Json,
-  Pending,
-  PostedEvent,
-  Problem,
-} from "@turnlog/client";
-import { Assembler } from "@turnlog/client/assembler";
 import type { Block, BlockJson, PendingFrontendCall } from "@turnlog/client/assembler";
+import { Assembler } from "@turnlog/client/assembler";
 import { validateField } from "@turnlog/client/fields";
-import { MAX_PARTS, validateView, isEmptyView, walkView } from "@turnlog/client/schema";
-import { BadInput, Decoder, MAX_MESSAGE_BYTES } from "@turnlog/client/sse";
+import { isEmptyView, MAX_PARTS, validateView, walkView } from "@turnlog/client/schema";
 import type { SseMessage } from "@turnlog/client/sse";
+import { BadInput, Decoder, MAX_MESSAGE_BYTES } from "@turnlog/client/sse";
 
 declare module "@turnlog/client" {
   interface Payloads {

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { validateView } from "../client/views/schema.js";
 import { pythonRepr } from "../client/shared/python-text.js";
+import { validateView } from "../client/views/schema.js";
 import { OpenViews, buildFault } from "../client/views/views.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 

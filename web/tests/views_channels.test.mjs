@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { OpenViews } from "../client/views/views.js";
-import { Sent } from "../console/views/submissions.js";
+import { Submissions } from "../console/views/submissions.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const VECTORS = vectors("views/channels");
@@ -42,9 +42,9 @@ test("what was sent on a view is not shown on the view of another channel", () =
     { show: "v", channel: "seller" },
     { click: "v", channel: "buyer" },
   ];
-  const sent = folded(new Sent(), logOf(events.map(eventOf)));
+  const sent = folded(new Submissions(), logOf(events.map(eventOf)));
   assert.deepEqual(
-    ["buyer", "seller"].map((channel) => sent.on("v", channel).actions.size),
+    ["buyer", "seller"].map((channel) => sent.forView("v", channel).actions.size),
     [1, 0],
   );
 });

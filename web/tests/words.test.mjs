@@ -3,21 +3,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conflict, Invalid, HttpError, Unreachable } from "../client/api/errors.js";
-import { problemOf } from "../console/app/error-messages.js";
-import { shownText } from "../console/views/values.js";
+import { Conflict, HttpError, Invalid, Unreachable } from "../client/api/errors.js";
+import { errorMessage } from "../console/app/error-messages.js";
 import {
-  actionOf,
-  answerOf,
-  commandOf,
-  endOf,
-  eventOf,
-  gistOf,
-  riskOf,
-  titleOf,
-  valuesOf,
-  wordsOf,
+  actionLabel,
+  answerLabel,
+  callSummary,
+  commandLabel,
+  endLabel,
+  eventLabel,
+  humanizeName,
+  riskLabel,
+  submittedValues,
+  valueText,
 } from "../console/store/labels.js";
+import { displayText } from "../console/views/values.js";
 
 for (const [name, title] of [
   ["weight_entry_delete", "Weight entry delete"],
@@ -27,14 +27,14 @@ for (const [name, title] of [
   ["Größe (kg)", "Größe (kg)"],
   ["_", "_"],
 ]) {
-  test(`titleOf: ${name}`, () => assert.equal(titleOf(name), title));
+  test(`titleOf: ${name}`, () => assert.equal(humanizeName(name), title));
 }
 
 for (const [args, gist] of [
   [{ place: "Göreme" }, "Göreme"],
   [{ id: "evt_0a09462b9b16", question: "Shall I go?" }, "Shall I go?"],
   [{ content: "x".repeat(500), path: "notes/ships.html" }, "notes/ships.html"],
-  [{ content: "x".repeat(500) }, `Content: ${"x".repeat(160)}…`],
+  [{ content: "x".repeat(500) }, `Content: ${"x".repeat(159)}…`],
   [{ entry: { day: "today", weight: 187.6, notes: null } }, "Entry: today, 187.6"],
   [{ ids: ["a", "b"], deep: true }, "Ids: a, b"],
   [{ rows: [{}, {}] }, "Rows: 2 items"],
@@ -42,7 +42,7 @@ for (const [args, gist] of [
   [{}, ""],
   [null, ""],
 ]) {
-  test(`gistOf: ${JSON.stringify(args)}`, () => assert.equal(gistOf(args), gist));
+  test(`gistOf: ${JSON.stringify(args)}`, () => assert.equal(callSummary(args), gist));
 }
 
 for (const [type, payload, title, said] of [
@@ -57,7 +57,7 @@ for (const [type, payload, title, said] of [
   ["process.end", { process: "model", reason: "user_ended" }, "The model process ended", "user ended"],
   ["new.thing", { deep: { a: [1, { b: 1 }] }, no: null }, "Thing", "1 value"],
 ]) {
-  test(`eventOf: ${type}`, () => assert.deepEqual(eventOf({ type, payload }), { title, said }));
+  test(`eventOf: ${type}`, () => assert.deepEqual(eventLabel({ type, payload }), { title, said }));
 }
 
 const TREE = {
@@ -83,17 +83,17 @@ for (const [action, words] of [
   [{ kind: "table.save", table_id: "t", rows: [{}] }, "Sarah saved the table: 1 row"],
   [{ kind: "new.deed" }, "Sarah did new.deed"],
 ]) {
-  test(`actionOf: ${words}`, () => assert.equal(actionOf("Sarah", action, TREE), words));
+  test(`actionOf: ${words}`, () => assert.equal(actionLabel("Sarah", action, TREE), words));
 }
 
 test("valuesOf gives what was sent by the labels of the form", () => {
   const values = { weight_lbs: 187, unit: "kg", more_of_it: null };
-  assert.deepEqual(valuesOf({ kind: "form.submit", form_id: "f", values }, TREE), [
+  assert.deepEqual(submittedValues({ kind: "form.submit", form_id: "f", values }, TREE), [
     ["Weight (lbs)", 187],
     ["Unit", "Kilograms"],
     ["More of it", null],
   ]);
-  assert.deepEqual(valuesOf({ kind: "button.click", button_id: "agree" }, TREE), []);
+  assert.deepEqual(submittedValues({ kind: "button.click", button_id: "agree" }, TREE), []);
 });
 
 for (const [result, question, words] of [
@@ -105,23 +105,23 @@ for (const [result, question, words] of [
   ["", {}, "none"],
 ]) {
   test(`answerOf: ${words}`, () =>
-    assert.equal(answerOf({ input: null, question, result: { ok: true, result } }), words));
+    assert.equal(answerLabel({ input: null, question, result: { ok: true, result } }), words));
 }
 
 test("answerOf says that a person could not answer, and that one gave fields", () => {
-  assert.equal(answerOf({ input: null, question: {}, result: { ok: false } }), "Not answered");
-  assert.equal(answerOf({ input: { a: 1 }, question: {}, result: null }), "Answered");
+  assert.equal(answerLabel({ input: null, question: {}, result: { ok: false } }), "Not answered");
+  assert.equal(answerLabel({ input: { a: 1 }, question: {}, result: null }), "Answered");
 });
 
 test("endOf says who stopped an agent, and that a restart cut it off", () => {
-  const end = (fields) => endOf({ agent_name: "Lead", by: null, isRestart: false, ...fields });
+  const end = (fields) => endLabel({ agent_name: "Lead", by: null, isRestart: false, ...fields });
   assert.equal(end({ payload: { stop_reason: "cancelled" }, by: "ada" }), "Lead was stopped by ada");
   assert.equal(end({ payload: { stop_reason: "error" }, isRestart: true }), "Lead was cut off by a restart");
   assert.equal(end({ payload: { stop_reason: "other" } }), "Lead ended: other");
 });
 
 test("commandOf names what was asked", () => {
-  assert.equal(commandOf("ada", { kind: "offer_work" }), "ada asked: offer work");
+  assert.equal(commandLabel("ada", { kind: "offer_work" }), "ada asked: offer work");
 });
 
 for (const [risk, words, isSafe] of [
@@ -130,11 +130,11 @@ for (const [risk, words, isSafe] of [
   ["It cannot be undone.", "It cannot be undone.", false],
   ["money_moves", "Money moves", false],
 ]) {
-  test(`riskOf: ${risk}`, () => assert.deepEqual(riskOf(risk), { words, isSafe }));
+  test(`riskOf: ${risk}`, () => assert.deepEqual(riskLabel(risk), { words, isSafe }));
 }
 
 test("wordsOf says nothing, lists and objects in few words", () => {
-  assert.deepEqual([null, "", [1, 2], [{}], {}].map(wordsOf), ["none", "none", "1, 2", "1 item", "0 values"]);
+  assert.deepEqual([null, "", [1, 2], [{}], {}].map(valueText), ["none", "none", "1, 2", "1 item", "0 values"]);
 });
 
 for (const [type, value, text] of [
@@ -145,13 +145,13 @@ for (const [type, value, text] of [
   ["field.text", "2026-11-16T12:00", "2026-11-16T12:00"],
   ["field.number", null, ""],
 ]) {
-  test(`shownText: ${type} ${value}`, () => assert.equal(shownText({ type }, value), text));
+  test(`shownText: ${type} ${value}`, () => assert.equal(displayText({ type }, value), text));
 }
 
 test("shownText says the label of what was chosen", () => {
   const field = { type: "field.select", options: [{ value: "kg", label: "Kilograms" }, { value: "lbs" }] };
   assert.deepEqual(
-    ["kg", "lbs"].map((value) => shownText(field, value)),
+    ["kg", "lbs"].map((value) => displayText(field, value)),
     ["Kilograms", "lbs"],
   );
 });
@@ -163,25 +163,28 @@ for (const [error, words, detail] of [
   [new TypeError("x is undefined"), /could not do this/, /x is undefined/],
 ]) {
   test(`problemOf: ${error.name} is told in words, with its message as the detail`, () => {
-    const problem = problemOf(error);
+    const problem = errorMessage(error);
     assert.match(problem.words, words);
     assert.match(problem.detail, detail);
   });
 }
 
 test("problemOf: what a person entered wrong is said at once, and so is a sentence of our own", () => {
-  assert.deepEqual(problemOf(new Invalid("at most 100000 characters", 400)), {
+  assert.deepEqual(errorMessage(new Invalid("at most 100000 characters", 400)), {
     words: "This was not accepted: at most 100000 characters",
     detail: null,
   });
-  assert.deepEqual(problemOf({ message: "The log was replaced." }), { words: "The log was replaced.", detail: null });
+  assert.deepEqual(errorMessage({ message: "The log was replaced." }), {
+    words: "The log was replaced.",
+    detail: null,
+  });
 });
 
 for (const name of ["constructor", "__proto__", "hasOwnProperty", "toString"]) {
   test(`words of a log that uses the name ${name} are words`, () => {
-    assert.equal(eventOf({ type: name, payload: {} }).said, "");
-    assert.equal(typeof riskOf(name).words, "string");
-    assert.match(actionOf("Sarah", { kind: name }), /^Sarah did /);
-    assert.match(endOf({ agent_name: "Lead", payload: { stop_reason: name }, by: null }), /^Lead ended: /);
+    assert.equal(eventLabel({ type: name, payload: {} }).said, "");
+    assert.equal(typeof riskLabel(name).words, "string");
+    assert.match(actionLabel("Sarah", { kind: name }), /^Sarah did /);
+    assert.match(endLabel({ agent_name: "Lead", payload: { stop_reason: name }, by: null }), /^Lead ended: /);
   });
 }

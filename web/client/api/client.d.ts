@@ -1,9 +1,9 @@
-import type { Action } from "../views/views.js";
-import type { ApprovalRequest, LogEvent, EventType, Fault, Json, Payloads } from "../events.js";
-import type { TranscriptMessage } from "../folds/transcript.js";
-import type { MetersReport } from "../folds/meters.js";
+import type { ApprovalRequest, EventType, Fault, Json, LogEvent, Payloads } from "../events.js";
 import type { SessionDocument } from "../folds/documents.js";
+import type { MetersReport } from "../folds/meters.js";
 import type { Pending } from "../folds/pending.js";
+import type { TranscriptMessage } from "../folds/transcript.js";
+import type { Action } from "../views/views.js";
 
 /** An event that a page posts. With an `id` of its own it can be posted again, and happens once. */
 export type PostedEvent = { [Type in EventType]: { type: Type; payload: Payloads[Type]; id?: string } }[EventType];

@@ -5,9 +5,9 @@
  * came, and happens once. What is refused is thrown as a `HttpError` with its status (`errors.js`).
  */
 
-import { buildUrl, authHeaders, baseUrl } from "../shared/urls.js";
-import { Unreachable, createHttpError } from "./errors.js";
 import { newId } from "../shared/ids.js";
+import { authHeaders, baseUrl, buildUrl } from "../shared/urls.js";
+import { Unreachable, createHttpError } from "./errors.js";
 
 const MAX_ATTEMPTS = 4;
 const RETRY_STATUSES = new Set([429, 502, 503, 504]); // the same request may succeed later

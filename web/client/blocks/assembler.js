@@ -12,9 +12,9 @@
  * `turnlog.wire.assemble` is the same reader in Python, and `reading.js` makes sure that both hold the same values.
  */
 
-import { Agent, Block, BlockCitation, RESULT_TYPES, blockJson, lastValid, transcriptLines } from "./model.js";
-import { isAhead, parseCursor, formatCursor } from "../transport/cursor.js";
+import { formatCursor, isAhead, parseCursor } from "../transport/cursor.js";
 import { isCount, isObject, readCalls, readFields, readFiles, readMessage, readValue, textField } from "./json.js";
+import { Agent, Block, BlockCitation, RESULT_TYPES, blockJson, lastValid, transcriptLines } from "./model.js";
 
 export { Agent, Block, BlockCitation };
 

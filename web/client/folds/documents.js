@@ -5,8 +5,8 @@
  * documents that an event changed, whole; of several with one id the last counts. Bodies are plain objects.
  */
 
-import { visibleChannel } from "./event-text.js";
 import { isBlank } from "../shared/python-text.js";
+import { visibleChannel } from "./event-text.js";
 
 const CATEGORIES = {
   message: "transcript",

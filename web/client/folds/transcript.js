@@ -6,8 +6,8 @@
  * `turnlog.state.transcript`.
  */
 
-import { visibleChannel, isPageEvent, eventText, noTypes } from "./event-text.js";
 import { isBlank } from "../shared/python-text.js";
+import { eventText, isPageEvent, noTypes, visibleChannel } from "./event-text.js";
 
 const NOT_SHOWN = -1; // the place of a text that has no bubble yet
 

@@ -5,8 +5,8 @@
  * as `turnlog.state.tree`, but for the events that close what died: those are the server's to write.
  */
 
-import { isPageEvent, noTypes } from "./event-text.js";
 import { addCosts, addCounts, addRecords } from "../shared/rounding.js";
+import { isPageEvent, noTypes } from "./event-text.js";
 
 const HANDOFF_PREFIX = "handoff_to_"; // how a call begins that passes an agent's work on
 

@@ -6,13 +6,13 @@
  * connection where they can (`tabs.js`).
  */
 
-import { buildUrl, authHeaders, baseUrl } from "../shared/urls.js";
+import { authHeaders, baseUrl, buildUrl } from "../shared/urls.js";
 import { Connection } from "./connection.js";
 import { Cursors, formatCursor } from "./cursor.js";
 import { eventSourceStream } from "./eventsource-stream.js";
 import { fetchStream } from "./fetch-stream.js";
-import { Subscription } from "./subscription.js";
 import { SharedConnection } from "./shared-connection.js";
+import { Subscription } from "./subscription.js";
 
 const DEFAULT_TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
 const LEADER_SLACK = 1.1; // a tab waits a little longer for the leader than the leader for the server

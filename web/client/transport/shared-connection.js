@@ -10,8 +10,8 @@
  * Messages: `lead`, `join` {tab, places}, `at` {places, state}, `records` {records}, `alone` {tab}: read yourself.
  */
 
-import { covers, startPosition } from "./cursor.js";
 import { newId } from "../shared/ids.js";
+import { covers, startPosition } from "./cursor.js";
 import { Watchdog } from "./watchdog.js";
 
 const MAX_SESSIONS = 32; // on one stream (docs/protocol.md, section 8)

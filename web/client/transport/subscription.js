@@ -1,7 +1,7 @@
 /** One who reads some sessions: holds its places, and hands on what is news for it. */
 
-import { Cursors, covers, isUnseen, startPosition, formatCursor } from "./cursor.js";
 import { createHttpError } from "../api/errors.js";
+import { Cursors, covers, formatCursor, isUnseen, startPosition } from "./cursor.js";
 
 /** Say it as if nobody had caught it. */
 const reportUncaught = (error) => (globalThis.reportError ?? console.error)(error);

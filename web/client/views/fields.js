@@ -1,6 +1,6 @@
 /** What a field of a view takes (docs/protocol.md, sections 3.3 and 3.4): the same words as the server's. */
 
-import { isBlank, codePointLength } from "../shared/python-text.js";
+import { codePointLength, isBlank } from "../shared/python-text.js";
 
 const MAX_LISTED_OPTIONS = 8; // options that a message names
 const MAX_TEXT_CHARS = 10_000;

@@ -8,9 +8,9 @@
  *     invalid    what it holds is wrong; `path` says where, for the field or the cell
  */
 
-import { validateField } from "./fields.js";
-import { MAX_PARTS, validateView, isEmptyView, walkView } from "./schema.js";
 import { pythonRepr } from "../shared/python-text.js";
+import { validateField } from "./fields.js";
+import { MAX_PARTS, isEmptyView, validateView, walkView } from "./schema.js";
 
 const MAX_OPEN_PARTS = 10_000; // parts of open views
 const MAX_PROBLEMS = 100; // that one answer tells

@@ -12,16 +12,16 @@ import { Client } from "../../client/api/client.js";
 import { NotSignedIn, OtherPrincipal, Unreachable } from "../../client/api/errors.js";
 import { Names } from "../../client/folds/names.js";
 import "../chat/chat.js";
-import { Element } from "../ui/base-element.js";
 import "../panels/inspector.js";
-import { go, currentRoute, onPlainClick } from "./router.js";
-import { problemOf } from "./error-messages.js";
 import { Session } from "../store/session.js";
+import { ConsoleElement } from "../ui/base-element.js";
+import { errorMessage } from "./error-messages.js";
+import { currentRoute, navigate, onPlainClick } from "./router.js";
 import "./session-list.js";
-import { nextTheme, theme } from "./theme.js";
+import { currentTheme, switchTheme } from "./theme.js";
 
 /** The words for the line to the server, and how they look. */
-const LINES = {
+const CONNECTION_LABELS = {
   connecting: ["Connecting", "busy"],
   "catching-up": ["Catching up", "busy"],
   live: ["Live", "good"],
@@ -30,236 +30,237 @@ const LINES = {
   closed: ["Closed", "calm"],
   refused: ["Not open", "bad"],
 };
-const NO = { 403: "You are no member of this session.", 404: "There is no such session." };
-const UNKNOWN = { name: "", title: "", guide: "", tries: [], types: [], agents: [], channels: [], process: false };
+const REFUSAL_MESSAGES = { 403: "You are no member of this session.", 404: "There is no such session." };
+const UNKNOWN_APP = { name: "", title: "", guide: "", tries: [], types: [], agents: [], channels: [], process: false };
 const SCREENS = [
   ["sessions", "Sessions"],
   ["chat", "Chat"],
   ["inspector", "Inspect"],
 ];
-const AT_HOME = [
+const HOME_SCREENS = [
   ["sessions", "Sessions"],
   ["chat", "Start"],
 ];
-const ANSWER_MS = 300; // a server that takes longer is waited for on the screen
-const RESET = "This session's log was replaced: what is shown is the new one.";
-const SHOWN_MS = 10_000; // how long a problem stays on the screen
+const MAX_BLANK_MS = 300; // a server that takes longer is waited for on the screen
+const RESET_MESSAGE = "This session's log was replaced: what is shown is the new one.";
+const ERROR_SHOWN_MS = 10_000; // how long a problem stays on the screen
 
-export class Console extends Element {
+export class AppShell extends ConsoleElement {
   static properties = {
     me: { state: true },
     apps: { state: true },
     sessions: { state: true },
-    more: { state: true },
+    hasMore: { state: true },
     session: { state: true },
     problems: { state: true },
     screen: { state: true },
-    away: { state: true },
+    loadError: { state: true },
     signedOut: { state: true },
-    successor: { state: true },
+    otherPrincipal: { state: true },
   };
   #client = null;
   #channel = new BroadcastChannel("turnlog signed in"); // a hint to ask the server, which knows
-  #stop = null;
-  #opening = Promise.resolve();
-  #stand = "";
+  #unwatch = null;
+  #navigation = Promise.resolve();
+  #listedState = "";
   #starting = false;
-  #listing = null;
-  #shown = 1; // at least so many sessions are listed, in whole pages
-  #seq = null; // the event that was asked for last
+  #loadingSessions = null;
+  #minListed = 1; // at least so many sessions are listed, in whole pages
+  #shownSeq = null; // the event that was asked for last
 
   constructor() {
     super();
     Object.assign(this, { me: null, apps: [], sessions: [], session: undefined, problems: [], screen: "chat" });
-    Object.assign(this, { more: false, away: null, signedOut: false, successor: null });
+    Object.assign(this, { hasMore: false, loadError: null, signedOut: false, otherPrincipal: null });
   }
 
   connectedCallback() {
     super.connectedCallback();
-    addEventListener("popstate", () => this.#follow());
-    addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("popstate", () => this.#onRouteChange());
+    addEventListener("keydown", (event) => this.#onKeyDown(event));
     addEventListener("beforeprint", () => this.querySelector("tl-chat tl-flow")?.showAll()); // paper cannot scroll
     addEventListener("show-in-chat", () => (this.screen = "chat"));
     addEventListener("show-event", () => (this.screen = "inspector"));
-    this.addEventListener("problem", ({ detail }) => this.#tell(detail));
-    this.addEventListener("changed", () => this.#refresh());
+    this.addEventListener("error-message", ({ detail }) => this.#showError(detail));
+    this.addEventListener("sessions-changed", () => this.#refresh());
     document.addEventListener("visibilitychange", () => document.hidden || this.me === null || this.#refresh());
     this.#channel.onmessage = ({ data }) => this.me === null || data === this.me.name || this.#refresh();
-    this.addEventListener("try", ({ detail }) => this.#write(detail));
-    this.#begin();
+    this.addEventListener("suggest", ({ detail }) => this.#prefillMessage(detail));
+    this.#load();
   }
 
-  async #begin() {
+  async #load() {
     try {
       this.#client = new Client(); // whoever is signed in
-      const asked = [this.#client.me(), this.#client.apps(), this.#pages()];
+      const asked = [this.#client.me(), this.#client.apps(), this.#fetchSessionPages()];
       [this.me, this.apps, this.sessions] = await Promise.all(asked);
       this.#client = new Client({ principal: this.me.name });
       this.#channel.postMessage(this.me.name);
       this.signedOut = false;
     } catch (error) {
       if (error instanceof NotSignedIn) this.signedOut = true;
-      else this.away = problemOf(error);
+      else this.loadError = errorMessage(error);
       return;
     }
-    this.#follow();
+    this.#onRouteChange();
   }
 
-  async #list() {
+  async #loadSessions() {
     try {
-      this.sessions = await this.#pages();
+      this.sessions = await this.#fetchSessionPages();
     } catch (error) {
-      if (!(error instanceof Unreachable)) this.#tell(error); // the bar says that already
+      if (!(error instanceof Unreachable)) this.#showError(error); // the bar says that already
     }
   }
 
   /** The sessions of the pages that are shown, and the session that is open, which may be on a later one. */
-  async #pages() {
+  async #fetchSessionPages() {
     const found = [];
     let next;
     do {
       const page = await this.#client.listSessions({ after: next });
       found.push(...page.sessions);
       next = page.next;
-    } while (next !== undefined && found.length < this.#shown);
-    this.more = next !== undefined;
+    } while (next !== undefined && found.length < this.#minListed);
+    this.hasMore = next !== undefined;
     const { session } = currentRoute();
-    if (!this.more || session === null || found.some(({ session_id }) => session_id === session)) return found;
+    if (!this.hasMore || session === null || found.some(({ session_id }) => session_id === session)) return found;
     const { sessions } = await this.#client.listSessions({ session }).catch(() => ({ sessions: [] }));
     return [...found, ...sessions];
   }
 
   #showMore() {
-    this.#shown = this.sessions.length + 1;
+    this.#minListed = this.sessions.length + 1;
     this.#refresh();
   }
 
   /** One list at a time: a late answer must not take the place of a newer one. */
   #refresh() {
-    this.#listing ??= this.#list().finally(() => (this.#listing = null));
-    return this.#listing;
+    this.#loadingSessions ??= this.#loadSessions().finally(() => (this.#loadingSessions = null));
+    return this.#loadingSessions;
   }
 
   /** Be where the address says. One after the other: a second step waits for the first. */
-  #follow() {
-    this.#opening = this.#opening.then(() => this.#arrive()).catch((error) => this.#tell(error));
+  #onRouteChange() {
+    this.#navigation = this.#navigation.then(() => this.#openRoute()).catch((error) => this.#showError(error));
   }
 
-  async #arrive() {
+  async #openRoute() {
     const place = currentRoute();
-    if (place.session === null && this.me.session) return go({ ...place, session: this.me.session }, { replace: true });
+    if (place.session === null && this.me.session)
+      return navigate({ ...place, session: this.me.session }, { replace: true });
     if (place.session === null) {
       const app = place.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
-      const session = app && (await this.#recent(app));
+      const session = app && (await this.#recentSession(app));
       if (!session) return this.#open(null);
-      if (currentRoute().session === null) go({ panel: place.panel, session }, { replace: true });
+      if (currentRoute().session === null) navigate({ panel: place.panel, session }, { replace: true });
       return undefined;
     }
-    if (!this.sessions.some(({ session_id }) => session_id === place.session)) await this.#list();
+    if (!this.sessions.some(({ session_id }) => session_id === place.session)) await this.#loadSessions();
     if (place.session !== this.session?.id) await this.#open(place.session);
-    if (place.seq !== null && place.seq !== this.#seq) this.screen = "inspector";
-    this.#seq = place.seq;
+    if (place.seq !== null && place.seq !== this.#shownSeq) this.screen = "inspector";
+    this.#shownSeq = place.seq;
     this.requestUpdate();
   }
 
   /** The session of an application that was active last, or a new one; none if the server makes none. */
-  async #recent(app) {
+  async #recentSession(app) {
     const known = this.sessions.find((session) => session.app === app && session.state !== "closed");
     if (known || !this.me.may_create_sessions) return known?.session_id;
-    return this.#made(app).catch((error) => void this.#tell(error));
+    return this.#createSession(app).catch((error) => void this.#showError(error));
   }
 
-  async #made(app) {
+  async #createSession(app) {
     const session = await this.#client.createSession({ app });
-    await this.#list();
+    await this.#loadSessions();
     return session;
   }
 
   /** The log is asked for before anything is drawn: it comes while the page is. */
   async #open(id) {
-    this.#stop?.();
+    this.#unwatch?.();
     this.session?.close();
-    const session = id === null ? null : this.#session(id);
-    await Promise.race([session?.answered, new Promise((resolve) => setTimeout(resolve, ANSWER_MS))]);
+    const session = id === null ? null : this.#connectSession(id);
+    await Promise.race([session?.firstAnswer, new Promise((resolve) => setTimeout(resolve, MAX_BLANK_MS))]);
     this.session = session;
-    this.#stop = session?.watch(() => this.#heed());
+    this.#unwatch = session?.watch(() => this.#onSessionChange());
     this.screen = "chat";
   }
 
   /** Draw, and ask for the list again when this session stands differently in it. */
-  #heed() {
+  #onSessionChange() {
     this.requestUpdate();
-    const { isOpen, record, refusal } = this.session;
-    if (refusal instanceof NotSignedIn || refusal instanceof OtherPrincipal) return this.#tell(refusal);
-    const { waiting, flow, title } = record.conversation;
-    const stand = `${isOpen} ${waiting.size} ${flow.entries.length > 0} ${title}`;
-    if (stand === this.#stand) return;
-    this.#stand = stand;
+    const { isOpen, log, refusal } = this.session;
+    if (refusal instanceof NotSignedIn || refusal instanceof OtherPrincipal) return this.#showError(refusal);
+    const { waiting, thread, title } = log.conversation;
+    const stand = `${isOpen} ${waiting.size} ${thread.entries.length > 0} ${title}`;
+    if (stand === this.#listedState) return;
+    this.#listedState = stand;
     this.#refresh();
   }
 
-  #session(id) {
+  #connectSession(id) {
     const known = this.sessions.find(({ session_id }) => session_id === id);
-    const app = this.apps.find(({ name }) => name === known?.app) ?? UNKNOWN;
+    const app = this.apps.find(({ name }) => name === known?.app) ?? UNKNOWN_APP;
     const onReset = () => {
-      this.#tell({ message: RESET });
+      this.#showError({ message: RESET_MESSAGE });
       this.#refresh();
     };
     // The list is as old as the page when a person goes on to another session.
-    const readLast = async () => (this.session === undefined && known ? (known.last ?? null) : this.#lastOf(id));
+    const readLast = async () => (this.session === undefined && known ? (known.last ?? null) : this.#fetchLastSeq(id));
     return new Session({ id, app, client: this.#client, me: this.me, readLast, onReset });
   }
 
-  async #lastOf(session) {
+  async #fetchLastSeq(session) {
     const { sessions } = await this.#client.listSessions({ session }).catch(() => ({ sessions: [] }));
     return sessions[0]?.last ?? null;
   }
 
-  async #start(app) {
+  async #startSession(app) {
     if (this.#starting) return;
     this.#starting = true;
     try {
-      go({ session: await this.#made(app), panel: currentRoute().panel });
+      navigate({ session: await this.#createSession(app), panel: currentRoute().panel });
     } catch (error) {
-      this.#tell(error);
+      this.#showError(error);
     } finally {
       this.#starting = false;
     }
   }
 
   /** Say what went wrong; whoever is not signed in any more can do something about it. */
-  #tell(error) {
-    if (error instanceof NotSignedIn) return this.#leave({ signedOut: true });
-    if (error instanceof OtherPrincipal) return void this.#giveWay();
-    const problem = problemOf(error);
+  #showError(error) {
+    if (error instanceof NotSignedIn) return this.#closeSession({ signedOut: true });
+    if (error instanceof OtherPrincipal) return void this.#onOtherPrincipal();
+    const problem = errorMessage(error);
     this.problems = [...this.problems, problem];
-    setTimeout(() => problem.isRead || this.#forget(problem), SHOWN_MS);
+    setTimeout(() => problem.isRead || this.#removeError(problem), ERROR_SHOWN_MS);
   }
 
   /** Show and follow nothing any more: who reads now may be another person. */
-  #leave(why) {
-    this.#stop?.();
+  #closeSession(why) {
+    this.#unwatch?.();
     this.session?.close();
     Object.assign(this, { session: undefined, sessions: [], problems: [], ...why });
   }
 
-  async #giveWay() {
-    this.#leave({ successor: "another person" });
+  async #onOtherPrincipal() {
+    this.#closeSession({ otherPrincipal: "another person" });
     try {
-      this.successor = (await new Client().me()).name;
+      this.otherPrincipal = (await new Client().me()).name;
     } catch (error) {
-      if (error instanceof NotSignedIn) Object.assign(this, { signedOut: true, successor: null });
+      if (error instanceof NotSignedIn) Object.assign(this, { signedOut: true, otherPrincipal: null });
     }
   }
 
-  #forget(problem) {
+  #removeError(problem) {
     this.problems = this.problems.filter((each) => each !== problem);
   }
 
   /** A problem whose details are open stays until they are folded again. */
-  #problem(problem) {
+  #drawError(problem) {
     const toggled = ({ target }) => {
-      if (problem.isRead && !target.open) this.#forget(problem);
+      if (problem.isRead && !target.open) this.#removeError(problem);
       problem.isRead = target.open;
     };
     return html`<div>${problem.words} ${
@@ -271,7 +272,7 @@ export class Console extends Element {
   }
 
   /** Put a message where it can be sent. */
-  async #write(text) {
+  async #prefillMessage(text) {
     this.screen = "chat";
     await this.updateComplete;
     const field = this.querySelector("tl-composer textarea");
@@ -281,7 +282,7 @@ export class Console extends Element {
   }
 
   /** The key that works everywhere: `/` goes to where one writes. */
-  #key(event) {
+  #onKeyDown(event) {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -294,16 +295,16 @@ export class Console extends Element {
   }
 
   /** Whether a person has to answer something, here or in another session. */
-  get #waits() {
-    return this.session?.record.conversation.waiting.size > 0 || this.sessions.some(({ state }) => state === "waiting");
+  get #needsAnswer() {
+    return this.session?.log.conversation.waiting.size > 0 || this.sessions.some(({ state }) => state === "waiting");
   }
 
   updated() {
     const title = this.#info?.title;
-    document.title = `${this.me && this.#waits ? "● " : ""}${title ? `${title} · ` : ""}Turnlog`;
+    document.title = `${this.me && this.#needsAnswer ? "● " : ""}${title ? `${title} · ` : ""}Turnlog`;
   }
 
-  async #share() {
+  async #openMembers() {
     await import("./members.js");
     this.querySelector("tl-members").show();
   }
@@ -311,64 +312,64 @@ export class Console extends Element {
   async #signOut() {
     try {
       await this.#client.signOut();
-      this.#leave({ signedOut: true });
+      this.#closeSession({ signedOut: true });
       this.#channel.postMessage(null);
     } catch (error) {
-      this.#tell(error);
+      this.#showError(error);
     }
   }
 
   render() {
-    if (this.signedOut) return this.#signIn();
-    if (this.successor) return this.#succeeded();
-    if (this.away) return this.#lost();
+    if (this.signedOut) return this.#drawSignIn();
+    if (this.otherPrincipal) return this.#drawOtherPrincipal();
+    if (this.loadError) return this.#drawLoadError();
     if (this.me === null) return html`<main class="blank"><p role="status">Connecting to the server</p></main>`;
     return html`
-      ${this.#header()}
+      ${this.#drawHeader()}
       <div class="columns" data-screen=${this.screen} ?data-offline=${this.session?.connection === "reconnecting"}>
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           .mayCreate=${this.me.may_create_sessions} .me=${this.#name} @sign-out=${this.#signOut}
-          .client=${this.#client} .more=${this.more} @more=${() => this.#showMore()}
-          @start=${({ detail }) => this.#start(detail)}></tl-sessions>
-        <main>${this.session ? this.#opened() : this.session === null ? this.#home() : nothing}</main>
+          .client=${this.#client} .hasMore=${this.hasMore} @show-more=${() => this.#showMore()}
+          @start=${({ detail }) => this.#startSession(detail)}></tl-sessions>
+        <main>${this.session ? this.#drawSession() : this.session === null ? this.#drawHome() : nothing}</main>
       </div>
-      ${this.#tabs()}
-      <div class="problems" role="alert">${this.problems.map((problem) => this.#problem(problem))}</div>`;
+      ${this.#drawScreenTabs()}
+      <div class="problems" role="alert">${this.problems.map((problem) => this.#drawError(problem))}</div>`;
   }
 
-  #signIn() {
+  #drawSignIn() {
     import("./sign-in.js");
-    return html`<tl-sign-in @signed-in=${() => this.#begin()}></tl-sign-in>`;
+    return html`<tl-sign-in @signed-in=${() => this.#load()}></tl-sign-in>`;
   }
 
-  #home() {
+  #drawHome() {
     import("./home.js");
-    return html`<tl-home .apps=${this.apps} .client=${this.#client} .mayCreate=${this.me.may_create_sessions} @start=${({ detail }) => this.#start(detail)}></tl-home>`;
+    return html`<tl-home .apps=${this.apps} .client=${this.#client} .mayCreate=${this.me.may_create_sessions} @start=${({ detail }) => this.#startSession(detail)}></tl-home>`;
   }
 
-  #succeeded() {
+  #drawOtherPrincipal() {
     return html`<main class="blank">
       <h1>Turnlog</h1>
-      <p role="alert">You are signed in as ${this.successor} now.</p>
+      <p role="alert">You are signed in as ${this.otherPrincipal} now.</p>
       <button @click=${() => location.reload()}>Reload</button>
     </main>`;
   }
 
-  #lost() {
+  #drawLoadError() {
     return html`<main class="blank">
       <h1>Turnlog</h1>
-      <p role="alert">${this.away.words}</p>
-      ${this.away.detail === null ? nothing : html`<details><summary>Details</summary><p>${this.away.detail}</p></details>`}
+      <p role="alert">${this.loadError.words}</p>
+      ${this.loadError.detail === null ? nothing : html`<details><summary>Details</summary><p>${this.loadError.detail}</p></details>`}
       <button @click=${() => {
-        this.away = null;
-        this.#begin();
+        this.loadError = null;
+        this.#load();
       }}>Try again</button>
     </main>`;
   }
 
-  #opened() {
+  #drawSession() {
     const { refusal } = this.session;
-    const why = refusal && (NO[refusal.status] ?? `This session cannot be read: ${refusal.message}`);
+    const why = refusal && (REFUSAL_MESSAGES[refusal.status] ?? `This session cannot be read: ${refusal.message}`);
     if (why) return html`<p class="blank">${why}</p>`;
     return html`
       <tl-chat .session=${this.session}></tl-chat>
@@ -378,33 +379,33 @@ export class Console extends Element {
   /** What the person is called here: guests have a name in their session. */
   get #name() {
     const { name } = this.me;
-    return this.session?.record.fold(Names).displayName(name) ?? name;
+    return this.session?.log.fold(Names).displayName(name) ?? name;
   }
 
-  #header() {
-    const [words, look] = LINES[this.session?.connection] ?? [];
+  #drawHeader() {
+    const [words, look] = CONNECTION_LABELS[this.session?.connection] ?? [];
     return html`<header class="bar">
-      <h1><a href="?" @click=${onPlainClick(() => go({}))}>Turnlog</a></h1>
+      <h1><a href="?" @click=${onPlainClick(() => navigate({}))}>Turnlog</a></h1>
       ${words ? html`<p class="line ${look}" role="status" id="connection">${words}</p>` : nothing}
       ${this.session ? html`<tl-totals .session=${this.session}></tl-totals>` : nothing}
       <span class="gap"></span>
       ${
         this.session && !this.session.refusal
-          ? html`<button @click=${this.#share}>Share</button>
+          ? html`<button @click=${this.#openMembers}>Share</button>
         <tl-members .session=${this.session} .invites=${this.#info?.invites ?? []}></tl-members>`
           : nothing
       }
       <button class="plain" @click=${() => {
-        nextTheme();
+        switchTheme();
         this.requestUpdate();
       }}
-        title="Light, dark, or as this machine is">Theme: ${theme()}</button>
+        title="Light, dark, or as this machine is">Theme: ${currentTheme()}</button>
     </header>`;
   }
 
   /** On a phone one column is shown at a time. */
-  #tabs() {
-    const screens = this.session ? SCREENS : AT_HOME;
+  #drawScreenTabs() {
+    const screens = this.session ? SCREENS : HOME_SCREENS;
     return html`<nav class="screens" aria-label="Screens">${screens.map(
       ([name, title]) => html`
       <button aria-current=${this.screen === name ? "page" : nothing} @click=${() => (this.screen = name)}>
@@ -413,4 +414,4 @@ export class Console extends Element {
   }
 }
 
-customElements.define("tl-console", Console);
+customElements.define("tl-console", AppShell);

@@ -4,17 +4,17 @@
  * Loaded with the parts in which that happens, and not before.
  */
 
-const TAKES = "[tabindex]";
+const FOCUSABLE = "[tabindex]";
 
-function recover(path) {
+function recoverFocus(path) {
   const [left] = path;
   if (document.activeElement !== document.body || (left.isConnected && !left.matches(":disabled"))) return;
-  const near = path.find((each) => each.isConnected && each.matches?.(TAKES) && each.getClientRects().length);
+  const near = path.find((each) => each.isConnected && each.matches?.(FOCUSABLE) && each.getClientRects().length);
   (near ?? document.querySelector("[role=log]") ?? document.querySelector("h1 a"))?.focus({ preventScroll: true });
 }
 
 addEventListener("focusout", (event) => {
   if (event.relatedTarget || !document.hasFocus()) return;
   const path = event.composedPath();
-  requestAnimationFrame(() => recover(path)); // by then it is known what has become of it
+  requestAnimationFrame(() => recoverFocus(path)); // by then it is known what has become of it
 });

@@ -2,11 +2,11 @@
 
 import { html } from "lit";
 
-import { Element } from "../ui/base-element.js";
+import { ConsoleElement } from "../ui/base-element.js";
 import "./focus-recovery.js";
 import "./invitations.js";
 
-export class Home extends Element {
+export class Home extends ConsoleElement {
   static properties = { apps: { attribute: false }, mayCreate: { attribute: false }, client: { attribute: false } };
 
   render() {
@@ -18,11 +18,11 @@ export class Home extends Element {
     return html`<div class="home">
       <tl-invitations .client=${this.client}></tl-invitations>
       <h2>What would you like to see?</h2>
-      <div class="cards">${this.apps.map((app) => this.#card(app))}</div>
+      <div class="cards">${this.apps.map((app) => this.#drawCard(app))}</div>
     </div>`;
   }
 
-  #card(app) {
+  #drawCard(app) {
     const start = () => this.dispatchEvent(new CustomEvent("start", { detail: app.name }));
     return html`<article class="card">
       <h3>${app.title || app.name}</h3>

@@ -6,13 +6,13 @@
 import { html, nothing } from "lit";
 
 import { Unreachable } from "../../client/api/errors.js";
-import { Element } from "../ui/base-element.js";
-import { go } from "./router.js";
-import { whenOf, zoneOf } from "../ui/time-format.js";
+import { ConsoleElement } from "../ui/base-element.js";
+import { formatShortTime, utcTooltip } from "../ui/time-format.js";
+import { navigate } from "./router.js";
 
-const FRESH_MS = 15_000; // how often the invitations are asked for while the page is looked at
+const REFRESH_MS = 15_000; // how often the invitations are asked for while the page is looked at
 
-export class Invitations extends Element {
+export class Invitations extends ConsoleElement {
   static properties = { client: { attribute: false }, invites: { state: true } };
   #timer = null;
 
@@ -23,7 +23,7 @@ export class Invitations extends Element {
 
   connectedCallback() {
     super.connectedCallback();
-    this.#timer = setInterval(() => document.hidden || this.#ask(), FRESH_MS);
+    this.#timer = setInterval(() => document.hidden || this.#load(), REFRESH_MS);
   }
 
   disconnectedCallback() {
@@ -32,33 +32,33 @@ export class Invitations extends Element {
   }
 
   willUpdate(changed) {
-    if (changed.has("client")) this.#ask();
+    if (changed.has("client")) this.#load();
   }
 
-  async #ask() {
+  async #load() {
     try {
       this.invites = (await this.client?.listInvites()) ?? [];
     } catch (error) {
-      if (!(error instanceof Unreachable)) this.#tell(error); // the bar says that already
+      if (!(error instanceof Unreachable)) this.#reportError(error); // the bar says that already
     }
   }
 
-  #tell(error) {
-    this.dispatchEvent(new CustomEvent("problem", { detail: error, bubbles: true }));
+  #reportError(error) {
+    this.dispatchEvent(new CustomEvent("error-message", { detail: error, bubbles: true }));
   }
 
   render() {
     if (this.invites.length === 0) return nothing;
     return html`<section class="invitations" aria-label="Invitations">
-      ${this.invites.map((invite) => this.#invite(invite))}</section>`;
+      ${this.invites.map((invite) => this.#drawInvite(invite))}</section>`;
   }
 
-  #invite(invite) {
+  #drawInvite(invite) {
     const { session_id, title, app, roles, by, expires } = invite;
-    const accept = () => this.#answer("acceptInvite", invite, () => go({ session: session_id }));
+    const accept = () => this.#answer("acceptInvite", invite, () => navigate({ session: session_id }));
     const decline = () => this.#answer("declineInvite", invite);
     return html`<div class="invitation"><p><strong>${by}</strong> invites you to <strong>${title || app}</strong>
-      as ${roles.join(" and ")}. <small title=${zoneOf(expires)}>Until ${whenOf(expires)}</small></p>
+      as ${roles.join(" and ")}. <small title=${utcTooltip(expires)}>Until ${formatShortTime(expires)}</small></p>
       <button class="strong" @click=${accept}>Accept<span class="unseen"> ${title || app}</span></button>
       <button @click=${decline}>Decline<span class="unseen"> ${title || app}</span></button></div>`;
   }
@@ -68,10 +68,10 @@ export class Invitations extends Element {
       await this.client[method](session_id, invite);
       then();
     } catch (error) {
-      this.#tell(error);
+      this.#reportError(error);
     }
-    this.dispatchEvent(new CustomEvent("changed", { bubbles: true }));
-    await this.#ask();
+    this.dispatchEvent(new CustomEvent("sessions-changed", { bubbles: true }));
+    await this.#load();
   }
 }
 

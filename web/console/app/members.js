@@ -9,12 +9,13 @@ import { keyed } from "lit/directives/keyed.js";
 
 import { Names } from "../../client/folds/names.js";
 import { SessionElement } from "../ui/base-element.js";
-import { whenOf, zoneOf } from "../ui/time-format.js";
+import { copyText } from "../ui/clipboard.js";
+import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import "../panels/panels.css";
 
 const EMPTY = Object.freeze({ link: "", refusal: "", copied: false, open: [] });
 
-export class Members extends SessionElement {
+export class MembersDialog extends SessionElement {
   static properties = {
     invites: { attribute: false },
     link: { state: true },
@@ -22,7 +23,7 @@ export class Members extends SessionElement {
     copied: { state: true },
     open: { state: true },
   };
-  #members = ""; // who they were when the open invites were asked for
+  #lastMembers = ""; // who they were when the open invites were asked for
 
   constructor() {
     super();
@@ -34,18 +35,18 @@ export class Members extends SessionElement {
     if (changed.has("session")) {
       Object.assign(this, EMPTY);
       this.#dialog?.close();
-    } else if (this.#dialog?.open && this.#members !== this.#signature()) {
-      this.#ask(); // who came may have come by one of the links
+    } else if (this.#dialog?.open && this.#lastMembers !== this.#membersText()) {
+      this.#loadInvites(); // who came may have come by one of the links
     }
   }
 
-  #signature() {
-    return [...this.session.record.tree.members].join();
+  #membersText() {
+    return [...this.session.log.tree.members].join();
   }
 
-  async #ask() {
+  async #loadInvites() {
     const { session } = this;
-    this.#members = this.#signature();
+    this.#lastMembers = this.#membersText();
     if (this.invites.length === 0) return;
     await this.attempt(async () => {
       const open = await session.client.listInvites({ session: session.id });
@@ -60,13 +61,13 @@ export class Members extends SessionElement {
   async show() {
     await this.updateComplete;
     this.#dialog.showModal();
-    await this.#ask();
+    await this.#loadInvites();
   }
 
   render() {
-    const { id, me, record } = this.session;
-    const names = record.fold(Names);
-    const known = [...record.tree.members].filter(([, roles]) => roles.length > 0);
+    const { id, me, log } = this.session;
+    const names = log.fold(Names);
+    const known = [...log.tree.members].filter(([, roles]) => roles.length > 0);
     return html`<dialog aria-labelledby="members-title">
       <div class="head"><h2 id="members-title">Members</h2>
         <button class="plain" @click=${() => this.#dialog.close()}>Close</button></div>
@@ -76,18 +77,18 @@ export class Members extends SessionElement {
         ${principal === me.name ? html`<span class="soft">you</span>` : nothing}
         ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`,
       )}</ul>
-      ${this.open.length ? this.#invited(names) : nothing}
-      ${this.invites.length ? keyed(id, this.#form()) : nothing}
+      ${this.open.length ? this.#drawInvites(names) : nothing}
+      ${this.invites.length ? keyed(id, this.#drawForm()) : nothing}
     </dialog>`;
   }
 
-  #invited(names) {
+  #drawInvites(names) {
     return html`<h3>Open links and invitations</h3>
       <ul class="rows" aria-label="Open links and invitations">${this.open.map(
         ({ invite, principal, roles, by, expires }) => html`<li class="row">
         <span class="grow">${principal ? html`<strong>${names.displayName(principal)}</strong>` : "A link"}
           ${roles.map((role) => html`<span class="chip">${role}</span> `)}
-          <span class="soft" title=${zoneOf(expires)}>by ${names.displayName(by)}, until ${whenOf(expires)}</span></span>
+          <span class="soft" title=${utcTooltip(expires)}>by ${names.displayName(by)}, until ${formatShortTime(expires)}</span></span>
         <button @click=${() => this.#revoke(invite)}>Revoke<span class="unseen"> ${roles.join(", ")} by ${by}</span></button>
       </li>`,
       )}</ul>`;
@@ -97,21 +98,21 @@ export class Members extends SessionElement {
     const { session } = this;
     Object.assign(this, { link: "", copied: false }); // it may be the link of this invite
     await this.attempt(() => session.client.revokeInvite(session.id, invite));
-    if (session === this.session) await this.#ask();
+    if (session === this.session) await this.#loadInvites();
   }
 
-  #form() {
+  #drawForm() {
     return html`<h3>Invite a guest</h3>
-      <form class="row" @submit=${this.#make}>
+      <form class="row" @submit=${this.#createLink}>
         <label class="grow">Role of the guest
           <select name="role" required>${this.invites.map((role) => html`<option>${role}</option>`)}</select></label>
         <button>Make a link</button>
       </form>
       <p class="problem" role="alert">${this.refusal}</p>
-      ${this.link ? this.#made() : nothing}`;
+      ${this.link ? this.#drawLink() : nothing}`;
   }
 
-  #made() {
+  #drawLink() {
     return html`<p class="row"><input class="grow mono" readonly aria-label="The link" .value=${this.link}
         @focus=${(event) => event.target.select()}>
       <button @click=${this.#copy}>${this.copied ? "Copied" : "Copy"}</button></p>
@@ -119,7 +120,7 @@ export class Members extends SessionElement {
         member from then on.</p>`;
   }
 
-  async #make(event) {
+  async #createLink(event) {
     event.preventDefault();
     const { session } = this;
     const role = new FormData(event.target).get("role");
@@ -130,15 +131,12 @@ export class Members extends SessionElement {
     } catch (error) {
       if (session === this.session) this.refusal = error.message;
     }
-    if (session === this.session) await this.#ask();
+    if (session === this.session) await this.#loadInvites();
   }
 
   async #copy() {
-    await this.attempt(async () => {
-      await navigator.clipboard.writeText(this.link);
-      this.copied = true;
-    });
+    if (await this.attempt(() => copyText(this.link))) this.copied = true;
   }
 }
 
-customElements.define("tl-members", Members);
+customElements.define("tl-members", MembersDialog);

@@ -1,27 +1,30 @@
 /**
- * Where a person is in the console, as the address says it: `?session=&panel=&seq=`. A reload, a bookmark and the
- * back button lead to the same place.
+ * The router: the page's URL `?app=&session=&panel=&seq=` is the route. A reload, a bookmark and the back button open
+ * the same session, panel and event. Every navigation dispatches `popstate` on the window.
  */
 
-const NAMES = ["app", "session", "panel", "seq"];
+import { html } from "lit";
 
+const PARAMETERS = ["app", "session", "panel", "seq"];
+
+/** Return the route of a URL's query; `seq` is a number, and a parameter that is missing is null. */
 export function currentRoute(search = location.search) {
   const parameters = new URLSearchParams(search);
-  const place = Object.fromEntries(NAMES.map((name) => [name, parameters.get(name)]));
-  return { ...place, seq: /^\d{1,15}$/.test(place.seq ?? "") ? Number(place.seq) : null };
+  const route = Object.fromEntries(PARAMETERS.map((name) => [name, parameters.get(name)]));
+  return { ...route, seq: /^\d{1,15}$/.test(route.seq ?? "") ? Number(route.seq) : null };
 }
 
-export function addressOf(place) {
+export function routeUrl(route) {
   const parameters = new URLSearchParams();
-  for (const name of NAMES) if (place[name] != null) parameters.set(name, place[name]);
+  for (const name of PARAMETERS) if (route[name] != null) parameters.set(name, route[name]);
   return `?${parameters}`;
 }
 
-/** Go somewhere; `replace` leaves no step to go back to. */
-export function go(place, { replace = false } = {}) {
-  const address = addressOf(place);
-  if (address === (location.search || "?")) return;
-  history[replace ? "replaceState" : "pushState"](null, "", address);
+/** Open a route. With `replace` the back button skips the current one. */
+export function navigate(route, { replace = false } = {}) {
+  const url = routeUrl(route);
+  if (url === (location.search || "?")) return;
+  history[replace ? "replaceState" : "pushState"](null, "", url);
   dispatchEvent(new PopStateEvent("popstate"));
 }
 
@@ -32,8 +35,14 @@ export const onPlainClick = (handle) => (event) => {
   handle();
 };
 
-/** Show an event in the panel of events. */
-export function goToEvent(seq) {
-  go({ ...currentRoute(), panel: "events", seq });
+/** Open an event in the events panel. */
+export function showEvent(seq) {
+  navigate({ ...currentRoute(), panel: "events", seq });
   dispatchEvent(new CustomEvent("show-event", { detail: seq }));
+}
+
+/** Draw a link to an event. */
+export function eventLink(seq, text) {
+  const open = onPlainClick(() => showEvent(seq));
+  return html`<a href=${routeUrl({ ...currentRoute(), panel: "events", seq })} data-seq=${seq} @click=${open}>${text}</a>`;
 }

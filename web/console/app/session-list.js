@@ -5,17 +5,17 @@
 
 import { html, nothing } from "lit";
 
-import { Element } from "../ui/base-element.js";
+import { ConsoleElement } from "../ui/base-element.js";
+import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import "./invitations.js";
-import { go, currentRoute, onPlainClick } from "./router.js";
-import { whenOf, zoneOf } from "../ui/time-format.js";
+import { currentRoute, navigate, onPlainClick } from "./router.js";
 
-const FRESH_MS = 15_000; // how often the list is asked for while the page is looked at
-const STATES = { running: "running", waiting: "waits for you", closed: "closed", idle: "" };
+const REFRESH_MS = 15_000; // how often the list is asked for while the page is looked at
+const STATE_LABELS = { running: "running", waiting: "waits for you", closed: "closed", idle: "" };
 
 const lastActiveFirst = (one, other) => Date.parse(other.last_activity) - Date.parse(one.last_activity);
 
-export class Sessions extends Element {
+export class SessionList extends ConsoleElement {
   static properties = {
     apps: { attribute: false },
     sessions: { attribute: false },
@@ -23,13 +23,13 @@ export class Sessions extends Element {
     mayCreate: { attribute: false },
     me: { attribute: false },
     client: { attribute: false },
-    more: { attribute: false },
+    hasMore: { attribute: false },
   };
   #timer = null;
 
   connectedCallback() {
     super.connectedCallback();
-    this.#timer = setInterval(() => document.hidden || this.#ask(), FRESH_MS);
+    this.#timer = setInterval(() => document.hidden || this.#requestRefresh(), REFRESH_MS);
   }
 
   disconnectedCallback() {
@@ -37,18 +37,18 @@ export class Sessions extends Element {
     clearInterval(this.#timer);
   }
 
-  #ask() {
-    this.dispatchEvent(new CustomEvent("changed", { bubbles: true }));
+  #requestRefresh() {
+    this.dispatchEvent(new CustomEvent("sessions-changed", { bubbles: true }));
   }
 
   render() {
     const listed = this.apps.map((app) => [app, this.sessions.filter((session) => session.app === app.name)]);
     return html`<nav class="sessions" aria-label="Sessions">
       ${this.current ? html`<tl-invitations .client=${this.client}></tl-invitations>` : nothing}
-      ${listed.filter(([, mine]) => this.mayCreate || mine.length > 0).map(([app, mine]) => this.#app(app, mine))}
+      ${listed.filter(([, mine]) => this.mayCreate || mine.length > 0).map(([app, mine]) => this.#drawApp(app, mine))}
       ${
-        this.more
-          ? html`<p><button class="plain" @click=${() => this.dispatchEvent(new CustomEvent("more"))}>Show more sessions</button></p>`
+        this.hasMore
+          ? html`<p><button class="plain" @click=${() => this.dispatchEvent(new CustomEvent("show-more"))}>Show more sessions</button></p>`
           : nothing
       }
       <p class="account"><span class="me">${this.me}</span>
@@ -56,7 +56,7 @@ export class Sessions extends Element {
     </nav>`;
   }
 
-  #app(app, mine) {
+  #drawApp(app, mine) {
     const name = app.title || app.name;
     const start = () => this.dispatchEvent(new CustomEvent("start", { detail: app.name }));
     return html`<section>
@@ -66,19 +66,19 @@ export class Sessions extends Element {
         aria-label="New session of ${name}" @click=${start}>+</button>`
           : nothing
       }</h2>
-      <ul>${mine.sort(lastActiveFirst).map((session) => this.#session(session))}</ul>
+      <ul>${mine.sort(lastActiveFirst).map((session) => this.#drawSession(session))}</ul>
     </section>`;
   }
 
-  #session({ session_id, title, state, last_activity }) {
-    const open = onPlainClick(() => go({ session: session_id, panel: currentRoute().panel }));
+  #drawSession({ session_id, title, state, last_activity }) {
+    const open = onPlainClick(() => navigate({ session: session_id, panel: currentRoute().panel }));
     return html`<li><a href="?session=${session_id}" @click=${open}
       aria-current=${session_id === this.current ? "page" : nothing}>
       <span class="title">${title || "New session"}</span>
-      <small class="state ${state}">${STATES[state]}</small>
-      <small><time datetime=${last_activity} title=${zoneOf(last_activity)}>${whenOf(last_activity)}</time></small>
+      <small class="state ${state}">${STATE_LABELS[state]}</small>
+      <small><time datetime=${last_activity} title=${utcTooltip(last_activity)}>${formatShortTime(last_activity)}</time></small>
     </a></li>`;
   }
 }
 
-customElements.define("tl-sessions", Sessions);
+customElements.define("tl-sessions", SessionList);

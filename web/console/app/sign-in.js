@@ -2,10 +2,10 @@
 
 import { html, nothing } from "lit";
 
-import { Element } from "../ui/base-element.js";
+import { ConsoleElement } from "../ui/base-element.js";
 import "./focus-recovery.js";
 
-export class SignIn extends Element {
+export class SignIn extends ConsoleElement {
   static properties = { problem: { state: true } };
 
   constructor() {

@@ -5,16 +5,16 @@ import { browserStorage } from "./storage.js";
 const THEMES = ["auto", "light", "dark"];
 const KEY = "turnlog theme";
 
-export const theme = () => {
+export const currentTheme = () => {
   const kept = browserStorage.read(KEY);
   return THEMES.includes(kept) ? kept : "auto";
 };
 
-export const showTheme = () => (document.documentElement.dataset.theme = theme());
+export const applyTheme = () => (document.documentElement.dataset.theme = currentTheme());
 
-export function nextTheme() {
-  browserStorage.write(KEY, THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]);
-  showTheme();
+export function switchTheme() {
+  browserStorage.write(KEY, THEMES[(THEMES.indexOf(currentTheme()) + 1) % THEMES.length]);
+  applyTheme();
 }
 
-showTheme();
+applyTheme();

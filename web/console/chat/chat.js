@@ -8,25 +8,25 @@
 
 import { html, nothing } from "lit";
 
-import { works } from "./composer.js";
+import { humanizeName, shortText } from "../store/labels.js";
 import { SessionElement } from "../ui/base-element.js";
+import { hasWorkingAgent } from "./composer.js";
 import "./entry-list.js";
-import { oneLine, titleOf } from "../store/labels.js";
 
 const NEAR_PX = 80; // from the end: still at the end
 const TOP_PX = 40; // from the beginning: what is earlier is wanted
-const JUMPS = 5;
-const HEARD_CHARS = 4000;
-const FOUND_MS = 2500;
+const MAX_JUMPS = 5;
+const MAX_ANNOUNCED_CHARS = 4000;
+const HIGHLIGHT_MS = 2500;
 
 export class Chat extends SessionElement {
   static properties = { attached: { state: true }, unseen: { state: true } };
   showsLive = true;
-  #top = 0; // where it was scrolled to
-  #grown = new ResizeObserver(() => this.#stick());
-  #wanted = ({ detail }) => this.#showEvent(detail);
-  #sized = ({ target }) => target.matches("img") && this.#resize(target);
-  #revealing = false;
+  #lastScrollTop = 0; // where it was scrolled to
+  #sizeObserver = new ResizeObserver(() => this.#keepAtEnd());
+  #onShowInChat = ({ detail }) => this.#showEvent(detail);
+  #onImageLoad = ({ target }) => target.matches("img") && this.#resizeImage(target);
+  #isRevealing = false;
 
   constructor() {
     super();
@@ -35,46 +35,46 @@ export class Chat extends SessionElement {
 
   connectedCallback() {
     super.connectedCallback();
-    addEventListener("show-in-chat", this.#wanted);
-    for (const type of ["load", "error"]) this.addEventListener(type, this.#sized, { capture: true });
+    addEventListener("show-in-chat", this.#onShowInChat);
+    for (const type of ["load", "error"]) this.addEventListener(type, this.#onImageLoad, { capture: true });
   }
 
   disconnectedCallback() {
     super.disconnectedCallback();
-    removeEventListener("show-in-chat", this.#wanted);
-    this.#grown.disconnect();
+    removeEventListener("show-in-chat", this.#onShowInChat);
+    this.#sizeObserver.disconnect();
   }
 
   willUpdate(changed) {
     super.willUpdate(changed);
     if (!changed.has("session")) return;
     Object.assign(this, { attached: true, unseen: false });
-    this.session.answered.then(() => import("./message-text.js")); // most of the script: asking for the log comes first
+    this.session.firstAnswer.then(() => import("./message-text.js")); // most of the script: asking for the log comes first
   }
 
   firstUpdated() {
-    this.#grown.observe(this.#scroller);
-    this.#grown.observe(this.#scroller.firstElementChild);
+    this.#sizeObserver.observe(this.#scroller);
+    this.#sizeObserver.observe(this.#scroller.firstElementChild);
   }
 
   get #scroller() {
     return this.querySelector(".scroller");
   }
 
-  get #flow() {
+  get #entryList() {
     return this.querySelector(".scroller tl-flow");
   }
 
   /** Its size has changed: be at the end still, or say that there is more. */
-  #stick() {
+  #keepAtEnd() {
     const scroller = this.#scroller;
     if (this.attached) scroller.scrollTop = scroller.scrollHeight;
-    else this.unseen = this.#left > NEAR_PX;
-    this.#top = scroller.scrollTop;
+    else this.unseen = this.#pixelsBelow > NEAR_PX;
+    this.#lastScrollTop = scroller.scrollTop;
   }
 
   /** Give a picture its own size; what is read stays where it is, also where a browser has no scroll anchoring. */
-  #resize(picture) {
+  #resizeImage(picture) {
     const scroller = this.#scroller;
     const isAbove = picture.getBoundingClientRect().bottom < scroller.getBoundingClientRect().top;
     const { scrollTop, scrollHeight } = scroller;
@@ -83,102 +83,102 @@ export class Chat extends SessionElement {
   }
 
   /** Pixels below what is seen. */
-  get #left() {
+  get #pixelsBelow() {
     const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
     return scrollHeight - scrollTop - clientHeight;
   }
 
   /** Only who scrolls up leaves the end: what grows moves it away as well. */
-  #scrolled() {
+  #onScroll() {
     const { scrollTop } = this.#scroller;
-    if (this.#left <= NEAR_PX) this.#attach();
-    else if (scrollTop < this.#top) this.attached = false;
-    this.#top = scrollTop;
-    if (scrollTop < TOP_PX && !this.attached && this.#flow.hasEarlier) this.#earlier();
+    if (this.#pixelsBelow <= NEAR_PX) this.#attach();
+    else if (scrollTop < this.#lastScrollTop) this.attached = false;
+    this.#lastScrollTop = scrollTop;
+    if (scrollTop < TOP_PX && !this.attached && this.#entryList.hasEarlier) this.#showEarlier();
   }
 
   #attach() {
     Object.assign(this, { attached: true, unseen: false });
   }
 
-  #toEnd() {
+  #scrollToEnd() {
     this.#attach();
-    this.#stick();
+    this.#keepAtEnd();
   }
 
   /** Show what is earlier above what is seen, which stays where it is. */
-  async #earlier() {
-    if (this.#revealing) return;
-    this.#revealing = true;
+  async #showEarlier() {
+    if (this.#isRevealing) return;
+    this.#isRevealing = true;
     this.attached = false;
-    const first = this.#flow.querySelector("tl-entry, .events");
+    const first = this.#entryList.querySelector("tl-entry, .events");
     const place = first.getBoundingClientRect().top;
-    await this.#flow.earlier();
+    await this.#entryList.showEarlier();
     this.#scroller.scrollTop += first.getBoundingClientRect().top - place;
-    this.#top = this.#scroller.scrollTop;
-    this.#revealing = false;
+    this.#lastScrollTop = this.#scroller.scrollTop;
+    this.#isRevealing = false;
   }
 
   #showEvent(seq) {
-    const { record } = this.session;
-    const event = record.events[record.indexOf(seq)];
-    const entry = event && record.conversation.find(event);
-    if (entry) this.#show(entry);
+    const { log } = this.session;
+    const event = log.events[log.indexOfSeq(seq)];
+    const entry = event && log.conversation.find(event);
+    if (entry) this.#showEntry(entry);
   }
 
   /** Scroll to an entry, opening what it stands in. */
-  async #show(entry) {
+  async #showEntry(entry) {
     const path = [];
     for (let each = entry; each; each = each.inside.owner) path.unshift(each);
     this.attached = false;
     await this.updateComplete;
     let element = this;
     for (const each of path) {
-      element = await flowIn(element)?.reveal(each);
+      element = await openThreadIn(element)?.reveal(each);
       if (!element) return;
-      await settled(element);
+      await waitUntilDrawn(element);
     }
     const found = element.querySelector(".entry") ?? element;
     found.scrollIntoView({ block: "center" });
-    if (this.#left <= NEAR_PX) this.#attach(); // it is at the end: nothing scrolls, and it goes on following
+    if (this.#pixelsBelow <= NEAR_PX) this.#attach(); // it is at the end: nothing scrolls, and it goes on following
     found.focus({ preventScroll: true });
     found.classList.add("found");
-    setTimeout(() => found.classList.remove("found"), FOUND_MS);
+    setTimeout(() => found.classList.remove("found"), HIGHLIGHT_MS);
   }
 
   render() {
     const {
-      conversation: { flow, waiting, queue },
+      conversation: { thread, waiting, queue },
       tree,
-    } = this.session.record;
+    } = this.session.log;
     return html`<div class="chat">
       <h2 class="unseen">Chat</h2>
       <div class="scroller ${this.attached ? "end" : ""}" role="log" aria-label="Conversation" aria-live="off"
-        aria-busy=${works(tree)} tabindex="0" @scroll=${this.#scrolled}>
+        aria-busy=${hasWorkingAgent(tree)} tabindex="0" @scroll=${this.#onScroll}>
         <div class="content">
-          ${flow.entries.length ? nothing : this.#blank()}
-          <tl-flow .session=${this.session} .flow=${flow} .version=${{}}
+          ${thread.entries.length ? nothing : this.#drawEmpty()}
+          <tl-flow .session=${this.session} .thread=${thread} .version=${{}}
             .attached=${this.attached}></tl-flow>
-          ${this.#tries(flow)}
+          ${this.#drawSuggestions(thread)}
         </div>
       </div>
-      <p class="unseen" role="status">${heard(flow)}</p>
+      <p class="unseen" role="status">${lastCompleteText(thread)}</p>
       <div class="foot">
-        ${this.unseen ? html`<button class="more" @click=${this.#toEnd}>Latest</button>` : nothing}
-        ${waiting.size ? this.#waiting([...waiting]) : nothing}
-        ${queue.length ? queued(queue) : nothing}
-        <tl-composer .session=${this.session} @sent=${this.#toEnd}></tl-composer>
+        ${this.unseen ? html`<button class="more" @click=${this.#scrollToEnd}>Latest</button>` : nothing}
+        ${waiting.size ? this.#drawPendingCalls([...waiting]) : nothing}
+        ${queue.length ? drawQueue(queue) : nothing}
+        <tl-composer .session=${this.session} @sent=${this.#scrollToEnd}></tl-composer>
       </div>
     </div>`;
   }
 
   /** A session is empty only if its history is known. */
-  #blank() {
+  #drawEmpty() {
     if (this.session.hasHistory) return html`<p class="blank">Nothing has been said yet.</p>`;
     return html`<div class="skeleton" role="img" aria-label="The conversation is loading"><i></i><i></i><i></i></div>`;
   }
 
-  #tries({ entries }) {
+  #drawSuggestions({ entries }) {
     const {
       app: { tries },
       hasHistory,
@@ -192,41 +192,42 @@ export class Chat extends SessionElement {
     )}</div>`;
   }
 
-  #waiting(calls) {
+  #drawPendingCalls(calls) {
     return html`<div class="waits" role="group" aria-label="What waits for you">
       <p>${calls.length === 1 ? "1 thing waits" : `${calls.length} things wait`} for you</p>
       ${calls
-        .slice(0, JUMPS)
+        .slice(0, MAX_JUMPS)
         .map(
-          (call) => html`<button @click=${() => this.#show(call)}>Show ${titleOf(call.tool).toLowerCase()}</button>`,
+          (call) =>
+            html`<button @click=${() => this.#showEntry(call)}>Show ${humanizeName(call.tool).toLowerCase()}</button>`,
         )}
     </div>`;
   }
 }
 
 /** The messages that wait for their turn, next to where they were written. */
-const queued = (entries) =>
+const drawQueue = (entries) =>
   html`<ul class="queue" aria-label="Queued messages">${entries.map(
     ({ payload, seq }) => html`
-  <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${oneLine(payload.text)}</span></li>`,
+  <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${shortText(payload.text)}</span></li>`,
   )}</ul>`;
 
 /** The last text that is complete, for those who listen. */
-function heard({ entries }) {
+function lastCompleteText({ entries }) {
   const last = entries.findLast(({ kind, open }) => kind === "text" && !open);
-  return last ? last.text.slice(0, HEARD_CHARS) : "";
+  return last ? last.text.slice(0, MAX_ANNOUNCED_CHARS) : "";
 }
 
-/** The flow inside an element, with the folds around it open. */
-function flowIn(element) {
-  const flow = element.querySelector("tl-flow");
+/** The thread inside an element, with the folds around it open. */
+function openThreadIn(element) {
+  const thread = element.querySelector("tl-flow");
   const foldOf = (inner) => inner?.closest("details");
-  for (let fold = foldOf(flow); fold && element.contains(fold); fold = foldOf(fold.parentElement)) fold.open = true;
-  return flow;
+  for (let fold = foldOf(thread); fold && element.contains(fold); fold = foldOf(fold.parentElement)) fold.open = true;
+  return thread;
 }
 
 /** Wait until an entry and what it holds have been drawn. */
-async function settled(element) {
+async function waitUntilDrawn(element) {
   await element.updateComplete;
   await element.querySelector?.("tl-call")?.updateComplete;
   await element.querySelector?.("tl-flow")?.updateComplete;

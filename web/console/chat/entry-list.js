@@ -6,26 +6,26 @@
 
 import { html, nothing, render } from "lit";
 
-import { Element } from "../ui/base-element.js";
-import { chips, nameOf } from "./entry-element.js";
+import { ConsoleElement } from "../ui/base-element.js";
+import { drawEventChips, speakerName } from "./entry-element.js";
 import "./thinking-indicator.js";
 
 const SHOWN = 30;
 const STEP = 15;
 
 /** The first entry that is shown of so many. */
-export const startOf = (count) => Math.max(0, Math.floor((count - SHOWN) / STEP) * STEP);
+export const firstShownIndex = (count) => Math.max(0, Math.floor((count - SHOWN) / STEP) * STEP);
 
-export class Flow extends Element {
+export class EntryListElement extends ConsoleElement {
   static properties = {
     session: { attribute: false },
-    flow: { attribute: false },
+    thread: { attribute: false },
     version: { attribute: false },
     attached: { attribute: false },
     who: { attribute: false },
   };
   #start = 0;
-  #held = false; // somebody reads what is earlier
+  #isReadingEarlier = false; // somebody reads what is earlier
   #elements = new Map(); // the first entry of an item -> what shows it
 
   constructor() {
@@ -34,9 +34,9 @@ export class Flow extends Element {
   }
 
   willUpdate(changed) {
-    if (changed.has("flow") || (changed.has("attached") && this.attached)) this.#held = false;
-    const start = startOf(this.flow.entries.length);
-    this.#start = this.attached && !this.#held ? start : Math.min(this.#start, start);
+    if (changed.has("thread") || (changed.has("attached") && this.attached)) this.#isReadingEarlier = false;
+    const start = firstShownIndex(this.thread.entries.length);
+    this.#start = this.attached && !this.#isReadingEarlier ? start : Math.min(this.#start, start);
   }
 
   get hasEarlier() {
@@ -45,28 +45,28 @@ export class Flow extends Element {
 
   /** Show everything from the beginning. */
   async showAll() {
-    await this.#from(0);
+    await this.#showFrom(0);
   }
 
   /** Show more of what came before. */
-  async earlier() {
-    await this.#from(this.#start - STEP);
+  async showEarlier() {
+    await this.#showFrom(this.#start - STEP);
   }
 
-  /** The element that shows an entry of this flow, once it is there. */
+  /** The element that shows an entry of this thread, once it is there. */
   async reveal(entry) {
-    const at = this.flow.entries.indexOf(entry);
-    if (at < this.#start) await this.#from(at - STEP);
+    const at = this.thread.entries.indexOf(entry);
+    if (at < this.#start) await this.#showFrom(at - STEP);
     await this.updateComplete;
-    return this.#chip(entry) ?? this.querySelector(`:scope > .entries > [data-at="${entry.seq}"]`);
+    return this.#findChip(entry) ?? this.querySelector(`:scope > .entries > [data-at="${entry.seq}"]`);
   }
 
-  #chip({ seq }) {
+  #findChip({ seq }) {
     return this.querySelector(`:scope > .entries > div > .events > [data-seq="${seq}"]`);
   }
 
-  #from(start) {
-    this.#held = true;
+  #showFrom(start) {
+    this.#isReadingEarlier = true;
     this.#start = Math.max(0, start);
     this.requestUpdate();
     return this.updateComplete;
@@ -74,9 +74,9 @@ export class Flow extends Element {
 
   render() {
     return html`
-      ${this.hasEarlier ? html`<button class="earlier" @click=${() => this.earlier()}>Show earlier</button>` : nothing}
+      ${this.hasEarlier ? html`<button class="earlier" @click=${() => this.showEarlier()}>Show earlier</button>` : nothing}
       <div class="entries"></div>
-      ${this.session.record.conversation.thinking(this.flow).map(
+      ${this.session.log.conversation.thinkingAgents(this.thread).map(
         ({ name, since }) => html`
         <tl-working .session=${this.session} .name=${name} .since=${since}></tl-working>`,
       )}`;
@@ -92,7 +92,7 @@ export class Flow extends Element {
     this.#elements = new Map();
     let next = holder.firstElementChild;
     for (const item of items) {
-      const element = this.#drawn(item, before.get(item.entries[0]));
+      const element = this.#drawItem(item, before.get(item.entries[0]));
       if (element === next) next = next.nextElementSibling;
       else holder.insertBefore(element, next);
       this.#elements.set(item.entries[0], element);
@@ -103,28 +103,28 @@ export class Flow extends Element {
   #items() {
     const items = [];
     let { who } = this;
-    for (const entry of this.flow.entries.slice(this.#start)) {
+    for (const entry of this.thread.entries.slice(this.#start)) {
       const last = items.at(-1)?.entries;
       if (entry.kind === "event" && last?.[0].kind === "event") {
         last.push(entry);
         continue;
       }
-      const name = nameOf(entry);
+      const name = speakerName(entry);
       items.push({ entries: [entry], named: name !== null && name !== who });
       who = entry.kind === "message" ? null : (name ?? who);
     }
     return items;
   }
 
-  #drawn({ entries, named }, known) {
+  #drawItem({ entries, named }, known) {
     const [entry] = entries;
     const isEvent = entry.kind === "event";
     const element = known ?? document.createElement(isEvent ? "div" : "tl-entry");
-    if (isEvent) render(chips(entries), element);
+    if (isEvent) render(drawEventChips(entries), element);
     else Object.assign(element, { session: this.session, entry, version: entry.version, named });
     element.dataset.at = entry.seq;
     return element;
   }
 }
 
-customElements.define("tl-flow", Flow);
+customElements.define("tl-flow", EntryListElement);

@@ -1,4 +1,4 @@
 /** What a person answers with, views and questions, loaded when the first one is there. */
 
-import "./pending-call.js";
 import "../views/view.js";
+import "./pending-call.js";

@@ -12,67 +12,68 @@
 
 import { validateView } from "../../client/views/schema.js";
 
-const CHOICES = 50; // more buttons than anybody reads
+const MAX_CHOICES = 50; // more buttons than anybody reads
 const isName = (value) => typeof value === "string" && value !== "";
 
 /** Which of the kinds a waiting call is. */
-export const kindOf = (call) => KINDS.find(([, holds]) => holds(call))[0];
+export const pendingCallKind = (call) => KINDS.find(([, holds]) => holds(call))[0];
 
 /** What a waiting call asks, so that a second question of the same call is another one. */
-export const questionOf = (call) => `${kindOf(call)} ${call.approval ? call.approval.args_hash : call.awaited.seq}`;
+export const questionKey = (call) =>
+  `${pendingCallKind(call)} ${call.approval ? call.approval.args_hash : call.awaited.seq}`;
 
 /** The question in words, if the arguments have one. */
-export const wordsOf = ({ args }) => WORDS.map((name) => own(args, name)).find(isName) ?? null;
+export const promptText = ({ args }) => PROMPT_ARGUMENTS.map((name) => own(args, name)).find(isName) ?? null;
 
 /** What can be chosen: [{value, label}], or nothing. */
-export function choicesOf(args) {
+export function parseChoices(args) {
   const list = own(args, "options") ?? own(args, "choices");
-  if (!Array.isArray(list) || list.length === 0 || list.length > CHOICES) return [];
+  if (!Array.isArray(list) || list.length === 0 || list.length > MAX_CHOICES) return [];
   const choices = list.map((item) => {
     const value = item !== null && typeof item === "object" ? own(item, "value") : item;
     return { value, label: String(own(item, "label") ?? value) };
   });
-  return choices.every(({ value }) => PLAIN.has(typeof value)) ? choices : [];
+  return choices.every(({ value }) => SCALAR_TYPES.has(typeof value)) ? choices : [];
 }
 
 /** The fields of an input; the answer to a lone `question` is called `answer`. */
-export function fieldsOf(args) {
-  const choices = choicesOf(args);
-  const asked = Object.entries(args).filter(([name]) => choices.length === 0 || !LISTS.has(name));
-  const fields = asked.map(([name, said]) => fieldOf(name, said));
-  if (fields.length === 0) fields.push(fieldOf("answer", "Answer"));
+export function inputFields(args) {
+  const choices = parseChoices(args);
+  const asked = Object.entries(args).filter(([name]) => choices.length === 0 || !CHOICE_ARGUMENTS.has(name));
+  const fields = asked.map(([name, said]) => inputField(name, said));
+  if (fields.length === 0) fields.push(inputField("answer", "Answer"));
   const [{ name, label }] = fields;
-  if (name === "answer" && choices.length > 0 && fields.length === 1) return [selectOf(name, label, choices)];
+  if (name === "answer" && choices.length > 0 && fields.length === 1) return [selectField(name, label, choices)];
   return fields;
 }
 
-function fieldOf(name, said) {
-  if (name === "question" && isName(said)) return text("answer", said);
-  if (isName(said)) return text(name, said);
-  const choices = choicesOf({ options: said });
-  if (choices.length > 0) return selectOf(name, name, choices);
+function inputField(name, said) {
+  if (name === "question" && isName(said)) return textField("answer", said);
+  if (isName(said)) return textField(name, said);
+  const choices = parseChoices({ options: said });
+  if (choices.length > 0) return selectField(name, name, choices);
   const field = { label: name, ...said, name };
   const fits = validateView({ type: "form", id: "input", fields: [{ ...field, name: "field" }] }) === null;
-  return fits ? field : text(name, name);
+  return fits ? field : textField(name, name);
 }
 
-const text = (name, label) => ({ type: "field.text", name, label, multiline: false });
-const selectOf = (name, label, choices) => ({
+const textField = (name, label) => ({ type: "field.text", name, label, multiline: false });
+const selectField = (name, label, choices) => ({
   type: "field.select",
   name,
   label,
   options: choices.map((choice) => ({ ...choice, value: String(choice.value) })),
 });
 
-const WORDS = ["question", "prompt", "message"];
-const PLAIN = new Set(["string", "number", "boolean"]);
-const LISTS = new Set(["options", "choices"]);
+const PROMPT_ARGUMENTS = ["question", "prompt", "message"];
+const SCALAR_TYPES = new Set(["string", "number", "boolean"]);
+const CHOICE_ARGUMENTS = new Set(["options", "choices"]);
 const own = (value, name) => (value != null && Object.hasOwn(Object(value), name) ? value[name] : undefined);
 
 const KINDS = [
   ["approval", ({ approval }) => approval !== null],
   ["input", ({ executor }) => executor === "backend"],
-  ["choice", ({ awaited }) => choicesOf(awaited.args).length > 0],
+  ["choice", ({ awaited }) => parseChoices(awaited.args).length > 0],
   ["confirm", ({ awaited, tool }) => isName(own(awaited.args, "question")) || /(^|_)confirm(_|$)/i.test(tool)],
   ["answer", () => true],
 ];

@@ -7,23 +7,23 @@
 import { html, nothing } from "lit";
 import { live } from "lit/directives/live.js";
 
-import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "./pending-call-kinds.js";
-import { draftAt } from "../app/drafts.js";
-import { Element } from "../ui/base-element.js";
-import { drawFacts, pairsOf } from "../ui/fact-list.js";
-import { drawField, isHalf } from "../views/field.js";
-import { textOf, valueOf } from "../views/values.js";
-import { momentOf, zoneOf } from "../ui/time-format.js";
-import { riskOf, titleOf } from "../store/labels.js";
 import { validateField } from "../../client/views/fields.js";
+import { openDraft } from "../app/storage.js";
+import { humanizeName, riskLabel } from "../store/labels.js";
+import { ConsoleElement } from "../ui/base-element.js";
+import { drawFacts, labelledPairs } from "../ui/fact-list.js";
+import { formatDateTime, utcTooltip } from "../ui/time-format.js";
+import { drawField, hasIncompleteInput } from "../views/field.js";
+import { inputText, parseValue } from "../views/values.js";
+import { inputFields, parseChoices, pendingCallKind, promptText, questionKey } from "./pending-call-kinds.js";
 import "../views/views.css";
 
-const LATE = new Set([404, 409]);
-const TOO_LATE = "This was answered already, somewhere else.";
-const CANNOT = { code: "CANCELLED", message: "The user cannot answer this." };
+const LATE_STATUSES = new Set([404, 409]);
+const LATE_MESSAGE = "This was answered already, somewhere else.";
+const SKIP_FAULT = { code: "CANCELLED", message: "The user cannot answer this." };
 let count = 0;
 
-export class Ask extends Element {
+export class PendingCallForm extends ConsoleElement {
   static properties = {
     session: { attribute: false },
     call: { attribute: false },
@@ -44,13 +44,13 @@ export class Ask extends Element {
   }
 
   get #draft() {
-    return draftAt(this.session.id, this.call.event_id, this.#question);
+    return openDraft(this.session.id, this.call.event_id, this.#question);
   }
 
   /** A call may ask again, something else: then it begins anew. */
   willUpdate() {
     if (this.call.state !== "waiting") return;
-    const question = questionOf(this.call);
+    const question = questionKey(this.call);
     if (question === this.#question) return;
     this.#question = question;
     const typed = this.#draft.read();
@@ -58,11 +58,11 @@ export class Ask extends Element {
     Object.assign(this, { sent: false, problem: null, problems: new Map() });
   }
 
-  #text(name) {
+  #typedText(name) {
     return String(this.#texts.get(name) ?? "");
   }
 
-  #type(name, text) {
+  #onType(name, text) {
     this.#texts.set(name, text);
     this.#draft.write([...this.#texts]);
     this.problems = new Map([...this.problems].filter(([key]) => key !== name));
@@ -77,7 +77,7 @@ export class Ask extends Element {
       draft.clear();
       if (question === this.#question) this.sent = true;
     } catch (error) {
-      const words = LATE.has(error.status) ? TOO_LATE : `Not sent: ${error.message}`;
+      const words = LATE_STATUSES.has(error.status) ? LATE_MESSAGE : `Not sent: ${error.message}`;
       if (question === this.#question) this.problem = words;
     } finally {
       this.sending = false;
@@ -86,12 +86,12 @@ export class Ask extends Element {
 
   render() {
     if (this.call.state !== "waiting") return nothing;
-    const kind = kindOf(this.call);
+    const kind = pendingCallKind(this.call);
     return html`<form class="sheet ask" novalidate autocomplete="off" data-kind=${kind}
       aria-label="${TITLES[kind]}: ${this.call.tool}" @submit=${(event) => event.preventDefault()}>
       <fieldset ?disabled=${this.sending || this.sent}>
         <p class="title">${TITLES[kind]}</p>
-        ${KINDS[kind].call(this, this.call)}
+        ${RENDERERS[kind].call(this, this.call)}
       </fieldset>
       ${this.problem ? html`<p class="wrong" role="alert">${this.problem}</p>` : nothing}
       <span class="told" role="status">${this.sending ? "Sending" : this.sent ? "Sent" : ""}</span>
@@ -102,27 +102,27 @@ export class Ask extends Element {
 
   approval({ approval, args, tool }) {
     const { risk, reason, roles = [], expires_at } = approval;
-    const { words, isSafe } = riskOf(risk);
+    const { words, isSafe } = riskLabel(risk);
     const decide = (decision) =>
-      this.#send((client, id) => client.decide(id, approval, decision, this.#text("note") || undefined));
+      this.#send((client, id) => client.decide(id, approval, decision, this.#typedText("note") || undefined));
     return html`
       <dl class="facts">
-        <dt>Tool</dt><dd title=${tool}>${titleOf(tool)}</dd>
+        <dt>Tool</dt><dd title=${tool}>${humanizeName(tool)}</dd>
         <dt>Risk</dt><dd class=${isSafe ? "" : "risk"}>${words}</dd>
         ${reason ? html`<dt>What it does</dt><dd>${reason}</dd>` : nothing}
         <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Anybody in this session"}</dd>
-        ${expires_at ? html`<dt>Expires</dt><dd title=${zoneOf(expires_at)}>${momentOf(expires_at)}</dd>` : nothing}
+        ${expires_at ? html`<dt>Expires</dt><dd title=${utcTooltip(expires_at)}>${formatDateTime(expires_at)}</dd>` : nothing}
       </dl>
-      ${this.#args(args)}
-      ${this.#field({ type: "field.text", name: "note", label: "Note (optional)" })}
+      ${this.#drawArguments(args)}
+      ${this.#drawField({ type: "field.text", name: "note", label: "Note (optional)" })}
       <div class="doing">
         <button type="button" class=${isSafe ? "strong" : "danger"} @click=${() => decide("approve")}>Approve</button>
         <button type="button" @click=${() => decide("deny")}>Deny</button>
       </div>`;
   }
 
-  #args(args) {
-    const pairs = pairsOf(args);
+  #drawArguments(args) {
+    const pairs = labelledPairs(args);
     return html`<div class="args" tabindex="0" role="region" aria-label="Arguments">
       ${pairs.length > 0 ? drawFacts(pairs) : "No arguments"}</div>`;
   }
@@ -130,44 +130,44 @@ export class Ask extends Element {
   // a tool in the server asks
 
   input({ awaited }) {
-    const fields = fieldsOf(awaited.args);
-    return html`${fields.map((field, at) => this.#field(field, at))}
-      <div class="doing"><button class="strong" @click=${() => this.#give(fields)}>Send</button></div>`;
+    const fields = inputFields(awaited.args);
+    return html`${fields.map((field, at) => this.#drawField(field, at))}
+      <div class="doing"><button class="strong" @click=${() => this.#submitInput(fields)}>Send</button></div>`;
   }
 
-  #give(fields) {
-    const values = fields.map((field) => [field.name, valueOf(field, this.#textOf(field))]);
+  #submitInput(fields) {
+    const values = fields.map((field) => [field.name, parseValue(field, this.#fieldText(field))]);
     this.problems = new Map(
       fields.flatMap((field, at) => {
-        const sentence = this.#half(at) ? "is not complete" : validateField(field, values[at][1]);
+        const sentence = this.#isIncomplete(at) ? "is not complete" : validateField(field, values[at][1]);
         return sentence ? [[field.name, `${field.label} ${sentence}`]] : [];
       }),
     );
-    if (this.problems.size > 0) return void this.#point();
+    if (this.problems.size > 0) return void this.#focusFirstError();
     this.#send((client, id) => client.submitInput(id, this.call, Object.fromEntries(values)));
   }
 
   /** Go to the first field that is wrong. */
-  async #point() {
+  async #focusFirstError() {
     await this.updateComplete;
     this.querySelector("[aria-invalid]")?.focus();
   }
 
-  #half(at) {
-    return isHalf(this.querySelectorAll(".field")[at]);
+  #isIncomplete(at) {
+    return hasIncompleteInput(this.querySelectorAll(".field")[at]);
   }
 
-  #textOf(field) {
-    return this.#texts.has(field.name) ? this.#text(field.name) : textOf(field, field.value);
+  #fieldText(field) {
+    return this.#texts.has(field.name) ? this.#typedText(field.name) : inputText(field, field.value);
   }
 
-  #field(field, at = 0) {
+  #drawField(field, at = 0) {
     return drawField(field, {
       id: `${this.key}-${at}`,
-      first: textOf(field, field.value),
-      text: this.#textOf(field),
+      first: inputText(field, field.value),
+      text: this.#fieldText(field),
       problem: this.problems.get(field.name),
-      tell: (text) => this.#type(field.name, text),
+      tell: (text) => this.#onType(field.name, text),
     });
   }
 
@@ -177,66 +177,66 @@ export class Ask extends Element {
     this.#send((client, id) => client.answer(id, this.call, result));
   }
 
-  #cannot() {
-    this.#send((client, id) => client.fail(id, this.call, CANNOT));
+  #skip() {
+    this.#send((client, id) => client.fail(id, this.call, SKIP_FAULT));
   }
 
-  get #cannotButton() {
-    return html`<button type="button" class="plain" @click=${() => this.#cannot()}>Cannot answer</button>`;
+  get #skipButton() {
+    return html`<button type="button" class="plain" @click=${() => this.#skip()}>Cannot answer</button>`;
   }
 
-  #asked({ args }) {
-    const words = wordsOf({ args });
-    return words === null ? this.#args(args) : html`<p class="words">${words}</p>`;
+  #drawQuestion({ args }) {
+    const words = promptText({ args });
+    return words === null ? this.#drawArguments(args) : html`<p class="words">${words}</p>`;
   }
 
   choice({ awaited }) {
-    return html`${this.#asked(awaited)}
+    return html`${this.#drawQuestion(awaited)}
       <div class="doing">
-        ${choicesOf(awaited.args).map(
+        ${parseChoices(awaited.args).map(
           ({ value, label }) => html`<button type="button"
           @click=${() => this.#answer(value)}>${label}</button>`,
         )}
-        ${this.#cannotButton}
+        ${this.#skipButton}
       </div>
-      ${this.#other()}`;
+      ${this.#drawOtherAnswer()}`;
   }
 
   confirm({ awaited }) {
-    return html`${this.#asked(awaited)}
+    return html`${this.#drawQuestion(awaited)}
       <div class="doing">
         <button type="button" class="strong" @click=${() => this.#answer(true)}>Yes</button>
         <button type="button" @click=${() => this.#answer(false)}>No</button>
-        ${this.#cannotButton}
+        ${this.#skipButton}
       </div>
-      ${this.#other()}`;
+      ${this.#drawOtherAnswer()}`;
   }
 
   answer({ awaited }) {
-    return html`${this.#asked(awaited)} ${this.#box(this.#cannotButton)}`;
+    return html`${this.#drawQuestion(awaited)} ${this.#drawAnswerBox(this.#skipButton)}`;
   }
 
   /** Who asked may want more than a yes or a no. */
-  #other() {
+  #drawOtherAnswer() {
     return html`<details ?open=${this.#texts.size > 0}>
-      <summary>Another answer</summary>${this.#box(nothing)}</details>`;
+      <summary>Another answer</summary>${this.#drawAnswerBox(nothing)}</details>`;
   }
 
-  #box(more) {
-    const isJson = this.#text("json") === "yes";
-    return html`${this.#field({ type: "field.text", name: "answer", label: "Answer", multiline: true })}
+  #drawAnswerBox(more) {
+    const isJson = this.#typedText("json") === "yes";
+    return html`${this.#drawField({ type: "field.text", name: "answer", label: "Answer", multiline: true })}
       <label class="check"><input type="checkbox" .checked=${live(isJson)}
-        @change=${({ target }) => this.#type("json", target.checked ? "yes" : "")}> The answer is JSON</label>
-      <div class="doing"><button class="strong" @click=${() => this.#say(isJson)}>Send</button> ${more}</div>`;
+        @change=${({ target }) => this.#onType("json", target.checked ? "yes" : "")}> The answer is JSON</label>
+      <div class="doing"><button class="strong" @click=${() => this.#submitAnswer(isJson)}>Send</button> ${more}</div>`;
   }
 
-  #say(isJson) {
-    const text = this.#text("answer");
+  #submitAnswer(isJson) {
+    const text = this.#typedText("answer");
     try {
       this.#answer(isJson ? JSON.parse(text) : text);
     } catch (error) {
       this.problems = new Map([["answer", `This is not JSON: ${error.message}`]]);
-      this.#point();
+      this.#focusFirstError();
     }
   }
 }
@@ -248,7 +248,7 @@ const TITLES = {
   confirm: "Please confirm",
   answer: "Please answer",
 };
-const { prototype: of } = Ask;
-const KINDS = { approval: of.approval, input: of.input, choice: of.choice, confirm: of.confirm, answer: of.answer };
+const { prototype: of } = PendingCallForm;
+const RENDERERS = { approval: of.approval, input: of.input, choice: of.choice, confirm: of.confirm, answer: of.answer };
 
-customElements.define("tl-ask", Ask);
+customElements.define("tl-ask", PendingCallForm);

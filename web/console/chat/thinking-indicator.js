@@ -2,11 +2,11 @@
 
 import { html } from "lit";
 
-import { Element } from "../ui/base-element.js";
+import { ConsoleElement } from "../ui/base-element.js";
 
 const TICK_MS = 1000;
 
-export class Working extends Element {
+export class ThinkingIndicator extends ConsoleElement {
   static properties = { session: { attribute: false }, name: { attribute: false }, since: { attribute: false } };
   #timer = null;
 
@@ -27,4 +27,4 @@ export class Working extends Element {
   }
 }
 
-customElements.define("tl-working", Working);
+customElements.define("tl-working", ThinkingIndicator);

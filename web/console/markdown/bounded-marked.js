@@ -19,15 +19,15 @@ const MAX_URL_CHARS = 2048;
 const MAX_HEADING_CHARS = 512; // above a line of = or -
 const MAX_ITEM_CHARS = 4096; // of lines that marked joins one by one; then the rest is joined at once
 
-const URL = /^(?:https?|ftp|www|mailto|xmpp)\b/i;
-const RUN = /^(?:\*+|_+)/; // of what emphasis begins with
+const URL_START = /^(?:https?|ftp|www|mailto|xmpp)\b/i;
+const EMPHASIS_RUN = /^(?:\*+|_+)/; // of what emphasis begins with
 const PICTURES = /\(data:image\/[^\s()]*\)/g; // one can be longer than all words around it
 const WORDS = /^[^]*\S(?=\s)/; // up to the last space
 
 export class BoundedLexer extends Lexer {
   /** Read a piece of running text, or what is inside emphasis or a link in it. */
   inlineTokens(source, tokens = []) {
-    if (!this.tokenizer.spend(source.length)) return plain(source, tokens);
+    if (!this.tokenizer.spend(source.length)) return addPlainText(source, tokens);
     return super.inlineTokens(source, tokens);
   }
 
@@ -95,7 +95,7 @@ export class BoundedTokenizer extends Tokenizer {
   }
 
   emStrong(source, masked, before) {
-    const [run] = RUN.exec(source) ?? [];
+    const [run] = EMPHASIS_RUN.exec(source) ?? [];
     if (!run) return undefined;
     this.#looks -= run.length;
     const isInWord = run[0] === "_" && /\w/.test(before);
@@ -128,7 +128,7 @@ export class BoundedTokenizer extends Tokenizer {
   }
 
   url(source) {
-    return super.url(source.slice(0, URL.test(source) ? MAX_URL_CHARS : MAX_ADDRESS_CHARS));
+    return super.url(source.slice(0, URL_START.test(source) ? MAX_URL_CHARS : MAX_ADDRESS_CHARS));
   }
 
   inlineText(source) {
@@ -138,7 +138,7 @@ export class BoundedTokenizer extends Tokenizer {
   }
 }
 
-function plain(text, tokens) {
+function addPlainText(text, tokens) {
   tokens.push({ type: "text", raw: text, text });
   return tokens;
 }

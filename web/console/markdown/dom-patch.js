@@ -5,17 +5,17 @@
  * For HTML as `blocks.js` writes it, in which all but a few tags are closed.
  */
 
-const EMPTY = new Set(["br", "hr", "img"]);
+const VOID_TAGS = new Set(["br", "hr", "img"]);
 const TEXT_NODE = 3;
 
-export const NOTHING = { whole: "", around: [], kept: [0], from: 0 };
+export const EMPTY_BLOCK = { whole: "", around: [], kept: [0], from: 0 };
 
 /**
  * What is new in the HTML of a block: `html` from where it parts, with the tags that are open `around` it, and how many
  * elements are `kept` at each level down to there. `known` is what was said of the HTML before.
  */
-export function parting(known, whole) {
-  const start = whole.startsWith(known.whole.slice(0, known.from)) ? known : NOTHING;
+export function diffHtml(known, whole) {
+  const start = whole.startsWith(known.whole.slice(0, known.from)) ? known : EMPTY_BLOCK;
   const [around, kept] = [[...start.around], [...start.kept]];
   let same = start.from;
   while (same < whole.length && known.whole[same] === whole[same]) same += 1;
@@ -28,7 +28,7 @@ export function parting(known, whole) {
       continue;
     }
     kept[kept.length - 1] += 1;
-    if (EMPTY.has(name)) continue;
+    if (VOID_TAGS.has(name)) continue;
     around.push(tag);
     kept.push(0);
   }
@@ -36,12 +36,12 @@ export function parting(known, whole) {
 }
 
 /** Put new nodes behind those that stay; false, and nothing is done, where there are not the elements to do so. */
-export function graft(shown, fresh, [count, ...deeper]) {
+export function patchElement(shown, fresh, [count, ...deeper]) {
   const last = shown.children[count - 1];
   const first = fresh.firstElementChild;
   if (count && !last) return false;
   if (deeper.length) {
-    if (last.tagName !== first?.tagName || !graft(last, first, deeper)) return false;
+    if (last.tagName !== first?.tagName || !patchElement(last, first, deeper)) return false;
     first.remove();
   }
   let stays = last ?? null;

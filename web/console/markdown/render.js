@@ -7,15 +7,16 @@
 
 import DOMPurify from "dompurify";
 
-import { Blocks } from "./streaming.js";
-import { imageOf, linkOf } from "./url-policy.js";
-import { NOTHING, graft, parting } from "./dom-patch.js";
+import { copyText, hasClipboard } from "../ui/clipboard.js";
+import { EMPTY_BLOCK, diffHtml, patchElement } from "./dom-patch.js";
+import { StreamingMarkdown } from "./streaming.js";
+import { allowedImage, allowedLink } from "./url-policy.js";
 
-const MOST_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
-const MOST_AGAIN = 8 * 1024; // of HTML that is made again at once: more would hold up the page
+const MAX_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
+const MAX_REDRAW_CHARS = 8 * 1024; // of HTML that is made again at once: more would hold up the page
 const COPIED_MS = 1500;
-const BOX = /^[\u2610\u2611] /; // what `blocks.js` makes of the box of a task
-const ALLOWED = {
+const TASK_BOX = /^[\u2610\u2611] /; // what `blocks.js` makes of the box of a task
+const SANITIZER_CONFIG = {
   ALLOWED_TAGS: [
     "a",
     "blockquote",
@@ -56,16 +57,16 @@ const ALLOWED = {
   ALLOW_DATA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
 };
-DOMPurify.setConfig(ALLOWED); // once: reading it takes as long as a block
+DOMPurify.setConfig(SANITIZER_CONFIG); // once: reading it takes as long as a block
 
-const purified = (html) => DOMPurify.sanitize(html);
+const sanitize = (html) => DOMPurify.sanitize(html);
 
 /** A text in an element: shows it, and goes on showing it while it grows. */
-export class Prose {
+export class MarkdownView {
   #element;
-  #blocks = new Blocks();
-  #complete = null; // the text, once it is complete and read
-  #shown = []; // what `parting` said of each child of the element
+  #markdown = new StreamingMarkdown();
+  #completeText = null; // the text, once it is complete and read
+  #shownBlocks = []; // what `parting` said of each child of the element
 
   constructor(element) {
     this.#element = element;
@@ -73,30 +74,33 @@ export class Prose {
 
   /** Whether all of it is shown; if not, the same call once more goes on. */
   update(text, { open = false } = {}) {
-    if (text.length > MOST_CHARS) return this.#plain(text);
-    if (open || this.#complete !== text) this.#blocks.update(text, { open });
-    this.#complete = open ? null : text;
-    const { html } = this.#blocks;
-    if (!this.#shown.length) this.#element.replaceChildren();
+    if (text.length > MAX_CHARS) return this.#showPlain(text);
+    if (open || this.#completeText !== text) this.#markdown.update(text, { open });
+    this.#completeText = open ? null : text;
+    const { html } = this.#markdown;
+    if (!this.#shownBlocks.length) this.#element.replaceChildren();
     const { children } = this.#element;
     while (children.length > html.length) this.#element.lastChild.remove();
-    while (children.length < html.length) this.#element.append(made("div", "block"));
-    this.#shown.length = html.length;
-    const changed = [...html.keys()].filter((at) => html[at] !== this.#shown[at]?.whole);
+    while (children.length < html.length) this.#element.append(createElement("div", "block"));
+    this.#shownBlocks.length = html.length;
+    const changed = [...html.keys()].filter((at) => html[at] !== this.#shownBlocks[at]?.whole);
     let again = 0;
-    const now = changed.filter((at) => !this.#shown[at] || (again < MOST_AGAIN && (again += html[at].length)));
-    const partings = now.map((at) => parting(this.#shown[at] ?? NOTHING, html[at]));
-    const fresh = clean(partings.map((one) => one.html));
+    const now = changed.filter(
+      (at) => !this.#shownBlocks[at] || (again < MAX_REDRAW_CHARS && (again += html[at].length)),
+    );
+    const partings = now.map((at) => diffHtml(this.#shownBlocks[at] ?? EMPTY_BLOCK, html[at]));
+    const fresh = sanitizeBlocks(partings.map((one) => one.html));
     for (const [number, at] of now.entries()) {
       const one = partings[number];
-      if (!graft(children[at], fresh[number], one.kept)) graft(children[at], clean([one.whole])[0], [0]);
-      this.#shown[at] = one;
+      if (!patchElement(children[at], fresh[number], one.kept))
+        patchElement(children[at], sanitizeBlocks([one.whole])[0], [0]);
+      this.#shownBlocks[at] = one;
     }
     return now.length === changed.length;
   }
 
-  #plain(text) {
-    this.#shown = [];
+  #showPlain(text) {
+    this.#shownBlocks = [];
     const [node] = this.#element.childNodes;
     if (node?.nodeType === Node.TEXT_NODE && text.startsWith(node.data)) node.appendData(text.slice(node.length));
     else this.#element.replaceChildren(text);
@@ -105,34 +109,35 @@ export class Prose {
 }
 
 /** A text that is complete, as nodes. */
-export function rendered(text) {
-  const element = made("div", "prose");
-  new Prose(element).update(text);
+export function renderMarkdown(text) {
+  const element = createElement("div", "prose");
+  new MarkdownView(element).update(text);
   return element;
 }
 
 /** Blocks of HTML as elements, with nothing in them that is not allowed. */
-function clean(blocks) {
-  const found = [...purified(blocks.map((html) => `<div>${html}</div>`).join("")).children];
+function sanitizeBlocks(blocks) {
+  const found = [...sanitize(blocks.map((html) => `<div>${html}</div>`).join("")).children];
   const whole = found.length === blocks.length; // all at once, since each time costs a document
-  const elements = whole ? found : blocks.map((html) => around(purified(html)));
-  elements.forEach(finish);
+  const elements = whole ? found : blocks.map((html) => wrapInDiv(sanitize(html)));
+  elements.forEach(decorateBlock);
   return elements;
 }
 
-function around(fragment) {
-  const element = made("div", "");
+function wrapInDiv(fragment) {
+  const element = createElement("div", "");
   element.append(fragment);
   return element;
 }
 
 /** Hold what leads elsewhere to `links.js`, and add what the page itself adds. */
-function finish(block) {
-  for (const link of block.querySelectorAll("a")) lead(link);
-  for (const image of block.querySelectorAll("img")) if (imageOf(image.getAttribute("src")) === null) image.remove();
-  for (const code of block.querySelectorAll("pre")) addCopy(code);
+function decorateBlock(block) {
+  for (const link of block.querySelectorAll("a")) secureLink(link);
+  for (const image of block.querySelectorAll("img"))
+    if (allowedImage(image.getAttribute("src")) === null) image.remove();
+  for (const code of block.querySelectorAll("pre")) addCopyButton(code);
   for (const written of block.querySelectorAll("ul, ol, table, blockquote")) written.dir = "auto"; // bullets, columns
-  for (const item of block.querySelectorAll("li")) if (BOX.test(item.textContent)) item.className = "task";
+  for (const item of block.querySelectorAll("li")) if (TASK_BOX.test(item.textContent)) item.className = "task";
   for (const { parentElement: around } of block.querySelectorAll("table")) {
     around.className = "scroll";
     around.tabIndex = 0; // it scrolls too
@@ -140,28 +145,28 @@ function finish(block) {
 }
 
 /** Make a link one that says nothing about this page, or none. */
-function lead(link) {
-  const address = linkOf(link.getAttribute("href"));
+function secureLink(link) {
+  const address = allowedLink(link.getAttribute("href"));
   if (address === null) return link.replaceWith(...link.childNodes);
   link.target = "_blank";
   link.rel = "noopener noreferrer nofollow";
 }
 
-function addCopy(code) {
+function addCopyButton(code) {
   code.tabIndex = 0; // it scrolls, so keys must reach it
-  if (!navigator.clipboard) return; // a page over plain http has none
-  const button = made("button", "plain");
+  if (!hasClipboard()) return;
+  const button = createElement("button", "plain");
   button.type = "button";
   button.textContent = "Copy";
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(code.textContent);
+    await copyText(code.textContent);
     button.textContent = "Copied";
     setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
   });
   code.parentElement.querySelector("figcaption")?.append(button);
 }
 
-function made(tag, name) {
+function createElement(tag, name) {
   const element = document.createElement(tag);
   element.className = name;
   return element;

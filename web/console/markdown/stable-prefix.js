@@ -7,57 +7,57 @@
  */
 
 // Blocks that no line behind them can join or change.
-const ENDS = { space: /\n.*\n|^\n/, heading: /./, hr: /./, code: /^ {0,3}[`~]/ };
+const CLOSED_BLOCKS = { space: /\n.*\n|^\n/, heading: /./, hr: /./, code: /^ {0,3}[`~]/ };
 // Blocks that end what is before them, once they have so many lines: fewer may still be something else.
-const STARTS = { list: /^ *\S+ .*\n.*\n/, blockquote: /\n.*\n/, code: /\n.*\n/, table: /^.*\n.*\|.*\n/ };
-const MARKS = /^[\s\d*+.)_-]*$/; // may still become an item of the list before
-const OPENS = /[*~](?!\s)|(?<!\w)_(?!\s)|\[(?![^[\]\\`<]*\][^([:])|<(?! |(?!(?:kbd|sub|sup|mark)>)\/?\w+>)|`/i; // what something later may close
+const SEPARATE_BLOCKS = { list: /^ *\S+ .*\n.*\n/, blockquote: /\n.*\n/, code: /\n.*\n/, table: /^.*\n.*\|.*\n/ };
+const LIST_MARKERS = /^[\s\d*+.)_-]*$/; // may still become an item of the list before
+const OPEN_INLINE = /[*~](?!\s)|(?<!\w)_(?!\s)|\[(?![^[\]\\`<]*\][^([:])|<(?! |(?!(?:kbd|sub|sup|mark)>)\/?\w+>)|`/i; // what something later may close
 const SPECIAL = /[*_~`[<]/;
 
-export const lengthOf = (tokens) => tokens.reduce((sum, { raw }) => sum + raw.length, 0);
-const rawOf = (tokens) => tokens.map(({ raw }) => raw).join("");
+export const tokensLength = (tokens) => tokens.reduce((sum, { raw }) => sum + raw.length, 0);
+const tokensText = (tokens) => tokens.map(({ raw }) => raw).join("");
 
 /** How many tokens at the beginning stay as they are, whatever comes. */
-export function settled(tokens, source) {
+export function stableTokenCount(tokens, source) {
   let count = tokens.length;
   const back = () => {
     do count -= 1;
     while (count > 0 && tokens[count].type === "space");
   };
   if (count) back();
-  if (count && MARKS.test(tokens[count].raw)) back();
-  while (count && !isParted(tokens[count - 1], tokens[count])) count -= 1;
-  return source.startsWith(rawOf(tokens.slice(0, count))) ? count : 0;
+  if (count && LIST_MARKERS.test(tokens[count].raw)) back();
+  while (count && !areSeparate(tokens[count - 1], tokens[count])) count -= 1;
+  return source.startsWith(tokensText(tokens.slice(0, count))) ? count : 0;
 }
 
 /** Whether no line can join two blocks any more, or move between them; what opens a bracket may be a definition. */
-const isParted = (one, next) =>
-  ENDS[one.type]?.test(one.raw) ||
-  (STARTS[next.type]?.test(next.raw.trimEnd()) && one.type !== "def" && !/^ *\[/.test(one.raw));
+const areSeparate = (one, next) =>
+  CLOSED_BLOCKS[one.type]?.test(one.raw) ||
+  (SEPARATE_BLOCKS[next.type]?.test(next.raw.trimEnd()) && one.type !== "def" && !/^ *\[/.test(one.raw));
 
 /**
  * The beginning of a block, or nothing: `part` is a token of it, `at` where it ends in the source, `head` what makes
  * the rest read as more of it, and `close` the HTML that ends it. `read` gives the tokens of a text.
  */
-export const cut = (token, read) => CUTS[token?.type]?.(token, read);
+export const splitBlock = (token, read) => SPLITTERS[token?.type]?.(token, read);
 
-const CUTS = {
+const SPLITTERS = {
   list(token, read) {
     const { items, loose } = token;
     const part = items.slice(0, -2);
     if (!part.length) return;
     // one item makes all of them loose, but the last may still turn out to be no item
-    if (loose && !read(rawOf(items.slice(0, -1)))[0].loose) return;
+    if (loose && !read(tokensText(items.slice(0, -1)))[0].loose) return;
     const item = `${/^ *\S+/.exec(items.at(-2).raw)} a\n`;
     const head = loose ? `${item}\n${item}` : item;
-    return { part: { ...token, items: part }, at: lengthOf(part), head, close: "</ul>\n" };
+    return { part: { ...token, items: part }, at: tokensLength(part), head, close: "</ul>\n" };
   },
 
   table(token) {
     const part = token.rows.slice(0, -2);
     if (!part.length) return;
-    const head = `${lines(token.raw, 2)}\na\n`;
-    const at = lines(token.raw, part.length + 2).length + 1;
+    const head = `${firstLines(token.raw, 2)}\na\n`;
+    const at = firstLines(token.raw, part.length + 2).length + 1;
     return { part: { ...token, rows: part }, at, head, close: "</tbody></table>\n</div>\n" };
   },
 
@@ -65,8 +65,8 @@ const CUTS = {
     const part = token.text.split("\n").slice(0, -2);
     if (!part.length) return;
     const isFenced = !token.codeBlockStyle;
-    const at = lines(token.raw, part.length + isFenced).length;
-    const head = isFenced ? `${lines(token.raw, 1)}\na` : "    a";
+    const at = firstLines(token.raw, part.length + isFenced).length;
+    const head = isFenced ? `${firstLines(token.raw, 1)}\na` : "    a";
     return { part: { ...token, text: part.join("\n") }, at, head, close: "</code></pre></figure>\n" };
   },
 
@@ -74,12 +74,12 @@ const CUTS = {
   blockquote(token, read) {
     const { tokens, text, raw } = token;
     if (/^(?! {0,3}>)./m.test(raw)) return;
-    const part = tokens.slice(0, settled(tokens, text));
-    const inner = part.length ? { part, at: lengthOf(part), head: "", close: "" } : cut(tokens[0], read);
+    const part = tokens.slice(0, stableTokenCount(tokens, text));
+    const inner = part.length ? { part, at: tokensLength(part), head: "", close: "" } : splitBlock(tokens[0], read);
     if (!inner) return;
     const count = text.slice(0, inner.at).split("\n").length;
-    const end = lines(text, count).length;
-    const at = lines(raw, count).length - (end - inner.at);
+    const end = firstLines(text, count).length;
+    const at = firstLines(raw, count).length - (end - inner.at);
     if (raw.slice(at).split("\n", 1)[0] !== text.slice(inner.at, end)) return;
     return {
       part: { ...token, tokens: [inner.part].flat() },
@@ -94,14 +94,14 @@ const CUTS = {
     let [at, from] = [0, 0];
     for (const token of tokens) {
       const isText = token.type === "text";
-      const [sure] = isText ? token.raw.split(OPENS, 1) : [""];
+      const [sure] = isText ? token.raw.split(OPEN_INLINE, 1) : [""];
       const [words] = /^[^]*\S (?=\S)/.exec(sure) ?? [""];
       if (words) at = from + words.length;
       if (isText ? sure !== token.raw : !isClear(token)) break;
       from += token.raw.length;
     }
     const source = raw.slice(0, at);
-    if (!at || !rawOf(tokens).startsWith(source)) return;
+    if (!at || !tokensText(tokens).startsWith(source)) return;
     const [part] = read(source); // the beginning of a line may be something else than the line
     if (part.type === "paragraph" && part.raw === source) return { part, at, head: "a\na ", close: "</p>\n" };
   },
@@ -111,4 +111,4 @@ const CUTS = {
 const isClear = ({ type, tokens, raw, autolink }) =>
   autolink || (tokens ? tokens.every(isClear) : type !== "text" || !SPECIAL.test(raw));
 
-const lines = (text, count) => text.split("\n", count).join("\n");
+const firstLines = (text, count) => text.split("\n", count).join("\n");

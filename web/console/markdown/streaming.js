@@ -12,25 +12,25 @@
 import { Parser, Renderer, getDefaults } from "marked";
 
 import { BoundedLexer, BoundedTokenizer } from "./bounded-marked.js";
-import { cut, lengthOf, settled } from "./stable-prefix.js";
-import { imageOf, linkOf, placeOf } from "./url-policy.js";
+import { splitBlock, stableTokenCount, tokensLength } from "./stable-prefix.js";
+import { allowedImage, allowedLink, linkHost } from "./url-policy.js";
 
-const HIGHEST = 2; // the level of the page's heading that the text stands under
-const LOWEST = 6;
+const PAGE_LEVEL = 2; // the level of the page's heading that the text stands under
+const MAX_LEVEL = 6;
 
-const PAIRS = /^<(kbd|sub|sup|mark)>([^<>\n]*)<\/\1>/i;
-const BREAK = /^<br ?\/?>/i;
+const TAG_PAIR = /^<(kbd|sub|sup|mark)>([^<>\n]*)<\/\1>/i;
+const LINE_BREAK = /^<br ?\/?>/i;
 
-class NoMarkup extends BoundedTokenizer {
+class PlainTokenizer extends BoundedTokenizer {
   html() {}
 
   tag(source) {
-    const [raw, name, words] = PAIRS.exec(source) ?? [];
+    const [raw, name, words] = TAG_PAIR.exec(source) ?? [];
     if (raw) {
       const tag = name.toLowerCase();
-      return { type: "html", raw, text: `<${tag}>${escaped(words)}</${tag}>` };
+      return { type: "html", raw, text: `<${tag}>${escapeHtml(words)}</${tag}>` };
     }
-    const [line] = BREAK.exec(source) ?? [];
+    const [line] = LINE_BREAK.exec(source) ?? [];
     return line ? { type: "br", raw: line } : undefined;
   }
 
@@ -44,11 +44,11 @@ class NoMarkup extends BoundedTokenizer {
   }
 }
 
-class Writer extends Renderer {
+class HtmlRenderer extends Renderer {
   outline = []; // the depths of the headings that the next one may stand under
 
   /** The HTML of tokens, each with the outline before it. */
-  written(tokens, outline) {
+  renderTokens(tokens, outline) {
     const parser = new Parser({ ...getDefaults(), renderer: this });
     const outlines = [];
     this.outline = outline;
@@ -62,13 +62,13 @@ class Writer extends Renderer {
   /** One level below what it stands under: no level is left out, whatever the text does. */
   heading({ tokens, depth }) {
     this.outline = [...this.outline.filter((above) => above < depth), depth];
-    const level = Math.min(HIGHEST + this.outline.length, LOWEST);
+    const level = Math.min(PAGE_LEVEL + this.outline.length, MAX_LEVEL);
     return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>\n`;
   }
 
   code({ text, lang }) {
     const language = /^[\w+#.-]{1,20}/.exec(lang ?? "")?.[0] ?? "";
-    const lines = language === "diff" ? text.split("\n").map(changed).join("\n") : escaped(text);
+    const lines = language === "diff" ? text.split("\n").map(diffLine).join("\n") : escapeHtml(text);
     return `<figure><figcaption>${language}</figcaption><pre><code>${lines}\n</code></pre></figure>\n`;
   }
 
@@ -89,102 +89,102 @@ class Writer extends Renderer {
   }
 
   link({ href, title, text, tokens, autolink }) {
-    const link = linkOf(href);
-    const words = autolink ? escaped(text) : this.parser.parseInline(tokens, this.#words(tokens));
+    const link = allowedLink(href);
+    const words = autolink ? escapeHtml(text) : this.parser.parseInline(tokens, this.#linkRenderer(tokens));
     return link === null ? words : anchor(link, words, title);
   }
 
   /** Inside a link a picture is its words: a link cannot hold another one. */
-  #words(tokens) {
+  #linkRenderer(tokens) {
     return tokens.some(({ type }) => type === "image") ? this.parser.textRenderer : undefined;
   }
 
   /** What would be loaded from elsewhere tells elsewhere that somebody reads: it is a link. */
   image({ href, text }) {
-    const [image, link] = [imageOf(href), linkOf(href)];
-    if (image !== null) return `<img src="${escaped(image)}" alt="${escaped(text)}">`;
-    if (link === null) return escaped(text);
-    return anchor(link, `Image: ${escaped(text || "no description")} (${escaped(placeOf(link))})`);
+    const [image, link] = [allowedImage(href), allowedLink(href)];
+    if (image !== null) return `<img src="${escapeHtml(image)}" alt="${escapeHtml(text)}">`;
+    if (link === null) return escapeHtml(text);
+    return anchor(link, `Image: ${escapeHtml(text || "no description")} (${escapeHtml(linkHost(link))})`);
   }
 }
 
-const UNCUT = { head: "", lead: "", at: 0, html: "" };
+const NO_SPLIT = { head: "", lead: "", at: 0, html: "" };
 
-export class Blocks {
+export class StreamingMarkdown {
   html = []; // one string for each block
-  #writer = new Writer();
+  #renderer = new HtmlRenderer();
   #text = "";
   #tail = ""; // what is not sure, with \n for every line end
-  #sure = 0; // blocks before the tail
+  #stableBlocks = 0; // blocks before the tail
   #outline = []; // where the tail stands
-  #cut = UNCUT; // where the tail is read from: its `html` before, the `head` to read with it and the `lead` that gives
-  #defines = false;
+  #split = NO_SPLIT; // where the tail is read from: its `html` before, the `head` to read with it and the `lead` that gives
+  #hasDefinitions = false;
 
   /** Take the text as it is now; what it says is in `html`. One that is open has only grown. */
   update(text, { open = false } = {}) {
-    if (!open && !text.startsWith(this.#text)) this.#forget();
-    this.#tail += lines(text.slice(this.#text.length), this.#text.endsWith("\r"));
+    if (!open && !text.startsWith(this.#text)) this.#reset();
+    this.#tail += normalizeLineEnds(text.slice(this.#text.length), this.#text.endsWith("\r"));
     this.#text = text;
-    if (!open && this.#defines) {
-      this.#forget();
-      this.#tail = lines(text);
+    if (!open && this.#hasDefinitions) {
+      this.#reset();
+      this.#tail = normalizeLineEnds(text);
       this.#text = text;
     }
-    this.#read(open);
+    this.#parse(open);
   }
 
-  #forget() {
+  #reset() {
     Object.assign(this, { html: [] });
-    [this.#text, this.#tail, this.#sure, this.#outline, this.#cut, this.#defines] = ["", "", 0, [], UNCUT, false];
+    [this.#text, this.#tail, this.#stableBlocks, this.#outline, this.#split, this.#hasDefinitions] = [
+      "",
+      "",
+      0,
+      [],
+      NO_SPLIT,
+      false,
+    ];
   }
 
-  #read(open) {
-    const { head, lead, at, html, outline = this.#outline } = this.#cut;
+  #parse(open) {
+    const { head, lead, at, html, outline = this.#outline } = this.#split;
     const source = head + this.#tail.slice(at);
-    const { tokens, defines } = lexed(source, open);
-    this.#defines ||= defines;
-    const { written, outlines } = this.#writer.written(tokens, outline);
+    const { tokens, defines } = lex(source, open);
+    this.#hasDefinitions ||= defines;
+    const { written, outlines } = this.#renderer.renderTokens(tokens, outline);
     if (head && !written[0].startsWith(lead)) {
-      this.#cut = UNCUT; // what came makes it another block
-      return this.#read(open);
+      this.#split = NO_SPLIT; // what came makes it another block
+      return this.#parse(open);
     }
     if (head) written[0] = html + written[0].slice(lead.length);
-    this.html.length = this.#sure;
+    this.html.length = this.#stableBlocks;
     for (const one of written) if (one) this.html.push(one); // a call with so many arguments would overflow
     if (!open) return;
-    const sure = settled(tokens, source);
+    const sure = stableTokenCount(tokens, source);
     if (sure) {
-      this.#sure += written.slice(0, sure).filter(Boolean).length;
-      this.#tail = source.slice(lengthOf(tokens.slice(0, sure)));
+      this.#stableBlocks += written.slice(0, sure).filter(Boolean).length;
+      this.#tail = source.slice(tokensLength(tokens.slice(0, sure)));
       this.#outline = outlines[sure];
-      this.#cut = UNCUT;
+      this.#split = NO_SPLIT;
     }
-    this.#shorten(tokens[sure], outlines[sure]);
+    this.#splitTail(tokens[sure], outlines[sure]);
   }
 
   /** Read the first block of the tail no more before where it can be cut. */
-  #shorten(token, outline) {
-    const found = cut(token, read);
-    const known = this.#cut;
+  #splitTail(token, outline) {
+    const found = splitBlock(token, lexOpen);
+    const known = this.#split;
     if (!(found?.at > known.head.length)) return;
     const { part, head, close } = found;
-    const before = (one) => this.#writer.written([one], outline).written[0].slice(0, -close.length);
-    const lead = before(read(head)[0]);
+    const before = (one) => this.#renderer.renderTokens([one], outline).written[0].slice(0, -close.length);
+    const lead = before(lexOpen(head)[0]);
     const html = known.html + before(part).slice(known.lead.length);
-    this.#cut = { head, lead, at: known.at + found.at - known.head.length, html, outline: this.#writer.outline };
+    this.#split = { head, lead, at: known.at + found.at - known.head.length, html, outline: this.#renderer.outline };
   }
 }
 
-/** All HTML of a text that is complete. */
-export function htmlOf(text) {
-  const blocks = new Blocks();
-  blocks.update(text);
-  return blocks.html.join("");
-}
-
 /** The tokens of a text; while it is open no reference is resolved. */
-function lexed(source, open) {
-  const lexer = new BoundedLexer({ ...getDefaults(), tokenizer: new NoMarkup() });
+function lex(source, open) {
+  const lexer = new BoundedLexer({ ...getDefaults(), tokenizer: new PlainTokenizer() });
   lexer.options.gfm = false; // its rules are taken; what is left are boxes, for which it searches all of the text
   const tokens = lexer.blockTokens(source, lexer.tokens);
   const defines = Object.keys(tokens.links).length > 0;
@@ -193,19 +193,19 @@ function lexed(source, open) {
   return { tokens, defines };
 }
 
-const read = (source) => lexed(source, true).tokens;
+const lexOpen = (source) => lex(source, true).tokens;
 
 /** A piece with one kind of line end; `split` says that the piece before ended within one. */
-const lines = (piece, split = false) => (split ? piece.replace(/^\n/, "") : piece).replace(/\r\n?/g, "\n");
+const normalizeLineEnds = (piece, split = false) => (split ? piece.replace(/^\n/, "") : piece).replace(/\r\n?/g, "\n");
 
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
-export const escaped = (text) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]);
+export const escapeHtml = (text) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]);
 
 /** A line of a diff, marked as what it says it is. */
-function changed(line) {
+function diffLine(line) {
   const tag = /^\+(?!\+\+ )/.test(line) ? "ins" : /^-(?!-- )/.test(line) ? "del" : null;
-  return tag ? `<${tag}>${escaped(line)}</${tag}>` : escaped(line);
+  return tag ? `<${tag}>${escapeHtml(line)}</${tag}>` : escapeHtml(line);
 }
 
 const anchor = (link, words, title) =>
-  `<a href="${escaped(link)}"${title ? ` title="${escaped(title)}"` : ""}>${words}</a>`;
+  `<a href="${escapeHtml(link)}"${title ? ` title="${escapeHtml(title)}"` : ""}>${words}</a>`;

@@ -5,18 +5,18 @@
 
 import { html, nothing } from "lit";
 
-import { Element } from "../ui/base-element.js";
-import { EVERYTHING, NOBODY } from "../store/event-filter.js";
+import { NO_AGENT, NO_FILTER } from "../store/event-filter.js";
+import { ConsoleElement } from "../ui/base-element.js";
 
-const NAMES = { [NOBODY]: "No agent" };
-const LIVE = "Durable events. Live pieces of texts and of a tool's output have numbers too, and are left out.";
-const SET = [
+const AGENT_LABELS = { [NO_AGENT]: "No agent" };
+const COUNT_TOOLTIP = "Durable events. Live pieces of texts and of a tool's output have numbers too, and are left out.";
+const EVENT_FILTERS = [
   ["turn", "One turn"],
   ["invocation", "One agent run"],
   ["call", "One call"],
 ];
 
-export class Filters extends Element {
+export class EventFilterBar extends ConsoleElement {
   static properties = {
     filter: { attribute: false },
     facets: { attribute: false },
@@ -44,12 +44,12 @@ export class Filters extends Element {
   render() {
     const { filter, facets, shown, total } = this;
     const types = facets.choices.map(([type, count]) => [type, `${type}${type.endsWith(".") ? "*" : ""} (${count})`]);
-    const agents = [...facets.agents].map(([name, count]) => [name, `${NAMES[name] ?? name} (${count})`]);
+    const agents = [...facets.agents].map(([name, count]) => [name, `${AGENT_LABELS[name] ?? name} (${count})`]);
     const depths = Array.from({ length: facets.depth }, (_, depth) => [`${depth}`, `Depth at most ${depth}`]);
     return html`<div class="filters" role="search" aria-label="Filter events">
       <input type="search" aria-label="Search in events" placeholder="Search" .value=${filter.text}
         @input=${({ target }) => this.#choose({ text: target.value })}>
-      <output class="count" aria-label="Events shown" title=${LIVE}>${shown === total ? total : `${shown} of ${total}`}${
+      <output class="count" aria-label="Events shown" title=${COUNT_TOOLTIP}>${shown === total ? total : `${shown} of ${total}`}${
         this.done ? nothing : "…"
       } <span class="without">without live pieces</span></output>
       <div class="selects">
@@ -57,20 +57,20 @@ export class Filters extends Element {
         ${this.#select("agent", "Agent", agents)}
         ${facets.depth ? this.#select("depth", "Depth", depths) : nothing}
       </div>
-      ${SET.map(([name, words]) =>
+      ${EVENT_FILTERS.map(([name, words]) =>
         filter[name]
           ? html`<button class="chip" aria-label="${words}: show others again"
         @click=${() => this.#choose({ [name]: "" })}>${words} ×</button>`
           : nothing,
       )}
       ${
-        JSON.stringify(filter) === JSON.stringify(EVERYTHING)
+        JSON.stringify(filter) === JSON.stringify(NO_FILTER)
           ? nothing
           : html`
-        <button class="plain" @click=${() => this.#choose(EVERYTHING)}>Clear</button>`
+        <button class="plain" @click=${() => this.#choose(NO_FILTER)}>Clear</button>`
       }
     </div>`;
   }
 }
 
-customElements.define("tl-filters", Filters);
+customElements.define("tl-filters", EventFilterBar);

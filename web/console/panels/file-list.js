@@ -5,15 +5,15 @@
 
 import { html, nothing } from "lit";
 
+import { eventLink } from "../app/router.js";
+import { SessionFiles, previewKind } from "../store/session-files.js";
 import { SessionElement } from "../ui/base-element.js";
-import { toEvent } from "../app/event-link.js";
-import { Files, lookOf } from "../store/session-files.js";
-import { size } from "../ui/format.js";
-import { save } from "../ui/download.js";
-import { momentOf, zoneOf } from "../ui/time-format.js";
+import { downloadFile } from "../ui/download.js";
+import { formatBytes } from "../ui/format.js";
+import { formatDateTime, utcTooltip } from "../ui/time-format.js";
 import "./panels.css";
 
-const MOST = 200_000; // characters of a file on the screen
+const MAX_CHARS = 200_000; // characters of a file on the screen
 
 export class FileList extends SessionElement {
   static properties = { open: { state: true }, texts: { state: true } };
@@ -24,30 +24,30 @@ export class FileList extends SessionElement {
   }
 
   render() {
-    const { list } = this.session.record.fold(Files);
+    const { list } = this.session.log.fold(SessionFiles);
     return html`<section class="files" aria-labelledby="files-title">
       <h2 id="files-title">Files</h2>
       ${
         list.length
-          ? html`<ul class="rows">${list.map((file) => this.#row(file))}</ul>`
+          ? html`<ul class="rows">${list.map((file) => this.#drawRow(file))}</ul>`
           : html`<p class="soft">No file was written yet.</p>`
       }
     </section>`;
   }
 
-  #row(file) {
+  #drawRow(file) {
     const isOpen = file.key === this.open;
     return html`<li>
       <button class="plain document" aria-expanded=${isOpen} @click=${() => this.#choose(file)}>
         <strong>${file.name}</strong>
-        <span>${file.size === null ? nothing : size(file.size)}</span>
+        <span>${file.size === null ? nothing : formatBytes(file.size)}</span>
       </button>
-      ${isOpen ? this.#detail(file) : nothing}</li>`;
+      ${isOpen ? this.#drawDetail(file) : nothing}</li>`;
   }
 
   #choose(file) {
     this.open = this.open === file.key ? "" : file.key;
-    if (this.open && file.address && lookOf(file.name) === "text") this.#fetch(file.address);
+    if (this.open && file.address && previewKind(file.name) === "text") this.#fetch(file.address);
   }
 
   #fetch(address) {
@@ -59,28 +59,28 @@ export class FileList extends SessionElement {
     });
   }
 
-  #detail({ name, ts, seq, content, address }) {
+  #drawDetail({ name, ts, seq, content, address }) {
     return html`<div class="detail">
-      <p class="soft row">${toEvent(seq, `Event ${seq}`)}
-        <time datetime=${ts} title=${zoneOf(ts)}>${momentOf(ts)}</time>
+      <p class="soft row">${eventLink(seq, `Event ${seq}`)}
+        <time datetime=${ts} title=${utcTooltip(ts)}>${formatDateTime(ts)}</time>
         ${
           content === null
             ? nothing
-            : html`<button @click=${() => save(name.split("/").at(-1), content, "text/plain")}>
+            : html`<button @click=${() => downloadFile(name.split("/").at(-1), content, "text/plain")}>
           Download</button>`
         }
         ${address ? html`<a href=${address} download=${name.split("/").at(-1)}>Download</a>` : nothing}</p>
-      ${this.#preview(name, content ?? this.texts.get(address), address)}
+      ${this.#drawPreview(name, content ?? this.texts.get(address), address)}
     </div>`;
   }
 
-  #preview(name, text, address) {
+  #drawPreview(name, text, address) {
     if (text !== undefined && text !== null) {
-      return html`<pre class="json" tabindex="0" aria-label="Contents of ${name}">${text.slice(0, MOST)}</pre>
-        ${text.length > MOST ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
+      return html`<pre class="json" tabindex="0" aria-label="Contents of ${name}">${text.slice(0, MAX_CHARS)}</pre>
+        ${text.length > MAX_CHARS ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
     }
     if (!address) return html`<p class="soft">The log does not hold the contents of this file.</p>`;
-    return lookOf(name) === "picture" ? html`<img src=${address} alt="The file ${name}">` : nothing;
+    return previewKind(name) === "picture" ? html`<img src=${address} alt="The file ${name}">` : nothing;
   }
 }
 

@@ -5,21 +5,21 @@
 
 import { html, nothing } from "lit";
 
+import { renderMarkdown } from "../markdown/render.js";
 import { SessionElement } from "../ui/base-element.js";
-import { rendered } from "../markdown/render.js";
 import "./panels.css";
 
-export class Guide extends SessionElement {
+export class GuidePanel extends SessionElement {
   #drawn = { guide: "", nodes: null };
 
   /** The guide as nodes, drawn once. */
   #nodes(guide) {
-    if (this.#drawn.guide !== guide) this.#drawn = { guide, nodes: rendered(guide) };
+    if (this.#drawn.guide !== guide) this.#drawn = { guide, nodes: renderMarkdown(guide) };
     return this.#drawn.nodes;
   }
 
-  #try(text) {
-    this.dispatchEvent(new CustomEvent("try", { detail: text, bubbles: true }));
+  #suggest(text) {
+    this.dispatchEvent(new CustomEvent("suggest", { detail: text, bubbles: true }));
   }
 
   render() {
@@ -31,7 +31,7 @@ export class Guide extends SessionElement {
           ? html`<h3>Try</h3>
         <ul class="tries">${tries.map(
           (text) => html`<li>
-          <button @click=${() => this.#try(text)}>${text}</button></li>`,
+          <button @click=${() => this.#suggest(text)}>${text}</button></li>`,
         )}</ul>`
           : nothing
       }
@@ -40,4 +40,4 @@ export class Guide extends SessionElement {
   }
 }
 
-customElements.define("tl-guide", Guide);
+customElements.define("tl-guide", GuidePanel);

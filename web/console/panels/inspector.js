@@ -2,8 +2,8 @@
 
 import { html } from "lit";
 
-import { PlacedElement } from "../ui/base-element.js";
-import { go, currentRoute } from "../app/router.js";
+import { currentRoute, navigate } from "../app/router.js";
+import { RoutedElement } from "../ui/base-element.js";
 
 const PANELS = [
   ["guide", "Guide", (session) => html`<tl-guide .session=${session}></tl-guide>`],
@@ -16,9 +16,9 @@ const PANELS = [
 ];
 const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
 
-export class Inspector extends PlacedElement {
+export class Inspector extends RoutedElement {
   static properties = { screen: { attribute: false } };
-  #seen = null; // the tab that was brought into sight
+  #visibleTab = null; // the tab that was brought into sight
 
   /** What the address names, or the guide if there is one. */
   get #panel() {
@@ -28,10 +28,10 @@ export class Inspector extends PlacedElement {
   }
 
   #show(at) {
-    go({ ...currentRoute(), panel: PANELS[at][0] }, { replace: true });
+    navigate({ ...currentRoute(), panel: PANELS[at][0] }, { replace: true });
   }
 
-  async #key(event) {
+  async #onKeyDown(event) {
     const step = KEYS[event.key];
     if (!step) return;
     event.preventDefault();
@@ -41,8 +41,8 @@ export class Inspector extends PlacedElement {
   }
 
   updated(changed) {
-    if (this.#seen === this.#panel && !changed.has("screen")) return;
-    this.#seen = this.#panel;
+    if (this.#visibleTab === this.#panel && !changed.has("screen")) return;
+    this.#visibleTab = this.#panel;
     this.querySelector("[aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
@@ -51,7 +51,7 @@ export class Inspector extends PlacedElement {
     const [name, , draw] = PANELS[at];
     if (!this.session.isCatchingUp) import("./lazy-panels.js"); // the chat is there before them
     return html`<section class="inspector" aria-label="Inspector">
-      <div role="tablist" aria-label="Panels" @keydown=${this.#key}>${PANELS.map(
+      <div role="tablist" aria-label="Panels" @keydown=${this.#onKeyDown}>${PANELS.map(
         ([each, title], index) => html`
         <button role="tab" id="tab-${each}" aria-selected=${index === at} aria-controls="panel"
           tabindex=${index === at ? 0 : -1} @click=${() => this.#show(index)}>${title}</button>`,

@@ -6,11 +6,11 @@
 
 import { html } from "lit";
 
-import { Element } from "../ui/base-element.js";
-import { toEvent } from "../app/event-link.js";
+import { eventLink } from "../app/router.js";
+import { ConsoleElement } from "../ui/base-element.js";
 import { formatCount } from "../ui/format.js";
 
-export class Scrubber extends Element {
+export class Scrubber extends ConsoleElement {
   static properties = {
     events: { attribute: false },
     index: { attribute: false },
@@ -19,7 +19,7 @@ export class Scrubber extends Element {
   };
 
   /** Whatever a person chose, as a seq. */
-  #say(name, index) {
+  #dispatch(name, index) {
     const seq = index === null ? null : this.events[Math.min(Math.max(index, 0), this.events.length - 1)].seq;
     this.dispatchEvent(new CustomEvent(name, { detail: seq }));
   }
@@ -31,16 +31,16 @@ export class Scrubber extends Element {
     if (!event) return html`<p class="soft">Nothing has happened yet.</p>`;
     return html`<div class="scrubber" role="group" aria-label="Moment">
       <button aria-label="First event" title="First event" ?disabled=${index <= 0}
-        @click=${() => this.#say("moved", 0)}>«</button>
+        @click=${() => this.#dispatch("moved", 0)}>«</button>
       <button aria-label="One event back" title="One event back" ?disabled=${index <= 0}
-        @click=${() => this.#say("moved", index - 1)}>‹</button>
+        @click=${() => this.#dispatch("moved", index - 1)}>‹</button>
       <input type="range" min="0" max=${end} aria-label="Event" aria-valuetext="Event ${event.seq}, ${event.type}"
-        .value=${String(index)} @input=${({ target }) => this.#say("moving", Number(target.value))}
-        @change=${({ target }) => this.#say("moved", Number(target.value))}>
+        .value=${String(index)} @input=${({ target }) => this.#dispatch("moving", Number(target.value))}
+        @change=${({ target }) => this.#dispatch("moved", Number(target.value))}>
       <button aria-label="One event on" title="One event on" ?disabled=${index >= end}
-        @click=${() => this.#say("moved", index + 1)}>›</button>
-      <button aria-pressed=${this.follows} @click=${() => this.#say("moved", null)}>Now</button>
-      <p class="where">${toEvent(event.seq, `Event ${event.seq}`)} <span class="mono">${event.type}</span>
+        @click=${() => this.#dispatch("moved", index + 1)}>›</button>
+      <button aria-pressed=${this.follows} @click=${() => this.#dispatch("moved", null)}>Now</button>
+      <p class="where">${eventLink(event.seq, `Event ${event.seq}`)} <span class="mono">${event.type}</span>
         <span class="soft">${formatCount(index + 1)} of ${formatCount(end + 1)}, without live pieces</span></p>
     </div>`;
   }

@@ -9,30 +9,36 @@
 import { html, nothing } from "lit";
 
 import { Gone, NotFound } from "../../client/api/errors.js";
-import { changes } from "../store/json-diff.js";
-import { PlacedElement } from "../ui/base-element.js";
-import { Latest } from "../store/latest-request.js";
-import { remember, remembered } from "../app/settings.js";
-import { go, currentRoute } from "../app/router.js";
+import { currentRoute, navigate } from "../app/router.js";
+import { loadSetting, saveSetting } from "../app/storage.js";
+import { diffJson } from "../store/json-diff.js";
+import { LatestRequest } from "../store/latest-request.js";
+import { RoutedElement } from "../ui/base-element.js";
 import "./scrubber.js";
 import "./panels.css";
 
 const PAUSE_MS = 250;
-const MOST = 200_000; // characters of JSON on the screen
-const BRIEF = 200; // of a value in the list of changes
-const PARTS = { state: "State", transcript: "Transcript", meters: "Meters", open: "What is open", roster: "Roster" };
+const MAX_JSON_CHARS = 200_000; // characters of JSON on the screen
+const MAX_VALUE_CHARS = 200; // of a value in the list of changes
+const PART_LABELS = {
+  state: "State",
+  transcript: "Transcript",
+  meters: "Meters",
+  open: "What is open",
+  roster: "Roster",
+};
 
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-export class StateAt extends PlacedElement {
-  static properties = { part: { state: true }, told: { state: true }, dragged: { state: true } };
-  #asks = new Latest((wanted) => this.#ask(wanted));
-  #wanted = "";
-  #record = null;
+export class StatePanel extends RoutedElement {
+  static properties = { part: { state: true }, answer: { state: true }, dragged: { state: true } };
+  #requests = new LatestRequest((wanted) => this.#load(wanted));
+  #requestKey = "";
+  #log = null;
 
   constructor() {
     super();
-    Object.assign(this, { part: remembered("part", "state"), told: null, dragged: null });
+    Object.assign(this, { part: loadSetting("part", "state"), answer: null, dragged: null });
   }
 
   /** Where the person is: a seq, or null for now. */
@@ -42,74 +48,74 @@ export class StateAt extends PlacedElement {
 
   willUpdate(changed) {
     super.willUpdate(changed);
-    const { record, id } = this.session;
-    if (record !== this.#record) this.#begin(record);
-    const at = this.#seq === null ? record.events.length - 1 : record.indexOf(this.#seq);
+    const { log, id } = this.session;
+    if (log !== this.#log) this.#reset(log);
+    const at = this.#seq === null ? log.events.length - 1 : log.indexOfSeq(this.#seq);
     this.index = Math.max(at, 0);
-    const seq = record.events[this.index]?.seq;
+    const seq = log.events[this.index]?.seq;
     if (seq === undefined) return;
     const rests = this.#seq !== null && this.dragged === null;
-    const before = rests ? (record.events[this.index - 1]?.seq ?? null) : null;
+    const before = rests ? (log.events[this.index - 1]?.seq ?? null) : null;
     const wanted = { id, part: this.part, seq, before };
-    if (JSON.stringify(wanted) === this.#wanted) return;
-    this.#wanted = JSON.stringify(wanted);
-    this.#asks.want({ ...wanted, record });
+    if (JSON.stringify(wanted) === this.#requestKey) return;
+    this.#requestKey = JSON.stringify(wanted);
+    this.#requests.request({ ...wanted, log });
   }
 
   /** What was told of another log is not true of this one. */
-  #begin(record) {
-    this.#record = record;
-    this.#wanted = "";
-    this.told = null;
+  #reset(log) {
+    this.#log = log;
+    this.#requestKey = "";
+    this.answer = null;
   }
 
-  async #ask(wanted) {
-    const { part, seq, before, record } = wanted;
+  async #load(wanted) {
+    const { part, seq, before, log } = wanted;
     try {
       const moments = before === null ? [seq] : [seq, before];
-      const [now, then] = await Promise.all(moments.map((moment) => this.#answer(wanted, moment)));
-      if (record !== this.session.record) return;
-      const changed = before === null ? null : changes(then[part], now[part]);
-      this.told = { part, seq, value: now[part], changed, misfits: now.misfits ?? [] };
+      const [now, then] = await Promise.all(moments.map((moment) => this.#fetchState(wanted, moment)));
+      if (log !== this.session.log) return;
+      const changed = before === null ? null : diffJson(then[part], now[part]);
+      this.answer = { part, seq, value: now[part], changed, misfits: now.misfits ?? [] };
     } catch (error) {
-      if (record !== this.session.record) return;
+      if (log !== this.session.log) return;
       const gone = error instanceof Gone || error instanceof NotFound;
-      this.told = { part, seq, error: gone ? "The log does not go back this far any more." : error.message };
+      this.answer = { part, seq, error: gone ? "The log does not go back this far any more." : error.message };
     }
-    if (before === null) await pause(PAUSE_MS);
+    if (before === null) await sleep(PAUSE_MS);
   }
 
-  #answer({ id, part }, at) {
+  #fetchState({ id, part }, at) {
     return this.session.client.state(id, { at, include: part === "state" ? [] : [part] });
   }
 
   #move({ detail }) {
     this.dragged = null;
-    go({ ...currentRoute(), seq: detail }, { replace: true });
+    navigate({ ...currentRoute(), seq: detail }, { replace: true });
   }
 
   #choose({ target }) {
     this.part = target.value;
-    remember("part", this.part);
+    saveSetting("part", this.part);
   }
 
   render() {
-    const { events } = this.session.record;
-    const waits = this.told?.seq !== (events[this.index]?.seq ?? null) || this.told?.part !== this.part;
+    const { events } = this.session.log;
+    const waits = this.answer?.seq !== (events[this.index]?.seq ?? null) || this.answer?.part !== this.part;
     return html`<div class="pad state" aria-busy=${events.length > 0 && waits}>
       <div class="row">
-        <label>Show <select @change=${this.#choose}>${Object.entries(PARTS).map(
+        <label>Show <select @change=${this.#choose}>${Object.entries(PART_LABELS).map(
           ([name, words]) => html`
           <option value=${name} ?selected=${name === this.part}>${words}</option>`,
         )}</select></label>
       </div>
       <tl-scrubber .events=${events} .length=${events.length} .index=${this.index} .follows=${this.#seq === null}
         @moving=${({ detail }) => (this.dragged = detail)} @moved=${this.#move}></tl-scrubber>
-      ${this.told ? this.#told(this.told) : nothing}
+      ${this.answer ? this.#drawAnswer(this.answer) : nothing}
     </div>`;
   }
 
-  #told({ part, seq, value, changed, misfits, error }) {
+  #drawAnswer({ part, seq, value, changed, misfits, error }) {
     if (error) return html`<p class="problem" role="alert">${error}</p>`;
     const text = JSON.stringify(value, null, 2);
     const missing = misfits.map(
@@ -120,13 +126,13 @@ export class StateAt extends PlacedElement {
     if (part === "state" && text === "{}") {
       return html`${missing}<p class="soft">This application has made no state yet.</p>`;
     }
-    return html`${missing}${changed ? this.#changes(changed) : nothing}
-      <h2>${PARTS[part]}</h2>
-      <pre class="json" tabindex="0" aria-label=${PARTS[part]} data-seq=${seq}>${text.slice(0, MOST)}</pre>
-      ${text.length > MOST ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
+    return html`${missing}${changed ? this.#drawChanges(changed) : nothing}
+      <h2>${PART_LABELS[part]}</h2>
+      <pre class="json" tabindex="0" aria-label=${PART_LABELS[part]} data-seq=${seq}>${text.slice(0, MAX_JSON_CHARS)}</pre>
+      ${text.length > MAX_JSON_CHARS ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
   }
 
-  #changes(changed) {
+  #drawChanges(changed) {
     return html`<section aria-label="Changed by this event">
       <h2>Changed by this event</h2>
       ${
@@ -134,8 +140,8 @@ export class StateAt extends PlacedElement {
           ? html`<ul class="changes">${changed.map(
               ({ path, kind, before, after }) => html`
         <li data-kind=${kind}><span class="path">${path}</span>
-          ${before === undefined ? nothing : html`<del>${brief(before)}</del>`}
-          ${after === undefined ? nothing : html`<ins>${brief(after)}</ins>`}</li>`,
+          ${before === undefined ? nothing : html`<del>${shortJson(before)}</del>`}
+          ${after === undefined ? nothing : html`<ins>${shortJson(after)}</ins>`}</li>`,
             )}</ul>`
           : html`<p class="soft">Nothing.</p>`
       }
@@ -143,9 +149,9 @@ export class StateAt extends PlacedElement {
   }
 }
 
-function brief(value) {
+function shortJson(value) {
   const text = JSON.stringify(value);
-  return text.length > BRIEF ? `${text.slice(0, BRIEF)}…` : text;
+  return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text;
 }
 
-customElements.define("tl-state", StateAt);
+customElements.define("tl-state", StatePanel);

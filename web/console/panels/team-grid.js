@@ -7,76 +7,85 @@
 import { html, nothing } from "lit";
 
 import { Roster } from "../../client/folds/roster.js";
+import {
+  ProcessStatus,
+  endSessionCommand,
+  offerWorkCommand,
+  safeColor,
+  sleepingMembers,
+  startSessionCommand,
+  summonCommand,
+  wakeCommand,
+} from "../store/team-commands.js";
 import { SessionElement } from "../ui/base-element.js";
-import { Staff, colour, endSession, offerWork, sleepers, startSession, summon, wake } from "../store/team-commands.js";
 
-const LOOKS = { alive: "good", hatching: "busy", sleeping: "" };
+const STATE_CLASSES = { alive: "good", hatching: "busy", sleeping: "" };
 
-const MIDDLE = 4; // of the nine seats
+const LEAD_SEAT = 4; // of the nine seats
 
-export class RosterGrid extends SessionElement {
+export class TeamGrid extends SessionElement {
   render() {
-    const { app, record } = this.session;
-    const teams = record.fold(Roster).report();
+    const { app, log } = this.session;
+    const teams = log.fold(Roster).report();
     if (!app.process && !teams.length) return nothing;
-    const staff = record.fold(Staff);
+    const status = log.fold(ProcessStatus);
     return html`<section class="roster" aria-labelledby="team-title">
       <h2 id="team-title">Team</h2>
-      ${app.process ? this.#process(staff) : nothing}
-      ${teams.map((team) => this.#team(team, staff))}
-      ${app.process ? this.#offer(teams) : nothing}
+      ${app.process ? this.#drawProcess(status) : nothing}
+      ${teams.map((team) => this.#drawTeam(team, status))}
+      ${app.process ? this.#drawOfferForm(teams) : nothing}
     </section>`;
   }
 
-  #command(command) {
+  #sendCommand(command) {
     const { client, id } = this.session;
     return this.attempt(() => client.dispatch(id, [{ type: "ui.command", payload: { command } }]));
   }
 
-  #process(staff) {
-    const { process } = staff;
+  #drawProcess(status) {
+    const { process } = status;
     const state = process
       ? html`<span class="chip good">runs</span> ${process.model ?? ""} ${process.demo_mode ? "(demo)" : ""}`
       : html`<span class="chip">not running</span>`;
     return html`<div class="row">
       <p class="grow">Process ${state}</p>
       <div class="row">
-        <button @click=${() => this.#command(summon())}>Summon</button>
+        <button @click=${() => this.#sendCommand(summonCommand())}>Summon</button>
         ${
           process
-            ? html`<button class="danger" @click=${() => this.#command(endSession())}>End session</button>`
-            : html`<button class="strong" @click=${() => this.#command(startSession(staff))}>Start session</button>`
+            ? html`<button class="danger" @click=${() => this.#sendCommand(endSessionCommand())}>End session</button>`
+            : html`<button class="strong" @click=${() => this.#sendCommand(startSessionCommand(status))}>Start session</button>`
         }
       </div>
     </div>`;
   }
 
-  #team({ channel, hatching, grid }, staff) {
-    const asleep = this.session.app.process ? sleepers(grid) : [];
+  #drawTeam({ channel, hatching, grid }, status) {
+    const asleep = this.session.app.process ? sleepingMembers(grid) : [];
     return html`<div class="team">
       ${channel ? html`<h3>${channel}</h3>` : nothing}
       ${hatching ? html`<p class="soft" role="status">Somebody is expected.</p>` : nothing}
-      <ol class="seats" start="0">${grid.map((member, seat) => this.#seat(member, seat, staff))}</ol>
+      <ol class="seats" start="0">${grid.map((member, seat) => this.#drawSeat(member, seat, status))}</ol>
       ${
         asleep.length > 1
-          ? html`<button @click=${() => this.#command(wake(asleep, staff))}>
+          ? html`<button @click=${() => this.#sendCommand(wakeCommand(asleep, status))}>
         Wake all ${asleep.length}</button>`
           : nothing
       }
     </div>`;
   }
 
-  #seat(member, seat, staff) {
-    if (member === null) return this.#empty(seat);
+  #drawSeat(member, seat, status) {
+    if (member === null) return this.#drawEmptySeat(seat);
     const sleeps = this.session.app.process && member.state === "sleeping";
     return html`<li class="seat" data-state=${member.state}>
-      <span class="swatch" data-colour=${colour(member.color)} title=${member.color_name}></span>
+      <span class="swatch" data-colour=${safeColor(member.color)} title=${member.color_name}></span>
       <strong>${member.name}</strong>
-      <span class="chip ${LOOKS[member.state]}">${member.state}</span>
+      <span class="chip ${STATE_CLASSES[member.state]}">${member.state}</span>
       ${member.soul ? html`<p class="soul">${member.soul}</p>` : nothing}
       ${
         sleeps
-          ? html`<button @click=${() => this.#command(wake([member], staff))}>
+          ? html`<button @click=${() => this.#sendCommand(wakeCommand([member], status))}>
         Wake<span class="unseen"> ${member.name}, seat ${seat}</span></button>`
           : nothing
       }
@@ -84,30 +93,31 @@ export class RosterGrid extends SessionElement {
   }
 
   /** The middle is where the process itself sits, which joins no team. */
-  #empty(seat) {
+  #drawEmptySeat(seat) {
     const { process, agents } = this.session.app;
-    if (process && seat === MIDDLE) return html`<li class="seat" data-state="lead"><strong>${agents[0]}</strong></li>`;
+    if (process && seat === LEAD_SEAT)
+      return html`<li class="seat" data-state="lead"><strong>${agents[0]}</strong></li>`;
     return html`<li class="seat soft" data-state="free">Seat ${seat}, free</li>`;
   }
 
   /** Names are not unique: whoever has one is offered the work. */
-  #offer(teams) {
+  #drawOfferForm(teams) {
     const names = new Set(teams.flatMap(({ grid }) => grid.filter(Boolean).map(({ name }) => name)));
     if (!names.size) return nothing;
     return html`<details class="offer"><summary>Offer work</summary>
-      <form @submit=${this.#offered}>
+      <form @submit=${this.#onOfferSubmit}>
         <label>To <select name="agent">${[...names].map((name) => html`<option>${name}</option>`)}</select></label>
         <label>Jobs, one on each line <textarea name="jobs" rows="3" required></textarea></label>
         <button>Offer</button>
       </form></details>`;
   }
 
-  async #offered(event) {
+  async #onOfferSubmit(event) {
     event.preventDefault();
     const form = event.target;
     const { agent, jobs } = Object.fromEntries(new FormData(form));
-    const command = offerWork(agent, jobs);
-    if (command.jobs.length && (await this.#command(command))) form.reset();
+    const command = offerWorkCommand(agent, jobs);
+    if (command.jobs.length && (await this.#sendCommand(command))) form.reset();
   }
 
   /** Colours are set where the content security policy lets a script set them. */
@@ -116,4 +126,4 @@ export class RosterGrid extends SessionElement {
   }
 }
 
-customElements.define("tl-roster", RosterGrid);
+customElements.define("tl-roster", TeamGrid);

@@ -4,21 +4,22 @@
  */
 
 import { Documents } from "../../client/folds/documents.js";
+import { oneLine } from "./one-line.js";
 
-const WORDS = 100;
+const MAX_EXCERPT_CHARS = 100;
 
 /** What the categories are called, in the order in which they are shown. */
-export const SHELVES = new Map([
+export const CATEGORY_TITLES = new Map([
   ["transcript", "Messages"],
   ["identity", "Team"],
   ["knowledge", "Records of files"],
   ["operational", "Processes"],
 ]);
 
-export class Library {
+export class DocumentIndex {
   version = 0;
   byId = new Map();
-  shelves = new Map([...SHELVES.keys()].map((category) => [category, new Map()]));
+  byCategory = new Map([...CATEGORY_TITLES.keys()].map((category) => [category, new Map()]));
   #documents = new Documents();
 
   /** Take one event into account. */
@@ -26,20 +27,20 @@ export class Library {
     for (const made of this.#documents.apply(event)) {
       this.version += 1;
       this.byId.set(made.id, made);
-      this.shelves.get(made.category).set(made.id, made);
+      this.byCategory.get(made.category).set(made.id, made);
     }
   }
 }
 
 const TITLES = {
-  message: ({ role, speakerName, content }) => [speakerName ?? role, said(content)],
+  message: ({ role, speakerName, content }) => [speakerName ?? role, messageExcerpt(content)],
   "agent-identity": ({ name, status }) => [name, status],
   artifact: ({ filename, path }) => [filename, path],
   marker: ({ kind, process }) => [kind === "session_start" ? "Started" : "Ended", process],
 };
 
 /** The name of a document, and what tells it from others. */
-export const titleOf = ({ type, body }) => TITLES[type](body);
+export const documentTitle = ({ type, body }) => TITLES[type](body);
 
 const PARTS = {
   text: ({ text }) => text,
@@ -48,20 +49,20 @@ const PARTS = {
 };
 
 /** The first words of a message. */
-function said(content) {
+function messageExcerpt(content) {
   if (!content.length) return "taken back";
   const part = content.find(({ type }) => type === "text") ?? content[0];
-  return PARTS[part.type](part).slice(0, WORDS).replace(/\s+/g, " ").trim();
+  return oneLine(PARTS[part.type](part), MAX_EXCERPT_CHARS);
 }
 
-const texts = new WeakMap();
+const searchTexts = new WeakMap();
 
 /** Whether all words are in a document. */
-export function holds(document, words) {
+export function matchesQuery(document, words) {
   if (!words.length) return true;
-  if (!texts.has(document)) texts.set(document, JSON.stringify([document.id, document.body]).toLowerCase());
-  const text = texts.get(document);
+  if (!searchTexts.has(document)) searchTexts.set(document, JSON.stringify([document.id, document.body]).toLowerCase());
+  const text = searchTexts.get(document);
   return words.every((word) => text.includes(word));
 }
 
-export const wordsOf = (query) => query.toLowerCase().split(/\s+/).filter(Boolean);
+export const queryWords = (query) => query.toLowerCase().split(/\s+/).filter(Boolean);

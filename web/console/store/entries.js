@@ -21,7 +21,7 @@ export class Entry {
     this.agent_name = event.agent_name ?? null;
     this.channel = event.channel ?? null;
     this.turn = event.trace_id ?? null;
-    this.inside = inside; // the flow that holds it
+    this.inside = inside; // the thread that holds it
     this.touch();
   }
 
@@ -33,7 +33,7 @@ export class Entry {
 }
 
 /** Entries in order; the owner is the call or the agent that they are nested in, none at the top. */
-export class Flow {
+export class Thread {
   entries = [];
 
   constructor(owner = null) {
@@ -54,10 +54,10 @@ export class Flow {
 }
 
 /** A text or a thinking, while it is written and afterwards. */
-export class Text extends Entry {
+export class TextEntry extends Entry {
   open = true;
   aborted = false;
-  cut = null; // why it was aborted: "error", "restart", "stop" or "timeout"
+  abortReason = null; // why it was aborted: "error", "restart", "stop" or "timeout"
   citations = [];
   speaker = null;
   #pieces = [];
@@ -80,19 +80,19 @@ export class Text extends Entry {
   }
 }
 
-/** A call of a tool, with the agents that it started in its flow. */
-export class Call extends Entry {
+/** A call of a tool, with the agents that it started in its thread. */
+export class CallEntry extends Entry {
   written = ""; // arguments as they come
   args = null;
   executor = "backend";
-  told = false; // the message it stands in is complete: it has begun
+  isMessageComplete = false; // the message it stands in is complete: it has begun
   awaited = null; // what the page is asked: the arguments, or an input's questions
   approval = null; // the request that nobody has decided
   decision = null;
   input = null; // what a person gave to a call that asked
   question = null; // the arguments that the page was asked with, last
   answer = null; // who answered, and when: { actor, ts }
-  isFaultTold = false; // its error stands inside it, or the note of a stop tells it
+  isErrorShown = false; // its error stands inside it, or the note of a stop tells it
   progress = ""; // only while it runs
   result = null; // the payload of tool.result
   aborted = false;
@@ -104,34 +104,34 @@ export class Call extends Entry {
     super("call", event, inside);
     this.call_id = call_id;
     this.tool = tool;
-    this.flow = new Flow(this);
+    this.thread = new Thread(this);
   }
 
   /** writing, queued, running, waiting, done, error, denied or aborted. */
   get state() {
-    if (this.result !== null) return this.result.ok ? "done" : (FAILED.get(this.result.error?.code) ?? "error");
+    if (this.result !== null) return this.result.ok ? "done" : (ERROR_STATES.get(this.result.error?.code) ?? "error");
     if (this.aborted) return "aborted";
     if (this.approval !== null || this.awaited !== null) return "waiting";
     if (this.args === null) return "writing";
-    return this.told ? "running" : "queued";
+    return this.isMessageComplete ? "running" : "queued";
   }
 }
 
-const FAILED = new Map([
+const ERROR_STATES = new Map([
   ["CANCELLED", "aborted"],
   ["DENIED", "denied"],
 ]);
 
-/** An agent that is open: the flow that it writes to, and what it has begun and not finished. */
-export class Worker {
+/** An agent that is open: the thread that it writes to, and what it has begun and not finished. */
+export class OpenAgent {
   unfinished = new Set(); // texts and calls
-  isCut = false; // a text of it broke off
+  hasAbortedText = false; // a text of it broke off
   fault = null; // the entry of the error that ends it
 
-  constructor({ agent_name, trace_id, ts }, name, flow) {
+  constructor({ agent_name, trace_id, ts }, name, thread) {
     this.name = name ?? agent_name ?? "The agent";
     this.turn = trace_id;
-    this.flow = flow;
+    this.thread = thread;
     this.since = ts; // since when it has written nothing
   }
 

@@ -6,7 +6,7 @@
  */
 
 /** A filter that everything passes. `turn`, `invocation` and `call` are set from an event, not typed. */
-export const EVERYTHING = Object.freeze({
+export const NO_FILTER = Object.freeze({
   text: "",
   type: "",
   agent: "",
@@ -15,8 +15,8 @@ export const EVERYTHING = Object.freeze({
   invocation: "",
   call: "",
 });
-export const NOBODY = "-"; // as an agent: events without one
-const PORTION = 32; // events between two looks at the clock
+export const NO_AGENT = "-"; // as an agent: events without one
+const BATCH = 32; // events between two looks at the clock
 
 /** Each field of a filter: what an event has to be, cheap ones first. */
 const TESTS = {
@@ -27,7 +27,7 @@ const TESTS = {
   agent:
     (wanted) =>
     ({ agent_name }) =>
-      (agent_name ?? NOBODY) === wanted,
+      (agent_name ?? NO_AGENT) === wanted,
   depth:
     (wanted) =>
     ({ depth }) =>
@@ -40,25 +40,25 @@ const TESTS = {
   call:
     (wanted) =>
     ({ payload }) =>
-      callsOf(payload).includes(wanted),
-  text: (wanted) => (event) => textOf(event).includes(wanted.toLowerCase()),
+      callIds(payload).includes(wanted),
+  text: (wanted) => (event) => searchText(event).includes(wanted.toLowerCase()),
 };
 
 /** The calls that an event is about. */
-export function callsOf({ call_id, calls }) {
+export function callIds({ call_id, calls }) {
   const asked = Array.isArray(calls) ? calls.map((call) => call?.call_id) : [];
   return [call_id, ...asked].filter((id) => typeof id === "string");
 }
 
 const texts = new WeakMap(); // event -> its JSON in lower case
 
-function textOf(event) {
+function searchText(event) {
   if (!texts.has(event)) texts.set(event, JSON.stringify(event).toLowerCase());
   return texts.get(event);
 }
 
 /** The events that pass a filter, found bit by bit. */
-export class Matches {
+export class EventFilter {
   events = []; // in order
   at = 0; // how many were looked at
   #tests;
@@ -69,27 +69,27 @@ export class Matches {
       .map((name) => TESTS[name](filter[name]));
   }
 
-  /** Look at what was not looked at, until it is `late()`. Returns whether that was all. */
-  advance(events, late) {
+  /** Look at what was not looked at, until it is `shouldYield()`. Returns whether that was all. */
+  run(events, shouldYield) {
     if (this.#tests.length === 0) {
       this.events = events;
       this.at = events.length;
     }
     while (this.at < events.length) {
-      const end = Math.min(this.at + PORTION, events.length);
-      for (; this.at < end; this.at += 1) this.#look(events[this.at]);
-      if (late()) break;
+      const end = Math.min(this.at + BATCH, events.length);
+      for (; this.at < end; this.at += 1) this.#testEvent(events[this.at]);
+      if (shouldYield()) break;
     }
     return this.at === events.length;
   }
 
-  #look(event) {
+  #testEvent(event) {
     if (this.#tests.every((passes) => passes(event))) this.events.push(event);
   }
 }
 
 /** The next event of the same type in a direction, 1 or -1; undefined if there is none. */
-export function sameType(events, at, step) {
+export function nextOfType(events, at, step) {
   for (let index = at + step; index >= 0 && index < events.length; index += step) {
     if (events[index].type === events[at].type) return events[index];
   }
@@ -97,12 +97,12 @@ export function sameType(events, at, step) {
 }
 
 /** A fold: what occurs in a session, and how often. */
-export class Facets {
+export class EventFacets {
   types = new Map();
   agents = new Map(); // by name; NOBODY for events without an agent
   depth = 0; // the deepest
 
-  apply({ type, agent_name = NOBODY, depth = 0 }) {
+  apply({ type, agent_name = NO_AGENT, depth = 0 }) {
     this.types.set(type, (this.types.get(type) ?? 0) + 1);
     this.agents.set(agent_name, (this.agents.get(agent_name) ?? 0) + 1);
     this.depth = Math.max(this.depth, depth);

@@ -5,54 +5,49 @@
  * Types that are not in the table, those of applications too, are shown as compact JSON.
  */
 
-const LINE_CHARS = 240;
+import { plural } from "./labels.js";
+import { oneLine } from "./one-line.js";
+
+const MAX_LINE_CHARS = 240;
 
 /** What an event says, on one line, cut. */
-export function summary({ type, payload }) {
-  const say = SUMMARIES[type] ?? compact;
-  return oneLine(say(payload ?? {}));
+export function summarizeEvent({ type, payload }) {
+  const say = SUMMARIES[type] ?? compactJson;
+  return oneLine(say(payload ?? {}), MAX_LINE_CHARS);
 }
 
 /** The first word of a type, or `error` for what went wrong: what rows are coloured by. */
-export function family({ type, payload }) {
-  if (FAULTS[type]?.(payload)) return "error";
+export function eventFamily({ type, payload }) {
+  if (IS_ERROR[type]?.(payload)) return "error";
   const first = type.split(".")[0];
   return FAMILIES.has(first) ? first : "own";
 }
 
 /** JSON of a value without spaces, as far as `room` characters go. */
-export function compact(value, room = LINE_CHARS) {
+export function compactJson(value, room = MAX_LINE_CHARS) {
   if (typeof value === "string") return JSON.stringify(value.slice(0, room));
   if (value === null || typeof value !== "object") return String(value);
-  return Array.isArray(value) ? list(value, room) : object(value, room);
+  return Array.isArray(value) ? compactList(value, room) : compactObject(value, room);
 }
 
-function list(values, room) {
+function compactList(values, room) {
   let text = "[";
   for (const value of values) {
     if (text.length > 1) text += ",";
     if (text.length >= room) return text;
-    text += compact(value, room - text.length);
+    text += compactJson(value, room - text.length);
   }
   return `${text}]`;
 }
 
-function object(values, room) {
+function compactObject(values, room) {
   let text = "{";
   for (const key in values) {
     if (text.length > 1) text += ",";
     if (text.length >= room) return text;
-    text += `${JSON.stringify(key)}:${compact(values[key], room - text.length)}`;
+    text += `${JSON.stringify(key)}:${compactJson(values[key], room - text.length)}`;
   }
   return `${text}}`;
-}
-
-function oneLine(text) {
-  const line = text
-    .slice(0, 2 * LINE_CHARS)
-    .replace(/\s+/g, " ")
-    .trim();
-  return line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS - 1)}…` : line;
 }
 
 const FAMILIES = new Set([
@@ -69,7 +64,7 @@ const FAMILIES = new Set([
 ]);
 
 /** When an event tells of a fault. */
-const FAULTS = {
+const IS_ERROR = {
   __proto__: null, // a type may be called like what every object has
   "session.error": () => true,
   "parse.reject": () => true,
@@ -78,49 +73,49 @@ const FAULTS = {
   "process.end": ({ reason }) => reason === "process_crash",
 };
 
-const start = (text) => (text ?? "").slice(0, 2 * LINE_CHARS);
-const words = (...parts) => parts.filter((part) => part !== undefined && part !== null && part !== "").join(" · ");
-const count = (number, one) => `${number} ${one}${number === 1 ? "" : "s"}`;
-const tokens = (usage) => usage && `${usage.input_tokens} in, ${usage.output_tokens} out`;
-const price = (cost) => cost && `$${cost.total_cost}`;
-const names = (things, name) => things.map(name).join(", ");
-const outcome = ({ ok, result, error }) => (ok ? compact(result) : `${error?.code}: ${start(error?.message)}`);
+const clip = (text) => (text ?? "").slice(0, 2 * MAX_LINE_CHARS);
+const joinParts = (...parts) => parts.filter((part) => part !== undefined && part !== null && part !== "").join(" · ");
+const tokensText = (usage) => usage && `${usage.input_tokens} in, ${usage.output_tokens} out`;
+const costText = (cost) => cost && `$${cost.total_cost}`;
+const joinNames = (things, name) => things.map(name).join(", ");
+const outcomeText = ({ ok, result, error }) => (ok ? compactJson(result) : `${error?.code}: ${clip(error?.message)}`);
 
 const SUMMARIES = {
   __proto__: null,
-  "process.start": ({ process, pid, model }) => words(`${process} ${pid}`, model),
-  "process.end": ({ process, reason, exit_code }) => words(process, reason, exit_code && `exit code ${exit_code}`),
-  "process.auth": ({ method, needs_setup }) => words(method, needs_setup && "needs setup"),
-  "session.error": ({ code, message }) => `${code}: ${start(message)}`,
+  "process.start": ({ process, pid, model }) => joinParts(`${process} ${pid}`, model),
+  "process.end": ({ process, reason, exit_code }) => joinParts(process, reason, exit_code && `exit code ${exit_code}`),
+  "process.auth": ({ method, needs_setup }) => joinParts(method, needs_setup && "needs setup"),
+  "session.error": ({ code, message }) => `${code}: ${clip(message)}`,
   "session.member": ({ principal, roles = [] }) => `${principal}: ${roles.join(", ") || "no role"}`,
   "session.invite": ({ principal, roles }) => `${principal ?? "link"}: ${roles.join(", ")}`,
-  "session.invite_end": ({ invite_id, reason }) => words(invite_id, reason),
-  "session.title": ({ title }) => start(title),
-  "ui.message": ({ text, target }) => words(target && `to ${target}`, start(text)),
-  "ui.action": ({ action: { kind, ...rest } }) => words(kind, compact(rest)),
-  "ui.command": ({ command: { kind, ...rest } }) => words(kind, compact(rest)),
-  "agent.start": ({ via, model, prompt }) => words(via, model, start(prompt)),
-  "agent.end": ({ stop_reason, steps, result }) => words(stop_reason, steps && count(steps, "step"), start(result)),
+  "session.invite_end": ({ invite_id, reason }) => joinParts(invite_id, reason),
+  "session.title": ({ title }) => clip(title),
+  "ui.message": ({ text, target }) => joinParts(target && `to ${target}`, clip(text)),
+  "ui.action": ({ action: { kind, ...rest } }) => joinParts(kind, compactJson(rest)),
+  "ui.command": ({ command: { kind, ...rest } }) => joinParts(kind, compactJson(rest)),
+  "agent.start": ({ via, model, prompt }) => joinParts(via, model, clip(prompt)),
+  "agent.end": ({ stop_reason, steps, result }) => joinParts(stop_reason, steps && plural(steps, "step"), clip(result)),
   "agent.handoff": ({ to }) => `to ${to}`,
-  "agent.usage": ({ model, usage, cost }) => words(model, tokens(usage), price(cost)),
+  "agent.usage": ({ model, usage, cost }) => joinParts(model, tokensText(usage), costText(cost)),
   "context.compact": ({ tokens_before, tokens_after }) => `${tokens_before ?? "?"} to ${tokens_after ?? "?"} tokens`,
-  "block.start": ({ kind, tool }) => words(kind, tool),
-  "block.end": ({ status, text }) => words(status, start(text)),
-  "block.retract": ({ block_ids, reason }) => words(count(block_ids.length, "block"), reason),
-  "assistant.message": ({ text, speaker }) => words(speaker, start(text)),
-  "assistant.thinking": ({ text, redacted }) => (redacted && !text ? "redacted" : start(text)),
-  "assistant.block": ({ kind, data }) => words(kind, compact(data)),
-  "assistant.view": ({ view }) => words(view.view_id, view.title, compact(view.tree)),
-  "assistant.files": ({ files }) => names(files, ({ filename }) => filename),
-  "tool.call": ({ tool, args, incomplete }) => `${tool} ${incomplete ? start(incomplete) : compact(args)}`,
-  "tool.result": ({ tool, ...rest }) => `${tool} ${outcome(rest)}`,
-  "tool.await": ({ calls }) => names(calls, ({ tool, args }) => `${tool} ${compact(args)}`),
-  "approval.request": ({ tool, risk, reason }) => words(tool, risk, start(reason)),
-  "approval.decision": ({ decision, notes }) => words(decision, start(notes)),
-  "parse.reject": ({ reason, name, length }) => words(name, start(reason), count(length, "character")),
+  "block.start": ({ kind, tool }) => joinParts(kind, tool),
+  "block.end": ({ status, text }) => joinParts(status, clip(text)),
+  "block.retract": ({ block_ids, reason }) => joinParts(plural(block_ids.length, "block"), reason),
+  "assistant.message": ({ text, speaker }) => joinParts(speaker, clip(text)),
+  "assistant.thinking": ({ text, redacted }) => (redacted && !text ? "redacted" : clip(text)),
+  "assistant.block": ({ kind, data }) => joinParts(kind, compactJson(data)),
+  "assistant.view": ({ view }) => joinParts(view.view_id, view.title, compactJson(view.tree)),
+  "assistant.files": ({ files }) => joinNames(files, ({ filename }) => filename),
+  "tool.call": ({ tool, args, incomplete }) => `${tool} ${incomplete ? clip(incomplete) : compactJson(args)}`,
+  "tool.result": ({ tool, ...rest }) => `${tool} ${outcomeText(rest)}`,
+  "tool.await": ({ calls }) => joinNames(calls, ({ tool, args }) => `${tool} ${compactJson(args)}`),
+  "approval.request": ({ tool, risk, reason }) => joinParts(tool, risk, clip(reason)),
+  "approval.decision": ({ decision, notes }) => joinParts(decision, clip(notes)),
+  "parse.reject": ({ reason, name, length }) => joinParts(name, clip(reason), plural(length, "character")),
   "roster.join": ({ name, seat }) => `${name}, seat ${seat}`,
-  "roster.status": ({ agents }) => names(agents, ({ name, status }) => `${name} ${status}`),
+  "roster.status": ({ agents }) => joinNames(agents, ({ name, status }) => `${name} ${status}`),
   "roster.offer": ({ agent, jobs }) => `${agent}: ${jobs.join(", ")}`,
-  "artifact.write": ({ filename, is_new, size_bytes }) => words(filename, is_new && "new", count(size_bytes, "byte")),
-  "screen.command": ({ command, expression }) => words(command, expression),
+  "artifact.write": ({ filename, is_new, size_bytes }) =>
+    joinParts(filename, is_new && "new", plural(size_bytes, "byte")),
+  "screen.command": ({ command, expression }) => joinParts(command, expression),
 };

@@ -3,39 +3,41 @@
  * An array is compared place by place. The list is bounded: a person reads it.
  */
 
-const MOST = 200;
+const MAX_CHANGES = 200;
 
 /** Differences `{ path, kind, before?, after? }`; kind is added, removed or changed. At most `most`. */
-export function changes(before, after, most = MOST) {
+export function diffJson(before, after, most = MAX_CHANGES) {
   const found = [];
   const todo = [["", before, after]];
   while (todo.length && found.length < most) {
     const [path, old, now] = todo.pop();
     if (Object.is(old, now)) continue;
-    if (kindOf(old) && kindOf(old) === kindOf(now)) todo.push(...inside(path, old, now).reverse());
-    else found.push(one(path || "all", old, now));
+    if (containerKind(old) && containerKind(old) === containerKind(now))
+      todo.push(...childPairs(path, old, now).reverse());
+    else found.push(describeChange(path || "all", old, now));
   }
   return found;
 }
 
 /** What holds other values is of a kind. */
-const kindOf = (value) => (Array.isArray(value) ? "array" : typeof value === "object" && value !== null && "object");
+const containerKind = (value) =>
+  Array.isArray(value) ? "array" : typeof value === "object" && value !== null && "object";
 
-function inside(path, old, now) {
+function childPairs(path, old, now) {
   const names = [...new Set([...Object.keys(old), ...Object.keys(now)])];
-  return names.map((name) => [path + step(name, Array.isArray(now), path), own(old, name), own(now, name)]);
+  return names.map((name) => [path + pathStep(name, Array.isArray(now), path), own(old, name), own(now, name)]);
 }
 
 const own = (value, name) => (Object.hasOwn(value, name) ? value[name] : undefined);
 
 /** One step of a path: `.name`, `[3]`, or `["other name"]`. */
-function step(name, isArray, path) {
+function pathStep(name, isArray, path) {
   if (isArray) return `[${name}]`;
   if (!/^[A-Za-z_$][\w$]*$/.test(name)) return `[${JSON.stringify(name)}]`;
   return path ? `.${name}` : name;
 }
 
-function one(path, before, after) {
+function describeChange(path, before, after) {
   if (before === undefined) return { path, kind: "added", after };
   if (after === undefined) return { path, kind: "removed", before };
   return { path, kind: "changed", before, after };

@@ -3,17 +3,17 @@
  * on the way. Answers cannot come out of order, for there is never a second question.
  */
 
-export class Latest {
-  #work;
+export class LatestRequest {
+  #send;
   #next = null;
   #busy = false;
 
   /** `work(wanted)` asks and tells; it does not throw. */
   constructor(work) {
-    this.#work = work;
+    this.#send = work;
   }
 
-  want(wanted) {
+  request(wanted) {
     this.#next = { wanted };
     if (!this.#busy) this.#run();
   }
@@ -23,7 +23,7 @@ export class Latest {
     while (this.#next) {
       const { wanted } = this.#next;
       this.#next = null;
-      await this.#work(wanted);
+      await this.#send(wanted);
     }
     this.#busy = false;
   }

@@ -6,12 +6,21 @@
  * the direction of writing are spelled out.
  */
 
-import { CUTS, DECISIONS, STATES, actionOf, answerOf, commandOf, endOf, titleOf } from "./labels.js";
+import {
+  ABORT_LABELS,
+  actionLabel,
+  answerLabel,
+  CALL_STATES,
+  commandLabel,
+  DECISION_LABELS,
+  endLabel,
+  humanizeName,
+} from "./labels.js";
 
 const CONTROL = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
 /** Control characters as `\x1b` or `\u202e`; line feeds and tabs stay. */
-export function visible(text) {
+export function escapeControls(text) {
   const spelled = (one) => {
     const code = one.charCodeAt(0).toString(16);
     return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
@@ -20,30 +29,30 @@ export function visible(text) {
 }
 
 /** A text between fences that it cannot end. */
-export function fenced(text, language = "") {
+export function fenceCode(text, language = "") {
   const longest = Math.max(2, ...Array.from(text.matchAll(/`+/g), ([run]) => run.length));
   const fence = "`".repeat(longest + 1);
-  return `${fence}${language}\n${visible(text).replace(/\n$/, "")}\n${fence}`;
+  return `${fence}${language}\n${escapeControls(text).replace(/\n$/, "")}\n${fence}`;
 }
 
 /** Words in the middle of a line, as they are. */
-export const plain = (text) =>
-  visible(text)
+export const escapeInline = (text) =>
+  escapeControls(text)
     .replace(/\s+/g, " ")
     .replace(/[\\`*_[\]<>#|!&~]/g, "\\$&");
 
-const OPENS = /^(`{3,}(?=[^`]*$)|~{3,})/; // only where no list or quotation can end it
-const CODE = /(?<![\\`])(`+)(?!`)[^|]*?(?<!`)\1(?!`)/g; // within one line; a bar may end a cell of a table
+const FENCE_START = /^(`{3,}(?=[^`]*$)|~{3,})/; // only where no list or quotation can end it
+const CODE_SPAN = /(?<![\\`])(`+)(?!`)[^|]*?(?<!`)\1(?!`)/g; // within one line; a bar may end a cell of a table
 
 /** Markdown of the model: HTML and images are shown as they were written, outside code; fences are closed. */
-export function prose(text) {
+export function neutralizeMarkdown(text) {
   let fence = null;
-  const lines = visible(text)
+  const lines = escapeControls(text)
     .split("\n")
     .map((line) => {
       if (fence === null) {
-        fence = OPENS.exec(line)?.[1] ?? null;
-        return fence === null ? outside(line) : line;
+        fence = FENCE_START.exec(line)?.[1] ?? null;
+        return fence === null ? neutralizeLine(line) : line;
       }
       const end = /^ {0,3}(`{3,}|~{3,})[ \t]*$/.exec(line)?.[1];
       if (end && end[0] === fence[0] && end.length >= fence.length) fence = null;
@@ -53,21 +62,21 @@ export function prose(text) {
 }
 
 /** A line without what a viewer would run or load, but for code. */
-function outside(line) {
+function neutralizeLine(line) {
   let made = "";
   let at = 0;
-  for (const code of line.matchAll(CODE)) {
-    made += disarmed(line.slice(at, code.index)) + code[0];
+  for (const code of line.matchAll(CODE_SPAN)) {
+    made += neutralizeSpan(line.slice(at, code.index)) + code[0];
     at = code.index + code[0].length;
   }
-  return made + disarmed(line.slice(at));
+  return made + neutralizeSpan(line.slice(at));
 }
 
-const disarmed = (text) => text.replace(/<(?=[a-z/!?])/gi, "&lt;").replace(/!(?=\[)/g, "&#33;");
+const neutralizeSpan = (text) => text.replace(/<(?=[a-z/!?])/gi, "&lt;").replace(/!(?=\[)/g, "&#33;");
 
 /** What a person wrote: words, not Markdown. Lines stay lines. */
-export function spoken(text) {
-  const line = (words) => plain(words.trim()).replace(STARTS, "$1\\$2");
+export function escapeText(text) {
+  const line = (words) => escapeInline(words.trim()).replace(LIST_START, "$1\\$2");
   const paragraph = (lines) => lines.split("\n").map(line).join("\\\n");
   return text
     .trim()
@@ -76,95 +85,108 @@ export function spoken(text) {
     .join("\n\n");
 }
 
-const STARTS = /^(\d*)([-+=.)])/; // what would begin a list or underline a title
+const LIST_START = /^(\d*)([-+=.)])/; // what would begin a list or underline a title
 
-const json = (value) => (typeof value === "string" ? fenced(value) : fenced(JSON.stringify(value, null, 2), "json"));
-const quoted = (text) => text.replace(/^/gm, "> ").replace(/^> $/gm, ">");
-const titled = (...parts) => parts.filter(Boolean).join("\n\n");
-const bold = (text) => `**${plain(text)}**`;
-const note = (text) => `_${plain(text)}_`;
-const value = (name, given) => given != null && titled(`${name}:`, json(given));
-const fault = ({ code, message }) => `${bold(code)} ${plain(message)}`;
+const writeJson = (value) =>
+  typeof value === "string" ? fenceCode(value) : fenceCode(JSON.stringify(value, null, 2), "json");
+const quoteBlock = (text) => text.replace(/^/gm, "> ").replace(/^> $/gm, ">");
+const joinParagraphs = (...parts) => parts.filter(Boolean).join("\n\n");
+const bold = (text) => `**${escapeInline(text)}**`;
+const note = (text) => `_${escapeInline(text)}_`;
+const writeValue = (name, given) => given != null && joinParagraphs(`${name}:`, writeJson(given));
+const writeError = ({ code, message }) => `${bold(code)} ${escapeInline(message)}`;
 
-function message({ payload, actor, channel }, people) {
-  const { me, nameOf } = people;
+function writeMessage({ payload, actor, channel }, people) {
+  const { me, displayName } = people;
   const isMine = (payload.speaker ?? actor ?? me) === me;
-  const who = isMine ? "You" : (payload.speaker ?? nameOf(actor));
-  const to = [payload.target && `to ${plain(payload.target)}`, channel && `in ${plain(channel)}`];
-  return titled([bold(who), ...to].filter(Boolean).join(" "), spoken(payload.text));
+  const who = isMine ? "You" : (payload.speaker ?? displayName(actor));
+  const to = [payload.target && `to ${escapeInline(payload.target)}`, channel && `in ${escapeInline(channel)}`];
+  return joinParagraphs([bold(who), ...to].filter(Boolean).join(" "), escapeText(payload.text));
 }
 
-function text({ speaker, agent_name, text, aborted, cut, citations }) {
+function writeText({ speaker, agent_name, text, aborted, abortReason, citations }) {
   const sources = citations.map(({ title, document_title, url, source, cited_text }, at) => {
     const where = [title ?? document_title ?? "Source", url ?? source, cited_text && `“${cited_text}”`];
-    return `${at + 1}. ${where.filter(Boolean).map(plain).join(", ")}`;
+    return `${at + 1}. ${where.filter(Boolean).map(escapeInline).join(", ")}`;
   });
-  const said = [prose(text), aborted && CUTS[cut] && note(CUTS[cut]), sources.join("\n")];
-  return titled(bold(speaker ?? agent_name ?? "Assistant"), ...said);
+  const said = [
+    neutralizeMarkdown(text),
+    aborted && ABORT_LABELS[abortReason] && note(ABORT_LABELS[abortReason]),
+    sources.join("\n"),
+  ];
+  return joinParagraphs(bold(speaker ?? agent_name ?? "Assistant"), ...said);
 }
 
-function thinking({ text, redacted }) {
-  return redacted ? note("Thinking, which the provider does not show") : titled(note("Thinking"), quoted(spoken(text)));
+function writeThinking({ text, redacted }) {
+  return redacted
+    ? note("Thinking, which the provider does not show")
+    : joinParagraphs(note("Thinking"), quoteBlock(escapeText(text)));
 }
 
-const by = (words, actor, people) => (actor ? words + people.nameOf(actor) : "");
+const by = (words, actor, people) => (actor ? words + people.displayName(actor) : "");
 
-function call(entry, people) {
-  const { tool, state, args, incomplete, input, decision, answer, child, flow, result } = entry;
-  const said = decision && `${DECISIONS[decision.decision]}${by(" by ", decision.actor, people)}`;
-  const inside = (child || flow.entries.length > 0) && quoted(titled(child && bold(child), entries(flow, people)));
-  return titled(
-    `${bold(titleOf(tool))} (${plain(tool)}) ${STATES[state][0]}`,
-    value("Arguments", args),
-    value("Arguments, incomplete", incomplete),
-    value("Given", input),
-    answer && note(answerOf(entry) + by(", ", answer.actor, people)),
+function writeCall(entry, people) {
+  const { tool, state, args, incomplete, input, decision, answer, child, thread, result } = entry;
+  const said = decision && `${DECISION_LABELS[decision.decision]}${by(" by ", decision.actor, people)}`;
+  const inside =
+    (child || thread.entries.length > 0) &&
+    quoteBlock(joinParagraphs(child && bold(child), writeEntries(thread, people)));
+  return joinParagraphs(
+    `${bold(humanizeName(tool))} (${escapeInline(tool)}) ${CALL_STATES[state][0]}`,
+    writeValue("Arguments", args),
+    writeValue("Arguments, incomplete", incomplete),
+    writeValue("Given", input),
+    answer && note(answerLabel(entry) + by(", ", answer.actor, people)),
     said && note(decision.notes ? `${said}: ${decision.notes}` : said),
     inside,
-    value("Result", result?.result),
-    result?.error && fault(result.error),
+    writeValue("Result", result?.result),
+    result?.error && writeError(result.error),
     ...(result?.images ?? []).map(({ media_type }) => note(`An image: ${media_type}`)),
   );
 }
 
-const KINDS = {
-  message,
-  text,
-  thinking,
-  call,
-  agent: ({ payload, flow }, people) => titled(bold(payload.name), quoted(entries(flow, people))),
+const ENTRY_WRITERS = {
+  message: writeMessage,
+  text: writeText,
+  thinking: writeThinking,
+  call: writeCall,
+  agent: ({ payload, thread }, people) => joinParagraphs(bold(payload.name), quoteBlock(writeEntries(thread, people))),
   view: ({ view, over, actions }, people) =>
-    titled(
+    joinParagraphs(
       `${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(),
-      json(view.tree),
+      writeJson(view.tree),
       ...actions.map(({ actor, action }) =>
-        titled(note(actionOf(people.nameOf(actor), action, view.tree)), value("Given", action.values)),
+        joinParagraphs(
+          note(actionLabel(people.displayName(actor), action, view.tree)),
+          writeValue("Given", action.values),
+        ),
       ),
     ),
   handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
   files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
-  error: ({ payload }) => fault(payload),
-  end: (entry, people) => note(endOf({ ...entry, by: people.nameOf(entry.by) })),
-  action: ({ actor, payload }, people) => note(actionOf(people.nameOf(actor), payload.action)),
-  command: ({ actor, payload }, people) => note(commandOf(people.nameOf(actor), payload.command)),
+  error: ({ payload }) => writeError(payload),
+  end: (entry, people) => note(endLabel({ ...entry, by: people.displayName(entry.by) })),
+  action: ({ actor, payload }, people) => note(actionLabel(people.displayName(actor), payload.action)),
+  command: ({ actor, payload }, people) => note(commandLabel(people.displayName(actor), payload.command)),
   restart: () => note("The server was restarted"),
 };
 
-const event = ({ type, payload }) => titled(bold(type), json(payload));
+const writeEvent = ({ type, payload }) => joinParagraphs(bold(type), writeJson(payload));
 
-const entries = (flow, people) => flow.entries.map((entry) => (KINDS[entry.kind] ?? event)(entry, people)).join("\n\n");
+const writeEntries = (thread, people) =>
+  thread.entries.map((entry) => (ENTRY_WRITERS[entry.kind] ?? writeEvent)(entry, people)).join("\n\n");
 
 /**
  * The whole conversation (`conversation.js`) under a title; last, the messages that wait for their turn. Of `people`,
- * `me` is the principal of who exports, and `nameOf` says what a principal is called.
+ * `me` is the principal of who exports, and `displayName` says what a principal is called.
  */
-export function markdown({ flow, queue }, title, people) {
-  const queued = queue.map((entry) => titled(note("Queued"), message(entry, people)));
-  return `${titled(`# ${plain(title)}`, entries(flow, people), ...queued)}\n`;
+export function exportMarkdown({ thread, queue }, title, people) {
+  const queued = queue.map((entry) => joinParagraphs(note("Queued"), writeMessage(entry, people)));
+  return `${joinParagraphs(`# ${escapeInline(title)}`, writeEntries(thread, people), ...queued)}\n`;
 }
 
 /** A name for a file that every system takes. */
-export const fileName = (title, ending) =>
+export const exportFileName = (title, ending) =>
   `${
     title
       .normalize("NFKD")

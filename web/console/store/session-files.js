@@ -6,12 +6,12 @@
  * does not reach.
  */
 
-import { fileOf } from "../markdown/url-policy.js";
+import { blobUrl } from "../markdown/url-policy.js";
 
 /** The tools of which the server makes `artifact.write`, and the argument that has the text of the file. */
 const CONTENT_ARGUMENTS = new Map([["Write", "content"]]);
 
-export class Files {
+export class SessionFiles {
   version = 0;
   #byKey = new Map();
   #writing = new Map(); // call -> the text that it writes, until its result
@@ -47,7 +47,7 @@ export class Files {
   }
 
   #make(event, { file_id, filename, storage_location }) {
-    this.#put(event, file_id, { name: filename, size: null, content: null, address: fileOf(storage_location) });
+    this.#put(event, file_id, { name: filename, size: null, content: null, address: blobUrl(storage_location) });
   }
 
   #put({ ts, seq, channel = "" }, id, file) {
@@ -58,10 +58,10 @@ export class Files {
   }
 }
 
-const LOOKS = [
+const PREVIEWS = [
   ["picture", /\.(png|jpe?g|gif|webp)$/i],
   ["text", /\.(html?|txt|md|csv|tsv|json|jsonl|xml|svg|log|ya?ml|toml|py|js|ts|css|sql|sh)$/i],
 ];
 
 /** How a file can be shown, by its name: as a picture, as text, or not (null). HTML is text: nothing in it runs. */
-export const lookOf = (name) => LOOKS.find(([, ending]) => ending.test(name))?.[0] ?? null;
+export const previewKind = (name) => PREVIEWS.find(([, ending]) => ending.test(name))?.[0] ?? null;

@@ -10,24 +10,24 @@ import { Names } from "../../client/folds/names.js";
 import { Tree } from "../../client/folds/tree.js";
 import { Conversation } from "./conversation.js";
 
-const LIVE = new Set(["block.delta", "tool.progress"]);
+const LIVE_TYPES = new Set(["block.delta", "tool.progress"]);
 
-export class Record {
+export class SessionLog {
   events = []; // durable, in order
-  #declared;
+  #isDeclared;
   #folds = new Map(); // fold class -> { fold, at }
 
   /** `types` are the application's own. */
   constructor(types = []) {
     const own = new Set(types);
-    this.#declared = (type) => own.has(type);
+    this.#isDeclared = (type) => own.has(type);
     this.conversation = new Conversation();
-    this.tree = new Tree(this.#declared);
+    this.tree = new Tree(this.#isDeclared);
   }
 
   /** Take one event into account; whether it is kept. */
   apply(event) {
-    const lasts = !LIVE.has(event.type);
+    const lasts = !LIVE_TYPES.has(event.type);
     if (lasts) this.events.push(event);
     this.conversation.apply(event);
     this.tree.apply(event);
@@ -40,7 +40,7 @@ export class Record {
   }
 
   /** What a principal is called; null if there is none. */
-  nameOf(principal) {
+  displayName(principal) {
     return principal ? this.fold(Names).displayName(principal) : null;
   }
 
@@ -56,13 +56,13 @@ export class Record {
   }
 
   /** Where the event with a seq is in `events`, or the last one before it; -1 if there is none. */
-  indexOf(seq) {
-    return indexOf(this.events, seq);
+  indexOfSeq(seq) {
+    return indexOfSeq(this.events, seq);
   }
 }
 
 /** Where the event with a seq is in a list, or the last one before it; -1 if there is none. */
-export function indexOf(events, seq) {
+export function indexOfSeq(events, seq) {
   let [low, high] = [0, events.length];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -7,7 +7,7 @@
  * What is open goes on until now, which the caller says; the last event of the log is the earliest now.
  */
 
-import { subjectOf } from "./invocations.js";
+import { promptSubject } from "./invocations.js";
 
 /** Something that has lasted; `seq` and `last` are the first and the last event of it. */
 class Span {
@@ -52,7 +52,7 @@ class Span {
 }
 
 /** An open agent: since when it has waited for its model, and the completion that runs. */
-class Running {
+class RunningAgent {
   completion = null;
 
   constructor(span, since) {
@@ -60,12 +60,12 @@ class Running {
   }
 
   /** The completion that runs; it begins if none does. */
-  begun(event) {
+  startCompletion(event) {
     this.completion ??= this.span.add(new Span("completion", "model", event.seq, this.since));
     return this.completion;
   }
 
-  over(event, at, state) {
+  endCompletion(event, at, state) {
     this.completion?.close(event, at, state);
     this.completion = null;
     this.since = at;
@@ -88,7 +88,7 @@ export class Spans {
     if (event.trace_id === undefined) return;
     const at = this.#clock(event.trace_id);
     const turn = this.#turn(event, at);
-    STEPS[event.type]?.call(this, event, at, turn);
+    REDUCERS[event.type]?.call(this, event, at, turn);
   }
 
   #clock(trace) {
@@ -107,11 +107,11 @@ export class Spans {
 
   start(event, at, turn) {
     const { name, parent_id, call_id } = event.payload;
-    const call = this.#calls.get(keyOf(parent_id, call_id));
+    const call = this.#calls.get(callKey(parent_id, call_id));
     const own = call?.kind === "call" ? Object.assign(call, { kind: "agent", name }) : null;
     const span = own ?? (this.#spans.get(parent_id) ?? turn).add(new Span("agent", name, event.seq, at));
-    span.subject = subjectOf(event.payload);
-    this.#agents.set(event.agent_id, new Running(span, at));
+    span.subject = promptSubject(event.payload);
+    this.#agents.set(event.agent_id, new RunningAgent(span, at));
     this.#spans.set(event.agent_id, span);
     this.#open.set(event.trace_id, (this.#open.get(event.trace_id) ?? 0) + 1);
     Object.assign(turn, { end: null, state: "open" });
@@ -120,8 +120,8 @@ export class Spans {
   stop(event, at, turn) {
     const agent = this.#agents.get(event.agent_id);
     if (!agent) return;
-    const state = ENDS[event.payload.stop_reason] ?? "ok";
-    agent.over(event, at, state);
+    const state = END_STATES[event.payload.stop_reason] ?? "ok";
+    agent.endCompletion(event, at, state);
     agent.span.close(event, at, state);
     this.#agents.delete(event.agent_id);
     const left = this.#open.get(event.trace_id) - 1;
@@ -131,65 +131,65 @@ export class Spans {
 
   /** The model has said something. */
   speak(event) {
-    this.#agents.get(event.agent_id)?.begun(event);
+    this.#agents.get(event.agent_id)?.startCompletion(event);
   }
 
   usage(event, at) {
     const agent = this.#agents.get(event.agent_id);
     if (!agent) return;
     const { model, duration_ms } = event.payload;
-    const completion = agent.begun(event);
+    const completion = agent.startCompletion(event);
     completion.name = model;
     if (duration_ms !== undefined) completion.start = Math.max(agent.span.start, at - duration_ms);
-    agent.over(event, at, "ok");
+    agent.endCompletion(event, at, "ok");
   }
 
   /** What was said is taken back: the model is asked again. */
   retract(event, at) {
     const agent = this.#agents.get(event.agent_id);
-    if (agent?.completion) agent.over(event, at, "error");
+    if (agent?.completion) agent.endCompletion(event, at, "error");
   }
 
   call(event, at) {
     const agent = this.#agents.get(event.agent_id);
     if (!agent) return;
-    agent.begun(event);
+    agent.startCompletion(event);
     const { call_id, tool, executor } = event.payload;
     const span = agent.span.add(new Span("call", tool, event.seq, at));
     span.within = executor === "provider";
-    this.#calls.set(keyOf(event.agent_id, call_id), span);
+    this.#calls.set(callKey(event.agent_id, call_id), span);
   }
 
   result(event, at) {
     const { call_id, ok, error } = event.payload;
-    const span = this.#calls.get(keyOf(event.agent_id, call_id));
+    const span = this.#calls.get(callKey(event.agent_id, call_id));
     const agent = this.#agents.get(event.agent_id);
     if (!span || !agent) return;
-    if (span.end === null) span.close(event, at, ok ? "ok" : (FAULTS[error?.code] ?? "error"));
+    if (span.end === null) span.close(event, at, ok ? "ok" : (ERROR_STATES[error?.code] ?? "error"));
     if (span.within) return;
     // Tools run when the message is complete, whether or not anybody has told what it cost.
     agent.completion?.close(event, span.start, "ok");
     Object.assign(agent, { completion: null, since: at });
   }
 
-  asks(event, at) {
+  ask(event, at) {
     for (const { call_id } of event.payload.calls ?? [event.payload]) {
-      const span = this.#calls.get(keyOf(event.agent_id, call_id));
+      const span = this.#calls.get(callKey(event.agent_id, call_id));
       if (span?.end === null) span.wait(at);
     }
   }
 
-  answered(event, at) {
-    this.#calls.get(keyOf(event.agent_id, event.payload.call_id))?.resume(at);
+  answer(event, at) {
+    this.#calls.get(callKey(event.agent_id, event.payload.call_id))?.resume(at);
   }
 
   /** The turns in which somebody has begun, in order: `[trace, span]`. */
-  get begun() {
+  get startedTurns() {
     return [...this.turns].filter(([, turn]) => turn.children.length > 0);
   }
 
   /** When a span of a turn ends, or how far it has come; times are milliseconds since 1970. */
-  endOf(span, trace, now = 0) {
+  spanEnd(span, trace, now = 0) {
     return span.end ?? Math.max(this.#clocks.get(trace), this.#now, now);
   }
 
@@ -205,13 +205,13 @@ export class Spans {
   }
 }
 
-const keyOf = (agent, call) => `${agent ?? ""} ${call ?? ""}`;
+const callKey = (agent, call) => `${agent ?? ""} ${call ?? ""}`;
 
-const ENDS = { cancelled: "cancelled", error: "error", timeout: "error" };
-const FAULTS = { __proto__: null, CANCELLED: "cancelled" };
+const END_STATES = { cancelled: "cancelled", error: "error", timeout: "error" };
+const ERROR_STATES = { __proto__: null, CANCELLED: "cancelled" };
 
 const { prototype: of } = Spans;
-const STEPS = {
+const REDUCERS = {
   __proto__: null, // a type may be called like what every object has
   "agent.start": of.start,
   "agent.end": of.stop,
@@ -223,10 +223,10 @@ const STEPS = {
   "assistant.block": of.speak,
   "tool.call": of.call,
   "tool.result": of.result,
-  "tool.await": of.asks,
-  "approval.request": of.asks,
-  "approval.decision": of.answered,
-  "ui.action": of.answered,
+  "tool.await": of.ask,
+  "approval.request": of.ask,
+  "approval.decision": of.answer,
+  "ui.action": of.answer,
 };
 
 const SECOND = 1000;
@@ -234,7 +234,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 /** Steps of an axis that people can count in. */
-const ROUND = [
+const TICK_STEPS = [
   1,
   2,
   5,
@@ -250,8 +250,8 @@ const ROUND = [
 ];
 
 /** Round times for an axis of so many milliseconds, from 0, at most six. */
-export function ticks(total) {
+export function axisTicks(total) {
   const least = total / 5;
-  const step = ROUND.find((one) => one >= least) ?? Math.ceil(least / DAY) * DAY;
+  const step = TICK_STEPS.find((one) => one >= least) ?? Math.ceil(least / DAY) * DAY;
   return Array.from({ length: Math.floor(total / step) + 1 }, (_, index) => index * step);
 }

@@ -3,42 +3,42 @@
  * fold knows what the roster does not: whether the process runs, with whom was spoken before it, what was written.
  */
 
-export class Staff {
+export class ProcessStatus {
   process = null; // the payload of the last process.start of a model that has not ended
-  known = new Set(); // names: there are messages of theirs, or for them, of a process that has ended
-  spoke = new Set(); // names: the same of the process that runs
-  talked = false;
-  wrote = false;
+  earlierNames = new Set(); // names: there are messages of theirs, or for them, of a process that has ended
+  currentNames = new Set(); // names: the same of the process that runs
+  hasMessages = false;
+  hasFiles = false;
 
   /** Take one event into account. */
   apply({ type, payload }) {
-    STEPS[type]?.(this, payload);
+    REDUCERS[type]?.(this, payload);
   }
 }
 
-const STEPS = {
+const REDUCERS = {
   __proto__: null, // a type may be called like what every object has
-  "process.start": (staff, payload) => payload.process === "model" && (staff.process = payload),
-  "process.end": (staff, payload) => payload.process === "model" && ended(staff),
-  "ui.message": (staff, { target }) => {
-    staff.talked = true;
-    if (target) staff.spoke.add(target);
+  "process.start": (status, payload) => payload.process === "model" && (status.process = payload),
+  "process.end": (status, payload) => payload.process === "model" && endProcess(status),
+  "ui.message": (status, { target }) => {
+    status.hasMessages = true;
+    if (target) status.currentNames.add(target);
   },
-  "assistant.message": (staff, { speaker }) => speaker && staff.spoke.add(speaker),
-  "artifact.write": (staff) => (staff.wrote = true),
+  "assistant.message": (status, { speaker }) => speaker && status.currentNames.add(speaker),
+  "artifact.write": (status) => (status.hasFiles = true),
 };
 
 /** What was said is of an earlier session from now on. */
-function ended(staff) {
-  staff.process = null;
-  for (const name of staff.spoke) staff.known.add(name);
-  staff.spoke.clear();
+function endProcess(status) {
+  status.process = null;
+  for (const name of status.currentNames) status.earlierNames.add(name);
+  status.currentNames.clear();
 }
 
-export const summon = () => ({ kind: "summon" });
+export const summonCommand = () => ({ kind: "summon" });
 
 /** Wake these, as the roster has them. */
-export const wake = (members, staff) => ({
+export const wakeCommand = (members, status) => ({
   kind: "wake",
   agents: members.map(({ name, color, color_name, seat, soul }) => ({
     name,
@@ -46,20 +46,20 @@ export const wake = (members, staff) => ({
     color_name,
     seat,
     has_soul: soul !== "",
-    has_transcript: staff.known.has(name),
+    has_transcript: status.earlierNames.has(name),
   })),
 });
 
-export const startSession = (staff) => ({
+export const startSessionCommand = (status) => ({
   kind: "session.start",
-  has_previous_transcript: staff.talked,
-  has_artifact_catalog: staff.wrote,
+  has_previous_transcript: status.hasMessages,
+  has_artifact_catalog: status.hasFiles,
 });
 
-export const endSession = () => ({ kind: "session.end" });
+export const endSessionCommand = () => ({ kind: "session.end" });
 
 /** Offer somebody work: one job on each line. */
-export const offerWork = (agent, lines) => ({
+export const offerWorkCommand = (agent, lines) => ({
   kind: "offer_work",
   agent,
   jobs: lines
@@ -69,7 +69,7 @@ export const offerWork = (agent, lines) => ({
 });
 
 /** A colour that may be painted: what a model wrote is never a style. */
-export const colour = (text) => (/^#(?:[\da-f]{3}|[\da-f]{6})$/i.test(text) ? text : "");
+export const safeColor = (text) => (/^#(?:[\da-f]{3}|[\da-f]{6})$/i.test(text) ? text : "");
 
 /** Who sleeps, in the order of the seats. */
-export const sleepers = (grid) => grid.filter((member) => member?.state === "sleeping");
+export const sleepingMembers = (grid) => grid.filter((member) => member?.state === "sleeping");

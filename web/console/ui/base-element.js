@@ -6,14 +6,14 @@
 
 import { LitElement } from "lit";
 
-export class Element extends LitElement {
+export class ConsoleElement extends LitElement {
   createRenderRoot() {
     return this;
   }
 }
 
 /** An element that draws a session, again whenever something came; one that `showsLive`, live events too. */
-export class SessionElement extends Element {
+export class SessionElement extends ConsoleElement {
   showsLive = false;
   static properties = { session: { attribute: false } };
   #stop = null;
@@ -43,7 +43,7 @@ export class SessionElement extends Element {
     try {
       return await work();
     } catch (error) {
-      this.dispatchEvent(new CustomEvent("problem", { detail: error, bubbles: true }));
+      this.dispatchEvent(new CustomEvent("error-message", { detail: error, bubbles: true }));
       return undefined;
     }
   }
@@ -71,23 +71,23 @@ export class TickingElement extends SessionElement {
 
   /** Now in milliseconds since 1970, by the clock of the log; the time of the last event while the line is down. */
   get now() {
-    const { record, connection } = this.session;
-    const ts = record.events.at(-1)?.ts;
+    const { log, connection } = this.session;
+    const ts = log.events.at(-1)?.ts;
     return Date.parse(ts) + (connection === "live" ? this.session.elapsed(ts) : 0);
   }
 }
 
 /** An element that draws where a person is in the session too, again whenever they move (`place.js`). */
-export class PlacedElement extends SessionElement {
-  #moved = () => this.requestUpdate();
+export class RoutedElement extends SessionElement {
+  #onRouteChange = () => this.requestUpdate();
 
   connectedCallback() {
     super.connectedCallback();
-    addEventListener("popstate", this.#moved);
+    addEventListener("popstate", this.#onRouteChange);
   }
 
   disconnectedCallback() {
     super.disconnectedCallback();
-    removeEventListener("popstate", this.#moved);
+    removeEventListener("popstate", this.#onRouteChange);
   }
 }

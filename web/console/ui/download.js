@@ -1,5 +1,5 @@
 /** Give the person a file, as a download. */
-export function save(name, text, type) {
+export function downloadFile(name, text, type) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type }));
   link.download = name;

@@ -5,10 +5,10 @@
 
 import { html, nothing } from "lit";
 
-import { titleOf, wordsOf } from "../store/labels.js";
+import { humanizeName, isContainer, valueText } from "../store/labels.js";
 
-const ITEMS = 50; // of a list: a person who decides reads no more
-const COLUMNS = 8;
+const MAX_ITEMS = 50; // of a list: a person who decides reads no more
+const MAX_COLUMNS = 8;
 
 /** Pairs of a name and a value. */
 export const drawFacts = (pairs) =>
@@ -18,39 +18,37 @@ export const drawFacts = (pairs) =>
   )}</dl>`;
 
 /** The values of an object by their names. */
-export const pairsOf = (value) => Object.entries(value ?? {}).map(([name, inner]) => [titleOf(name), inner]);
-
-const isBox = (value) => value !== null && typeof value === "object";
+export const labelledPairs = (value) => Object.entries(value ?? {}).map(([name, inner]) => [humanizeName(name), inner]);
 
 /** Any value. */
 export function drawValue(value, depth = 0) {
-  if (!isBox(value)) return html`${typeof value === "string" && value ? value : wordsOf(value)}`;
+  if (!isContainer(value)) return html`${typeof value === "string" && value ? value : valueText(value)}`;
   if (Object.keys(value).length === 0) return html`none`;
   if (depth > 1) return html`<code>${JSON.stringify(value)}</code>`;
   if (!Array.isArray(value))
     return html`<dl class="facts">${Object.entries(value).map(
       ([name, inner]) => html`
-    <dt>${titleOf(name)}</dt><dd>${drawValue(inner, depth + 1)}</dd>`,
+    <dt>${humanizeName(name)}</dt><dd>${drawValue(inner, depth + 1)}</dd>`,
     )}</dl>`;
-  return value.every((item) => isBox(item) && !Array.isArray(item)) ? drawRows(value) : drawList(value, depth);
+  return value.every((item) => isContainer(item) && !Array.isArray(item)) ? drawRows(value) : drawList(value, depth);
 }
 
 const drawRest = (count) => (count > 0 ? html`<p class="note">and ${count} more</p>` : nothing);
 
 const drawList = (items, depth) =>
-  html`<ul class="items">${items.slice(0, ITEMS).map(
+  html`<ul class="items">${items.slice(0, MAX_ITEMS).map(
     (item) => html`
   <li>${drawValue(item, depth + 1)}</li>`,
-  )}</ul>${drawRest(items.length - ITEMS)}`;
+  )}</ul>${drawRest(items.length - MAX_ITEMS)}`;
 
 function drawRows(rows) {
-  const names = [...new Set(rows.slice(0, ITEMS).flatMap(Object.keys))];
-  if (names.length > COLUMNS) return html`<code>${JSON.stringify(rows)}</code>`;
+  const names = [...new Set(rows.slice(0, MAX_ITEMS).flatMap(Object.keys))];
+  if (names.length > MAX_COLUMNS) return html`<code>${JSON.stringify(rows)}</code>`;
   return html`<div class="scroll" tabindex="0"><table class="rows">
-    <thead><tr>${names.map((name) => html`<th scope="col">${titleOf(name)}</th>`)}</tr></thead>
-    <tbody>${rows.slice(0, ITEMS).map(
+    <thead><tr>${names.map((name) => html`<th scope="col">${humanizeName(name)}</th>`)}</tr></thead>
+    <tbody>${rows.slice(0, MAX_ITEMS).map(
       (row) => html`
-      <tr>${names.map((name) => html`<td>${Object.hasOwn(row, name) ? wordsOf(row[name]) : ""}</td>`)}</tr>`,
+      <tr>${names.map((name) => html`<td>${Object.hasOwn(row, name) ? valueText(row[name]) : ""}</td>`)}</tr>`,
     )}</tbody>
-  </table></div>${drawRest(rows.length - ITEMS)}`;
+  </table></div>${drawRest(rows.length - MAX_ITEMS)}`;
 }

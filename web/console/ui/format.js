@@ -7,18 +7,18 @@ export const UNKNOWN = "–";
 export const formatCount = (number) => number.toLocaleString("en");
 
 /** What a meter (`Meters`) has cost: unknown if no completion has a price, and said if some have none. */
-export function cost({ cost_usd, unpriced, completions }) {
+export function formatCost({ cost_usd, unpriced, completions }) {
   if (unpriced >= completions) return UNKNOWN;
-  return money(cost_usd) + (unpriced ? ", partly unknown" : "");
+  return formatMoney(cost_usd) + (unpriced ? ", partly unknown" : "");
 }
 
-function money(usd) {
+function formatMoney(usd) {
   if (usd > 0 && usd < 0.0001) return "< $0.0001";
   return `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 }
 
 /** A time of so many milliseconds. */
-export function duration(ms) {
+export function formatDuration(ms) {
   if (ms === null) return UNKNOWN;
   if (ms < 1000) return `${ms} ms`;
   if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
@@ -32,7 +32,7 @@ export function duration(ms) {
 const UNITS = ["bytes", "kB", "MB", "GB"];
 
 /** So many bytes. */
-export function size(bytes) {
+export function formatBytes(bytes) {
   let [amount, unit] = [bytes, 0];
   for (; amount >= 1000 && unit < UNITS.length - 1; unit += 1) amount /= 1000;
   return `${unit === 0 ? amount : amount.toFixed(1)} ${UNITS[unit]}`;

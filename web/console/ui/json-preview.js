@@ -2,11 +2,11 @@
 
 import { html, nothing } from "lit";
 
-import { Element } from "./base-element.js";
+import { ConsoleElement } from "./base-element.js";
 
-const CUT_CHARS = 2000;
+const MAX_CHARS = 2000;
 
-export class Value extends Element {
+export class JsonPreview extends ConsoleElement {
   static properties = { name: { attribute: false }, value: { attribute: false }, whole: { state: true } };
 
   constructor() {
@@ -16,11 +16,11 @@ export class Value extends Element {
 
   render() {
     const text = typeof this.value === "string" ? this.value : JSON.stringify(this.value, null, 2);
-    const isCut = !this.whole && text.length > CUT_CHARS;
+    const isCut = !this.whole && text.length > MAX_CHARS;
     return html`<p class="label">${this.name}</p>
-      <pre class="plain" tabindex="0">${isCut ? `${text.slice(0, CUT_CHARS)}…` : text}</pre>
+      <pre class="plain" tabindex="0">${isCut ? `${text.slice(0, MAX_CHARS)}…` : text}</pre>
       ${isCut ? html`<button @click=${() => (this.whole = true)}>Show all</button>` : nothing}`;
   }
 }
 
-customElements.define("tl-value", Value);
+customElements.define("tl-value", JsonPreview);

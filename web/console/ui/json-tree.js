@@ -5,14 +5,15 @@
 
 import { html, nothing } from "lit";
 
-import { Element } from "./base-element.js";
+import { isContainer } from "../store/labels.js";
+import { ConsoleElement } from "./base-element.js";
 
-const TEXT_CHARS = 2000;
-const ITEMS = 100;
-const SMALL = 12; // entries that are shown at once, down to
-const DEEP = 4; // this depth
+const MAX_TEXT_CHARS = 2000;
+const PAGE_ITEMS = 100;
+const MAX_OPEN_ITEMS = 12; // entries that are shown at once, down to
+const MAX_OPEN_DEPTH = 4; // this depth
 
-export class Json extends Element {
+export class JsonTree extends ConsoleElement {
   static properties = {
     value: { attribute: false },
     name: { attribute: false },
@@ -24,26 +25,30 @@ export class Json extends Element {
 
   constructor() {
     super();
-    Object.assign(this, { value: null, name: null, depth: 0, open: true, items: ITEMS, whole: false });
+    Object.assign(this, { value: null, name: null, depth: 0, open: true, items: PAGE_ITEMS, whole: false });
   }
 
   willUpdate(changed) {
     if (!changed.has("value")) return;
-    const small = isBox(this.value) && Object.keys(this.value).length <= SMALL;
-    Object.assign(this, { open: this.depth < 2 || (small && this.depth < DEEP), items: ITEMS, whole: false });
+    const small = isContainer(this.value) && Object.keys(this.value).length <= MAX_OPEN_ITEMS;
+    Object.assign(this, {
+      open: this.depth < 2 || (small && this.depth < MAX_OPEN_DEPTH),
+      items: PAGE_ITEMS,
+      whole: false,
+    });
   }
 
   render() {
     const key = this.name === null ? nothing : html`<span class="key">${this.name}</span>: `;
-    return isBox(this.value) ? this.#box(key) : html`<div>${key}${this.#leaf()}</div>`;
+    return isContainer(this.value) ? this.#box(key) : html`<div>${key}${this.#leaf()}</div>`;
   }
 
   #leaf() {
     const { value, whole } = this;
     if (typeof value !== "string") return html`<span class="scalar">${String(value)}</span>`;
-    if (whole || value.length <= TEXT_CHARS) return html`<span class="string">${JSON.stringify(value)}</span>`;
+    if (whole || value.length <= MAX_TEXT_CHARS) return html`<span class="string">${JSON.stringify(value)}</span>`;
     const more = () => (this.whole = true);
-    return html`<span class="string">${JSON.stringify(value.slice(0, TEXT_CHARS))}</span>
+    return html`<span class="string">${JSON.stringify(value.slice(0, MAX_TEXT_CHARS))}</span>
       <button class="plain" @click=${more}>Show all ${value.length} characters</button>`;
   }
 
@@ -63,7 +68,7 @@ export class Json extends Element {
 
   #inside(keys) {
     const left = keys.length - this.items;
-    const more = () => (this.items += 10 * ITEMS);
+    const more = () => (this.items += 10 * PAGE_ITEMS);
     return html`${keys.slice(0, this.items).map(
       (key) => html`<tl-json .name=${key} .value=${this.value[key]}
       .depth=${this.depth + 1}></tl-json>`,
@@ -72,6 +77,4 @@ export class Json extends Element {
   }
 }
 
-const isBox = (value) => value !== null && typeof value === "object";
-
-customElements.define("tl-json", Json);
+customElements.define("tl-json", JsonTree);

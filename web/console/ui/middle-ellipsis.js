@@ -7,7 +7,7 @@ import { html } from "lit";
 
 const TAIL_CHARS = 12;
 
-export function middleCut(name) {
+export function middleEllipsis(name) {
   const at = Math.max(0, name.length - TAIL_CHARS);
   return html`<span class="middle" title=${name}><span>${name.slice(0, at)}</span><span>${name.slice(at)}</span></span>`;
 }

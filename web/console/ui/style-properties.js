@@ -6,7 +6,7 @@
 import { noChange } from "lit";
 import { Directive, directive } from "lit/directive.js";
 
-export const styled = directive(
+export const setStyles = directive(
   class extends Directive {
     render() {
       return noChange;

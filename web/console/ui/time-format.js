@@ -5,31 +5,31 @@
 
 const pad = (number, digits = 2) => String(number).padStart(digits, "0");
 const isTime = (date) => !Number.isNaN(date.getTime());
-const dayOf = (date) => `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
-const minuteOf = (date) => `${pad(date.getHours())}:${pad(date.getMinutes())}`;
+const formatDay = (date) => `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+const formatMinute = (date) => `${pad(date.getHours())}:${pad(date.getMinutes())}`;
 
 /** HH:MM:SS.mmm. */
-export function clock(ts) {
+export function formatClock(ts) {
   const date = new Date(ts);
   if (!isTime(date)) return String(ts);
-  return `${minuteOf(date)}:${pad(date.getSeconds())}.${pad(date.getMilliseconds(), 3)}`;
+  return `${formatMinute(date)}:${pad(date.getSeconds())}.${pad(date.getMilliseconds(), 3)}`;
 }
 
 /** The time of day for today, else the day with it: as short as a list needs it. */
-export function whenOf(ts, now = new Date()) {
+export function formatShortTime(ts, now = new Date()) {
   const date = new Date(ts);
   if (!isTime(date)) return String(ts);
-  return dayOf(date) === dayOf(now) ? minuteOf(date) : `${dayOf(date)} ${minuteOf(date)}`;
+  return formatDay(date) === formatDay(now) ? formatMinute(date) : `${formatDay(date)} ${formatMinute(date)}`;
 }
 
 /** The day and the time, to the second. */
-export function momentOf(ts) {
+export function formatDateTime(ts) {
   const date = new Date(ts);
-  return isTime(date) ? `${dayOf(date)} ${minuteOf(date)}:${pad(date.getSeconds())}` : String(ts);
+  return isTime(date) ? `${formatDay(date)} ${formatMinute(date)}:${pad(date.getSeconds())}` : String(ts);
 }
 
 /** What a tooltip adds: the same time in UTC, and the zone of the time that is shown. */
-export function zoneOf(ts) {
+export function utcTooltip(ts) {
   const date = new Date(ts);
   if (!isTime(date)) return "";
   const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;

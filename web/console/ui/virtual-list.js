@@ -9,8 +9,8 @@
 import { html, nothing } from "lit";
 import { repeat } from "lit/directives/repeat.js";
 
-import { Element } from "./base-element.js";
-import { Track } from "./virtual-scroll.js";
+import { ConsoleElement } from "./base-element.js";
+import { VirtualScroll } from "./virtual-scroll.js";
 
 /** Where a key leads, from a row, on pages of so many rows. */
 const KEYS = {
@@ -24,9 +24,9 @@ const KEYS = {
 const NEAR_PX = 4; // from the end that count as the end
 
 /** Whether a key moves in a list. */
-export const moves = (key) => key in KEYS;
+export const isMoveKey = (key) => key in KEYS;
 
-export class List extends Element {
+export class VirtualList extends ConsoleElement {
   static properties = {
     count: { type: Number },
     rowHeight: { type: Number },
@@ -35,8 +35,8 @@ export class List extends Element {
     active: { type: Number },
     follows: { type: Boolean },
   };
-  #observer = new ResizeObserver(() => this.#resized());
-  #aim = null; // where to scroll when the rows are there: (track, scroll) -> scroll
+  #observer = new ResizeObserver(() => this.#onResize());
+  #pendingScroll = null; // where to scroll when the rows are there: (track, scroll) -> scroll
   #scroll = 0;
   #view = 0;
 
@@ -57,25 +57,25 @@ export class List extends Element {
 
   /** Have a row in view. */
   reveal(row) {
-    this.#aim = (track, scroll) => track.reveal(row, scroll);
+    this.#pendingScroll = (track, scroll) => track.reveal(row, scroll);
     this.requestUpdate();
   }
 
   /** Have a row so many pixels from the top. */
   place(row, pixels) {
-    this.#aim = (track) => track.scrollOf(row * track.rowHeight - pixels);
+    this.#pendingScroll = (track) => track.scrollTopFor(row * track.rowHeight - pixels);
     this.requestUpdate();
   }
 
   /** The first row in view, and how far from the top it is. */
   get position() {
-    const top = this.#track.topOf(this.#scroll);
+    const top = this.#virtualScroll.contentTop(this.#scroll);
     const row = Math.floor(top / this.rowHeight);
     return { row, pixels: row * this.rowHeight - top };
   }
 
-  get #track() {
-    return new Track(this.count, this.rowHeight, this.#view);
+  get #virtualScroll() {
+    return new VirtualScroll(this.count, this.rowHeight, this.#view);
   }
 
   get #box() {
@@ -83,34 +83,34 @@ export class List extends Element {
   }
 
   /** What a person looks at stays in view when the box becomes smaller. */
-  #resized() {
-    const seen = this.active >= 0 && this.#track.shows(this.active, this.#scroll);
-    if (seen && this.#aim === null) this.reveal(this.active);
+  #onResize() {
+    const seen = this.active >= 0 && this.#virtualScroll.shows(this.active, this.#scroll);
+    if (seen && this.#pendingScroll === null) this.reveal(this.active);
     this.requestUpdate();
   }
 
-  #scrolled() {
+  #onScroll() {
     if (this.#box.scrollTop === this.#scroll) return;
     this.#scroll = this.#box.scrollTop;
     // A box that grew is scrolled by the browser before the next drawing measures it.
     const { scrollHeight, clientHeight } = this.#box;
-    this.#tell("scrolled", this.#scroll + clientHeight >= scrollHeight - NEAR_PX);
+    this.#dispatch("scrolled", this.#scroll + clientHeight >= scrollHeight - NEAR_PX);
     this.requestUpdate();
   }
 
-  #tell(name, detail) {
+  #dispatch(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
 
-  #key(event) {
+  #onKeyDown(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if ((event.key === "Enter" || event.key === " ") && this.active >= 0) this.#tell("pick", this.active);
-    else if (moves(event.key) && this.count > 0) this.#tell("move", this.#reached(event.key));
+    if ((event.key === "Enter" || event.key === " ") && this.active >= 0) this.#dispatch("pick", this.active);
+    else if (isMoveKey(event.key) && this.count > 0) this.#dispatch("move", this.#moveTo(event.key));
     else return;
     event.preventDefault();
   }
 
-  #reached(key) {
+  #moveTo(key) {
     const page = Math.max(1, Math.floor(this.#view / this.rowHeight) - 1);
     const from = this.active >= 0 ? this.active : Math.min(this.position.row, this.count - 1) - 1;
     const to = Math.max(0, Math.min(KEYS[key](from, page), this.count - 1));
@@ -118,9 +118,9 @@ export class List extends Element {
     return to;
   }
 
-  #click(event) {
+  #onClick(event) {
     const row = event.target.closest("[data-row]");
-    if (row) this.#tell("pick", Number(row.dataset.row));
+    if (row) this.#dispatch("pick", Number(row.dataset.row));
   }
 
   /** The box must be as high as its rows before it can be scrolled, and rows are drawn for where it is. */
@@ -129,10 +129,10 @@ export class List extends Element {
     const box = this.#box;
     if (!box) return;
     this.#view = box.clientHeight;
-    const track = this.#track;
+    const track = this.#virtualScroll;
     box.firstElementChild.style.setProperty("height", `${track.height}px`);
-    const aim = this.#aim ?? (this.follows ? () => track.scrollOf(track.total) : null);
-    this.#aim = null;
+    const aim = this.#pendingScroll ?? (this.follows ? () => track.scrollTopFor(track.total) : null);
+    this.#pendingScroll = null;
     if (aim) box.scrollTop = aim(track, box.scrollTop);
     this.#scroll = box.scrollTop;
   }
@@ -143,27 +143,27 @@ export class List extends Element {
   }
 
   updated() {
-    const { offset } = this.#track.rowsAt(this.#scroll);
+    const { offset } = this.#virtualScroll.rowsAt(this.#scroll);
     this.#box.firstElementChild.firstElementChild.style.setProperty("transform", `translateY(${offset}px)`);
   }
 
   render() {
-    const { first, end } = this.#track.rowsAt(this.#scroll);
+    const { first, end } = this.#virtualScroll.rowsAt(this.#scroll);
     const indexes = Array.from({ length: end - first }, (_, index) => first + index);
     const rows = repeat(
       indexes,
       (index) => index,
-      (index) => this.#row(index),
+      (index) => this.#drawRow(index),
     );
     const isDrawn = this.active >= first && this.active < end;
     return html`<div role="listbox" tabindex="0" aria-label=${this.label}
         aria-activedescendant=${isDrawn ? `row-${this.active}` : nothing}
-        @scroll=${this.#scrolled} @keydown=${this.#key} @click=${this.#click}>
+        @scroll=${this.#onScroll} @keydown=${this.#onKeyDown} @click=${this.#onClick}>
       <div class="track" role="presentation"><div class="window" role="presentation">${rows}</div></div>
     </div>`;
   }
 
-  #row(index) {
+  #drawRow(index) {
     const { seq, kind, state, selected, title, content } = this.rowAt(index);
     return html`<div role="option" id="row-${index}" aria-setsize=${this.count} aria-posinset=${index + 1}
       aria-selected=${selected} ?data-active=${index === this.active} data-row=${index} data-seq=${seq}
@@ -171,4 +171,4 @@ export class List extends Element {
   }
 }
 
-customElements.define("tl-list", List);
+customElements.define("tl-list", VirtualList);

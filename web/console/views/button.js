@@ -2,21 +2,21 @@
 
 import { html } from "lit";
 
-import { Part } from "./action-part.js";
-import { inForm } from "./errors.js";
+import { ActionPart } from "./action-part.js";
+import { formErrors } from "./errors.js";
 
 const LOOKS = { primary: "strong", secondary: "", danger: "danger" };
 
-export class ViewButton extends Part {
+export class ViewButton extends ActionPart {
   #click() {
-    this.act({ kind: "button.click", button_id: this.node.id }, inForm);
+    this.act({ kind: "button.click", button_id: this.node.id }, formErrors);
   }
 
   render() {
     const { id, label, style = "secondary" } = this.node;
     const button = html`<button type="button" class=${LOOKS[style]} data-button=${id}
       ?disabled=${this.isUsed || this.isBusy} @click=${() => this.#click()}>${label}</button>`;
-    return html`<div class="doing">${this.foot(button, label)} ${this.status()}</div>${this.whole()}`;
+    return html`<div class="doing">${this.renderAction(button, label)} ${this.renderStatus()}</div>${this.renderError()}`;
   }
 }
 

@@ -6,41 +6,41 @@
 import { html, nothing } from "lit";
 
 import { drawFacts } from "../ui/fact-list.js";
-import { shownText } from "./values.js";
+import { displayText } from "./values.js";
 
 /** Draw a tree that has no flaw. */
-export function drawPast(tree, actions) {
+export function drawClosedView(tree, actions) {
   const last = (key, id) => actions.findLast(({ action }) => action[key] === id)?.action ?? null;
-  return NODES[tree.type](tree, last);
+  return RENDERERS[tree.type](tree, last);
 }
 
-const titled = (title) => (title ? html`<p class="title">${title}</p>` : nothing);
+const drawTitle = (title) => (title ? html`<p class="title">${title}</p>` : nothing);
 
 const section = (node, last) => html`<div class="past">
-  ${titled(node.title)} ${node.children.map((child) => NODES[child.type](child, last))}</div>`;
+  ${drawTitle(node.title)} ${node.children.map((child) => RENDERERS[child.type](child, last))}</div>`;
 
 function form({ id, title, fields }, last) {
   const values = last("form_id", id)?.values ?? {};
-  return html`${titled(title)}${drawFacts(
+  return html`${drawTitle(title)}${drawFacts(
     fields.map((field) => [
       field.label,
-      shownText(field, Object.hasOwn(values, field.name) ? values[field.name] : field.value),
+      displayText(field, Object.hasOwn(values, field.name) ? values[field.name] : field.value),
     ]),
   )}`;
 }
 
 function table({ id, title, columns, rows = [] }, last) {
   const saved = last("table_id", id)?.rows ?? rows.map(({ values }) => values);
-  return html`${titled(title)}<div class="scroll" tabindex="0"><table class="rows">
+  return html`${drawTitle(title)}<div class="scroll" tabindex="0"><table class="rows">
     <thead><tr>${columns.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
     <tbody>${saved.map(
       (row) => html`
-      <tr>${columns.map((column) => html`<td>${shownText(column, row[column.name])}</td>`)}</tr>`,
+      <tr>${columns.map((column) => html`<td>${displayText(column, row[column.name])}</td>`)}</tr>`,
     )}</tbody>
   </table></div>`;
 }
 
-const NODES = {
+const RENDERERS = {
   screen: section,
   section,
   form,

@@ -5,17 +5,17 @@
  * form, the table or the button as a whole. Places are keys of a Map: their names come from outside.
  */
 
-const LATE = new Map([
+const LATE_MESSAGES = new Map([
   ["view_id", "This is closed. Nothing was sent."],
   ["shown", "This has been shown again below. Nothing was sent."],
   ["form_id", "This was sent already."],
   ["button_id", "This was sent already."],
   ["table_id", "This was saved already. Wait until the table is shown again."],
 ]);
-const GONE = "This row was deleted already.";
+const ROW_GONE_MESSAGE = "This row was deleted already.";
 
 /** The problems of a request that failed, as `OpenViews.validateAction` would tell them. */
-export function problemsOf(error) {
+export function responseProblems(error) {
   const kind = error.status === 409 ? "conflict" : "invalid";
   const told = error.fault?.details?.problems;
   if (Array.isArray(told) && told.length > 0) return told.map(({ path, message }) => ({ kind, path, message }));
@@ -23,36 +23,36 @@ export function problemsOf(error) {
 }
 
 /** A date that is not complete: the browser would say that there is none. */
-export const halfOf = (name, ...path) => ({ kind: "invalid", path, message: `${name} is not complete` });
+export const incompleteDate = (name, ...path) => ({ kind: "invalid", path, message: `${name} is not complete` });
 
 /** Problems by their places in a form. */
-export const inForm = (problems) => placed(problems, ([first, name]) => (first === "values" && name) || "");
+export const formErrors = (problems) => errorsByPlace(problems, ([first, name]) => (first === "values" && name) || "");
 
 /** Problems by their places in a table; `keys` are those of the rows that were sent. */
-export const inTable = (problems, keys) =>
-  placed(problems, ([first, at, name]) => {
+export const tableErrors = (problems, keys) =>
+  errorsByPlace(problems, ([first, at, name]) => {
     if (first !== "rows" || keys[at] === undefined) return "";
-    return cellOf(keys[at], name === "row_id" ? "" : (name ?? ""));
+    return cellKey(keys[at], name === "row_id" ? "" : (name ?? ""));
   });
 
-export const cellOf = (key, name) => `${key} ${name}`;
+export const cellKey = (key, name) => `${key} ${name}`;
 
 /** The first problem of each place. */
-function placed(problems, placeOf) {
+function errorsByPlace(problems, placeOf) {
   const places = new Map();
   for (const problem of problems) {
     const place = placeOf(problem.path);
-    if (!places.has(place)) places.set(place, plain(problem));
+    if (!places.has(place)) places.set(place, errorText(problem));
   }
   return places;
 }
 
 /** What a problem says, to a person. */
-function plain({ kind, message, path: [first, ...rest] }) {
+function errorText({ kind, message, path: [first, ...rest] }) {
   if (kind !== "conflict") return message;
-  return rest.length > 0 ? GONE : (LATE.get(first) ?? `This comes too late: ${message}.`);
+  return rest.length > 0 ? ROW_GONE_MESSAGE : (LATE_MESSAGES.get(first) ?? `This comes too late: ${message}.`);
 }
 
 /** A message that begins with a field's name, with its label instead. */
-export const labelled = (message, { name, label }) =>
+export const withLabel = (message, { name, label }) =>
   message.startsWith(`${name} `) ? label + message.slice(name.length) : message;

@@ -9,78 +9,80 @@
 import { html, nothing } from "lit";
 import { live } from "lit/directives/live.js";
 
-import { labelled } from "./errors.js";
-import { joined, kindOf, momentOf } from "./values.js";
+import { withLabel } from "./errors.js";
+import { inputKind, joinMoment, parseMoment } from "./values.js";
 
 /** A field of a form. `first` is the text it began with, `tell` is called with each text that is typed. */
 export function drawField(field, { id, first, text, problem, tell }) {
-  const about = aboutOf(id, field.help, problem);
+  const about = describedBy(id, field.help, problem);
   return html`<div class="field" data-name=${field.name}>
-    <label for=${id}>${field.label}${star(field)}</label>
+    <label for=${id}>${field.label}${requiredMark(field)}</label>
     ${drawControl(field, { id, first, text, about, wrong: problem != null, tell })}
     ${drawNotes(field, { id, problem })}
   </div>`;
 }
 
 /** The mark of what must be given; a reader's voice says it by itself. */
-export const star = ({ required }) => (required ? html`<span class="star" aria-hidden="true">\u00a0*</span>` : nothing);
+export const requiredMark = ({ required }) =>
+  required ? html`<span class="star" aria-hidden="true">\u00a0*</span>` : nothing;
 
 /** The ids of what is said about an input. */
-export const aboutOf = (id, help, problem) =>
+export const describedBy = (id, help, problem) =>
   [help && `${id}-help`, problem != null && `${id}-wrong`].filter(Boolean).join(" ") || nothing;
 
 /** The texts that `aboutOf` names. */
 export const drawNotes = (field, { id, problem, help = field.help }) => html`
   ${help ? html`<p class="help" id="${id}-help">${help}</p>` : nothing}
-  ${problem == null ? nothing : html`<p class="wrong" id="${id}-wrong">${labelled(problem, field)}</p>`}`;
+  ${problem == null ? nothing : html`<p class="wrong" id="${id}-wrong">${withLabel(problem, field)}</p>`}`;
 
 /** The control alone; without a `<label>` of its own it needs a `name`. */
 export function drawControl(field, control) {
-  return CONTROLS[kindOf(field, control.first)](field, control);
+  return CONTROLS[inputKind(field, control.first)](field, control);
 }
 
 /** Whether the browser shows something in an input that is no value yet, like half a date. */
-export const isHalf = (root) => [...root.querySelectorAll("input")].some((input) => input.validity.badInput);
+export const hasIncompleteInput = (root) =>
+  [...root.querySelectorAll("input")].some((input) => input.validity.badInput);
 
-const invalid = ({ wrong }) => (wrong ? "true" : nothing);
+const ariaInvalid = ({ wrong }) => (wrong ? "true" : nothing);
 
-const text = (field, control) => html`<input type="text" id=${control.id} .value=${live(control.text)}
+const drawText = (field, control) => html`<input type="text" id=${control.id} .value=${live(control.text)}
   inputmode=${field.type === "field.number" ? "decimal" : nothing} placeholder=${field.placeholder ?? nothing}
-  ?required=${field.required} aria-label=${control.name ?? nothing} aria-invalid=${invalid(control)}
+  ?required=${field.required} aria-label=${control.name ?? nothing} aria-invalid=${ariaInvalid(control)}
   aria-describedby=${control.about} @input=${({ target }) => control.tell(target.value)}>`;
 
-const area = (field, control) => html`<textarea id=${control.id} .value=${live(control.text)} rows="3"
+const drawArea = (field, control) => html`<textarea id=${control.id} .value=${live(control.text)} rows="3"
   placeholder=${field.placeholder ?? nothing} ?required=${field.required} aria-label=${control.name ?? nothing}
-  aria-invalid=${invalid(control)} aria-describedby=${control.about}
+  aria-invalid=${ariaInvalid(control)} aria-describedby=${control.about}
   @input=${({ target }) => control.tell(target.value)}></textarea>`;
 
-const date = (field, control) => html`<input type="date" id=${control.id} .value=${live(control.text)}
+const drawDate = (field, control) => html`<input type="date" id=${control.id} .value=${live(control.text)}
   ?data-empty=${control.text === ""} min=${field.min ?? nothing} max=${field.max ?? nothing} ?required=${field.required}
-  aria-label=${control.name ?? nothing} aria-invalid=${invalid(control)} aria-describedby=${control.about}
+  aria-label=${control.name ?? nothing} aria-invalid=${ariaInvalid(control)} aria-describedby=${control.about}
   @input=${({ target }) => control.tell(target.value)}>`;
 
 /** A day and, if there is one, its time; an offset stays as it came. */
-function moment(field, control) {
-  const { zone } = momentOf(control.first);
-  const { day, time } = momentOf(control.text) ?? parted(control.text);
+function drawMoment(field, control) {
+  const { zone } = parseMoment(control.first);
+  const { day, time } = parseMoment(control.text) ?? splitTime(control.text);
   const tell = ({ currentTarget }) => {
     const [one, other] = currentTarget.querySelectorAll("input");
-    control.tell(joined({ day: one.value, time: other.value, zone }));
+    control.tell(joinMoment({ day: one.value, time: other.value, zone }));
   };
   return html`<span class="moment" @input=${tell}>
-    ${date(field, { ...control, text: day, tell: () => {} })}
+    ${drawDate(field, { ...control, text: day, tell: () => {} })}
     <input type="time" ?data-empty=${time === ""} .value=${live(time)} step=${/:(?!00)..$/.test(time.slice(5)) ? 1 : nothing}
-      aria-label="${control.name ?? field.label}: time" aria-invalid=${invalid(control)}
+      aria-label="${control.name ?? field.label}: time" aria-invalid=${ariaInvalid(control)}
       aria-describedby=${control.about}>
     ${zone ? html`<span class="zone">${zone}</span>` : nothing}
   </span>`;
 }
 
 /** A time that has no day yet. */
-const parted = (said) => ({ day: "", time: /^T(\d\d:\d\d(:\d\d)?)/.exec(said)?.[1] ?? "" });
+const splitTime = (said) => ({ day: "", time: /^T(\d\d:\d\d(:\d\d)?)/.exec(said)?.[1] ?? "" });
 
-const select = (field, control) => html`<select id=${control.id} ?required=${field.required}
-  aria-label=${control.name ?? nothing} aria-invalid=${invalid(control)} aria-describedby=${control.about}
+const drawSelect = (field, control) => html`<select id=${control.id} ?required=${field.required}
+  aria-label=${control.name ?? nothing} aria-invalid=${ariaInvalid(control)} aria-describedby=${control.about}
   @change=${({ target }) => control.tell(target.value)}>
   <option value="" .selected=${live(control.text === "")}>${field.required ? "Choose" : "None"}</option>
   ${field.options.map(
@@ -89,4 +91,11 @@ const select = (field, control) => html`<select id=${control.id} ?required=${fie
   )}
 </select>`;
 
-const CONTROLS = { text, area, number: text, date, moment, select };
+const CONTROLS = {
+  text: drawText,
+  area: drawArea,
+  number: drawText,
+  date: drawDate,
+  moment: drawMoment,
+  select: drawSelect,
+};

@@ -5,37 +5,37 @@
 
 import { html, nothing } from "lit";
 
-import { drawField, isHalf } from "./field.js";
-import { Part } from "./action-part.js";
-import { halfOf, inForm } from "./errors.js";
-import { textOf, valueOf } from "./values.js";
+import { ActionPart } from "./action-part.js";
+import { formErrors, incompleteDate } from "./errors.js";
+import { drawField, hasIncompleteInput } from "./field.js";
+import { inputText, parseValue } from "./values.js";
 
-export class ViewForm extends Part {
+export class ViewForm extends ActionPart {
   #texts = new Map(); // what was typed
 
   willUpdate() {
-    if (!this.hasUpdated) this.#texts = typed(this.draft.read());
+    if (!this.hasUpdated) this.#texts = readDraft(this.draft.read());
   }
 
-  taken() {
+  onSubmitted() {
     this.#texts = new Map();
   }
 
-  #type(name, text) {
+  #onType(name, text) {
     if (!this.#texts.has(name)) this.requestUpdate(); // what was wrong with the last answer goes
     this.#texts.set(name, text);
     this.draft.write([...this.#texts]);
-    this.edited(name);
+    this.clearError(name);
   }
 
   /** What a field begins with: what was sent, or what the view says. */
-  #first(field) {
-    const values = this.isUsed ? this.sent?.values : null;
-    return textOf(field, values && Object.hasOwn(values, field.name) ? values[field.name] : field.value);
+  #firstText(field) {
+    const values = this.isUsed ? this.lastAction?.values : null;
+    return inputText(field, values && Object.hasOwn(values, field.name) ? values[field.name] : field.value);
   }
 
-  #text(field) {
-    return (this.isUsed ? null : this.#texts.get(field.name)) ?? this.#first(field);
+  #currentText(field) {
+    return (this.isUsed ? null : this.#texts.get(field.name)) ?? this.#firstText(field);
   }
 
   #problem({ name, error }) {
@@ -47,15 +47,15 @@ export class ViewForm extends Part {
   #submit(event) {
     event.preventDefault();
     const { id, fields } = this.node;
-    const values = Object.fromEntries(fields.map((field) => [field.name, valueOf(field, this.#text(field))]));
-    const half = this.#half();
-    this.act({ kind: "form.submit", form_id: id, values }, inForm, half.length > 0 ? half : undefined);
+    const values = Object.fromEntries(fields.map((field) => [field.name, parseValue(field, this.#currentText(field))]));
+    const half = this.#incompleteFields();
+    this.act({ kind: "form.submit", form_id: id, values }, formErrors, half.length > 0 ? half : undefined);
   }
 
   /** Dates that are not complete. */
-  #half() {
-    const fields = [...this.querySelectorAll(".field")].filter(isHalf);
-    return fields.map(({ dataset: { name } }) => halfOf(name, "values", name));
+  #incompleteFields() {
+    const fields = [...this.querySelectorAll(".field")].filter(hasIncompleteInput);
+    return fields.map(({ dataset: { name } }) => incompleteDate(name, "values", name));
   }
 
   render() {
@@ -64,28 +64,28 @@ export class ViewForm extends Part {
       data-state=${this.isUsed ? "sent" : "open"} @submit=${(event) => this.#submit(event)}>
       <fieldset ?disabled=${this.isUsed || this.isBusy}>
         ${title ? html`<legend>${title}</legend>` : nothing}
-        ${fields.map((field) => this.#field(field))}
-        ${this.whole(error)}
+        ${fields.map((field) => this.#drawField(field))}
+        ${this.renderError(error)}
         <div class="doing">
-          ${this.foot(html`<button class="strong">${submit}</button>`, submit)} ${this.status()}
+          ${this.renderAction(html`<button class="strong">${submit}</button>`, submit)} ${this.renderStatus()}
         </div>
       </fieldset>
     </form>`;
   }
 
-  #field(field) {
+  #drawField(field) {
     return drawField(field, {
       id: `${this.key}-${field.name}`,
-      first: this.#first(field),
-      text: this.#text(field),
+      first: this.#firstText(field),
+      text: this.#currentText(field),
       problem: this.#problem(field),
-      tell: (text) => this.#type(field.name, text),
+      tell: (text) => this.#onType(field.name, text),
     });
   }
 }
 
 /** A draft, if it is one. */
-function typed(entries) {
+function readDraft(entries) {
   const isPair = (entry) => Array.isArray(entry) && entry.every((each) => typeof each === "string");
   return new Map(Array.isArray(entries) ? entries.filter(isPair) : []);
 }

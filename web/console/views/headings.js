@@ -1,14 +1,14 @@
 /** The levels of the headings of a view, so that none is left out on the way down. Pure. */
 
 const DEEPEST = 6;
-const HOLDS = new Set(["screen", "section"]); // forms and tables have legends
-const INSIDE = new Map([
+const TITLED_NODES = new Set(["screen", "section"]); // forms and tables have legends
+const TEXT_LEVELS = new Map([
   ["heading", 1],
   ["subheading", 2],
 ]);
 
 /** By node: the level of its title or its text. `above` is the level of the heading before the view. */
-export function levelsOf(tree, above, title) {
+export function headingLevels(tree, above, title) {
   const levels = new Map();
   let last = above;
   const step = (node, wanted) => {
@@ -16,9 +16,9 @@ export function levelsOf(tree, above, title) {
     levels.set(node, last);
   };
   const walk = (node, around) => {
-    const inner = node.title && HOLDS.has(node.type) ? around + 1 : around;
+    const inner = node.title && TITLED_NODES.has(node.type) ? around + 1 : around;
     if (inner > around) step(node, inner);
-    if (node.type === "text" && INSIDE.has(node.style)) step(node, around + INSIDE.get(node.style));
+    if (node.type === "text" && TEXT_LEVELS.has(node.style)) step(node, around + TEXT_LEVELS.get(node.style));
     for (const child of node.children ?? []) walk(child, inner);
   };
   if (title) step(null, above + 1);

@@ -3,41 +3,41 @@
  * values after a reload, and in the other tab. `version` rises with everything that happens to a view.
  */
 
-import { viewKey, findView } from "../../client/views/views.js";
+import { findView, viewKey } from "../../client/views/views.js";
 
-const IDS = new Map([
+const ID_FIELDS = new Map([
   ["form.submit", "form_id"],
   ["table.save", "table_id"],
   ["button.click", "button_id"],
 ]);
-const NOTHING = { version: 0, actions: new Map() };
+const NO_SUBMISSIONS = { version: 0, actions: new Map() };
 
-export class Sent {
+export class Submissions {
   #views = new Map(); // by channel and view id: { version, actions: part id -> the last action }
   #version = 0;
 
   /** Take one event into account. */
   apply({ type, id, channel = null, payload }) {
-    if (type === "assistant.view") this.#show(id, channel, payload.view);
-    else if (type === "ui.action") this.#take(payload, channel);
+    if (type === "assistant.view") this.#addView(id, channel, payload.view);
+    else if (type === "ui.action") this.#recordAction(payload, channel);
   }
 
   /** What was sent on the view that was shown last under this id in a channel. */
-  on(viewId, channel = null) {
-    return this.#views.get(viewKey(channel, viewId)) ?? NOTHING;
+  forView(viewId, channel = null) {
+    return this.#views.get(viewKey(channel, viewId)) ?? NO_SUBMISSIONS;
   }
 
-  #show(event_id, channel, { view_id }) {
+  #addView(event_id, channel, { view_id }) {
     const view = { event_id, channel, view_id, version: this.#next(), actions: new Map() };
     this.#views.set(viewKey(channel, view_id), view);
   }
 
-  #take(payload, channel) {
+  #recordAction(payload, channel) {
     const view = findView(this.#views.values(), payload, channel);
     if (!view) return;
     const { action } = payload;
     view.version = this.#next();
-    const id = IDS.get(action.kind);
+    const id = ID_FIELDS.get(action.kind);
     if (id) view.actions.set(action[id], action);
   }
 

@@ -5,26 +5,26 @@
  * taken back until then. Edits can be kept as JSON and hold no more than what was typed.
  */
 
-import { textOf, valueOf } from "./values.js";
+import { inputText, parseValue } from "./values.js";
 
-const ELEMENTS = 1500; // that a page can draw without a pause one would notice
-const PICKER = 15; // elements of a date, in the browser
+const MAX_ELEMENTS = 1500; // that a page can draw without a pause one would notice
+const DATE_ELEMENTS = 15; // elements of a date, in the browser
 
-export class Edits {
+export class TableEdits {
   #cells = new Map(); // row key -> (column -> text)
   #added = [];
   #removed = new Set();
 
   /** Edits as `toJSON` wrote them; none, if it is something else. */
-  static of(json) {
-    const edits = new Edits();
+  static fromJson(json) {
+    const edits = new TableEdits();
     try {
       for (const [key, cells] of json.cells) for (const [name, text] of cells) edits.write(key, name, String(text));
       edits.#added = json.added.map(String);
       edits.#removed = new Set(json.removed);
       return edits;
     } catch {
-      return new Edits();
+      return new TableEdits();
     }
   }
 
@@ -71,7 +71,7 @@ export class Edits {
 }
 
 /** The rows of a table as it was shown or saved last; `known` are the ids that it has now. */
-export function rowsOf(node, known, saved, edits) {
+export function currentRows(node, known, saved, edits) {
   const rows = saved ? saved.rows.map(savedRow) : (node.rows ?? []).map(shownRow);
   const there = rows.filter(({ row_id }) => row_id == null || known.has(row_id));
   return [...there, ...edits.added.map((key) => newRow(key, node.columns))];
@@ -100,16 +100,16 @@ const newRow = (key, columns) => ({
 });
 
 /** What stands in a cell before anybody typed. */
-export const firstText = (row, column) => textOf(column, row.values.get(column.name));
+export const firstText = (row, column) => inputText(column, row.values.get(column.name));
 
 /** What stands in a cell. */
 export const cellText = (row, column, edits) => edits.text(row.key, column.name) ?? firstText(row, column);
 
 /** What Save sends, and the keys of its rows. */
-export function saveOf(node, rows, edits) {
+export function buildSave(node, rows, edits) {
   const kept = rows.filter(({ key }) => !edits.isRemoved(key));
   const flat = kept.map((row) => {
-    const cells = node.columns.map((column) => [column.name, valueOf(column, cellText(row, column, edits))]);
+    const cells = node.columns.map((column) => [column.name, parseValue(column, cellText(row, column, edits))]);
     return Object.fromEntries(row.row_id === null ? cells : [["row_id", row.row_id], ...cells]);
   });
   const deleted = rows.filter(({ key, row_id }) => row_id !== null && edits.isRemoved(key)).map(({ row_id }) => row_id);
@@ -119,6 +119,8 @@ export function saveOf(node, rows, edits) {
 
 /** How many rows are drawn at first: a select has all its options in every row, and pickers are heavy. */
 export function pageSize(columns) {
-  const costs = columns.map(({ type, options = [] }) => (type === "field.datetime" ? PICKER : 3) + options.length);
-  return Math.max(10, Math.floor(ELEMENTS / costs.reduce((sum, cost) => sum + cost)));
+  const costs = columns.map(
+    ({ type, options = [] }) => (type === "field.datetime" ? DATE_ELEMENTS : 3) + options.length,
+  );
+  return Math.max(10, Math.floor(MAX_ELEMENTS / costs.reduce((sum, cost) => sum + cost)));
 }

@@ -1,89 +1,89 @@
 /**
  * `<tl-view-table>`: a table of a view, edited in its cells and saved whole. Rows are added and deleted on the page;
- * Save sends all of them. A long table shows its first rows and the others when asked, and saves them in any case.
+ * Save sends all of them. A long table shows its first rows and the others when confirmed, and saves them in any case.
  */
 
 import { html, nothing } from "lit";
 import { repeat } from "lit/directives/repeat.js";
 
-import { drawControl, drawNotes, isHalf, star } from "./field.js";
-import { Part } from "./action-part.js";
-import { cellOf, halfOf, inTable } from "./errors.js";
-import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "./table-edits.js";
-import { shownText } from "./values.js";
+import { ActionPart } from "./action-part.js";
+import { cellKey, incompleteDate, tableErrors } from "./errors.js";
+import { drawControl, drawNotes, hasIncompleteInput, requiredMark } from "./field.js";
+import { TableEdits, buildSave, cellText, currentRows, firstText, pageSize } from "./table-edits.js";
+import { displayText } from "./values.js";
 
-export class ViewTable extends Part {
+export class ViewTable extends ActionPart {
   static properties = { count: { state: true } };
-  #edits = new Edits();
+  #edits = new TableEdits();
 
   willUpdate() {
     if (this.hasUpdated) return;
-    this.#edits = Edits.of(this.draft.read());
+    this.#edits = TableEdits.fromJson(this.draft.read());
     this.count = pageSize(this.node.columns);
   }
 
-  taken() {
-    this.#edits = new Edits();
+  onSubmitted() {
+    this.#edits = new TableEdits();
   }
 
   get #rows() {
-    const known = this.shown?.rows.get(this.node.id) ?? new Set((this.node.rows ?? []).map(({ row_id }) => row_id));
-    return rowsOf(this.node, known, this.sent, this.#edits);
+    const known = this.openView?.rows.get(this.node.id) ?? new Set((this.node.rows ?? []).map(({ row_id }) => row_id));
+    return currentRows(this.node, known, this.lastAction, this.#edits);
   }
 
-  #keep() {
+  #saveDraft() {
     this.draft.write(this.#edits);
   }
 
-  #type(key, name, text) {
+  #onType(key, name, text) {
     if (this.#edits.text(key, name) === undefined) this.requestUpdate(); // what was wrong with it goes
     this.#edits.write(key, name, text);
-    this.#keep();
-    this.edited(cellOf(key, name));
+    this.#saveDraft();
+    this.clearError(cellKey(key, name));
   }
 
   async #add() {
     const key = this.#edits.add();
-    this.#keep();
+    this.#saveDraft();
     this.count = Math.max(this.count, this.#rows.length);
     this.requestUpdate();
     await this.updateComplete;
-    this.#row(key)?.querySelector("input, select, textarea")?.focus();
+    this.#findRow(key)?.querySelector("input, select, textarea")?.focus();
   }
 
   async #remove(key, again) {
     this.#edits[again ? "restore" : "remove"](key);
-    this.#keep();
-    this.asked = null;
+    this.#saveDraft();
+    this.confirmed = null;
     this.requestUpdate();
     await this.updateComplete;
-    (this.#row(key)?.querySelector("td.tools button") ?? this.querySelector(".add"))?.focus();
+    (this.#findRow(key)?.querySelector("td.tools button") ?? this.querySelector(".add"))?.focus();
   }
 
-  #row(key) {
+  #findRow(key) {
     return [...this.querySelectorAll("tr[data-row]")].find(({ dataset }) => dataset.row === key);
   }
 
   #save(event) {
     event.preventDefault();
-    const { action, keys } = saveOf(this.node, this.#rows, this.#edits);
-    const half = this.#half(keys);
-    this.act(action, (problems) => this.#place(problems, keys), half.length > 0 ? half : undefined);
+    const { action, keys } = buildSave(this.node, this.#rows, this.#edits);
+    const half = this.#incompleteCells(keys);
+    this.act(action, (problems) => this.#showErrors(problems, keys), half.length > 0 ? half : undefined);
   }
 
   /** Show what is wrong, also where it is not drawn yet. */
-  #place(problems, keys) {
-    const places = inTable(problems, keys);
+  #showErrors(problems, keys) {
+    const places = tableErrors(problems, keys);
     const last = this.#rows.findLastIndex(({ key }) => [...places.keys()].some((place) => place.startsWith(`${key} `)));
     this.count = Math.max(this.count, last + 1);
     return places;
   }
 
-  #half(keys) {
-    const cells = [...this.querySelectorAll("td[data-name]")].filter((cell) => isHalf(cell));
+  #incompleteCells(keys) {
+    const cells = [...this.querySelectorAll("td[data-name]")].filter((cell) => hasIncompleteInput(cell));
     return cells.map((cell) => {
       const { name } = cell.dataset;
-      return halfOf(name, "rows", keys.indexOf(cell.parentElement.dataset.row), name);
+      return incompleteDate(name, "rows", keys.indexOf(cell.parentElement.dataset.row), name);
     });
   }
 
@@ -95,7 +95,7 @@ export class ViewTable extends Part {
       <fieldset ?disabled=${this.isUsed || this.isBusy}>
         ${title ? html`<legend>${title}</legend>` : nothing}
         <div class="wide"><table aria-label=${title ?? "Table"}>
-          <thead><tr>${this.node.columns.map((column) => this.#head(column))}${this.#tools("th")}</tr></thead>
+          <thead><tr>${this.node.columns.map((column) => this.#drawHead(column))}${this.#drawToolsCell("th")}</tr></thead>
           <tbody>${repeat(
             rows.slice(0, this.count),
             ({ key }) => key,
@@ -103,17 +103,17 @@ export class ViewTable extends Part {
           )}</tbody>
         </table></div>
         ${rows.length === 0 ? html`<p class="help">No rows.</p>` : nothing}
-        ${this.#more(rows.length)}
-        ${this.whole(this.sent ? null : error)}
+        ${this.#drawMore(rows.length)}
+        ${this.renderError(this.lastAction ? null : error)}
         <div class="doing">
           ${can_add ? html`<button type="button" class="add" @click=${() => this.#add()}>Add row</button>` : nothing}
-          ${this.foot(html`<button class="strong">${save}</button>`, save)} ${this.status()}
+          ${this.renderAction(html`<button class="strong">${save}</button>`, save)} ${this.renderStatus()}
         </div>
       </fieldset>
     </form>`;
   }
 
-  #more(length) {
+  #drawMore(length) {
     if (length <= this.count) return nothing;
     const more = () => (this.count += pageSize(this.node.columns));
     return html`<p class="help">${this.count} of ${length} rows are shown.
@@ -121,23 +121,23 @@ export class ViewTable extends Part {
   }
 
   /** The last column, if rows can be deleted at all: what was added can. */
-  #tools(kind, content = html`<span class="unseen">Delete</span>`) {
+  #drawToolsCell(kind, content = html`<span class="unseen">Delete</span>`) {
     if (!this.node.can_delete && !this.node.can_add) return nothing;
     return kind === "th" ? html`<th scope="col">${content}</th>` : html`<td class="tools">${content}</td>`;
   }
 
-  #head(column) {
+  #drawHead(column) {
     const id = `${this.key}-${column.name}`;
     const { help, error: problem } = column;
-    return html`<th scope="col">${column.label}${star(column)}${drawNotes(column, { id, help, problem })}</th>`;
+    return html`<th scope="col">${column.label}${requiredMark(column)}${drawNotes(column, { id, help, problem })}</th>`;
   }
 
   #drawRow(row, at) {
     const gone = this.#edits.isRemoved(row.key);
-    const problem = this.#problem(cellOf(row.key, ""), row.error);
+    const problem = this.#problem(cellKey(row.key, ""), row.error);
     return html`<tr data-row=${row.key} class=${gone ? "gone" : ""}>
-      ${this.node.columns.map((column) => this.#cell(row, at, column, gone))}
-      ${this.#tools("td", this.#tool(row, at, gone))}
+      ${this.node.columns.map((column) => this.#drawCell(row, at, column, gone))}
+      ${this.#drawToolsCell("td", this.#drawTool(row, at, gone))}
     </tr>
     ${
       problem == null
@@ -147,19 +147,19 @@ export class ViewTable extends Part {
     }`;
   }
 
-  #tool(row, at, gone) {
+  #drawTool(row, at, gone) {
     if (row.row_id !== null && !this.node.can_delete) return nothing;
     const words = gone ? "Undo" : "Delete";
     return html`<button type="button" class="plain" aria-label="${words} row ${at + 1}"
       @click=${() => this.#remove(row.key, gone)}>${words}</button>`;
   }
 
-  #cell(row, at, column, gone) {
+  #drawCell(row, at, column, gone) {
     const text = cellText(row, column, this.#edits);
-    if (gone) return html`<td data-label=${column.label}><s>${shownText(column, text)}</s></td>`;
+    if (gone) return html`<td data-label=${column.label}><s>${displayText(column, text)}</s></td>`;
     const id = `${this.key}-${row.key}-${column.name}`;
     const touched = this.#edits.text(row.key, column.name) !== undefined;
-    const problem = this.#problem(cellOf(row.key, column.name), touched ? null : row.errors.get(column.name));
+    const problem = this.#problem(cellKey(row.key, column.name), touched ? null : row.errors.get(column.name));
     const about = [column.help && `${this.key}-${column.name}-help`, problem != null && `${id}-wrong`].filter(Boolean);
     return html`<td data-name=${column.name} data-label=${column.label}>
       ${drawControl(column, {
@@ -169,7 +169,7 @@ export class ViewTable extends Part {
         name: `${column.label}, row ${at + 1}`,
         wrong: problem != null,
         about: about.join(" ") || nothing,
-        tell: (said) => this.#type(row.key, column.name, said),
+        tell: (said) => this.#onType(row.key, column.name, said),
       })}
       ${drawNotes(column, { id, problem, help: null })}
     </td>`;

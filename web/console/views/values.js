@@ -11,42 +11,46 @@ const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d)?)(Z|[+-]\d\d:\d\d)?)?$/;
 
 /** What stands in the input of a value. */
-export function textOf(field, value) {
+export function inputText(field, value) {
   if (value == null) return "";
   if (field.type === "field.select" && !field.options.some((option) => option.value === value)) return "";
   return String(value).replace(/\r\n?/g, "\n"); // as an input would say it back
 }
 
 /** A value as words, where nothing is edited: the label of what was chosen, a time as `2026-01-08 12:30 -05:00`. */
-export function shownText(field, value) {
-  const text = textOf(field, value);
+export function displayText(field, value) {
+  const text = inputText(field, value);
   if (field.type === "field.select") return field.options.find((option) => option.value === text)?.label ?? text;
-  const moment = field.type === "field.datetime" ? momentOf(text) : null;
+  const moment = field.type === "field.datetime" ? parseMoment(text) : null;
   return moment
     ? [moment.day, moment.time.replace(/^(\d\d:\d\d):00$/, "$1"), moment.zone].filter(Boolean).join(" ")
     : text;
 }
 
 /** The value of what stands in an input. */
-export function valueOf(field, text) {
+export function parseValue(field, text) {
   if (isBlank(text)) return null;
-  return field.type === "field.number" ? numberOf(text.trim()) : field.type === "field.datetime" ? text.trim() : text;
+  return field.type === "field.number"
+    ? parseNumber(text.trim())
+    : field.type === "field.datetime"
+      ? text.trim()
+      : text;
 }
 
-function numberOf(text) {
+function parseNumber(text) {
   const number = NUMBER.test(text) ? Number(text) : NaN;
   return Number.isFinite(number) ? number : text;
 }
 
 /** The day and the time of a text, and its offset; null if it is something else. */
-export function momentOf(text) {
+export function parseMoment(text) {
   if (text === "") return { day: "", time: "", zone: "" };
   const [, day, time = "", zone = ""] = MOMENT.exec(text) ?? [];
   return day && isDay(day) && isClock(time) ? { day, time, zone } : null;
 }
 
 /** The text of a day and a time; the offset belongs to the time. */
-export const joined = ({ day, time, zone }) => (time ? `${day}T${time}${zone}` : day);
+export const joinMoment = ({ day, time, zone }) => (time ? `${day}T${time}${zone}` : day);
 
 /** A picker empties itself of a day that does not exist. */
 function isDay(day) {
@@ -62,16 +66,16 @@ const isClock = (time) =>
       .slice(1)
       .every((part) => part < "60"));
 
-const KINDS = {
+const INPUT_KINDS = {
   "field.text": ({ multiline }, first) => (multiline || first.includes("\n") ? "area" : "text"),
   "field.number": () => "number",
   "field.select": () => "select",
   "field.datetime": ({ picks = "datetime" }, first) => {
-    const moment = momentOf(first);
+    const moment = parseMoment(first);
     if (moment === null || (picks === "date" && moment.time)) return "text";
     return picks === "date" ? "date" : "moment";
   },
 };
 
 /** Which input a field has. It depends on the text it begins with, never on what is typed. */
-export const kindOf = (field, first) => KINDS[field.type](field, first);
+export const inputKind = (field, first) => INPUT_KINDS[field.type](field, first);

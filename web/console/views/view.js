@@ -11,27 +11,27 @@ import { keyed } from "lit/directives/keyed.js";
 
 import { validateView, walkView } from "../../client/views/schema.js";
 import { OpenViews, viewKey } from "../../client/views/views.js";
-import { forget } from "../app/drafts.js";
+import { removeDrafts } from "../app/storage.js";
+import { actionLabel, submittedValues } from "../store/labels.js";
 import { SessionElement } from "../ui/base-element.js";
 import { drawFacts } from "../ui/fact-list.js";
+import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import "./button.js";
+import { drawClosedView } from "./closed-view.js";
 import "./form.js";
-import { levelsOf } from "./headings.js";
-import { drawPast } from "./closed-view.js";
-import { whenOf, zoneOf } from "../ui/time-format.js";
-import { Sent } from "./submissions.js";
+import { headingLevels } from "./headings.js";
+import { Submissions } from "./submissions.js";
 import "./table.js";
-import { actionOf, valuesOf } from "../store/labels.js";
 import "./views.css";
 
-const OVER = { replaced: "Replaced by a newer one", closed: "Closed" };
-const TOLD = 5; // the last things that were done
-const ABOVE = 2; // the level of the heading that a chat stands under
+const CLOSED_LABELS = { replaced: "Replaced by a newer one", closed: "Closed" };
+const MAX_ACTIONS_SHOWN = 5; // the last things that were done
+const CHAT_LEVEL = 2; // the level of the heading that a chat stands under
 
-export class View extends SessionElement {
+export class ViewElement extends SessionElement {
   static properties = { entry: { attribute: false }, unfolded: { state: true } };
   #stamp = "";
-  #flaw = null;
+  #error = null;
   #levels = new Map();
   #name = "";
 
@@ -42,15 +42,15 @@ export class View extends SessionElement {
 
   /** Replaced, closed, or null while it is open. A view can be closed because there are too many. */
   get over() {
-    const { record } = this.session;
+    const { log } = this.session;
     const { over, seq, event_id, channel, view } = this.entry;
-    if (over || this.#flaw || record.last < seq) return over;
-    return record.fold(OpenViews).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
+    if (over || this.#error || log.last < seq) return over;
+    return log.fold(OpenViews).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
   }
 
   shouldUpdate(changed) {
-    if (changed.has("entry") || changed.has("session")) this.#look();
-    const { version } = this.session.record.fold(Sent).on(this.entry.view.view_id, this.entry.channel);
+    if (changed.has("entry") || changed.has("session")) this.#analyze();
+    const { version } = this.session.log.fold(Submissions).forView(this.entry.view.view_id, this.entry.channel);
     const stamp = [this.entry.event_id, this.over, version].join(" ");
     if (stamp === this.#stamp && !changed.has("session") && !changed.has("unfolded")) return false;
     this.#stamp = stamp;
@@ -58,85 +58,85 @@ export class View extends SessionElement {
   }
 
   /** What never changes about a view, once. */
-  #look() {
+  #analyze() {
     const { tree, title } = this.entry.view;
-    this.#flaw = validateView(tree);
-    this.#levels = this.#flaw ? new Map() : levelsOf(tree, ABOVE, title);
-    this.#name = title || (this.#flaw ? null : titleOf(tree)) || "View";
+    this.#error = validateView(tree);
+    this.#levels = this.#error ? new Map() : headingLevels(tree, CHAT_LEVEL, title);
+    this.#name = title || (this.#error ? null : firstTitle(tree)) || "View";
   }
 
   updated() {
-    if (this.over) forget(this.session.id, this.entry.event_id);
+    if (this.over) removeDrafts(this.session.id, this.entry.event_id);
   }
 
   render() {
     const { view, event_id } = this.entry;
     const { over } = this;
-    if (over) return this.#over(over);
-    if (this.#flaw) return this.#refused();
+    if (over) return this.#drawClosed(over);
+    if (this.#error) return this.#drawInvalid();
     return html`<div class="sheet view" role="group" aria-label=${this.#name} data-state="open"
       data-view=${view.view_id}>
-      ${view.title ? this.#heading(null, view.title) : nothing}
-      ${keyed(event_id, this.#draw(view.tree))}
-      ${this.#told()}
+      ${view.title ? this.#drawHeading(null, view.title) : nothing}
+      ${keyed(event_id, this.#drawNode(view.tree))}
+      ${this.#drawActions()}
     </div>`;
   }
 
   /** What is left of a view: what was done on it, and on demand what it showed. */
-  #over(over) {
+  #drawClosed(over) {
     const {
       view: { tree },
       actions,
     } = this.entry;
-    const values = actions.length > 0 ? valuesOf(actions.at(-1).action, tree) : [];
+    const values = actions.length > 0 ? submittedValues(actions.at(-1).action, tree) : [];
     return html`<div class="sheet over" data-state=${over}>
-      <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : OVER[over]}</p>
-      ${this.#told()}
+      <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : CLOSED_LABELS[over]}</p>
+      ${this.#drawActions()}
       ${values.length > 0 ? drawFacts(values) : nothing}
       ${
-        this.#flaw
+        this.#error
           ? nothing
           : html`<details @toggle=${({ target }) => (this.unfolded = target.open)}>
-        <summary>What was shown</summary>${this.unfolded ? drawPast(tree, actions) : nothing}</details>`
+        <summary>What was shown</summary>${this.unfolded ? drawClosedView(tree, actions) : nothing}</details>`
       }
     </div>`;
   }
 
   /** Who did what, and when. */
-  #told() {
+  #drawActions() {
     const {
       view: { tree },
       actions,
     } = this.entry;
-    return actions.slice(-TOLD).map(
+    return actions.slice(-MAX_ACTIONS_SHOWN).map(
       ({ actor, ts, action }) => html`<p class="done">
-      ${actionOf(this.session.record.nameOf(actor), action, tree)},
-      <time datetime=${ts} title=${zoneOf(ts)}>${whenOf(ts)}</time></p>`,
+      ${actionLabel(this.session.log.displayName(actor), action, tree)},
+      <time datetime=${ts} title=${utcTooltip(ts)}>${formatShortTime(ts)}</time></p>`,
     );
   }
 
-  #refused() {
-    const { message, path } = this.#flaw;
+  #drawInvalid() {
+    const { message, path } = this.#error;
     return html`<div class="sheet view" data-state="refused">
       <p class="wrong">This view cannot be shown.</p>
       <p class="help">Its part <code>${path}</code> is not what the protocol allows: ${message}.</p>
     </div>`;
   }
 
-  #draw(node) {
-    return NODES[node.type].call(this, node);
+  #drawNode(node) {
+    return RENDERERS[node.type].call(this, node);
   }
 
   section(node) {
     return html`<div class="section">
-      ${node.title ? this.#heading(node, node.title) : nothing}
-      ${node.children.map((child) => this.#draw(child))}
+      ${node.title ? this.#drawHeading(node, node.title) : nothing}
+      ${node.children.map((child) => this.#drawNode(child))}
     </div>`;
   }
 
   text(node) {
     const { text, style = "body" } = node;
-    return this.#levels.has(node) ? this.#heading(node, text) : html`<p class="words ${style}">${text}</p>`;
+    return this.#levels.has(node) ? this.#drawHeading(node, text) : html`<p class="words ${style}">${text}</p>`;
   }
 
   form(node) {
@@ -154,13 +154,13 @@ export class View extends SessionElement {
       .stamp=${this.#stamp}></tl-view-button>`;
   }
 
-  #heading(node, words) {
+  #drawHeading(node, words) {
     return HEADINGS[this.#levels.get(node)](words);
   }
 }
 
 /** The first title in a tree. */
-function titleOf(tree) {
+function firstTitle(tree) {
   for (const { part } of walkView(tree)) if (part.title) return part.title;
   return null;
 }
@@ -172,8 +172,8 @@ const HEADINGS = {
   6: (words) => html`<h6>${words}</h6>`,
 };
 
-const { prototype: of } = View;
-const NODES = {
+const { prototype: of } = ViewElement;
+const RENDERERS = {
   screen: of.section,
   section: of.section,
   text: of.text,
@@ -182,4 +182,4 @@ const NODES = {
   button: of.button,
 };
 
-customElements.define("tl-view", View);
+customElements.define("tl-view", ViewElement);
