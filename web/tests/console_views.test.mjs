@@ -211,7 +211,7 @@ test("problems stand at their fields and cells, the first of each", () => {
     [...table],
     [
       ["+1 n", "no"],
-      ["a ", "This row was deleted already."],
+      ["a ", "This row was already deleted."],
       ["", "far"],
     ],
   );
@@ -220,11 +220,11 @@ test("problems stand at their fields and cells, the first of each", () => {
 test("what comes too late is said in plain words", () => {
   for (const [path, words] of [
     ["view_id", /closed/],
-    ["shown", /again below/],
+    ["shown", /shown below/],
     ["form_id", /already/],
     ["button_id", /already/],
-    ["table_id", /saved already/],
-    ["other", /too late: so/],
+    ["table_id", /already saved/],
+    ["other", /Too late: so/],
   ]) {
     assert.match(formErrors([late("so", path)]).get(""), words);
   }
@@ -234,7 +234,7 @@ test("a refusal of the server stands where a check of the page would", () => {
   const details = { problems: [{ path: ["values", "a"], message: "a must be > 0" }] };
   assert.equal(formErrors(responseProblems({ status: 400, fault: { details } })).get("a"), "a must be > 0");
   const shown = { problems: [{ path: ["shown"], message: "x" }] };
-  assert.match(formErrors(responseProblems({ status: 409, fault: { details: shown } })).get(""), /again below/);
+  assert.match(formErrors(responseProblems({ status: 409, fault: { details: shown } })).get(""), /shown below/);
   assert.equal(formErrors(responseProblems({ status: 403, message: "no", fault: null })).get(""), "Not sent: no");
 });
 

@@ -125,7 +125,7 @@ test("commandOf names what was asked", () => {
 });
 
 for (const [risk, words, isSafe] of [
-  ["read", "It reads, and changes nothing", true],
+  ["read", "It reads data and changes nothing", true],
   ["db_write", "It changes the database", false],
   ["It cannot be undone.", "It cannot be undone.", false],
   ["money_moves", "Money moves", false],

@@ -28,9 +28,9 @@ const CONNECTION_LABELS = {
   reconnecting: ["Reconnecting", "bad"],
   reset: ["Reset: reading again", "busy"],
   closed: ["Closed", "calm"],
-  refused: ["Not open", "bad"],
+  refused: ["No access", "bad"],
 };
-const REFUSAL_MESSAGES = { 403: "You are no member of this session.", 404: "There is no such session." };
+const REFUSAL_MESSAGES = { 403: "You do not have access to this session.", 404: "There is no such session." };
 const UNKNOWN_APP = { name: "", title: "", guide: "", tries: [], types: [], agents: [], channels: [], process: false };
 const SCREENS = [
   ["sessions", "Sessions"],
@@ -42,7 +42,7 @@ const HOME_SCREENS = [
   ["chat", "Start"],
 ];
 const MAX_BLANK_MS = 300; // a server that takes longer is waited for on the screen
-const RESET_MESSAGE = "This session's log was replaced: what is shown is the new one.";
+const RESET_MESSAGE = "The session's log was replaced. The page shows the new one.";
 const ERROR_SHOWN_MS = 10_000; // how long a problem stays on the screen
 
 export class AppShell extends ConsoleElement {

@@ -5,10 +5,10 @@ import { Conflict, Forbidden, NotFound, TooMany, Unreachable } from "../../clien
 // By class: the build shortens the names of classes.
 const MESSAGES = new Map([
   [Unreachable, "The server does not answer. Try again in a moment."],
-  [Forbidden, "You may not do this here."],
-  [NotFound, "This is not there, or not for you."],
-  [Conflict, "This was done already, or something has changed meanwhile."],
-  [TooMany, "That was too much at once. Wait a moment, then try again."],
+  [Forbidden, "You are not allowed to do this."],
+  [NotFound, "This does not exist, or you have no access to it."],
+  [Conflict, "This was already done, or it changed in the meantime."],
+  [TooMany, "Too many requests. Wait a moment, then try again."],
 ]);
 const DEFAULT_MESSAGE = "The server could not do this. Try again in a moment.";
 

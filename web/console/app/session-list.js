@@ -11,7 +11,7 @@ import "./invitations.js";
 import { currentRoute, navigate, onPlainClick } from "./router.js";
 
 const REFRESH_MS = 15_000; // how often the list is asked for while the page is looked at
-const STATE_LABELS = { running: "running", waiting: "waits for you", closed: "closed", idle: "" };
+const STATE_LABELS = { running: "running", waiting: "needs your answer", closed: "closed", idle: "" };
 
 const lastActiveFirst = (one, other) => Date.parse(other.last_activity) - Date.parse(one.last_activity);
 

@@ -126,7 +126,7 @@ export class CallCard extends ConsoleElement {
 
 function drawImage(src, media_type, tool) {
   const image = allowedImage(src);
-  if (image === null) return html`<p class="note">An image that is not shown: ${media_type} from elsewhere</p>`;
+  if (image === null) return html`<p class="note">Image not shown: ${media_type} from another server</p>`;
   return html`<img src=${image} alt="Made by ${humanizeName(tool)}" loading="lazy">`;
 }
 

@@ -174,7 +174,7 @@ export class Chat extends SessionElement {
 
   /** A session is empty only if its history is known. */
   #drawEmpty() {
-    if (this.session.hasHistory) return html`<p class="blank">Nothing has been said yet.</p>`;
+    if (this.session.hasHistory) return html`<p class="blank">No messages yet.</p>`;
     return html`<div class="skeleton" role="img" aria-label="The conversation is loading"><i></i><i></i><i></i></div>`;
   }
 
@@ -193,8 +193,8 @@ export class Chat extends SessionElement {
   }
 
   #drawPendingCalls(calls) {
-    return html`<div class="waits" role="group" aria-label="What waits for you">
-      <p>${calls.length === 1 ? "1 thing waits" : `${calls.length} things wait`} for you</p>
+    return html`<div class="waits" role="group" aria-label="Open questions">
+      <p>${calls.length === 1 ? "1 question needs" : `${calls.length} questions need`} your answer</p>
       ${calls
         .slice(0, MAX_JUMPS)
         .map(

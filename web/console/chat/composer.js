@@ -172,7 +172,7 @@ export class Composer extends SessionElement {
   /** What becomes of a message now (docs/protocol.md, section 4): who waits goes on with it, who works does not. */
   get #messageEffect() {
     if (!this.session.isOpen) return "";
-    return hasWorkingAgent(this.session.log.tree) ? ": it will be queued" : ": it cancels what waits";
+    return hasWorkingAgent(this.session.log.tree) ? " (it will be queued)" : " (cancels the open question)";
   }
 
   /** What one is in this session, and in every one. */
@@ -201,7 +201,7 @@ export class Composer extends SessionElement {
 
   #drawOffline() {
     if (!this.sending || this.session.connection === "live") return nothing;
-    return html`<p class="offline" role="status">No connection. Your message is sent when the line is back.
+    return html`<p class="offline" role="status">No connection. Your message will be sent when the connection is back.
       ${this.#cancelWait ? html`<button type="button" @click=${() => this.#cancelWait?.()}>Do not send</button>` : nothing}</p>`;
   }
 
@@ -214,7 +214,7 @@ export class Composer extends SessionElement {
       <textarea rows="1" aria-label="Message" placeholder="Write a message${this.#messageEffect}" enterkeyhint="send"
         @input=${this.#onInput} @keydown=${this.#onKeyDown} ?readonly=${this.sending}></textarea>
       <div class="tools">
-        ${drawSelect("To", this.#targets, this.target, "anybody", (name) => this.#saveChoice("to", "target", name))}
+        ${drawSelect("To", this.#targets, this.target, "any agent", (name) => this.#saveChoice("to", "target", name))}
         ${drawSelect("In", channels.length > 1 ? channels : [], this.#currentChannel, null, (name) =>
           this.#saveChoice("in", "channel", name),
         )}

@@ -64,7 +64,7 @@ function drawMessage(entry, session) {
 }
 
 function drawThinking({ text, redacted }) {
-  if (redacted) return html`<p class="note">Thinking, which the provider does not show</p>`;
+  if (redacted) return html`<p class="note">Thinking (hidden by the provider)</p>`;
   return html`<details><summary>Thinking <span class="gist">${shortText(text)}</span></summary>
     <p class="plain">${text}</p></details>`;
 }

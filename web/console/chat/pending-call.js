@@ -19,7 +19,7 @@ import { inputFields, parseChoices, pendingCallKind, promptText, questionKey } f
 import "../views/views.css";
 
 const LATE_STATUSES = new Set([404, 409]);
-const LATE_MESSAGE = "This was answered already, somewhere else.";
+const LATE_MESSAGE = "This was already answered elsewhere.";
 const SKIP_FAULT = { code: "CANCELLED", message: "The user cannot answer this." };
 let count = 0;
 
@@ -110,7 +110,7 @@ export class PendingCallForm extends ConsoleElement {
         <dt>Tool</dt><dd title=${tool}>${humanizeName(tool)}</dd>
         <dt>Risk</dt><dd class=${isSafe ? "" : "risk"}>${words}</dd>
         ${reason ? html`<dt>What it does</dt><dd>${reason}</dd>` : nothing}
-        <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Anybody in this session"}</dd>
+        <dt>Who may decide</dt><dd>${roles.length > 0 ? roles.join(", ") : "Every member of this session"}</dd>
         ${expires_at ? html`<dt>Expires</dt><dd title=${utcTooltip(expires_at)}>${formatDateTime(expires_at)}</dd>` : nothing}
       </dl>
       ${this.#drawArguments(args)}
@@ -182,7 +182,7 @@ export class PendingCallForm extends ConsoleElement {
   }
 
   get #skipButton() {
-    return html`<button type="button" class="plain" @click=${() => this.#skip()}>Cannot answer</button>`;
+    return html`<button type="button" class="plain" @click=${() => this.#skip()}>Skip</button>`;
   }
 
   #drawQuestion({ args }) {
@@ -243,7 +243,7 @@ export class PendingCallForm extends ConsoleElement {
 
 const TITLES = {
   approval: "May this run?",
-  input: "The tool asks",
+  input: "The tool needs input",
   choice: "Please choose",
   confirm: "Please confirm",
   answer: "Please answer",

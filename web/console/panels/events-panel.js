@@ -172,7 +172,7 @@ export class EventsPanel extends SessionElement {
 
   #emptyText() {
     if (!this.#isFilterDone) return "Searching";
-    return this.#log.events.length ? "No event passes the filter." : "Nothing has happened yet.";
+    return this.#log.events.length ? "No event matches the filter." : "No events yet.";
   }
 
   #drawRows(events) {
@@ -226,7 +226,7 @@ export class EventsPanel extends SessionElement {
   }
 
   #drawMissing() {
-    return html`<p class="hint" role="status">Event ${this.seq} is not in the list: it was live, and is not kept.
+    return html`<p class="hint" role="status">Event ${this.seq} is not in the list: live events are not stored.
       <button class="plain" @click=${this.#close}>Close</button></p>`;
   }
 

@@ -28,7 +28,7 @@ export class Scrubber extends ConsoleElement {
     const { index } = this;
     const end = this.events.length - 1;
     const event = this.events[index];
-    if (!event) return html`<p class="soft">Nothing has happened yet.</p>`;
+    if (!event) return html`<p class="soft">No events yet.</p>`;
     return html`<div class="scrubber" role="group" aria-label="Moment">
       <button aria-label="First event" title="First event" ?disabled=${index <= 0}
         @click=${() => this.#dispatch("moved", 0)}>«</button>

@@ -24,7 +24,7 @@ const PART_LABELS = {
   state: "State",
   transcript: "Transcript",
   meters: "Meters",
-  open: "What is open",
+  open: "Open work",
   roster: "Roster",
 };
 
@@ -80,7 +80,7 @@ export class StatePanel extends RoutedElement {
     } catch (error) {
       if (log !== this.session.log) return;
       const gone = error instanceof Gone || error instanceof NotFound;
-      this.answer = { part, seq, error: gone ? "The log does not go back this far any more." : error.message };
+      this.answer = { part, seq, error: gone ? "The log no longer goes back this far." : error.message };
     }
     if (before === null) await sleep(PAUSE_MS);
   }

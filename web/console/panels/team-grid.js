@@ -64,7 +64,7 @@ export class TeamGrid extends SessionElement {
     const asleep = this.session.app.process ? sleepingMembers(grid) : [];
     return html`<div class="team">
       ${channel ? html`<h3>${channel}</h3>` : nothing}
-      ${hatching ? html`<p class="soft" role="status">Somebody is expected.</p>` : nothing}
+      ${hatching ? html`<p class="soft" role="status">A new member is expected.</p>` : nothing}
       <ol class="seats" start="0">${grid.map((member, seat) => this.#drawSeat(member, seat, status))}</ol>
       ${
         asleep.length > 1

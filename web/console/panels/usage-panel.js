@@ -40,7 +40,7 @@ export class UsagePanel extends TickingElement {
     const { log } = this.session;
     const meters = log.fold(Meters);
     const { turns, byId } = log.fold(Invocations);
-    if (!meters.session?.completions && !meters.turns.size) return html`<p class="pad soft">Nothing was used yet.</p>`;
+    if (!meters.session?.completions && !meters.turns.size) return html`<p class="pad soft">No usage yet.</p>`;
     return html`<div class="pad usage">
       <h2>Session</h2>
       ${this.#drawTotals(meters)}

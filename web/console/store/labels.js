@@ -96,7 +96,7 @@ export const ABORT_LABELS = {
   error: "Cut off by an error",
   restart: "Cut off by a restart",
   stop: null,
-  timeout: "Cut off: the time was up",
+  timeout: "Cut off by a timeout",
 };
 
 /** What a person did on a view, in the words of the view. */
@@ -172,12 +172,12 @@ export const DECISION_LABELS = { __proto__: null, approve: "Approved", deny: "De
 /** The risk of a call in words, and whether it only reads. An application's own words are words already. */
 const RISK_LABELS = {
   __proto__: null,
-  read: "It reads, and changes nothing",
+  read: "It reads data and changes nothing",
   write: "It changes data",
   db_write: "It changes the database",
   delete: "It deletes data",
   db_delete: "It deletes from the database",
-  tool_use: "Not known: the process does not say",
+  tool_use: "Unknown: the process does not tell",
 };
 
 export const riskLabel = (risk) => ({

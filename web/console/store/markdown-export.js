@@ -119,7 +119,7 @@ function writeText({ speaker, agent_name, text, aborted, abortReason, citations 
 
 function writeThinking({ text, redacted }) {
   return redacted
-    ? note("Thinking, which the provider does not show")
+    ? note("Thinking (hidden by the provider)")
     : joinParagraphs(note("Thinking"), quoteBlock(escapeText(text)));
 }
 

@@ -7,12 +7,12 @@
 
 const LATE_MESSAGES = new Map([
   ["view_id", "This is closed. Nothing was sent."],
-  ["shown", "This has been shown again below. Nothing was sent."],
-  ["form_id", "This was sent already."],
-  ["button_id", "This was sent already."],
-  ["table_id", "This was saved already. Wait until the table is shown again."],
+  ["shown", "A newer version is shown below. Nothing was sent."],
+  ["form_id", "This was already sent."],
+  ["button_id", "This was already sent."],
+  ["table_id", "This was already saved. Wait until the table is shown again."],
 ]);
-const ROW_GONE_MESSAGE = "This row was deleted already.";
+const ROW_GONE_MESSAGE = "This row was already deleted.";
 
 /** The problems of a request that failed, as `OpenViews.validateAction` would tell them. */
 export function responseProblems(error) {
@@ -50,7 +50,7 @@ function errorsByPlace(problems, placeOf) {
 /** What a problem says, to a person. */
 function errorText({ kind, message, path: [first, ...rest] }) {
   if (kind !== "conflict") return message;
-  return rest.length > 0 ? ROW_GONE_MESSAGE : (LATE_MESSAGES.get(first) ?? `This comes too late: ${message}.`);
+  return rest.length > 0 ? ROW_GONE_MESSAGE : (LATE_MESSAGES.get(first) ?? `Too late: ${message}.`);
 }
 
 /** A message that begins with a field's name, with its label instead. */

@@ -97,7 +97,7 @@ export class ViewElement extends SessionElement {
         this.#error
           ? nothing
           : html`<details @toggle=${({ target }) => (this.unfolded = target.open)}>
-        <summary>What was shown</summary>${this.unfolded ? drawClosedView(tree, actions) : nothing}</details>`
+        <summary>Original view</summary>${this.unfolded ? drawClosedView(tree, actions) : nothing}</details>`
       }
     </div>`;
   }
