@@ -1,4 +1,4 @@
-/** A client for Turnlog: follow sessions, fold what they say, send what people do. */
+/** The client for Turnlog: follow sessions, fold their events, send messages and answers. */
 
 export * from "./api/client.js";
 export * from "./api/errors.js";

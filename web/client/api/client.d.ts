@@ -5,10 +5,10 @@ import type { Pending } from "../folds/pending.js";
 import type { TranscriptMessage } from "../folds/transcript.js";
 import type { Action } from "../views/views.js";
 
-/** An event that a page posts. With an `id` of its own it can be posted again, and happens once. */
+/** An event that a page posts. With an `id` it can be posted again and is appended once. */
 export type PostedEvent = { [Type in EventType]: { type: Type; payload: Payloads[Type]; id?: string } }[EventType];
 
-/** Where a message is; `session` is said to who did not name one. */
+/** The position of a sent message; `session` only if the request named none. */
 export interface SendResult {
   eventId: number;
   id: string;
@@ -25,13 +25,13 @@ export interface SessionInfo {
   members: number;
   created: string;
   last_activity: string;
-  /** The roles that the member may make links for. */
+  /** The roles that the member may invite. */
   invites: string[];
   /** Only for members who see every channel. */
   last?: number;
 }
 
-/** An application: `guide` is Markdown, `types` are its own events, a `process` takes commands too. */
+/** An application: `guide` is Markdown, `types` are its own event types; with `process` it takes commands. */
 export interface AppInfo {
   name: string;
   title: string;
@@ -43,7 +43,7 @@ export interface AppInfo {
   process: boolean;
 }
 
-/** Somebody of a team; `born` is when it was first there. */
+/** A member of a team; `born` is the time of its first join. */
 export interface TeamMember {
   name: string;
   seat: number;
@@ -58,7 +58,7 @@ export interface TeamMember {
   last_alive: string | null;
 }
 
-/** A team on its nine seats; `hatching` is since when somebody is expected. */
+/** A team on its nine seats; `hatching` is the time of the command that expects members. */
 export interface Team {
   channel: string | null;
   hatching: string | null;
@@ -86,28 +86,28 @@ export interface InviteInfo {
   principal?: string;
 }
 
-/** What a call is known by: an item of `tool.await`, of `tool.call`, or of what is open. */
+/** Identifies a call: an item of `tool.await`, of `tool.call` or of `Pending.calls`. */
 export interface CallReference {
   call_id: string;
   tool: string;
 }
 
-/** What a page asks of a server. Everything that changes something happens once, however often it is sent. */
+/** The requests of a page to a server. A change takes effect once, however often it is sent. */
 export declare class Client {
-  /** With a `principal` the server answers nobody else: a page whose cookie is another's now gets `OtherPrincipal`. */
+  /** With a `principal` the server refuses every other person: a page whose cookie changed gets `OtherPrincipal`. */
   constructor(options?: { url?: string; token?: string; principal?: string; retryMs?: number });
-  /** Send a message; without a session to the caller's own one of the application. */
+  /** Send a message; without a session to the caller's own session of the application. */
   send(
     message: string,
     options?: { session?: string; app?: string; channel?: string; target?: string; key?: string },
   ): Promise<SendResult>;
-  /** Post events, all or none; their seqs. */
+  /** Append events, all or none; return their seqs. */
   dispatch(session: string, events: PostedEvent[]): Promise<number[]>;
-  /** Stop what runs in a session, or one turn or agent of it. */
+  /** Stop all agents of a session, or one turn or agent. */
   stop(session: string, options?: { turn?: string; agent?: string }): Promise<number>;
   /** Answer a call that waits for the page. */
   answer(session: string, call: CallReference, result: Json): Promise<number>;
-  /** Say that a call cannot be answered. */
+  /** Answer a call with an error. */
   fail(session: string, call: CallReference, fault: Fault): Promise<number>;
   decide(
     session: string,
@@ -115,33 +115,38 @@ export declare class Client {
     decision: "approve" | "deny",
     notes?: string,
   ): Promise<number>;
-  /** Act on a view; `shown` is the id of the `assistant.view` that the person saw. */
+  /** Submit an action on a view; `shown` is the id of the `assistant.view` that the person saw. */
   submitView(session: string, viewId: string, action: Action, options?: { shown?: string }): Promise<number>;
-  /** Give the input that a call asked for. */
+  /** Submit the input that a call asked for. */
   submitInput(session: string, call: { call_id: string }, values: { [name: string]: Json }): Promise<number>;
-  /** The path of a link that makes one person a member with these roles: once, within 7 days. */
+  /** Create a link that makes one person a member with these roles; return its path. It works once, within 7 days. */
   link(session: string, roles: string[], options?: { key?: string }): Promise<string>;
-  /** The open invitations of the caller, or with a session its open links and invitations. */
+  /** Return the caller's open invitations, or with a session its open links and invitations. */
   listInvites(options?: { session?: string }): Promise<InviteInfo[]>;
-  /** Become a member by an invitation of the caller's own. */
+  /** Accept an invitation of the caller. */
   acceptInvite(session: string, invite: string): Promise<{ eventId: number }>;
-  /** Decline an invitation of the caller's own. */
+  /** Decline an invitation of the caller. */
   declineInvite(session: string, invite: string): Promise<{ eventId: number }>;
-  /** End a link or an invitation that was not used. */
+  /** Revoke an unused link or invitation. */
   revokeInvite(session: string, invite: string): Promise<{ eventId: number }>;
   createSession(options?: { app?: string; title?: string; key?: string }): Promise<string>;
-  /** A page of the caller's sessions, the last active first, or the one that is named; `next` is the page after it. */
+  /**
+   * Return a page of the caller's sessions, the last active first, or the named session. `next` is the `after` of the
+   * next page.
+   */
   listSessions(options?: {
     session?: string;
     limit?: number;
     after?: string;
   }): Promise<{ sessions: SessionInfo[]; next?: string }>;
-  /** The state now, or as of a seq. */
+  /** Return the state now, or at a seq. */
   state<State = Json>(
     session: string,
     options?: { at?: number | string; include?: Array<"transcript" | "meters" | "open" | "roster"> },
   ): Promise<StateResponse<State>>;
-  /** The documents of a session, or of a page of the caller's sessions; `next` is the page after it. */
+  /**
+   * Return the documents of a session, or of a page of the caller's sessions. `next` is the `after` of the next page.
+   */
   documents(options?: {
     session?: string;
     type?: string;
@@ -149,13 +154,13 @@ export declare class Client {
     limit?: number;
     after?: string;
   }): Promise<{ documents: Array<SessionDocument & { session_id: string }>; next?: string }>;
-  /** The log as lines of JSON; the first describes the session, each other one is an event. */
+  /** Return the log as lines of JSON: the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
-  /** Who is asking; `roles` are those of every session. A guest makes no sessions: it has the one it was invited to. */
-  /** Forget who is signed in, in this browser. */
+  /** Return the caller; `roles` are the server roles. A guest has the session of its invitation and creates none. */
+  /** Sign this browser out. */
   signOut(): Promise<unknown>;
   me(): Promise<{ name: string; roles: string[]; apps: string[]; may_create_sessions: boolean; session?: string }>;
-  /** The applications that are served, the one first that is meant if none is named. */
+  /** Return the applications of the server, the default one first. */
   apps(): Promise<AppInfo[]>;
 }
 

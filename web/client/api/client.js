@@ -1,8 +1,8 @@
 /**
- * `Client`: what a page asks of a server besides following it.
+ * `Client`: every request to a server except the event stream (`transport/connect.js`).
  *
- * Whatever changes something is sent with an identity of its own, so that it can be sent again when no answer
- * came, and happens once. What is refused is thrown as a `HttpError` with its status (`errors.js`).
+ * A request that changes something carries an idempotency key or event ids, so that it can be sent again when no
+ * answer came and still takes effect once. A refusal is thrown as an `HttpError` (`errors.js`).
  */
 
 import { newId } from "../shared/ids.js";
@@ -24,19 +24,19 @@ export class Client {
     this.#retryMs = retryMs;
   }
 
-  /** Send a message; without a session to the caller's own one of the application. */
+  /** Send a message; without a session to the caller's own session of the application. */
   send(message, { session, app, channel, target, key = newId() } = {}) {
     const body = { message, session, app, channel, targetAgent: target };
     return this.#post("api/send", body, { "idempotency-key": key });
   }
 
-  /** Post events of a page, all or none; returns their seqs. */
+  /** Append events, all or none; return their seqs. */
   async dispatch(session, events) {
     const named = events.map((event) => ({ ...event, id: event.id ?? `evt_${newId()}` }));
     return (await this.#post("api/events", { session, events: named })).seqs;
   }
 
-  /** Stop what runs in a session, or one turn or agent of it. */
+  /** Stop all agents of a session, or one turn or agent. */
   stop(session, { turn, agent } = {}) {
     return this.#dispatchOne(session, "ui.command", { command: { kind: "stop", turn, agent_id: agent } });
   }
@@ -46,47 +46,47 @@ export class Client {
     return this.#dispatchOne(session, "tool.result", { call_id, tool, ok: true, result, error: null });
   }
 
-  /** Say that a call cannot be answered: `fault` is {code, message, details?}. */
+  /** Answer a call with an error: `fault` is {code, message, details?}. */
   fail(session, { call_id, tool }, fault) {
     return this.#dispatchOne(session, "tool.result", { call_id, tool, ok: false, result: null, error: fault });
   }
 
-  /** Decide about an `approval.request`: "approve" or "deny". */
+  /** Decide an `approval.request`: "approve" or "deny". */
   decide(session, { call_id, args_hash }, decision, notes) {
     return this.#dispatchOne(session, "approval.decision", { call_id, args_hash, decision, notes });
   }
 
-  /** Act on a view; `shown` is the id of the `assistant.view` that the person saw. */
+  /** Submit an action on a view; `shown` is the id of the `assistant.view` that the person saw. */
   submitView(session, view_id, action, { shown } = {}) {
     return this.#dispatchOne(session, "ui.action", { action, view_id, shown });
   }
 
-  /** Give the input that a call asked for. */
+  /** Submit the input that a call asked for. */
   submitInput(session, { call_id }, values) {
     return this.#dispatchOne(session, "ui.action", { action: { kind: "input.submit", values }, call_id });
   }
 
-  /** The path of a link that makes one person a member with these roles: once, within 7 days. */
+  /** Create a link that makes one person a member with these roles; return its path. It works once, within 7 days. */
   async link(session, roles, { key = newId() } = {}) {
     return (await this.#post("api/links", { session, roles }, { "idempotency-key": key })).path;
   }
 
-  /** The open invitations of the caller, or with a session its open links and invitations. */
+  /** Return the caller's open invitations, or with a session its open links and invitations. */
   async listInvites({ session } = {}) {
     return (await this.#get("api/invites", { session })).invites;
   }
 
-  /** Become a member by an invitation of the caller's own. */
+  /** Accept an invitation of the caller. */
   acceptInvite(session, invite) {
     return this.#post("api/invites/accept", { session, invite });
   }
 
-  /** Decline an invitation of the caller's own. */
+  /** Decline an invitation of the caller. */
   declineInvite(session, invite) {
     return this.#post("api/invites/decline", { session, invite });
   }
 
-  /** End a link or an invitation that was not used. */
+  /** Revoke an unused link or invitation. */
   revokeInvite(session, invite) {
     return this.#post("api/invites/revoke", { session, invite });
   }
@@ -95,27 +95,27 @@ export class Client {
     return (await this.#post("api/sessions", { app, title }, { "idempotency-key": key })).session_id;
   }
 
-  /** A page of the caller's sessions, the last active first: {sessions, next}; or the one that is named. */
+  /** Return {sessions, next}: a page of the caller's sessions, the last active first, or the named session. */
   listSessions({ session, limit, after } = {}) {
     return this.#get("api/sessions", { session, limit, after });
   }
 
-  /** The state now, or as of a seq; `include` some of transcript, meters, open, roster. */
+  /** Return the state now, or at a seq. `include` may name transcript, meters, open and roster. */
   state(session, { at, include = [] } = {}) {
     return this.#get("api/state", { session, at, include: include.join(",") });
   }
 
-  /** The documents of a session, or of a page of the caller's sessions: {documents, next}. */
+  /** Return {documents, next} of a session, or of a page of the caller's sessions. */
   documents({ session, type, category, limit, after } = {}) {
     return this.#get("api/documents", { session, type, category, limit, after });
   }
 
-  /** The log of a session as lines of JSON, the first of which describes it. */
+  /** Return the log as lines of JSON: the first describes the session. */
   log(session, { after } = {}) {
     return this.#get("api/log", { session, after });
   }
 
-  /** Forget who is signed in, in this browser. */
+  /** Sign this browser out. */
   signOut() {
     return this.#post("api/sign-out", {});
   }
@@ -124,7 +124,6 @@ export class Client {
     return this.#get("api/me");
   }
 
-  /** The applications that are served, as they describe themselves. */
   async apps() {
     return (await this.#get("api/apps")).apps;
   }
@@ -142,7 +141,7 @@ export class Client {
     return this.#requestWithRetry("POST", path, { body, headers });
   }
 
-  /** Ask until there is an answer, waiting longer each time. */
+  /** Send a request until it is answered, with exponential backoff. */
   async #requestWithRetry(...request) {
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -173,7 +172,7 @@ async function fetchText(url, request) {
   }
 }
 
-/** The JSON of an answer, or its text if it is something else. */
+/** Return the JSON of a response, or its text. Throws an `HttpError` for a refusal. */
 function parseResponse({ response, text }) {
   const isJson = /^application\/json(;|$)/.test(response.headers.get("content-type"));
   const content = isJson && text ? JSON.parse(text) : text;

@@ -1,16 +1,16 @@
 import type { Fault } from "../events.js";
 
-/** Everything the client throws on purpose. */
+/** The base of all errors of the client. */
 export declare class TurnlogError extends Error {}
 
-/** No answer: the network, or the server is away. */
+/** No answer from the server. */
 export declare class Unreachable extends TurnlogError {}
 
-/** The server said no. */
+/** The server refused the request. */
 export declare class HttpError extends TurnlogError {
   constructor(message: string, status: number, more?: { fault?: Fault | null; retryAfterMs?: number });
   readonly status: number;
-  /** What exactly is wrong, if the server told: `details.problems` has a path and a message each. */
+  /** The server's error object, if it sent one: `details.problems` has a path and a message each. */
   readonly fault: Fault | null;
   readonly retryAfterMs: number;
 }
@@ -21,11 +21,11 @@ export declare class Forbidden extends HttpError {}
 export declare class NotFound extends HttpError {}
 export declare class Conflict extends HttpError {}
 export declare class Gone extends HttpError {}
-/** The cookie is another person's than the one whom `principal` names. */
+/** The cookie belongs to another person than `principal`. */
 export declare class OtherPrincipal extends HttpError {}
 export declare class TooMany extends HttpError {}
 
-/** The error of a status. */
+/** Return the error of a status. */
 export declare function createHttpError(
   status: number,
   message?: string,

@@ -1,17 +1,17 @@
 /**
- * What goes wrong, by who is at fault.
+ * The errors of the client.
  *
  *     TurnlogError
- *     ├── Unreachable      no answer: the network, or the server is away
- *     └── HttpError        the server said no; `status`, and `fault` if it told more
- *         ├── Invalid      400: what was sent is wrong; an action's `fault.details.problems` has the paths
- *         ├── NotSignedIn  401
- *         ├── Forbidden    403
- *         ├── NotFound     404: not there, or not yours
- *         ├── Conflict     409: it comes too late, or is taken
- *         ├── Gone         410: a cursor that cannot be continued
- *         ├── OtherPrincipal  412: the cookie is another person's now
- *         └── TooMany      429: `retryAfterMs` says when to come back
+ *     ├── Unreachable         no answer from the server
+ *     └── HttpError           the server refused; `status`, and `fault` if it sent one
+ *         ├── Invalid         400: the request is wrong; an action's `fault.details.problems` has the paths
+ *         ├── NotSignedIn     401
+ *         ├── Forbidden       403
+ *         ├── NotFound        404: it does not exist, or the caller has no access
+ *         ├── Conflict        409: too late, or the name is taken
+ *         ├── Gone            410: the cursor cannot be continued
+ *         ├── OtherPrincipal  412: the cookie belongs to another person now
+ *         └── TooMany         429: retry after `retryAfterMs`
  */
 
 export class TurnlogError extends Error {
@@ -51,7 +51,7 @@ const ERRORS_BY_STATUS = new Map([
   [429, TooMany],
 ]);
 
-/** The error of a status. */
+/** Return the error of a status. */
 export function createHttpError(status, message = `the server answered ${status}`, more = {}) {
   const Kind = ERRORS_BY_STATUS.get(status) ?? HttpError;
   return new Kind(message, status, more);

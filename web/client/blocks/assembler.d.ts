@@ -14,7 +14,7 @@ export type BlockType =
   | "meta_files"
   | "error";
 
-/** A picture in a result. */
+/** An image of a result. */
 export interface BlockImage {
   src: string;
   media_type: string;
@@ -31,7 +31,7 @@ export interface PendingFrontendCall extends FrontendCall {
   agent: string;
 }
 
-/** A source of a text; `fields` are its kind and place under the names of the wire. */
+/** A source of a text; `fields` have the names of the wire. */
 export declare class BlockCitation {
   private constructor();
   readonly fields: { [key: string]: Scalar };
@@ -47,11 +47,11 @@ export declare class Block {
   readonly name: string | null;
   /** False while the block is open; stays so when the stream ends early. */
   readonly complete: boolean;
-  /** The block was taken back. */
+  /** The block was retracted. */
   readonly void: boolean;
-  /** What the text of a complete block says as JSON; undefined when it is none, or the block is no JSON. */
+  /** The JSON value of a complete block; undefined if its text is no JSON, or its type has none. */
   readonly value: Json | undefined;
-  /** All that the block said so far. */
+  /** The text so far. */
   readonly text: string;
   readonly citations: readonly BlockCitation[];
   readonly images: readonly BlockImage[];
@@ -60,17 +60,17 @@ export declare class Block {
   readonly call: Block | null;
 }
 
-/** What is known of one agent. */
+/** One agent with its blocks. */
 export declare class Agent {
   private constructor();
   readonly id: string;
-  /** What the agent is called; "" if nobody said. */
+  /** The agent's name, or "". */
   readonly name: string;
   readonly meta_init: JsonObject | null;
   readonly meta_final: JsonObject | null;
-  /** The agent's blocks as they opened, results too. */
+  /** The agent's blocks and results, in the order in which they opened. */
   readonly order: readonly Block[];
-  /** The calls that the agent last waited for and that have no result since. */
+  /** Return the unanswered calls of the agent's last wait. */
   pending(): PendingFrontendCall[];
 }
 
@@ -79,7 +79,7 @@ interface BlockJsonBase {
   complete: boolean;
 }
 
-/** A value as `Name`, or as `raw` text where it could not be read as JSON. */
+/** A value as `Name`, or `raw` text that is no JSON. */
 type ValueJson<Name extends string, Value> =
   | ({ [key in Name]: Value } & { raw?: undefined })
   | ({ [key in Name]?: undefined } & { raw: string });
@@ -131,21 +131,21 @@ export interface AssemblerJson {
   dropped: number;
 }
 
-/** Rebuilds what the agents of one session said from the messages of the dialect `blocks`. */
+/** Rebuilds the agents and blocks of one session from messages of the dialect `blocks`. */
 export declare class Assembler {
-  /** How many messages could not be used. */
+  /** How many messages were not valid. */
   readonly dropped: number;
   readonly agents: ReadonlyMap<string, Agent>;
-  /** The blocks of all agents as they opened; results with a call are found there. */
+  /** The blocks of all agents as they opened; results are in their call. */
   readonly blocks: Block[];
   /** The calls that the page must answer. */
   readonly pending: PendingFrontendCall[];
-  /** Take one message with its SSE id; return the blocks that changed, void ones too. A result changes its call. */
+  /** Accept one message with its SSE id; return the changed blocks, void ones too. A result changes its call. */
   feed(message: string | Uint8Array, id?: string): Block[];
-  /** The stream is over: what is open stays incomplete. Returns these blocks. */
+  /** End the stream; return the blocks that stay incomplete. */
   flush(): Block[];
-  /** Everything as plain JSON, the same in Python and JavaScript. Values are shared, not copied. */
+  /** Return everything as JSON, the same as in Python. Values are shared, not copied. */
   asJson(): AssemblerJson;
-  /** Everything as text for people, one agent after the other. */
+  /** Return everything as text, one agent after the other. */
   transcript(): string;
 }

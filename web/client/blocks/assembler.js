@@ -1,15 +1,15 @@
 /**
- * The reader of the dialect `blocks`: messages in, whole blocks out, in the order in which they opened.
+ * The assembler of the dialect `blocks`: messages in, blocks out, in the order in which they opened.
  *
- * `feed` takes the data of one SSE message with its id and gives the blocks that changed; `flush` says that no
- * more will come. While a block is open it is known by (agent, type, id); `final` closes it. Results hang on
- * their call, citations on the agent's last complete text, images on their result. A rollback takes back what
- * the model said last, and with a call its results. Nothing is thrown: what cannot be used is counted in
- * `dropped`, unknown types and lines that are no JSON object are not even counted.
+ * `feed` accepts the data and the id of one SSE message and returns the blocks that changed. An open block is
+ * identified by (agent, type, id); `final` closes it. A result belongs to its call, a citation to the agent's last
+ * complete text, an image to its result. A rollback removes the last blocks of the model, and the results of the calls
+ * among them.
  *
- * After a reconnect messages may come again: one whose id is not after the last one is left out. A new epoch or
- * a `reset` makes everything void (docs/protocol.md, section 7). Work and memory are linear in the input.
- * `turnlog.wire.assemble` is the same reader in Python, and `reading.js` makes sure that both hold the same values.
+ * Nothing is thrown: messages that cannot be used are counted in `dropped`; unknown types and lines that are no JSON
+ * object are ignored. A message whose id is not after the last one is a repeat and is ignored. A new epoch or a
+ * `reset` makes all blocks void (docs/protocol.md, section 7). Work and memory are linear in the input. The Python
+ * client has the same assembler, on the same vectors.
  */
 
 import { formatCursor, isAhead, parseCursor } from "../transport/cursor.js";
@@ -20,18 +20,17 @@ export { Agent, Block, BlockCitation };
 
 const CALL_TYPES = new Set(["tool_call", "server_tool_call"]);
 const MODEL_TYPES = new Set([...CALL_TYPES, "text", "thinking", "server_tool_result"]); // what a rollback counts
-const META_TYPES = new Set(["meta_init", "meta_final", "rollback"]); // no blocks: they act when they are complete
+const META_TYPES = new Set(["meta_init", "meta_final", "rollback"]); // no blocks: they take effect when they are complete
 
 const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** Rebuilds what the agents of one session said. */
 export class Assembler {
   dropped = 0;
   agents = new Map();
   #blocks = new Set();
   #last = null;
 
-  /** The blocks of all agents as they opened; results with a call are found there. */
+  /** The blocks of all agents as they opened; results are in their call. */
   get blocks() {
     return [...this.#blocks];
   }
@@ -41,15 +40,15 @@ export class Assembler {
     return [...this.agents.values()].flatMap((agent) => agent.pending());
   }
 
-  /** Take one message; return the blocks that changed, void ones too. A result changes its call. */
+  /** Accept one message; return the changed blocks, void ones too. A result changes its call. */
   feed(message, id = "") {
     const fields = readFields(typeof message === "string" ? message : UTF8.decode(message));
-    if (fields?.type === "reset") return this.#clear(); // has no id of its own: the reader's last one sticks
+    if (fields?.type === "reset") return this.#clear(); // has no id of its own: the decoder repeats the last one
     const gone = this.#advance(id);
     return gone === null ? [] : [...gone, ...this.#accept(fields)];
   }
 
-  /** The stream is over: what is open stays incomplete. Returns these blocks. */
+  /** End the stream; return the blocks that stay incomplete. */
   flush() {
     const left = [];
     for (const agent of this.agents.values()) {
@@ -63,7 +62,7 @@ export class Assembler {
     return left;
   }
 
-  /** Everything as plain JSON, the same in Python and JavaScript. Values are shared, not copied. */
+  /** Return everything as JSON, the same as in Python. Values are shared, not copied. */
   asJson() {
     const agents = [...this.agents.values()].map(({ id, meta_init, meta_final }) => ({
       agent: id,
@@ -73,7 +72,7 @@ export class Assembler {
     return { agents, blocks: this.blocks.map(blockJson), pending: this.pending, dropped: this.dropped };
   }
 
-  /** Everything as text for people, one agent after the other. */
+  /** Return everything as text, one agent after the other. */
   transcript() {
     return transcriptLines(this.agents).join("\n");
   }
@@ -92,7 +91,7 @@ export class Assembler {
     return gone;
   }
 
-  /** Go on to the place of an id: null when it was seen before, else what a new epoch makes void. */
+  /** Advance to an id. Return null for a repeat, else the blocks that a new epoch makes void. */
   #advance(id) {
     const place = parsePosition(id);
     const last = this.#last;
@@ -116,7 +115,7 @@ export class Assembler {
 
   #onStreamed(agent, message) {
     const ends = message.final && message.delta === "";
-    if (ends && !agent.open.has(openKey(message.type, message.id))) return []; // of a text that never began
+    if (ends && !agent.open.has(openKey(message.type, message.id))) return []; // the end of a text without deltas
     return this.#onBlock(agent, message);
   }
 
@@ -163,7 +162,7 @@ export class Assembler {
     return text;
   }
 
-  /** The open block that a message belongs to; the first message opens it. */
+  /** Return the open block of a message; the first message opens it. */
   #openBlock(agent, message, type) {
     const key = openKey(type, message.id);
     const known = agent.open.get(key);
@@ -174,7 +173,7 @@ export class Assembler {
     return block;
   }
 
-  /** Put a new block where it is found: with its call, or among the others. */
+  /** Add a new block to its call, or to the list of blocks. */
   #addBlock(agent, block) {
     agent.allBlocks.add(block);
     if (MODEL_TYPES.has(block.type)) agent.modelBlocks.push(block);
@@ -237,16 +236,15 @@ export class Assembler {
   ]);
 }
 
-/** The name of an open block within its agent. */
 const openKey = (type, id) => (id === null ? type : `${type} ${id}`);
 
-/** Return the place that an id names, or null: an id of another server, or one not written as ours are. */
+/** Return the position of an id, or null: ids of other servers may have another form. */
 function parsePosition(id) {
   const place = parseCursor(id);
   return place?.epoch && formatCursor(place) === id ? place : null;
 }
 
-/** Every type, and how its text is read once it is complete. */
+/** By type: how to read the text of a complete block; null keeps the text. */
 const VALUE_READERS = new Map([
   ["text", null],
   ["thinking", null],

@@ -1,11 +1,11 @@
 /**
- * JSON read so that JavaScript and Python hold the same value, and messages of `blocks` read from it.
+ * JSON that JavaScript and Python read alike, and messages of the dialect `blocks`.
  *
- * Where the two could not agree (numbers beyond 2**53 - 1, lone surrogates, more than 128 levels) a value stays
- * text: `readValue` gives undefined. Nothing here throws; `turnlog.wire.reading` is the same in Python.
+ * Where the two languages differ (numbers beyond 2**53 - 1, lone surrogates, more than 128 levels) `readValue` returns
+ * undefined and the caller keeps the text. Nothing here throws. The Python client has the same module.
  */
 
-const MAX_DEPTH = 128; // the gate stops at 32, histories wrap what passed it; far below any stack
+const MAX_DEPTH = 128; // input validation stops at 32, histories add levels; far below any stack
 
 const COMMON_FIELDS = new Set(["type", "agent", "final", "delta", "index"]);
 
@@ -13,12 +13,12 @@ const OBJECT_START = /^[ \t\r\n]*\{/;
 const LONE_SURROGATE = /\p{Surrogate}/u; // with the flag u, a pair is one character and not a surrogate
 const LONE_SURROGATES = /\p{Surrogate}/gu;
 
-/** The fields of a message: none for a line that is no object, null for an object that is broken. */
+/** Return the fields of a message: {} for a line that is no object, null for a broken object. */
 export function readFields(text) {
   return OBJECT_START.test(text) ? (readJson(text) ?? null) : {};
 }
 
-/** A message; null when a common field is missing or of another type. */
+/** Return a message; null if a common field is missing or has another type. */
 export function readMessage(fields) {
   const { type, agent, final, delta, index } = fields;
   if (typeof agent !== "string" || typeof delta !== "string" || typeof final !== "boolean") return null;
@@ -33,7 +33,7 @@ export function readMessage(fields) {
   return { type, agent: replaceSurrogates(agent), final, delta, index: place, id: textField(extra, "id"), extra };
 }
 
-/** A field that is a text, and not empty. */
+/** Return a field that is a non-empty text, else null. */
 export function textField(fields, key) {
   const value = isObject(fields) ? fields[key] : null;
   return typeof value === "string" && value !== "" ? value : null;
@@ -43,14 +43,13 @@ const isSafe = (value) => Math.abs(value) <= Number.MAX_SAFE_INTEGER;
 export const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
 export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Whether a value may stand beside a delta. */
 const isScalar = (value) =>
   typeof value === "number" ? isSafe(value) : typeof value === "string" || typeof value === "boolean";
 
-/** Text without lone surrogates, which UTF-8 cannot say. */
+/** Replace lone surrogates, which UTF-8 cannot encode. */
 export const replaceSurrogates = (text) => (LONE_SURROGATE.test(text) ? text.replace(LONE_SURROGATES, "\ufffd") : text);
 
-/** What a JSON text says; undefined when it is no JSON, or not the same in every language. */
+/** Return the value of a JSON text; undefined if it is no JSON, or not portable. */
 export function readValue(text) {
   const value = readJson(text);
   return isPortable(value) ? value : undefined;
@@ -70,7 +69,7 @@ function isShallow(value, levels) {
   return levels > 0 && Object.values(value).every((item) => isShallow(item, levels - 1));
 }
 
-/** Whether every language reads this value alike. */
+/** Whether Python and JavaScript read this value alike. */
 function isPortable(value) {
   if (typeof value === "number") return isSafe(value);
   if (typeof value === "string") return !LONE_SURROGATE.test(value);

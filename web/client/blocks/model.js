@@ -1,8 +1,7 @@
 /**
- * What an `Assembler` has put together: agents, their blocks, the sources of a text; as JSON and as text.
+ * The result of an `Assembler`: agents, their blocks and citations, as objects, as JSON and as a transcript.
  *
- * A block knows its state (`complete`, `void`) and what hangs on it. JSON and transcript are the same as those
- * of `turnlog.wire.assembled` in Python.
+ * JSON and transcript are byte for byte those of the Python client.
  */
 
 import { replaceSurrogates, textField } from "./json.js";
@@ -10,7 +9,7 @@ import { replaceSurrogates, textField } from "./json.js";
 export const RESULT_TYPES = new Set(["tool_result", "server_tool_result"]);
 const TITLE_FIELDS = ["document_title", "title", "url"];
 
-/** A source of a text; `fields` are its kind and place under the names of the wire. */
+/** A source of a text; `fields` have the names of the wire. */
 export class BlockCitation {
   /** @internal */ pieces = [];
 
@@ -55,7 +54,7 @@ export class Block {
   }
 }
 
-/** What is known of one agent. `order` gives its blocks as they opened, results too. */
+/** One agent. `order` has its blocks and results as they opened. */
 export class Agent {
   meta_init = null;
   meta_final = null;
@@ -74,12 +73,12 @@ export class Agent {
     return [...this.allBlocks];
   }
 
-  /** What the agent is called; nothing if nobody said. */
+  /** The agent's name, or "". */
   get name() {
     return textField(this.meta_init, "agent_name") ?? "";
   }
 
-  /** The calls that the agent last waited for and that have no result since. */
+  /** Return the unanswered calls of the agent's last wait. */
   pending() {
     const answered = new Set();
     for (const block of this.order.reverse()) {
@@ -100,17 +99,17 @@ export class Agent {
   }
 }
 
-/** Whether a block says what an agent waits for, in a way that can be read. */
+/** Whether a block is a valid list of awaited calls. */
 const isWait = (block) => block.type === "awaiting_frontend_tools" && Array.isArray(block.value);
 
-/** Pieces as one text; they stay joined. The two halves of a character may have come in two pieces. */
+/** Join pieces in place and return the text. A surrogate pair may be split over two pieces. */
 function joinPieces(pieces) {
   const text = pieces.join("");
   pieces.splice(0, pieces.length, text);
   return replaceSurrogates(text);
 }
 
-/** The last block that is not void; void ones are let go. */
+/** Return the last block that is not void, or null; void ones at the end are removed. */
 export function lastValid(blocks) {
   while (blocks.at(-1)?.void) blocks.pop();
   return blocks.at(-1) ?? null;
@@ -119,7 +118,10 @@ export function lastValid(blocks) {
 const CALL_PARTS = ["id", "name", "results"];
 const RESULT_PARTS = ["id", "name", "text", "images"];
 
-/** How a type is written and shown: `value` names its value in JSON, `named` the names in a list. */
+/**
+ * The format of a type: label, parts in JSON, `value` the name of its value in JSON, `named` the name field of list
+ * items.
+ */
 const blockFormat = (label, parts, value = "", named = "") => ({ label, parts, value, named });
 
 const BLOCK_FORMATS = new Map([
@@ -134,7 +136,7 @@ const BLOCK_FORMATS = new Map([
   ["error", blockFormat("error", [], "error")],
 ]);
 
-/** A block as plain JSON; what could not be read as JSON is `raw`. */
+/** Return a block as JSON; a value that is no JSON is `raw`. */
 export function blockJson(block) {
   const shape = BLOCK_FORMATS.get(block.type);
   const parts = Object.fromEntries(shape.parts.map((part) => [part, PART_READERS.get(part)(block)]));
@@ -145,10 +147,8 @@ export function blockJson(block) {
   return { type: block.type, agent: block.agent, ...parts, complete: block.complete };
 }
 
-/** Everything for people, one agent after the other. */
 export const transcriptLines = (agents) => [...agents.values()].flatMap((agent) => agentLines(agent, agents));
 
-/** One agent: who it is and who called it, what it was asked, what it said, how it ended. */
 function agentLines(agent, agents) {
   const keys = ["model", "parent_agent_uuid", "user_query"];
   const [model, parentId, query] = keys.map((key) => textField(agent.meta_init, key));
@@ -164,7 +164,7 @@ function agentLines(agent, agents) {
   ];
 }
 
-/** A block, and below it what hangs on it. */
+/** Return the lines of a block, with citations, images and results indented below. */
 function blockLines(block, indent = "", label = "") {
   const shape = BLOCK_FORMATS.get(block.type);
   const deeper = `${indent}  `;
@@ -184,7 +184,7 @@ function citationText(citation) {
   return title ? `${citation.cited_text} (${title})` : citation.cited_text;
 }
 
-/** A labelled text; its further lines are indented below the label. */
+/** Return a labelled text; further lines are indented. */
 const formatLine = (label, text, indent = "") =>
   `${indent}${label}:${text ? " " : ""}${text}`.replaceAll("\n", `\n${indent}  `);
 

@@ -7,13 +7,13 @@ export interface SessionDocument {
   body: { [key: string]: Json };
 }
 
-/** What can still change; `apply` gives the documents that an event changed, whole. */
+/** Folds events to documents. `apply` returns the documents that an event changed, complete. */
 export declare class Documents {
   apply(event: Envelope<string, any>): SessionDocument[];
 }
 
-/** The document that an event makes by itself, or null. */
+/** Return the document of a single event, or null. */
 export declare function toDocument(event: Envelope<string, any>): SessionDocument | null;
 
-/** The documents of a session, by id. */
+/** Return the documents of a session by id. */
 export declare function collectDocuments(events: Array<Envelope<string, any>>): Map<string, SessionDocument>;

@@ -1,8 +1,8 @@
 /**
- * The documents that events become (docs/protocol.md, section 9.5), the same as `turnlog.state.documents`.
+ * Folds events to documents (docs/protocol.md, section 9.5), the same as `turnlog.state.documents`.
  *
- * `Documents` keeps what can still change: replies of open agents, the team, the files. `apply` gives the
- * documents that an event changed, whole; of several with one id the last counts. Bodies are plain objects.
+ * `Documents` keeps the documents that can still change: replies of open agents, the team, the files. `apply` returns
+ * the documents that an event changed, complete; of several with one id the last counts. Bodies are plain objects.
  */
 
 import { isBlank } from "../shared/python-text.js";
@@ -22,17 +22,17 @@ export class Documents {
   /** @internal */ team = new Map();
   /** @internal */ files = new Map();
 
-  /** Take one event into account; the documents that it changed. */
+  /** Apply one event; return the documents that it changed. */
   apply(event) {
     const bodies = REDUCERS.get(event.type)?.(this, event) ?? [];
     return [...new Map(bodies)].map(([id, body]) => buildDocument(id, body));
   }
 }
 
-/** The document that an event makes by itself, or null. */
+/** Return the document of a single event, or null. */
 export const toDocument = (event) => new Documents().apply(event)[0] ?? null;
 
-/** The documents of a session, by id. */
+/** Return the documents of a session by id. */
 export function collectDocuments(events) {
   const fold = new Documents();
   return new Map(events.flatMap((event) => fold.apply(event)).map((document) => [document.id, document]));
@@ -47,7 +47,6 @@ const documentId = (kind, name, channel) => (channel ? `${kind}@${channel}:${nam
 
 const withoutNulls = (body) => Object.fromEntries(Object.entries(body).filter(([, value]) => value != null));
 
-/** Where a document comes from. */
 const originFields = (event) =>
   withoutNulls({ createdAt: event.ts, seq: event.seq, turn: event.trace_id, channel: visibleChannel(event) });
 
@@ -77,7 +76,7 @@ const REPLY_PARTS = {
   "tool.call": ({ call_id, tool, args }) => ({ type: "tool_use", id: call_id, name: tool, input: args }),
 };
 
-/** A block of a reply joins those that came before; what says nothing does not. */
+/** Add a block to its reply, unless it is blank. */
 function addReplyPart(fold, event) {
   const { agent_id, payload } = event;
   const content = REPLY_PARTS[event.type](payload);
@@ -107,7 +106,7 @@ const replyHead = (event) => ({
   }),
 });
 
-/** The document that a block belongs to; a message of somebody of the team stands by itself. */
+/** Return the id of a block's document. A message of a team member is a document of its own. */
 function replyKey(event) {
   const { agent_id, payload } = event;
   const whole = agent_id && !payload.speaker ? payload.message_id : null;
@@ -132,14 +131,14 @@ function retractParts(fold, { agent_id, payload }) {
   return keys.map((key) => [key, replyBody(replies.get(key))]);
 }
 
-/** What an agent said before it ended cannot change any more. */
+/** Replies of an ended agent cannot change. */
 function forgetAgent(fold, { agent_id }) {
   fold.replies.delete(agent_id);
   fold.blocks.delete(agent_id);
   return [];
 }
 
-/** An agent that joins again keeps the time of its birth; another one on its seat begins anew. */
+/** A member that joins again keeps its creation time; another member on its seat gets a new one. */
 function joinTeam(fold, event) {
   const { name, seat, color = "", color_name = "", gender = "man", face = {}, soul = "", created_at } = event.payload;
   const key = documentId("agent-identity", seat, visibleChannel(event));
@@ -160,7 +159,7 @@ function joinTeam(fold, event) {
 
 const aliveFields = (event) => ({ status: "alive", lastAliveAt: event.ts, lastSessionId: event.session_id });
 
-/** Who is listed has the status it says, everybody else sleeps. Nobody joins by being listed. */
+/** Set the status of the listed members; all others sleep. A listed member that never joined is not added. */
 function updateTeam(fold, event) {
   const channel = visibleChannel(event);
   const listed = new Map(
@@ -173,14 +172,13 @@ function updateTeam(fold, event) {
   return [...awake.map((key) => [key, fold.team.get(key)]), ...putToSleep(fold, others)];
 }
 
-/** Whoever was awake sleeps. */
 function putToSleep(fold, keys) {
   const changed = keys.filter((key) => fold.team.get(key).status === "alive");
   for (const key of changed) fold.team.get(key).status = "sleeping";
   return changed.map((key) => [key, fold.team.get(key)]);
 }
 
-/** A file that was there keeps the time it was made, and what it said about itself until it says more. */
+/** An existing file keeps its creation time, and its metadata until new values come. */
 function writeFile(fold, event) {
   const { filename, path, size_bytes, is_new, meta } = event.payload;
   const key = documentId("artifact", path, visibleChannel(event));
@@ -202,7 +200,7 @@ function processStart(_, event) {
   return [[`marker:${event.id}`, { ...originFields(event), ...started }]];
 }
 
-/** The end of a process, with which everybody of the team falls asleep. */
+/** With its process the whole team falls asleep. */
 function processEnd(fold, event) {
   const { process, reason, exit_code = null } = event.payload;
   const ended = { kind: "session_end", process, reason, exitCode: exit_code };

@@ -1,6 +1,6 @@
 import type { Envelope } from "../events.js";
 
-/** The numbers of a session, a turn or an agent. What is 0 or unknown is left out. */
+/** The numbers of a session, a turn or an agent, without those that are 0 or unknown. */
 export interface MeterReport {
   began: string;
   channel?: string;
@@ -12,12 +12,12 @@ export interface MeterReport {
   output_tokens?: number;
   cache_read_tokens?: number;
   cache_creation_tokens?: number;
-  /** The sum of what is known; `unpriced` completions are not in it. */
+  /** The sum of known costs; `unpriced` completions have none. */
   cost_usd?: number;
   unpriced?: number;
   calls?: number;
   failed?: number;
-  /** How long answered calls ran; `wait_ms` is how long they waited for a person. */
+  /** How long finished calls ran, without `wait_ms`, in which they waited for a person. */
   tool_ms?: number;
   wait_ms?: number;
   agents?: number;
@@ -30,10 +30,10 @@ export interface MetersReport {
   agents: { [agentId: string]: MeterReport };
 }
 
-/** What a session took. */
+/** Folds events to tokens, cost and time. */
 export declare class Meters {
   apply(event: Envelope<string, any>): void;
   report(): MetersReport;
-  /** The meters of who is in these channels. */
+  /** Return the meters that members of these channels may see. */
   visibleTo(channels: string[]): Meters;
 }

@@ -1,8 +1,10 @@
 /**
- * What a session took: tokens, cost and time, for the whole, for each turn and for each invocation.
+ * Folds events to tokens, cost and time: of the session, of each turn and of each agent. Same as
+ * `turnlog.state.meters`.
  *
- * Times are those of the events. A call counts when it is answered; one that started an agent counts as that
- * agent. The time in which a call waits for a person is `wait_ms`, never `tool_ms`. `agent.end` counts only for an agent that reported no completion. The same as `turnlog.state.meters`.
+ * Times are those of the events. A call counts when its result arrives; a call that started an agent counts as that
+ * agent. The time in which a call waits for a person is `wait_ms`, never `tool_ms`. The usage in `agent.end` counts
+ * only for an agent that reported no completion.
  */
 
 import { addCosts, addCounts } from "../shared/rounding.js";
@@ -34,7 +36,6 @@ class Meter {
     for (const name of COUNTS) this[name] = 0;
   }
 
-  /** Completions more. */
   addUsage(usage, cost, completions) {
     this.completions = addCounts(this.completions, completions);
     for (const name of TOKENS) this[name] = addCounts(this[name], usage[name] ?? 0);
@@ -42,13 +43,13 @@ class Meter {
     else this.cost_usd = addCosts(this.cost_usd, cost.total_cost);
   }
 
-  /** It is over for now; the successor of a hand-off goes on with a turn. */
+  /** Set the end. The target of a hand-off may start the turn again. */
   end(ts) {
     this.ended = ts;
     this.duration_ms = elapsedMs(this.began, ts);
   }
 
-  /** What is known, without what is nothing. */
+  /** Return the numbers that are known and not 0. */
   report() {
     const report = { began: this.began };
     const times = ["channel", "ended", "duration_ms", "first_token_ms"];
@@ -64,7 +65,6 @@ export class Meters {
   /** @internal */ agents = new Map();
   /** @internal by open agent: the calls that have no result, { since, waits, waited_ms } */ openCalls = new Map();
 
-  /** Take one event into account. */
   apply(event) {
     this.session ??= new Meter(event.ts);
     const { trace_id } = event;
@@ -77,7 +77,7 @@ export class Meters {
     return [this.session, this.turns.get(trace_id), this.agents.get(agent_id)].filter(Boolean);
   }
 
-  /** All numbers as JSON values; the session's own with its turns and the time they took. */
+  /** Return all numbers as JSON; the session's also count its turns and their time. */
   report() {
     const lasted = [...this.turns.values()].map((turn) => turn.duration_ms ?? 0);
     const turn_ms = lasted.reduce((sum, ms) => sum + ms, 0);
@@ -85,7 +85,7 @@ export class Meters {
     return { session, turns: reportAll(this.turns), agents: reportAll(this.agents) };
   }
 
-  /** The meters of who is in these channels; the session's own are then the sums of these turns. */
+  /** Return the meters that members of these channels may see; the session's are the sums of their turns. */
   visibleTo(channels) {
     const seen = new Meters();
     const mine = ([, meter]) => meter.channel === null || channels.includes(meter.channel);
@@ -130,7 +130,7 @@ function endAgent(meters, event) {
   meters.openCalls.delete(agent_id);
 }
 
-/** Something of an agent: the first is what people have waited for. */
+/** Note the first output of an agent. */
 function firstOutput(meters, event) {
   if (!meters.agents.has(event.agent_id)) return;
   for (const meter of meters.metersFor(event)) {
@@ -158,7 +158,6 @@ function resumeAnswered(meters, { agent_id, ts, payload }) {
   if (call) resumeCall(call, ts);
 }
 
-/** A call waits no more. */
 function resumeCall(call, ts) {
   if (call.waits === null) return;
   call.waited_ms += elapsedMs(call.waits, ts);
@@ -171,7 +170,7 @@ function endCall(meters, event) {
   if (call === undefined) return;
   calls.delete(event.payload.call_id);
   resumeCall(call, event.ts);
-  // A clock that went back while the call waited must not make its time negative.
+  // a clock that went back during a wait must not make the time negative
   const ran = Math.max(0, elapsedMs(call.since, event.ts) - call.waited_ms);
   for (const meter of meters.metersFor(event)) {
     meter.calls += 1;
@@ -203,10 +202,10 @@ const REDUCERS = new Map([
   ["ui.action", resumeAnswered],
 ]);
 
-/** Milliseconds from one time to another; clocks that went back count as no time. */
+/** Return the milliseconds between two times; 0 if the clock went back. */
 const elapsedMs = (earlier, later) => Math.max(0, timestampMs(later) - timestampMs(earlier));
 
-/** A time since 1970; a date that no calendar has, which a foreign log may hold, is 1970. */
+/** Return milliseconds since 1970; 0 for a text that is no valid time, as a foreign log may hold. */
 function timestampMs(ts) {
   const at = new Date(TIME.test(ts) ? ts : Number.NaN);
   return !Number.isNaN(at.getTime()) && at.toISOString() === ts && at.getUTCFullYear() > 0 ? at.getTime() : 0;

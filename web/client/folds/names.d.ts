@@ -1,10 +1,10 @@
 import type { Envelope } from "../events.js";
 
-/** What people are called. */
+/** Folds `session.member` to display names. */
 export declare class Names {
-  /** By principal; members without a name are not in it. */
+  /** By principal; members without a name are missing. */
   readonly names: ReadonlyMap<string, string>;
   apply(event: Envelope<string, any>): void;
-  /** What to show for a principal: its name, or else the principal itself. */
+  /** Return the name of a principal, or else the principal itself. */
   displayName(principal: string): string;
 }

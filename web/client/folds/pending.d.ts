@@ -18,7 +18,7 @@ export interface OpenAgent extends OwnerFields {
   steps: number;
   usage: Usage | null;
   cost: Cost | null;
-  /** Those that it called. */
+  /** The agents that it called. */
   agents: OpenAgent[];
 }
 
@@ -36,7 +36,7 @@ export interface OpenBlock extends OwnerFields {
   text: string;
 }
 
-/** What is open in a session. */
+/** The open work of a session. */
 export interface Pending {
   agents: OpenAgent[];
   calls: PendingCall[];
@@ -44,5 +44,5 @@ export interface Pending {
   queue: Array<{ turn: string; channel: string | null; text: string | null }>;
 }
 
-/** What is open, as JSON values: the same as `GET /api/state` with `include=open`. */
+/** Return the open work as JSON: the same as `GET /api/state` with `include=open`. */
 export declare function listPending(tree: Tree): Pending;

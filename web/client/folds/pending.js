@@ -1,13 +1,11 @@
 /**
- * What is open in a session, as JSON values: the agents as a tree, every open call and block, the queue.
+ * Lists the open work of a session as JSON: the tree of agents, open calls and blocks, the queue.
  *
- * Derived from the `Tree` and nothing else, the same as `turnlog.state.pending` and `GET /api/state` with
- * `include=open`. `waits_for` says who has to act on a call.
+ * Input is a `Tree`; output equals `GET /api/state` with `include=open`. `waits_for` tells who has to act on a call.
  */
 
 import { eventText } from "./event-text.js";
 
-/** All of it. */
 export const listPending = (tree) => ({
   agents: listAgents(tree),
   calls: listCalls(tree),
@@ -15,7 +13,6 @@ export const listPending = (tree) => ({
   queue: listQueue(tree),
 });
 
-/** The open agents, each with those that it called. */
 function listAgents(tree) {
   const waiters = tree.waitingAgents();
   const nodes = new Map([...tree.open].map(([key, invocation]) => [key, agentNode(invocation, waiters.has(key))]));
@@ -40,7 +37,6 @@ const agentNode = (invocation, waits) => ({
   agents: [],
 });
 
-/** Which agent, turn and channel something belongs to. */
 const ownerFields = ({ start, scope }) => ({
   agent_id: scope.agent_id,
   agent_name: start.name,
@@ -48,7 +44,6 @@ const ownerFields = ({ start, scope }) => ({
   channel: scope.channel,
 });
 
-/** The calls without a result, and whom they wait for. */
 function listCalls(tree) {
   const childOf = tree.childLookup();
   const calls = [];
@@ -70,7 +65,6 @@ function waitsFor(open, child) {
   return open.isDenied || open.executor === "frontend" ? "backend" : open.executor;
 }
 
-/** The blocks that are being written, with what there is of them. */
 const listBlocks = (tree) =>
   [...tree.open.values()].flatMap((invocation) =>
     [...invocation.blocks].map(([block_id, pieces]) => ({
@@ -80,6 +74,5 @@ const listBlocks = (tree) =>
     })),
   );
 
-/** What waits for its turn, in order. */
 const listQueue = (tree) =>
   [...tree.queuedTurns].map(([turn, { trigger, channel }]) => ({ turn, channel, text: trigger && eventText(trigger) }));

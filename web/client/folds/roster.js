@@ -1,34 +1,34 @@
 /**
- * The team on its 3 x 3 grid: who is hatching, alive or asleep (docs/protocol.md, section 9.7). The same as
+ * Folds events to teams on a 3 x 3 grid: members hatching, alive or asleep (docs/protocol.md, section 9.7). Same as
  * `turnlog.state.roster`.
  *
- * An agent is known by its seat, 0 to 8; names are not unique. A summon names nobody, a wake names seats; both
- * are over with a status, the end of their turn or of a process, and who never joined is forgotten then. What is
- * for one channel is a team of its own.
+ * A member is identified by its seat, 0 to 8; names are not unique. A summon expects members, a wake names seats. Both
+ * end with a status, the end of their turn or the end of a process; a member that never joined is removed then. Each
+ * channel has its own team.
  */
 
 import { visibleChannel } from "./event-text.js";
 
 const SEATS = 9;
-const NO_CHANNEL = ""; // the team of those events that have no channel
+const NO_CHANNEL = ""; // the team of events without a channel
 const DEFAULT_LOOKS = { color: "", color_name: "", gender: "man", eyes: "default", mouth: "default", soul: "" };
 const HATCHING_COMMANDS = new Set(["summon", "wake"]);
 
 const newMember = (known) => ({ ...DEFAULT_LOOKS, born: null, last_alive: null, ...known });
 
-/** The agents of one channel by seat; `turn` is the turn that makes those come who are expected. */
+/** The members of one channel by seat; `turn` carries out the command that expects members. */
 class Team {
   seats = new Map();
   hatching = null;
   turn = null;
 
-  /** Who sits there, or from now on this one. */
+  /** Return the member on a seat; add one if it is free. */
   getOrAdd(number, known) {
     if (!this.seats.has(number)) this.seats.set(number, newMember({ seat: number, ...known }));
     return this.seats.get(number);
   }
 
-  /** Nobody hatches any more; who never joined is gone. */
+  /** End the hatching: members that never joined are removed, the others sleep. */
   endHatching() {
     this.hatching = this.turn = null;
     for (const [seat, one] of this.seats) {
@@ -37,7 +37,7 @@ class Team {
     }
   }
 
-  /** Everybody else sleeps. */
+  /** End the hatching, and put all members to sleep except those on the seats of `awake`. */
   sleepExcept(awake = new Map()) {
     this.endHatching();
     for (const [seat, one] of this.seats) if (!awake.has(seat)) one.state = "sleeping";
@@ -47,7 +47,6 @@ class Team {
 export class Roster {
   /** @internal */ teams = new Map();
 
-  /** Take one event into account. */
   apply(event) {
     REDUCERS.get(event.type)?.(this, event, event.payload);
   }
@@ -59,7 +58,7 @@ export class Roster {
     return this.teams.get(channel);
   }
 
-  /** The teams as JSON values, each with its nine places. */
+  /** Return the teams as JSON, each with its nine seats. */
   report() {
     const named = [...this.teams].sort(([one], [other]) => (one < other ? -1 : 1));
     return named.map(([channel, { hatching, seats }]) => ({
@@ -80,7 +79,7 @@ function expectMembers(roster, event, { command: { kind, agents = [] } }) {
   }
 }
 
-/** Somebody is here; who joins again keeps its birth, another one on the seat begins anew. */
+/** A member that joins again keeps its birth; another member on the seat gets a new one. */
 function joinTeam(roster, event, { face, created_at, ...looks }) {
   const { seats } = roster.team(event);
   const before = seats.get(looks.seat);
@@ -88,7 +87,7 @@ function joinTeam(roster, event, { face, created_at, ...looks }) {
   seats.set(looks.seat, newMember({ ...looks, ...face, state: "alive", born, last_alive: event.ts }));
 }
 
-/** Who is there. Somebody who is alive and unknown is known from now on; one who is not is no ghost. */
+/** Set the state of the listed members. A listed member that is unknown is added, unless it has shut down. */
 function updateTeam(roster, event, { agents }) {
   const team = roster.team(event);
   const last = new Map(agents.map((listed) => [listed.seat, listed]));
@@ -100,13 +99,13 @@ function updateTeam(roster, event, { agents }) {
   team.sleepExcept(awake);
 }
 
-/** A command that opened no turn of its own is carried out by the next one. */
+/** The next turn carries out a command that opened no turn of its own. */
 function agentStart(roster, event) {
   const team = roster.teams.get(visibleChannel(event) ?? NO_CHANNEL);
   if (team?.hatching && team.turn === null) team.turn = event.trace_id ?? null;
 }
 
-/** The turn of a summon or a wake is over. */
+/** The end of the turn of a summon or a wake ends the hatching. */
 function agentEnd(roster, event, { stop_reason }) {
   const team = roster.teams.get(visibleChannel(event) ?? NO_CHANNEL);
   const over = !event.depth && stop_reason !== "handoff";

@@ -1,6 +1,6 @@
 import type { Envelope } from "../events.js";
 
-/** One text. `channel` is the role whose members see it; none is everybody. */
+/** One message. `channel` is the role whose members see it; without one all members do. */
 export interface TranscriptMessage {
   seq: number;
   ts: string;
@@ -15,14 +15,14 @@ export interface TranscriptMessage {
   partial?: true;
 }
 
-/** Says which types are the application's own. */
+/** Whether an event type is the application's own. */
 export type IsDeclared = (type: string) => boolean;
 
-/** What was said in a session. */
+/** Folds events to the messages of a session. */
 export declare class Transcript {
   constructor(declared?: IsDeclared);
   readonly messages: TranscriptMessage[];
   apply(event: Envelope<string, any>): void;
-  /** What somebody sees who is in these channels. */
+  /** Return the messages that members of these channels may see. */
   visibleTo(channels: string[]): TranscriptMessage[];
 }

@@ -1,39 +1,37 @@
 /**
- * What was said in a session, as bubbles: by people, by agents, and notes of what people did without words.
- *
- * A bubble stands where its event stands in the log. What was retracted vanishes; a text that was aborted
- * stays, `partial`. Texts that are still being written are in what is open (`pending`). The same as
+ * Folds events to messages: of people, of agents, and notes of actions without words. Same as
  * `turnlog.state.transcript`.
+ *
+ * A message keeps the position of its event. A retracted text is removed; an aborted one stays, `partial`. Texts that
+ * are still streaming are in `listPending`.
  */
 
 import { isBlank } from "../shared/python-text.js";
 import { eventText, isPageEvent, noTypes, visibleChannel } from "./event-text.js";
 
-const NOT_SHOWN = -1; // the place of a text that has no bubble yet
+const NOT_SHOWN = -1; // instead of a seq: the text has no message yet
 
 export class Transcript {
   #messages = new Map(); // by seq
   #blocks = new Map(); // by open agent: the seqs of texts that can still be retracted
   #isDeclared;
 
-  /** `declared` says which types are the application's own. */
+  /** `isDeclared(type)` tells whether a type is the application's own. */
   constructor(declared = noTypes) {
     this.#isDeclared = declared;
   }
 
-  /** All bubbles in order. */
   get messages() {
     return [...this.#messages.values()];
   }
 
-  /** Take one event into account. */
   apply(event) {
     const step = REDUCERS.get(event.type);
     if (step) step(this, event);
     else if (isPageEvent(event, this.#isDeclared)) this.add(buildNote(event));
   }
 
-  /** What somebody sees who is in these channels, in order. */
+  /** Return the messages that members of these channels may see. */
   visibleTo(channels) {
     return this.messages.filter(({ channel }) => channel === undefined || channels.includes(channel));
   }
@@ -62,7 +60,7 @@ export class Transcript {
   }
 }
 
-/** A text in its place; what is unknown is left out. */
+/** Return a message without its unknown fields. */
 function buildMessage(event, who, text, speaker) {
   const bubble = { seq: event.seq, ts: event.ts, who, text };
   const more = {
@@ -86,7 +84,7 @@ function addAssistantMessage(transcript, event) {
   if (added && block_id) transcript.textSeqs(event).set(block_id, event.seq);
 }
 
-/** A text that was aborted has no twin: what there is of it stands here. */
+/** An aborted text has no `assistant.message`: its partial text is in `block.end`. */
 function blockEnd(transcript, event) {
   const { block_id, status, text } = event.payload;
   const texts = transcript.textSeqs(event);
@@ -116,7 +114,7 @@ const REDUCERS = new Map([
   [
     "ui.action",
     (transcript, event) => {
-      if (event.payload.call_id == null) transcript.add(buildNote(event)); // one that answers a call is a result
+      if (event.payload.call_id == null) transcript.add(buildNote(event)); // an action that answers a call is a result
     },
   ],
   ["assistant.message", addAssistantMessage],

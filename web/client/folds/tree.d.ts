@@ -5,7 +5,7 @@ import type { IsDeclared } from "./transcript.js";
 export interface OpenCall {
   readonly call: ToolCall;
   readonly isAwaited: boolean;
-  /** An approval that nobody has given yet. */
+  /** The undecided approval, if there is one. */
   readonly approval: ApprovalRequest | null;
   readonly isDenied: boolean;
   readonly isWaiting: boolean;
@@ -16,7 +16,7 @@ export interface Invocation {
   readonly start: AgentStart;
   readonly scope: { agent_id: string; trace_id: string | null; depth: number; channel: string | null };
   readonly calls: ReadonlyMap<string, OpenCall>;
-  /** What there is of each open block, in pieces. */
+  /** The pieces of each open block. */
   readonly blocks: ReadonlyMap<string, string[]>;
   readonly steps: number;
   readonly usage: Usage | null;
@@ -24,25 +24,25 @@ export interface Invocation {
   readonly isStopped: boolean;
 }
 
-/** The agents that are open, and what waits for its turn. */
+/** Folds events to the open agents and the queued turns. */
 export declare class Tree {
   constructor(declared?: IsDeclared);
   readonly last: number;
   readonly open: ReadonlyMap<string, Invocation>;
-  /** By turn: the message or action that waits; null for events of a page alone. */
+  /** By turn: the event that opened it; null if it was an application's event. */
   readonly queuedTurns: ReadonlyMap<string, { trigger: Envelope | null; channel: string | null }>;
   readonly members: ReadonlyMap<string, string[]>;
   apply(event: Envelope<string, any>): void;
-  /** The agent that this call of this agent started, if it is open. */
+  /** Return the open agent that a call started, or null. */
   child(agentId: string, callId: string): string | null;
-  /** The agents that can do nothing but wait for the page, themselves or through their children. */
+  /** Return the agents whose open calls all wait, for a person or for waiting agents. */
   waitingAgents(): Set<string>;
-  /** Whether this agent is one of them. */
+  /** Whether an agent is one of `waitingAgents`. */
   isWaiting(agentId: string): boolean;
-  /** The agents that have asked the page something. */
+  /** Return the waiting agents that wait for a person or another process themselves. */
   agentsAsking(): string[];
   /** Whether an agent of a turn is open. */
   isRunning(turn: string): boolean;
-  /** Whether a turn is over, or everyone in it waits. */
+  /** Whether a turn is over, or all its agents wait. */
   isSettled(turn: string): boolean;
 }

@@ -1,18 +1,18 @@
 /**
- * The invocations of a session that are open, and the messages that wait for one (docs/protocol.md, section 4).
+ * Folds events to the open invocations of a session and the queued turns (docs/protocol.md, section 4).
  *
- * A fold over the log: which agents run, which wait, what is open inside them, which message is next. The same
- * as `turnlog.state.tree`, but for the events that close what died: those are the server's to write.
+ * The same as `turnlog.state.tree`, without the events that close invocations after a crash: only the server writes
+ * those.
  */
 
 import { addCosts, addCounts, addRecords } from "../shared/rounding.js";
 import { isPageEvent, noTypes } from "./event-text.js";
 
-const HANDOFF_PREFIX = "handoff_to_"; // how a call begins that passes an agent's work on
+const HANDOFF_PREFIX = "handoff_to_"; // tools that hand over
 
-/** A call without a result; `asked` is an approval that nobody has given yet. */
+/** A call without a result; `approval` is an undecided approval. */
 class OpenCall {
-  isMessageComplete = false; // its message is complete: until then nobody waits for it alone
+  isMessageComplete = false; // until then the call does not run
   isAwaited = false;
   approval = null;
   isDenied = false;
@@ -25,22 +25,22 @@ class OpenCall {
     return this.call.executor ?? "backend";
   }
 
-  /** Whether somebody outside has to act: the page, a person, another process. */
+  /** Whether a page, a person or another process has to act. */
   get isWaiting() {
     const elsewhere = this.isMessageComplete && this.executor === "remote" && !this.isDenied;
     return this.isAwaited || this.approval !== null || elsewhere;
   }
 
-  /** Whether it takes place when the others are answered: a hand-off. */
+  /** Whether the call is a hand-off, which runs after the other calls. */
   get isHandoff() {
     return this.isMessageComplete && this.call.tool.startsWith(HANDOFF_PREFIX);
   }
 }
 
-/** An agent that has started and not ended; `stopped` says that somebody wants it to. */
+/** An open agent; `isStopped` after a stop command. */
 class Invocation {
   calls = new Map();
-  blocks = new Map(); // by id: what kind of block, and its pieces
+  blocks = new Map(); // block id -> pieces
   steps = 0;
   usage = null;
   cost = null;
@@ -52,7 +52,7 @@ class Invocation {
     this.scope = scope;
   }
 
-  /** One completion more; a sum with an unknown price in it is unknown. */
+  /** Add a completion. A sum with an unknown price is unknown. */
   addUsage(usage, cost) {
     this.steps += 1;
     this.usage = addRecords(this.usage, usage, addCounts);
@@ -64,17 +64,16 @@ class Invocation {
 export class Tree {
   last = -1;
   open = new Map(); // agent id -> invocation, in the order of their starts
-  queuedTurns = new Map(); // trace id -> the event that waits for its turn; null: events of a page alone
-  handoffTargets = new Map(); // agents that a hand-off named and that have not started, with their traces
+  queuedTurns = new Map(); // trace id -> { trigger, channel }; the trigger of an application's event is null
+  handoffTargets = new Map(); // agent id -> trace id, of hand-off targets that have not started
   members = new Map();
   #isDeclared;
 
-  /** `declared` says which types are the application's own. */
+  /** `isDeclared(type)` tells whether a type is the application's own. */
   constructor(declared = noTypes) {
     this.#isDeclared = declared;
   }
 
-  /** Take one event into account. */
   apply(event) {
     this.last = event.seq;
     const step = REDUCERS.get(event.type);
@@ -87,7 +86,7 @@ export class Tree {
     return this.open.get(agentId)?.calls.get(callId);
   }
 
-  /** The agent that this call of this agent started, if it is open. */
+  /** Return the open agent that a call started, or null. */
   child(agentId, callId) {
     return this.childLookup()(agentId, callId);
   }
@@ -99,7 +98,7 @@ export class Tree {
     return (agentId, callId) => found.get(nameOf(agentId, callId)) ?? null;
   }
 
-  /** The agents that can do nothing but wait for the page, themselves or through their children. */
+  /** Return the agents whose open calls all wait, for a person or for waiting agents. */
   waitingAgents() {
     const childOf = this.childLookup();
     const found = new Set();
@@ -112,12 +111,12 @@ export class Tree {
     return found;
   }
 
-  /** Whether this agent is one of them. Who asks for several takes `waiters`. */
+  /** Whether an agent is one of `waitingAgents`; for several agents call that. */
   isWaiting(agentId) {
     return this.waitingAgents().has(agentId);
   }
 
-  /** The agents that have asked the page something. */
+  /** Return the waiting agents that wait for a person or another process themselves. */
   agentsAsking() {
     const isAsking = (agentId) => [...this.open.get(agentId).calls.values()].some((call) => call.isWaiting);
     const waiters = this.waitingAgents();
@@ -129,7 +128,7 @@ export class Tree {
     return [...this.open.values()].some(({ scope }) => scope.trace_id === trace);
   }
 
-  /** Whether a turn is over, or everyone in it waits. */
+  /** Whether a turn is over, or all its agents wait. */
   isSettled(trace) {
     if (this.queuedTurns.has(trace) || [...this.handoffTargets.values()].includes(trace)) return false;
     const waiters = this.waitingAgents();
@@ -142,7 +141,7 @@ function queueMessage(tree, event) {
   if (trace && !tree.isRunning(trace)) tree.queuedTurns.set(trace, { trigger: event, channel: event.channel ?? null });
 }
 
-/** An event that a page sent with a trace asks for a turn, unless something else with it does. */
+/** Queue the turn of a page's event, unless its turn is queued or runs. */
 function queuePageEvent(tree, event) {
   const trace = event.trace_id;
   if (!trace || tree.queuedTurns.has(trace) || tree.isRunning(trace)) return;
@@ -196,7 +195,7 @@ function decideApproval(tree, { agent_id, payload }) {
   call.isDenied = payload.decision !== "approve";
 }
 
-/** An input that a call asked for: the call goes on, if it has no answer yet. Any other opens a turn. */
+/** The input of a call resumes the call. Any other action opens a turn. */
 function acceptAction(tree, event) {
   const {
     agent_id,
@@ -207,7 +206,10 @@ function acceptAction(tree, event) {
   else if (call_id == null) queueMessage(tree, event);
 }
 
-/** A stop in a channel is for what is open there and in none; one that names a turn or an agent may come too late. */
+/**
+ * Mark the agents that a stop applies to: those of its channel and of no channel. A stop of a turn or an agent that is
+ * not open is ignored.
+ */
 function stopAgents(
   tree,
   {

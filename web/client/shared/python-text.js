@@ -1,8 +1,8 @@
-/** Texts as Python sees them, so that both sides say the same: white space, length, quotation. */
+/** Text functions with Python's results, so that client and server agree: white space, length, repr. */
 
 const WHITE_SPACE = "\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const BLANK = new RegExp(`^[${WHITE_SPACE}]*$`);
-const UNPRINTABLE = /[\p{C}\p{Z}\\]/gu; // what `repr` does not print as it is, and the backslash
+const UNPRINTABLE = /[\p{C}\p{Z}\\]/gu; // what `repr` escapes
 const ESCAPES = new Map([
   ["\\", "\\\\"],
   ["\n", "\\n"],
@@ -10,15 +10,14 @@ const ESCAPES = new Map([
   ["\t", "\\t"],
   [" ", " "],
 ]);
-const MAX_REPR_CHARS = 80; // enough to recognise the input, too little to fill a log
+const MAX_REPR_CHARS = 80; // enough to recognise the input
 
-/** Whether there is nothing to read: `String.trim` knows other spaces than Python. */
+/** Whether a text is empty or white space; `String.trim` knows other spaces than Python. */
 export const isBlank = (text) => BLANK.test(text);
 
-/** How many characters (code points) a text has. */
 export const codePointLength = (text) => Array.from(text).length;
 
-/** The input as it may appear in a message: one line, at most 80 characters. */
+/** Return Python's `repr` of a text, cut to 80 characters. */
 export function pythonRepr(text) {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
   const inside = text.replace(UNPRINTABLE, escapeCharacter).replaceAll(mark, mark === "'" ? "\\'" : mark);

@@ -1,20 +1,17 @@
 /**
- * Sums of tokens and costs, as `turnlog.events.agent` makes them. They saturate: tokens at 2**53 - 1, what every
- * JSON reader holds exactly, costs at the largest double. Costs are rounded as Python rounds them: to six
- * digits, halves to the even one.
+ * Sums of tokens and costs with the server's results. Tokens saturate at 2**53 - 1, which every JSON reader holds
+ * exactly, costs at the largest double. Costs are rounded as Python rounds: to six digits, halves to even.
  */
 
-/** The sum of counts. */
 export const addCounts = (...counts) =>
   Math.min(
     counts.reduce((sum, count) => sum + count, 0),
     Number.MAX_SAFE_INTEGER,
   );
 
-/** The sum of costs. */
 export const addCosts = (...costs) => Math.min(roundCost(costs.reduce((sum, cost) => sum + cost, 0)), Number.MAX_VALUE);
 
-/** A sum of money. Only odd multiples of 1/128 lie exactly between two millionths. */
+/** Round to six digits, halves to even. Only odd multiples of 1/128 lie exactly between two millionths. */
 export function roundCost(value) {
   if (Number.isInteger(value) || value === Infinity) return value;
   const between = Number.isInteger(value * 128) && !Number.isInteger(value * 64);
@@ -23,7 +20,7 @@ export function roundCost(value) {
   return (below % 2 === 0 ? below : below + 1) / 1e6;
 }
 
-/** The sum of two records of numbers, or the second if there is none yet. */
+/** Return the sum of two objects of numbers; without a first one the second. */
 export function addRecords(sum, more, add) {
   if (sum === null) return more;
   const numbers = Object.entries(more).filter(([, value]) => typeof value === "number");

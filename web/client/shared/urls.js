@@ -1,6 +1,6 @@
-/** The addresses of a server: its root, wherever it is mounted, and what is asked of it. */
+/** URLs and headers of requests to a server, which may be mounted below any path. */
 
-/** The root of a server; without a URL it is the directory of the page. */
+/** Return the root URL of a server; by default the directory of the page. */
 export function baseUrl(url = ".") {
   const root = new URL(url, globalThis.document?.baseURI);
   if (!root.pathname.endsWith("/")) root.pathname += "/";
@@ -8,7 +8,7 @@ export function baseUrl(url = ".") {
   return root.href;
 }
 
-/** A path below a root with the parameters that have a value. */
+/** Return a URL below a root, with the parameters that have a value. */
 export function buildUrl(root, path, parameters = {}) {
   const url = new URL(path, root);
   for (const [name, value] of Object.entries(parameters)) {
@@ -17,7 +17,7 @@ export function buildUrl(root, path, parameters = {}) {
   return url.href;
 }
 
-/** What says who is asking, if it is not the page's cookie, and whom the server may answer: nobody else (412). */
+/** Return the headers of a token, and of the principal that the server must check the cookie against (412). */
 export const authHeaders = ({ token, principal }) => ({
   ...(token && { authorization: `Bearer ${token}` }),
   ...(principal && { "turnlog-principal": encodeURIComponent(principal) }),

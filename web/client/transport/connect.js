@@ -1,9 +1,9 @@
 /**
- * `connect`: follow one session or several, from any cursor, for as long as the page lives.
+ * `connect`: follow one or several sessions from a cursor, until the page closes the feed.
  *
- * Every event comes once and in order, whatever happens to the network, the server or other tabs; or `onReset`
- * says that everything comes again. A silent line is noticed after 2.5 heartbeats. Tabs of a browser share one
- * connection where they can (`tabs.js`).
+ * Every event is delivered once and in order, or `onReset` announces that all events come again. A connection without
+ * a sign of life for 2.5 heartbeats is replaced. The tabs of a browser share one connection where the browser can
+ * (`shared-connection.js`).
  */
 
 import { authHeaders, baseUrl, buildUrl } from "../shared/urls.js";
@@ -15,14 +15,13 @@ import { SharedConnection } from "./shared-connection.js";
 import { Subscription } from "./subscription.js";
 
 const DEFAULT_TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
-const LEADER_SLACK = 1.1; // a tab waits a little longer for the leader than the leader for the server
+const LEADER_SLACK = 1.1; // a follower waits longer for the leader than the leader for the server
 
-const isSessionName = (session) => /^[^,]+$/.test(session ?? ""); // commas stand between those of one stream
+const isSessionName = (session) => /^[^,]+$/.test(session ?? ""); // commas separate the sessions of a stream
 
-/** What `connect` gives: where it is, how it is, and the way to end it. */
 class Feed {
   #subscription;
-  #source; // who reads: a connection of its own, or a tab among others
+  #source; // a Connection or a SharedConnection
   #onOnline;
 
   constructor(subscription, source) {
@@ -32,12 +31,12 @@ class Feed {
     globalThis.addEventListener?.("online", this.#onOnline);
   }
 
-  /** connecting, catching-up, live, reconnecting, closed or refused. */
+  /** One of connecting, catching-up, live, reconnecting, closed, refused. */
   get state() {
     return this.#subscription.state;
   }
 
-  /** The cursor to go on from: `after` of another `connect`. */
+  /** The current cursor: `after` of a later `connect`. */
   get cursor() {
     return this.#subscription.cursors.text;
   }
@@ -49,7 +48,6 @@ class Feed {
   }
 }
 
-/** Follow sessions. */
 export function connect(options) {
   const { sessions = [options.session], dialect = "turnlog", after } = options;
   if (!sessions.length || !sessions.every(isSessionName)) throw new TypeError(`expected sessions, got ${sessions}`);
@@ -63,7 +61,7 @@ export function connect(options) {
   return new Feed(subscription, new SharedConnection({ name, subscription, connect: makeConnection, timeoutMs }));
 }
 
-/** How a stream of some sessions is made: (session -> place, hooks) => Connection. */
+/** Return the function that opens a stream: (session -> position, hooks) => Connection. */
 function connectionFactory(options, dialect, timing) {
   const { types, depth, turn, transport = "fetch" } = options;
   const open = TRANSPORTS[transport](new Headers(authHeaders(options)));
@@ -79,7 +77,7 @@ function connectionFactory(options, dialect, timing) {
 
 const TRANSPORTS = { fetch: fetchStream, eventsource: eventSourceStream };
 
-/** A reader with a connection of its own. */
+/** Open a connection for one subscription alone. */
 function connectAlone(subscription, makeConnection) {
   return makeConnection(subscription.cursors.places, {
     onRecords: (records) => records.forEach((record) => subscription.accept(record)),
@@ -88,7 +86,7 @@ function connectAlone(subscription, makeConnection) {
   });
 }
 
-/** The name under which tabs find each other: the same server, the same person, the same way of reading. */
+/** Return the name of the tabs' channel and lock: equal for the same server, person and options. Null: do not share. */
 function sharedConnectionName(options, dialect) {
   const { token, share = !token, types = [], depth, turn } = options;
   const able = globalThis.document && globalThis.navigator?.locks && globalThis.BroadcastChannel;

@@ -1,22 +1,22 @@
 /**
- * A stream of some sessions that does not end: it comes back after every cut, from where it was.
+ * A stream of some sessions that reconnects after every cut, from its last cursor.
  *
- * What comes is told as records, each of one session, none of them twice:
+ * `onRecords` receives records of one session each, none of them twice:
  *
- *     {session, before, at, data}   a message; who is at `before` has missed nothing
- *     {session, before, at}         events that are not for this reader were passed over
- *     {session, reset}              the cursor could not be continued: everything comes again (protocol 7.3)
+ *     {session, before, at, data}   a message; a subscriber at `before` has missed nothing
+ *     {session, before, at}         the cursor moved over events that this subscriber does not get
+ *     {session, reset}              the cursor cannot be continued: all events come again (protocol 7.3)
  *
- * States: connecting, catching-up, live, reconnecting; and closed when there will be no more, or refused.
+ * States: connecting, catching-up, live, reconnecting; finally closed (the stream is over) or refused.
  */
 
 import { startPosition } from "./cursor.js";
 import { MAX_TIMER_MS, Watchdog } from "./watchdog.js";
 
 const LIVE_WINDOW_MS = 100;
-const MAX_LIVE_RECORDS = 32; // more records in a window are history: a fast model makes 25
+const MAX_LIVE_RECORDS = 32; // per window; more is history: a fast model makes 25
 
-const SESSION_ID = /"session_id":"([^"]+)"/; // the envelope's comes before anything that a payload says
+const SESSION_ID = /"session_id":"([^"]+)"/; // the envelope's field comes before the payload
 const isRefusal = (status) => status >= 400 && status < 500 && status !== 408 && status !== 429;
 
 export class Connection {
@@ -33,7 +33,7 @@ export class Connection {
   #count = 0;
   state = "connecting";
 
-  /** `hooks`: onRecords(records), a sign of life if there are none; onState(state); onRefused(status, message). */
+  /** `hooks`: onRecords(records), empty as a sign of life; onState(state); onRefused(status, message). */
   constructor({ open, buildUrl, cursors, timing, hooks }) {
     this.#open = open;
     this.#buildUrl = buildUrl;
@@ -49,7 +49,7 @@ export class Connection {
     clearTimeout(this.#retryTimer);
   }
 
-  /** Do not wait any longer to come back. */
+  /** Reconnect now if a reconnect is due later. */
   reconnectNow() {
     if (this.state === "reconnecting" && this.#close === null) this.#connect();
   }
@@ -77,10 +77,10 @@ export class Connection {
     this.#openedMs = performance.now();
     this.#count = 0;
     this.#liveTimer = setInterval(() => this.#checkLive(), LIVE_WINDOW_MS);
-    this.#setState("catching-up"); // at last: whoever hears it may close
+    this.#setState("catching-up"); // last: the hook may close this connection
   }
 
-  /** History comes as fast as it can; what comes slowly is happening now. */
+  /** History comes fast: few records in a window mean that the stream is live. */
   #checkLive() {
     if (this.#count < MAX_LIVE_RECORDS) {
       clearInterval(this.#liveTimer);
@@ -98,10 +98,10 @@ export class Connection {
     }
     const waitMs = Math.max(retryAfterMs, this.#delayMs());
     this.#retryTimer = setTimeout(() => this.#connect(), Math.min(waitMs, MAX_TIMER_MS));
-    this.#setState("reconnecting"); // at last: whoever hears it may close
+    this.#setState("reconnecting"); // last: the hook may close this connection
   }
 
-  /** Longer each time, never the same for two; a stream that lasted begins anew. */
+  /** Return the next delay: exponential backoff with jitter, reset by a stream that lasted. */
   #delayMs() {
     const { retryMs, maxRetryMs } = this.#timing;
     if (this.#openedMs !== null && performance.now() - this.#openedMs > retryMs) this.#attempts = 0;
@@ -126,7 +126,7 @@ export class Connection {
     if (event === "reset") return [this.#reset(JSON.parse(data))];
     const moved = this.cursors.move(id);
     if (event !== "message" || moved.length === 0) return moved;
-    const name = moved.length > 1 && SESSION_ID.exec(data)?.[1]; // there are several after ids without data
+    const name = moved.length > 1 && SESSION_ID.exec(data)?.[1]; // several sessions moved: ids without data came before
     const message = moved.find(({ session }) => session === name) ?? moved.at(-1);
     return [...moved.filter((other) => other !== message), { ...message, data }];
   }

@@ -1,45 +1,44 @@
 /**
- * Where a reader is (docs/protocol.md, section 7): `<epoch>:<seq>`, or `<epoch>:<seq>.<chunk>` inside an event.
+ * Cursors (docs/protocol.md, section 7): `<epoch>:<seq>`, or `<epoch>:<seq>.<chunk>` inside an event.
  *
- * A `Place` is such a cursor taken apart; the plain form is behind all chunks of its event. `Cursors` are the
- * places in some sessions, in the order of the URL: their `text` is what a stream is asked to begin after.
+ * A position is a parsed cursor; without a chunk it is behind all chunks of its event. `Cursors` holds the positions
+ * of some sessions in the order of the URL; its `text` is the `after` of a request.
  */
 
 const CURSOR = /^(?:([a-z0-9]{1,32}):)?(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?$/;
 
-/** The place of a cursor; an empty text is the start. Null if it is none. */
+/** Return the position of a cursor; an empty text is the start. Null if the text is no cursor. */
 export function parseCursor(text) {
   const match = CURSOR.exec(text || "-1");
   if (match === null) return null;
   const [, epoch = null, seq, chunk] = match;
-  // BigInt: 18 digits are more than a number holds exactly
+  // BigInt: a number does not hold 18 digits exactly
   return { epoch, seq: BigInt(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
 }
 
-/** Where a reader begins again after a reset. */
+/** Return the position before the first event of a reset log. */
 export const startPosition = ({ epoch }) => ({ epoch, seq: -1n, chunk: Infinity });
 
-/** A place as it stands in a URL. */
 export const formatCursor = ({ epoch, seq, chunk }) =>
   `${epoch === null ? "" : `${epoch}:`}${seq}${chunk === Infinity ? "" : `.${chunk}`}`;
 
-/** Whether a place comes after another one of the same epoch. */
+/** Whether a position is after another one of the same epoch. */
 export const isAhead = (place, other) =>
   place.seq > other.seq || (place.seq === other.seq && place.chunk > other.chunk);
 
-/** Whether what stands at a place is news for who is at another one; another epoch is. */
+/** Whether a subscriber at a position has not seen another position; another epoch is unseen. */
 export const isUnseen = (place, reader) =>
   (reader.epoch !== null && place.epoch !== reader.epoch) || isAhead(place, reader);
 
-/** Whether who is at a place has everything up to another one. */
+/** Whether a subscriber at a position has everything up to another one. */
 export const covers = (reader, place) =>
   (place.seq < 0 && place.epoch === null) || (reader.epoch === place.epoch && !isAhead(place, reader));
 
-/** The places of a reader in its sessions. */
+/** The positions of a subscription in its sessions. */
 export class Cursors {
   #places;
 
-  /** `after` is a cursor for each session with commas between them; or empty, or nothing that was kept. */
+  /** `after` has a cursor for each session, separated by commas; "", null and undefined are the start. */
   constructor(sessions, after) {
     const text = String(after ?? "");
     const places = (text ? text.split(",") : sessions.map(() => "")).map(parseCursor);
@@ -53,7 +52,7 @@ export class Cursors {
     return [...this.#places.keys()];
   }
 
-  /** By session, as they are now. */
+  /** A copy of the positions by session. */
   get places() {
     return new Map(this.#places);
   }
@@ -62,7 +61,7 @@ export class Cursors {
     return [...this.#places.values()].map(formatCursor).join(",");
   }
 
-  /** The place in a session; undefined if it is none of these. */
+  /** Return the position in a session; undefined for another session. */
   at(session) {
     return this.#places.get(session);
   }
@@ -71,7 +70,7 @@ export class Cursors {
     this.#places.set(session, place);
   }
 
-  /** Go on to the places of an SSE id; what moved: [{session, before, at}]. */
+  /** Advance to the positions of an SSE id; return those that moved: [{session, before, at}]. */
   move(id) {
     const texts = id.split(",");
     if (texts.length !== this.#places.size) return [];

@@ -1,35 +1,36 @@
 /**
- * One connection for all tabs of a browser: HTTP/1.1 allows six to a server, and the seventh tab would wait.
+ * One connection for all tabs of a browser: HTTP/1.1 allows six to a server, and the seventh tab would hang.
  *
- * The tab that holds a Web Lock leads: its connection reads the sessions of all tabs and hands every record on
- * over a BroadcastChannel. A tab that follows begins with a stream of its own, joins, and lets go of the stream
- * as soon as it has everything that the leader has. Every record says what came before it, so a tab that has
- * missed one sees it, and catches up with a stream of its own. The same when the leader says nothing for too
- * long. When the leader goes, the next holder of the lock leads on from where it is, and the others join again.
+ * The tab that holds a Web Lock is the leader: it reads the sessions of all tabs and sends every record over a
+ * BroadcastChannel. A follower starts with a stream of its own, joins, and closes that stream when it has all that the
+ * leader has. Every record carries the position before it: a follower that missed one opens a stream of its own again,
+ * and so it does when the leader is silent for too long. When the leader closes, the next holder of the lock leads
+ * from its own cursors, and the others join again.
  *
- * Messages: `lead`, `join` {tab, places}, `at` {places, state}, `records` {records}, `alone` {tab}: read yourself.
+ * Messages: `lead`, `join` {tab, places}, `at` {places, state}, `records` {records}, `alone` {tab}: read without the
+ * leader.
  */
 
 import { newId } from "../shared/ids.js";
 import { covers, startPosition } from "./cursor.js";
 import { Watchdog } from "./watchdog.js";
 
-const MAX_SESSIONS = 32; // on one stream (docs/protocol.md, section 8)
-const GATHER_MS = 30; // tabs that join together are one new stream
+const MAX_SESSIONS = 32; // per stream (docs/protocol.md, section 8)
+const GATHER_MS = 30; // tabs that join within this time get one new stream
 
 export class SharedConnection {
   #id = newId();
   #name;
   #subscription;
-  #connect; // (sessions and places, hooks) => Connection
+  #connect; // (session -> position, hooks) => Connection
   #channel;
   #locks = new AbortController();
   #release = () => {};
   #connection = null;
   #isLeader = false;
-  #followers = new Map(); // of the leader: tab -> places
+  #followers = new Map(); // leader only: tab -> session -> position
   #gatherTimer = null;
-  #leaderCursors = new Map(); // of a follower: where the leader is in my sessions
+  #leaderCursors = new Map(); // follower only: the leader's positions in this tab's sessions
   #leaderState = "connecting";
   #watchdog;
 
@@ -43,7 +44,7 @@ export class SharedConnection {
     this.#start();
   }
 
-  /** Leave: the stream, the channel and the locks. */
+  /** Close the stream and the channel, and release the locks. */
   close() {
     this.#connection?.close();
     this.#watchdog.stop();
@@ -61,18 +62,18 @@ export class SharedConnection {
     this.#connection?.reconnectNow();
   }
 
-  /** Lead if nobody does; else follow, and be ready to lead. */
+  /** Lead if no tab leads; else follow, and queue for the lock. */
   async #start() {
     const held = new Promise((resolve) => (this.#release = resolve));
     const alive = `${this.#name} tab ${this.#id}`;
-    navigator.locks.request(alive, () => held).catch(() => {}); // no locks in a sandbox: then it is alone
+    navigator.locks.request(alive, () => held).catch(() => {}); // a sandbox has no locks: then the tab reads alone
     const first = await this.#request({ ifAvailable: true }, held);
     if (first || this.#isClosed) return;
     this.#ownStream();
     await this.#request({ signal: this.#locks.signal }, held);
   }
 
-  /** Whether the lock was given; it is held until the tab leaves. */
+  /** Return whether this tab got the lock, which it holds until it closes. */
   #request(options, held) {
     return new Promise((resolve) => {
       const lead = (lock) => {
@@ -112,7 +113,7 @@ export class SharedConnection {
   #onState(state) {
     if (this.#isLeader) this.#post("at", { places: this.#connection.cursors.places, state });
     else if (state === "catching-up") this.#post("join", { tab: this.#id, places: this.#subscription.cursors.places });
-    this.#subscription.setState(state); // at last: whoever hears it may leave
+    this.#subscription.setState(state); // last: the hook may close this connection
   }
 
   #onRefused(...why) {
@@ -120,7 +121,7 @@ export class SharedConnection {
       this.close();
       return this.#subscription.refuse(...why);
     }
-    this.#followers.clear(); // one of them may not read its session: each has to find out
+    this.#followers.clear(); // one follower may have no access to its session: each finds out alone
     this.#post("alone", { tab: null });
     return this.#stream(this.#subscription.cursors.places);
   }
@@ -145,7 +146,7 @@ export class SharedConnection {
     }
   }
 
-  /** A stream for the sessions of everybody who is still there, going on from where the last one was. */
+  /** Open one stream for the sessions of all tabs that still hold their lock, from the current cursors. */
   async #openCommonStream() {
     const { held } = await navigator.locks.query();
     if (this.#isClosed) return;
@@ -158,11 +159,11 @@ export class SharedConnection {
     for (const [tab, places] of [...this.#followers]) {
       const news = [...places].filter(([session]) => !wanted.has(session));
       if (wanted.size + news.length > MAX_SESSIONS) {
-        this.#followers.delete(tab); // no room for it
+        this.#followers.delete(tab); // the stream is full
         this.#post("alone", { tab });
       } else for (const [session, place] of news) wanted.set(session, has.get(session) ?? place);
     }
-    // Said before the stream is open: the others let go of theirs, and there is a connection left for it.
+    // before the stream opens: followers close theirs, which leaves a connection for it
     this.#post("at", { places: wanted, state: "connecting" });
     this.#stream(wanted);
   }
@@ -174,14 +175,14 @@ export class SharedConnection {
     this.#stream(this.#subscription.cursors.places);
   }
 
-  /** Nobody reads for this tab any more. */
+  /** The leader no longer reads for this tab. */
   #readAlone(tab = null) {
     if (tab !== null && tab !== this.#id) return;
     this.#leaderCursors.clear();
     if (this.#connection === null) this.#ownStream();
   }
 
-  /** A stream of its own is not needed any more when the leader has nothing that is missing here. */
+  /** Close the own stream once this tab has everything that the leader has. */
   #dropOwnStream() {
     const { cursors } = this.#subscription;
     const covered = (session) =>

@@ -1,12 +1,12 @@
-/** The most that one SSE message may take, unless told otherwise. */
+/** The default limit of one SSE message. */
 export declare const MAX_MESSAGE_BYTES: number;
 
-/** What came from outside is wrong. */
+/** The input breaks a limit. */
 export declare class BadInput extends Error {
   name: "BadInput";
 }
 
-/** One dispatched message. `id` is the last one seen, `retryMs` only what this message itself said. */
+/** One message. `id` is the last id of the stream, `retryMs` only of this message. */
 export interface SseMessage {
   data: string;
   event: string;
@@ -14,16 +14,16 @@ export interface SseMessage {
   retryMs: number | null;
 }
 
-/** Reads a stream of Server-Sent Events fed in any pieces. */
+/** Decodes a stream of Server-Sent Events, in pieces of any size. */
 export declare class Decoder {
   constructor(limitBytes?: number);
   readonly limitBytes: number;
   /** The id to reconnect with. */
   readonly lastId: string;
-  /** The last waiting time the server asked for. */
+  /** The last retry delay that the server sent. */
   readonly retryMs: number | null;
-  /** Take the next piece of the stream; return the messages it completed. Throws `BadInput` beyond the limit. */
+  /** Decode the next piece; return the messages it completed. Throws `BadInput` beyond the limit. */
   feed(chunk: Uint8Array): SseMessage[];
-  /** The stream ended: an unfinished message is dropped, and the next stream may begin. */
+  /** End the stream: an unfinished message is dropped, and the next stream may start. */
   flush(): SseMessage[];
 }

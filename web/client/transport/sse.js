@@ -1,20 +1,20 @@
 /**
- * A decoder for Server-Sent Events: bytes in, in any pieces, messages out.
+ * A decoder for Server-Sent Events: bytes in any pieces in, messages out.
  *
- * It follows the EventSource chapter of the HTML standard and is equal to `turnlog.wire.sse.Decoder`. A line
- * ends with CR, LF or CRLF and nothing else. Bad UTF-8 is replaced, unknown fields are ignored. A line, with the
- * data lines before it, may have `limitBytes`; more throws `BadInput`, after the messages before it were handed
- * out. However the stream is cut into pieces, messages and refusals are the same.
+ * It follows the EventSource chapter of the HTML standard and equals `turnlog.wire.sse.Decoder`. A line ends with CR,
+ * LF or CRLF and nothing else. Bad UTF-8 is replaced, unknown fields are ignored. A line, with the data lines before
+ * it, may have `limitBytes`; more throws `BadInput`, after `feed` has returned the messages before it. The messages do
+ * not depend on how the stream is cut into pieces.
  */
 
-export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024; // 1 MiB from the gate is at worst 6 MiB escaped, 5 MB of image 7 MB
+export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024; // 1 MiB of input is at worst 6 MiB escaped, 5 MB of image 7 MB
 
 const CR = 13;
 const LF = 10;
 const RETRY_MS = /^[0-9]{1,15}$/; // 30,000 years; a number holds no more exactly
 const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** What came from outside is wrong. */
+/** The input breaks a limit. */
 export class BadInput extends Error {
   name = "BadInput";
 }
@@ -31,7 +31,7 @@ export class Decoder {
   #overflowed = false;
   #first;
   #afterCr;
-  #line; // pieces of the line that is not complete
+  #line; // pieces of the incomplete line
   #lineBytes;
   #data; // the data lines of the message so far
   #dataBytes;
@@ -56,12 +56,12 @@ export class Decoder {
     this.#retryMs = null;
   }
 
-  /** Take the next piece of the stream; return the messages it completed. */
+  /** Decode the next piece; return the messages it completed. */
   feed(chunk) {
     this.#throwIfOverflowed();
     const messages = [];
     const plain = !this.#afterCr && !chunk.includes(CR);
-    const first = plain && this.#lineBytes > 0 ? chunk.indexOf(LF) + 1 : 0; // the end of a line that began before
+    const first = plain && this.#lineBytes > 0 ? chunk.indexOf(LF) + 1 : 0; // the end of the incomplete line
     this.#readChunk(chunk.subarray(0, first), messages);
     const rest = chunk.subarray(first);
     this.#readChunk(plain && this.#lineBytes === 0 ? this.#readAsciiLines(rest, messages) : rest, messages);
@@ -77,7 +77,7 @@ export class Decoder {
     }
   }
 
-  /** Take the whole lines of a chunk at once if they are ASCII, as most are; returns what is left to take. */
+  /** Read all complete lines of a chunk at once if they are ASCII, as most are; return the rest. */
   #readAsciiLines(chunk, messages) {
     const whole = chunk.lastIndexOf(LF) + 1;
     const text = UTF8.decode(chunk.subarray(0, whole));
@@ -91,7 +91,7 @@ export class Decoder {
     return chunk.subarray(whole);
   }
 
-  /** The stream ended: an unfinished message is dropped, and the next stream may begin. */
+  /** End the stream: an unfinished message is dropped, and the next stream may start. */
   flush() {
     this.#throwIfOverflowed();
     this.#reset();
@@ -104,7 +104,7 @@ export class Decoder {
     }
   }
 
-  /** The pieces of lines in a chunk; all but the last are the ends of their lines. */
+  /** Split a chunk into pieces of lines; all but the last end their line. */
   *#splitLines(chunk) {
     let start = this.#afterCr && chunk[0] === LF ? 1 : 0;
     if (chunk.length > 0) this.#afterCr = chunk.length > start && chunk.at(-1) === CR;
@@ -133,7 +133,7 @@ export class Decoder {
     return null;
   }
 
-  /** The line that these bytes end. */
+  /** Return the complete line that these bytes end. */
   #joinLine(bytes) {
     if (this.#lineBytes === 0) return bytes;
     const line = new Uint8Array(this.#lineBytes + bytes.length);
@@ -159,7 +159,7 @@ export class Decoder {
     const colon = line.includes(":") ? line.indexOf(":") : line.length;
     const start = line[colon + 1] === " " ? colon + 2 : colon + 1;
     const take = Decoder.#FIELDS.get(line.slice(0, colon)); // a comment has no name
-    take?.(this, line.slice(start), Math.max(lineBytes - start, 0)); // what has a name is ASCII up to here
+    take?.(this, line.slice(start), Math.max(lineBytes - start, 0)); // a known field name is ASCII
     return null;
   }
 

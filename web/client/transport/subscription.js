@@ -1,9 +1,9 @@
-/** One who reads some sessions: holds its places, and hands on what is news for it. */
+/** The sessions that a page follows: keeps a cursor for each, and calls the page's hooks for records that are new. */
 
 import { createHttpError } from "../api/errors.js";
 import { Cursors, covers, formatCursor, isUnseen, startPosition } from "./cursor.js";
 
-/** Say it as if nobody had caught it. */
+/** Report an error as uncaught. */
 const reportUncaught = (error) => (globalThis.reportError ?? console.error)(error);
 
 export class Subscription {
@@ -12,14 +12,14 @@ export class Subscription {
   #hooks;
   #isClosed = false;
 
-  /** `read` makes an event of the data of a message. Hooks: onEvent, onReset, onState, onError. */
+  /** `parse` turns the data of a message into an event. Hooks: onEvent, onReset, onState, onError. */
   constructor({ sessions, after, parse, hooks }) {
     this.cursors = new Cursors(sessions, after);
     this.#parse = parse;
     this.#hooks = hooks;
   }
 
-  /** Take a record of a connection: of its own, or one that another tab hands on. */
+  /** Accept a record of a connection, of this tab or of the leader. */
   accept({ session, at, data, reset }) {
     const mine = this.cursors.at(session);
     if (mine === undefined || this.#isClosed) return;
@@ -33,7 +33,7 @@ export class Subscription {
     }
   }
 
-  /** Whether the reader has everything that came before a record; what is not its session is no loss. */
+  /** Whether nothing is missing before a record; records of other sessions do not matter. */
   follows({ session, before, reset }) {
     const mine = this.cursors.at(session);
     return mine === undefined || reset !== undefined || covers(mine, before);
@@ -45,19 +45,19 @@ export class Subscription {
     this.#callHook(() => this.#hooks.onState?.(state));
   }
 
-  /** The server does not let it read. */
+  /** The server refused access. */
   refuse(status, message) {
     this.setState("refused");
     if (!this.#isClosed) this.#callHook(() => this.#hooks.onError?.(createHttpError(status, message)));
   }
 
-  /** The last thing it says is that it is closed, also when it leaves in the middle of what came together. */
+  /** Call `onState("closed")` and no hook after it, not even for records of the same chunk. */
   close() {
     this.setState("closed");
     this.#isClosed = true;
   }
 
-  /** What a page does with an event must not stop the next one. */
+  /** Call a hook; its error must not stop the next event. */
   #callHook(hook) {
     try {
       hook();

@@ -1,6 +1,8 @@
-/** Bites once when nobody has said anything for a while. Signs of life cost nothing but a look at the clock. */
+/**
+ * Calls `onTimeout` once when no sign of life came for a while. A sign of life only stores a time, it sets no timer.
+ */
 
-export const MAX_TIMER_MS = 2 ** 31 - 1; // a timer that is to wait longer does not wait at all
+export const MAX_TIMER_MS = 2 ** 31 - 1; // a longer timer would fire at once
 
 export class Watchdog {
   #timeoutMs;
@@ -13,7 +15,7 @@ export class Watchdog {
     this.#onTimeout = onTimeout;
   }
 
-  /** Begin to wait, or begin again. */
+  /** Start, or restart. */
   start() {
     this.stop();
     this.alive();

@@ -1,15 +1,15 @@
-/** What a field of a view takes (docs/protocol.md, sections 3.3 and 3.4): the same words as the server's. */
+/** Validates the value of a view's field (docs/protocol.md, sections 3.3 and 3.4), with the server's messages. */
 
 import { codePointLength, isBlank } from "../shared/python-text.js";
 
-const MAX_LISTED_OPTIONS = 8; // options that a message names
+const MAX_LISTED_OPTIONS = 8; // in a message
 const MAX_TEXT_CHARS = 10_000;
 const CLOCK = "(?:[01]\\d|2[0-3]):[0-5]\\d";
 const TIME = new RegExp(`^\\d{4}-\\d\\d-\\d\\d(T${CLOCK}(:[0-5]\\d(\\.\\d{1,6})?)?(Z|[+-]${CLOCK})?)?$`);
 const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/;
 const EXAMPLES = { date: "2026-01-08", datetime: "2026-01-08 or 2026-01-08T12:30" };
 
-/** Why a field does not take a value: a sentence without its subject, or null. Blank text is no value. */
+/** Return why a value is not valid, as a sentence without its subject, or null. Blank text is no value. */
 export function validateField(field, value) {
   if (value == null || (typeof value === "string" && isBlank(value))) return field.required ? "is required" : null;
   return FIELD_CHECKS[field.type](field, value);
@@ -28,7 +28,7 @@ function checkNumber({ above, min, max, step }, value) {
   return step == null ? null : checkStep(step, min ?? 0, value);
 }
 
-/** Exact on what is written: 187.6 is a multiple of 0.1. */
+/** Check a step in decimal: 187.6 is a multiple of 0.1. */
 function checkStep(step, start, value) {
   const written = [value, start, step].map(parseDecimal);
   const least = Math.min(...written.map(({ exponent }) => exponent));
@@ -43,12 +43,12 @@ function parseDecimal(value) {
 
 function checkDatetime({ picks = "datetime", min, max }, value) {
   if (!isTime(value) || (picks === "date" && value.includes("T"))) return `must be a date like ${EXAMPLES[picks]}`;
-  const day = value.slice(0, 10); // as it is written: where the person is
+  const day = value.slice(0, 10); // the day in the person's own time zone
   if (min != null && day < min) return `must not be before ${min}`;
   return max != null && day > max ? `must not be after ${max}` : null;
 }
 
-/** Whether a text is a real day, or a real time of a day. */
+/** Whether a text is a date or a time that exists. */
 function isTime(value) {
   if (typeof value !== "string" || !TIME.test(value)) return false;
   const day = value.slice(0, 10);

@@ -1,17 +1,17 @@
 import type { Json } from "../events.js";
 
-/** The most parts (nodes, columns, rows, options) that a view has. */
+/** The limit of parts (nodes, columns, rows, options) of a view. */
 export declare const MAX_PARTS: number;
 
-/** A part and all parts in it, each with its path and its level. */
+/** Yield a part and all parts in it, each with its path and its level. */
 export declare function walkView(
   part: { [key: string]: Json },
   path?: string,
   level?: number,
 ): Generator<{ part: { [key: string]: Json }; path: string; level: number }>;
 
-/** Whether a tree takes a view away. */
+/** Whether a tree closes its view. */
 export declare function isEmptyView(tree: Json): boolean;
 
-/** What is wrong with a tree, and where (a JSON path); null if it can be shown. */
+/** Return the first error of a tree and its JSON path; null if the tree is valid. */
 export declare function validateView(tree: Json): { message: string; path: string } | null;

@@ -1,14 +1,14 @@
 /**
- * The nodes of an `assistant.view` (docs/protocol.md, section 3.3): what a page may show, and nothing else.
+ * The schema of an `assistant.view` (docs/protocol.md, section 3.3).
  *
- * `flaw` says what is wrong with a tree and where; the paths are those of `turnlog.events.views`, the words are
- * not. `parts` walks a tree that has no flaw.
+ * `validateView` returns the first error of a tree and its path; the paths are the server's, the messages are not.
+ * `walkView` visits the parts of a valid tree.
  */
 
 import { isObject } from "../blocks/json.js";
 import { codePointLength, pythonRepr } from "../shared/python-text.js";
 
-export const MAX_PARTS = 2000; // what a page can show without a pause
+export const MAX_PARTS = 2000; // a page draws so many without a pause
 const MAX_DEPTH = 20; // real views have 4
 const MAX_COLUMNS = 64;
 const MAX_LABEL_CHARS = 200;
@@ -17,9 +17,8 @@ const MAX_TEXT_CHARS = 10_000;
 const NAME = /^(?!constructor$|prototype$)[A-Za-z][A-Za-z0-9_]{0,63}$/;
 const ID = /^(?!constructor$|prototype$)[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$/;
 const DAY = /^\d{4}-\d\d-\d\d$/;
-const CHILD_FIELDS = ["children", "fields", "columns", "rows", "options"]; // where a part holds others
+const CHILD_FIELDS = ["children", "fields", "columns", "rows", "options"];
 
-/** What is wrong, and where. */
 class ViewError extends Error {
   constructor(message, path) {
     super(message);
@@ -78,7 +77,7 @@ const checkMap = (check) => (value, path) => {
 };
 const cell = checkValue((value) => value === null || typeof value === "string" || Number.isFinite(value), "a value");
 
-/** An object with these fields and no others; `whole` looks at all of it. */
+/** Check an object with these fields and no others; `whole` checks all of it. */
 const checkFields =
   (fields, whole = () => {}) =>
   (value, path) => {
@@ -92,7 +91,7 @@ const checkFields =
     whole(value, path);
   };
 
-/** An object whose `type` is one of a table. */
+/** Check an object by its `type`. */
 const checkTyped = (table) => (value, path) => {
   if (!isObject(value)) throwAt(path, "an object");
   if (!Object.hasOwn(value, "type")) throwAt(path, "a field type");
@@ -222,7 +221,7 @@ const NODES = {
 };
 const root = checkTyped(() => ({ screen: checkFields(INNER), ...NODES }));
 
-/** A part and all parts in it, each with its path and its level. */
+/** Yield a part and all parts in it, each with its path and its level. */
 export function* walkView(part, path = "$", level = 1) {
   yield { part, path, level };
   for (const place of CHILD_FIELDS) {
@@ -232,7 +231,7 @@ export function* walkView(part, path = "$", level = 1) {
   }
 }
 
-/** What no part can see alone: too deep, too many, an id that stands twice. */
+/** Check depth, number of parts and unique ids. */
 function checkWhole(tree) {
   const ids = new Set();
   let count = 0;
@@ -245,10 +244,10 @@ function checkWhole(tree) {
   }
 }
 
-/** Whether a tree takes a view away. */
+/** Whether a tree closes its view. */
 export const isEmptyView = (tree) => isObject(tree) && Object.keys(tree).length === 0;
 
-/** What is wrong with a tree, and where (a JSON path); null if it can be shown. */
+/** Return the first error of a tree and its JSON path; null if the tree is valid. */
 export function validateView(tree) {
   if (isEmptyView(tree)) return null;
   try {

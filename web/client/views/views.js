@@ -1,39 +1,37 @@
 /**
- * The views of a session that are open, and whether an action on one may be taken (docs/protocol.md, 3.4, 3.5).
+ * Folds events to the open views of a session, and validates actions on them (docs/protocol.md, sections 3.4 and 3.5).
  *
- * A fold over the log, the same as `turnlog.state.views`: a form is told at once what the server would say.
- * `check` lists what is wrong with a `ui.action` that is not sent yet; nothing if it may be.
+ * The same as the server's, so that a form shows at once what the server would answer. Problems of an action:
  *
- *     conflict   it comes too late or to the wrong place; to send it again does not help
- *     invalid    what it holds is wrong; `path` says where, for the field or the cell
+ *     conflict   too late, or for another view; sending it again does not help
+ *     invalid    a value is wrong; `path` leads to the field or the cell
  */
 
 import { pythonRepr } from "../shared/python-text.js";
 import { validateField } from "./fields.js";
 import { MAX_PARTS, isEmptyView, validateView, walkView } from "./schema.js";
 
-const MAX_OPEN_PARTS = 10_000; // parts of open views
-const MAX_PROBLEMS = 100; // that one answer tells
-const MAX_KEY_CHARS = 128; // of a name nobody knows, in a path
+const MAX_OPEN_PARTS = 10_000; // in all open views
+const MAX_PROBLEMS = 100; // per answer
+const MAX_KEY_CHARS = 128; // of an unknown name in a path
 const ACTIVE_TYPES = new Set(["form", "table_editor", "button"]);
 
 export class OpenViews {
-  open = new Map(); // by channel and view id (`viewKey`): what is shown, the one shown last at the end
+  open = new Map(); // by `viewKey`; the newest last
   #size = 0;
 
-  /** Take one event into account. */
   apply(event) {
     if (event.type === "assistant.view") this.#show(event);
     else if (event.type === "ui.action") this.applyAction(event.payload, event.channel);
   }
 
-  /** An action in a channel has been taken. */
+  /** Apply an action in a channel. */
   applyAction(action, channel = null) {
     const view = findView(this.open.values(), action, channel);
     if (view) ACTION_EFFECTS[action.action.kind]?.(view, action.action);
   }
 
-  /** Why an action in a channel may not be taken, in order. One that only answers a call is not of a view. */
+  /** Return the problems of an action in a channel. An action that answers a call has none here. */
   validateAction({ view_id, call_id, shown, action }, channel = null) {
     if (view_id == null) return call_id == null ? [invalid("expected a view_id or a call_id", "view_id")] : [];
     const view = findView(this.open.values(), { view_id, shown }, channel);
@@ -45,7 +43,7 @@ export class OpenViews {
   }
 
   #show({ id, channel = null, payload: { view } }) {
-    if (validateView(view.tree) !== null) return; // kept in the log, and nothing to act on
+    if (validateView(view.tree) !== null) return; // stored in the log, but never drawn
     const key = viewKey(channel, view.view_id);
     this.#close(key);
     if (isEmptyView(view.tree)) return;
@@ -66,13 +64,12 @@ export class OpenViews {
   }
 }
 
-/** The key of a view: a channel has no space in its name. */
+/** A channel has no space in its name, so the key is unique. */
 export const viewKey = (channel, viewId) => `${channel ?? ""} ${viewId}`;
 
 /**
- * The view that an action in a channel is for, or undefined. Several channels may show one `view_id`. First comes the
- * view that the action's `shown` names, then the one in the action's channel, then the one in no channel, then the
- * one that was shown last.
+ * Return the view of an action in a channel, or undefined. Several channels may show one `view_id`. First comes the
+ * view that `shown` names, then the one in the action's channel, then the one in no channel, then the newest.
  */
 export function findView(views, { view_id, shown }, channel = null) {
   const named = [...views].filter((view) => view.view_id === view_id);
@@ -84,7 +81,7 @@ export function findView(views, { view_id, shown }, channel = null) {
   );
 }
 
-/** Problems (at least one) as the server's `fault` says them. */
+/** Return the server's `fault` for problems, of which there is at least one. */
 export function buildFault(problems) {
   const [first] = problems;
   const code = first.kind === "conflict" ? "CONFLICT" : "VALIDATION_ERROR";
@@ -95,7 +92,7 @@ export function buildFault(problems) {
 const invalid = (message, ...path) => ({ kind: "invalid", message, path });
 const conflict = (message, ...path) => ({ kind: "conflict", message, path });
 
-/** A form, table or button of a view. */
+/** Return a form, table or button of a view, or null. */
 const findPart = (view, type, id) => (view.active.get(id)?.type === type ? view.active.get(id) : null);
 
 function checkSubmit(view, { form_id, values }) {
@@ -163,7 +160,7 @@ function rowProblem(table, known, left, row_id, at) {
   return left.has(row_id) ? null : invalid(`row ${row_id} stands twice`, "rows", at, "row_id");
 }
 
-/** A row that was never there is wrong; one that was comes too late. */
+/** A row that never existed is invalid; a deleted one is a conflict. */
 function unknownRow(table, row_id, ...path) {
   const was = (table.rows ?? []).some((row) => row.row_id === row_id);
   return was
@@ -171,7 +168,7 @@ function unknownRow(table, row_id, ...path) {
     : invalid(`table ${table.id} has no row ${pythonRepr(row_id)}`, ...path);
 }
 
-/** What is wrong with the values of fields, or of the cells of a row. */
+/** Return the problems of field values, or of the cells of a row. */
 function checkValues(fields, values, ...path) {
   const problems = [];
   for (const field of fields) {
@@ -195,7 +192,7 @@ const ACTION_CHECKS = {
   "input.submit": () => [invalid("input.submit answers a call, not a view", "kind")],
 };
 
-/** What is taken once, unless it says that there may be more. */
+/** Mark a form or button as used, unless it may repeat. */
 const markUsed = (view, id) => {
   const part = view.active.get(id);
   if (part && part.type !== "table_editor" && !part.repeat) view.used.add(id);

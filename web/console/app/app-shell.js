@@ -1,9 +1,9 @@
 /**
- * `<tl-console>`: the whole page. It knows who is signed in, which applications there are and which session is
- * open; the address says where the person is (`place.js`). Everything else is in the elements it holds.
+ * `<tl-console>`: the whole page. It loads the signed-in person, the applications and the list of sessions, and opens
+ * the session of the route (`router.js`).
  *
- * All requests name the person who opened the page, so that the server refuses them (412) when another tab has signed in
- * as another. Then the page shows nothing of the session any more and says who is signed in.
+ * All requests name the person who opened the page, so that the server refuses them (412) when another tab signs in as
+ * another person. Then the page closes the session and shows who is signed in.
  */
 
 import { html, nothing } from "lit";
@@ -20,7 +20,7 @@ import { currentRoute, navigate, onPlainClick } from "./router.js";
 import "./session-list.js";
 import { currentTheme, switchTheme } from "./theme.js";
 
-/** The words for the line to the server, and how they look. */
+/** By state of the connection: its label and its class. */
 const CONNECTION_LABELS = {
   connecting: ["Connecting", "busy"],
   "catching-up": ["Catching up", "busy"],
@@ -41,9 +41,9 @@ const HOME_SCREENS = [
   ["sessions", "Sessions"],
   ["chat", "Start"],
 ];
-const MAX_BLANK_MS = 300; // a server that takes longer is waited for on the screen
+const MAX_BLANK_MS = 300; // a slower server is waited for with the page drawn
 const RESET_MESSAGE = "The session's log was replaced. The page shows the new one.";
-const ERROR_SHOWN_MS = 10_000; // how long a problem stays on the screen
+const ERROR_SHOWN_MS = 10_000;
 
 export class AppShell extends ConsoleElement {
   static properties = {
@@ -59,14 +59,14 @@ export class AppShell extends ConsoleElement {
     otherPrincipal: { state: true },
   };
   #client = null;
-  #channel = new BroadcastChannel("turnlog signed in"); // a hint to ask the server, which knows
+  #channel = new BroadcastChannel("turnlog signed in"); // another tab has signed in or out: ask the server who
   #unwatch = null;
   #navigation = Promise.resolve();
   #listedState = "";
   #starting = false;
   #loadingSessions = null;
-  #minListed = 1; // at least so many sessions are listed, in whole pages
-  #shownSeq = null; // the event that was asked for last
+  #minListed = 1; // whole pages are listed until there are so many sessions
+  #shownSeq = null; // the event of the last route
 
   constructor() {
     super();
@@ -113,7 +113,7 @@ export class AppShell extends ConsoleElement {
     }
   }
 
-  /** The sessions of the pages that are shown, and the session that is open, which may be on a later one. */
+  /** Fetch the listed pages of sessions, and the open session, which may be on a later page. */
   async #fetchSessionPages() {
     const found = [];
     let next;
@@ -134,13 +134,13 @@ export class AppShell extends ConsoleElement {
     this.#refresh();
   }
 
-  /** One list at a time: a late answer must not take the place of a newer one. */
+  /** Load the list, one request at a time: a late response must not replace a newer one. */
   #refresh() {
     this.#loadingSessions ??= this.#loadSessions().finally(() => (this.#loadingSessions = null));
     return this.#loadingSessions;
   }
 
-  /** Be where the address says. One after the other: a second step waits for the first. */
+  /** Open the current route after the one before it has been opened. */
   #onRouteChange() {
     this.#navigation = this.#navigation.then(() => this.#openRoute()).catch((error) => this.#showError(error));
   }
@@ -163,7 +163,7 @@ export class AppShell extends ConsoleElement {
     this.requestUpdate();
   }
 
-  /** The session of an application that was active last, or a new one; none if the server makes none. */
+  /** Return the application's last active session or a new one; undefined if this person may not create one. */
   async #recentSession(app) {
     const known = this.sessions.find((session) => session.app === app && session.state !== "closed");
     if (known || !this.me.may_create_sessions) return known?.session_id;
@@ -176,7 +176,7 @@ export class AppShell extends ConsoleElement {
     return session;
   }
 
-  /** The log is asked for before anything is drawn: it comes while the page is. */
+  /** Open a session, or none with null. The request for the log goes out before the page is drawn. */
   async #open(id) {
     this.#unwatch?.();
     this.session?.close();
@@ -187,7 +187,7 @@ export class AppShell extends ConsoleElement {
     this.screen = "chat";
   }
 
-  /** Draw, and ask for the list again when this session stands differently in it. */
+  /** Redraw, and reload the list when this session's row in it has changed. */
   #onSessionChange() {
     this.requestUpdate();
     const { isOpen, log, refusal } = this.session;
@@ -206,7 +206,7 @@ export class AppShell extends ConsoleElement {
       this.#showError({ message: RESET_MESSAGE });
       this.#refresh();
     };
-    // The list is as old as the page when a person goes on to another session.
+    // the list may be as old as the page
     const readLast = async () => (this.session === undefined && known ? (known.last ?? null) : this.#fetchLastSeq(id));
     return new Session({ id, app, client: this.#client, me: this.me, readLast, onReset });
   }
@@ -228,7 +228,7 @@ export class AppShell extends ConsoleElement {
     }
   }
 
-  /** Say what went wrong; whoever is not signed in any more can do something about it. */
+  /** Show an error for a while; a person who is no longer signed in gets the sign-in page. */
   #showError(error) {
     if (error instanceof NotSignedIn) return this.#closeSession({ signedOut: true });
     if (error instanceof OtherPrincipal) return void this.#onOtherPrincipal();
@@ -237,7 +237,7 @@ export class AppShell extends ConsoleElement {
     setTimeout(() => problem.isRead || this.#removeError(problem), ERROR_SHOWN_MS);
   }
 
-  /** Show and follow nothing any more: who reads now may be another person. */
+  /** Close the session and hide everything: another person may be at the screen. */
   #closeSession(why) {
     this.#unwatch?.();
     this.session?.close();
@@ -257,7 +257,7 @@ export class AppShell extends ConsoleElement {
     this.problems = this.problems.filter((each) => each !== problem);
   }
 
-  /** A problem whose details are open stays until they are folded again. */
+  /** Draw an error. While its details are open it stays. */
   #drawError(problem) {
     const toggled = ({ target }) => {
       if (problem.isRead && !target.open) this.#removeError(problem);
@@ -271,7 +271,7 @@ export class AppShell extends ConsoleElement {
     }</div>`;
   }
 
-  /** Put a message where it can be sent. */
+  /** Append a text to the composer, unsent. */
   async #prefillMessage(text) {
     this.screen = "chat";
     await this.updateComplete;
@@ -281,7 +281,7 @@ export class AppShell extends ConsoleElement {
     field.focus();
   }
 
-  /** The key that works everywhere: `/` goes to where one writes. */
+  /** `/` focuses the composer from anywhere. */
   #onKeyDown(event) {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -289,12 +289,12 @@ export class AppShell extends ConsoleElement {
     this.querySelector("tl-composer textarea")?.focus();
   }
 
-  /** The open session as the list has it. */
+  /** The row of the open session in the list. */
   get #info() {
     return this.sessions.find(({ session_id }) => session_id === this.session?.id);
   }
 
-  /** Whether a person has to answer something, here or in another session. */
+  /** Whether any listed session needs this person's answer. */
   get #needsAnswer() {
     return this.session?.log.conversation.waiting.size > 0 || this.sessions.some(({ state }) => state === "waiting");
   }
@@ -376,7 +376,7 @@ export class AppShell extends ConsoleElement {
       <tl-inspector .session=${this.session} .screen=${this.screen}></tl-inspector>`;
   }
 
-  /** What the person is called here: guests have a name in their session. */
+  /** The display name of the signed-in person; guests have one per session. */
   get #name() {
     const { name } = this.me;
     return this.session?.log.fold(Names).displayName(name) ?? name;
@@ -403,7 +403,7 @@ export class AppShell extends ConsoleElement {
     </header>`;
   }
 
-  /** On a phone one column is shown at a time. */
+  /** A phone shows one column at a time. */
   #drawScreenTabs() {
     const screens = this.session ? SCREENS : HOME_SCREENS;
     return html`<nav class="screens" aria-label="Screens">${screens.map(

@@ -1,8 +1,8 @@
-/** What went wrong, for a person: `words` say what happened and what to do, `detail` is what a developer wants. Pure. */
+/** Errors as messages for people: `words` tell what happened and what to do, `detail` is for a developer. Pure. */
 
 import { Conflict, Forbidden, NotFound, TooMany, Unreachable } from "../../client/api/errors.js";
 
-// By class: the build shortens the names of classes.
+// keyed by class: the build shortens the names of classes
 const MESSAGES = new Map([
   [Unreachable, "The server does not answer. Try again in a moment."],
   [Forbidden, "You are not allowed to do this."],
@@ -12,7 +12,7 @@ const MESSAGES = new Map([
 ]);
 const DEFAULT_MESSAGE = "The server could not do this. Try again in a moment.";
 
-/** Words and detail of an error of the client (`client/errors.js`), or of a sentence of our own. */
+/** Return `{words, detail}` of an error of the client, or of `{message}`. `detail` may be null. */
 export function errorMessage(error) {
   const { message, status = 0 } = error;
   const words = MESSAGES.get(error.constructor);

@@ -1,7 +1,7 @@
 /**
- * Focus is not lost: when what had it is taken away, or cannot be used any more, it goes to the nearest thing around
- * that takes it, else to the conversation, else to the top of the page. Who leaves something on purpose is let go.
- * Loaded with the parts in which that happens, and not before.
+ * Keeps the keyboard focus when the focused element is removed or disabled: it moves to the nearest focusable element
+ * around, else to the conversation, else to the title. Imported for its side effect by the chunks that remove
+ * elements.
  */
 
 const FOCUSABLE = "[tabindex]";
@@ -16,5 +16,5 @@ function recoverFocus(path) {
 addEventListener("focusout", (event) => {
   if (event.relatedTarget || !document.hasFocus()) return;
   const path = event.composedPath();
-  requestAnimationFrame(() => recoverFocus(path)); // by then it is known what has become of it
+  requestAnimationFrame(() => recoverFocus(path)); // after the update that removed or disabled it
 });

@@ -1,4 +1,4 @@
-/** `<tl-home>`: invitations and what there is to start, when no session is open; a guest is told where to look. */
+/** `<tl-home>`: the page without a session: invitations, and the applications to start. */
 
 import { html } from "lit";
 
@@ -32,7 +32,7 @@ export class Home extends ConsoleElement {
   }
 }
 
-/** The first paragraph of a guide that is prose. */
+/** Return the first paragraph of a guide that is no heading, list, quote, table or code. */
 function firstSentence(guide) {
   const paragraphs = guide.split(/\n\s*\n/).map((text) => text.trim());
   return (paragraphs.find((text) => text && !/^[#>*\-|`\d]/.test(text)) ?? "").replace(/[*_`]/g, "");

@@ -1,6 +1,6 @@
 /**
- * `<tl-invitations>`: who invites the person who is signed in to what, with *Accept* and *Decline*. Nothing is drawn
- * while there are none. A problem is told by the console.
+ * `<tl-invitations>`: the open invitations of the signed-in person, with *Accept* and *Decline*. Draws nothing if
+ * there are none. Errors are dispatched as `error-message`.
  */
 
 import { html, nothing } from "lit";
@@ -10,7 +10,7 @@ import { ConsoleElement } from "../ui/base-element.js";
 import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import { navigate } from "./router.js";
 
-const REFRESH_MS = 15_000; // how often the invitations are asked for while the page is looked at
+const REFRESH_MS = 15_000; // while the page is visible
 
 export class Invitations extends ConsoleElement {
   static properties = { client: { attribute: false }, invites: { state: true } };

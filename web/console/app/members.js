@@ -1,7 +1,7 @@
 /**
- * `<tl-members>`: the dialog behind *Share*: who is in the session, which links and invitations are open, and a form
- * that makes a link for one guest. `invites` are the roles that this person may make links for, as the server says.
- * Nothing of it outlives its session.
+ * `<tl-members>`: the dialog behind *Share*: the members of the session, its open links and invitations, and a form
+ * that creates a link for one guest. `invites` are the roles that this person may invite. Another session resets the
+ * dialog.
  */
 
 import { html, nothing } from "lit";
@@ -23,7 +23,7 @@ export class MembersDialog extends SessionElement {
     copied: { state: true },
     open: { state: true },
   };
-  #lastMembers = ""; // who they were when the open invites were asked for
+  #lastMembers = ""; // the members when the invites were loaded
 
   constructor() {
     super();
@@ -36,7 +36,7 @@ export class MembersDialog extends SessionElement {
       Object.assign(this, EMPTY);
       this.#dialog?.close();
     } else if (this.#dialog?.open && this.#lastMembers !== this.#membersText()) {
-      this.#loadInvites(); // who came may have come by one of the links
+      this.#loadInvites(); // a new member may have used one of the links
     }
   }
 
@@ -96,7 +96,7 @@ export class MembersDialog extends SessionElement {
 
   async #revoke(invite) {
     const { session } = this;
-    Object.assign(this, { link: "", copied: false }); // it may be the link of this invite
+    Object.assign(this, { link: "", copied: false }); // the shown link may be of this invite
     await this.attempt(() => session.client.revokeInvite(session.id, invite));
     if (session === this.session) await this.#loadInvites();
   }

@@ -1,6 +1,6 @@
 /**
- * `<tl-sessions>`: the sessions of the person who is signed in, by application, the last active first. A person who
- * may not create sessions sees the applications of their own, and no button for new ones.
+ * `<tl-sessions>`: the sessions of the signed-in person by application, the last active first. A person who may not
+ * create sessions sees no button for new ones, and only the applications of existing sessions.
  */
 
 import { html, nothing } from "lit";
@@ -10,7 +10,7 @@ import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import "./invitations.js";
 import { currentRoute, navigate, onPlainClick } from "./router.js";
 
-const REFRESH_MS = 15_000; // how often the list is asked for while the page is looked at
+const REFRESH_MS = 15_000; // while the page is visible
 const STATE_LABELS = { running: "running", waiting: "needs your answer", closed: "closed", idle: "" };
 
 const lastActiveFirst = (one, other) => Date.parse(other.last_activity) - Date.parse(one.last_activity);

@@ -1,4 +1,7 @@
-/** `<tl-sign-in>`: for whoever has no cookie. A token is exchanged for one and not kept. */
+/**
+ * `<tl-sign-in>`: the page without a cookie. The server exchanges a token for a cookie; the page does not store the
+ * token.
+ */
 
 import { html, nothing } from "lit";
 

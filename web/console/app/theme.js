@@ -1,4 +1,4 @@
-/** Light, dark, or as the machine is. */
+/** The colour theme: light, dark, or the machine's own. Applied on import, before anything is drawn. */
 
 import { browserStorage } from "./storage.js";
 

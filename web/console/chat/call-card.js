@@ -1,6 +1,6 @@
 /**
- * `<tl-call>`: a call of a tool, with its true state, and the agents that it started inside it. What was given and
- * what came back is folded; what waits for a person is not, and nothing around it can be.
+ * `<tl-call>`: one call of a tool: its state, arguments, result, and the agents that it started. Arguments and result
+ * are folded; a call that waits for a person is not, and neither is anything around it.
  */
 
 import { html, nothing } from "lit";
@@ -12,7 +12,7 @@ import { drawFacts, labelledPairs } from "../ui/fact-list.js";
 import "../ui/json-preview.js";
 import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 
-const MAX_WRITTEN_CHARS = 2000; // of arguments that are being written: the end of them
+const MAX_WRITTEN_CHARS = 2000; // of streaming arguments: the end
 const MAX_PROGRESS_LINES = 8;
 
 export class CallCard extends ConsoleElement {
@@ -27,7 +27,7 @@ export class CallCard extends ConsoleElement {
     if (inside && this.#isWaiting) inside.open = true;
   }
 
-  /** What waits for somebody stays in sight. */
+  /** A call that waits for a person cannot be folded. */
   #onFold(event) {
     if (this.#isWaiting) event.preventDefault();
   }
@@ -47,7 +47,6 @@ export class CallCard extends ConsoleElement {
     </section>`;
   }
 
-  /** What went in and came out, for those who look. */
   #drawValues() {
     const { tool, args, incomplete, input, result } = this.call;
     const parts = [
@@ -80,7 +79,6 @@ export class CallCard extends ConsoleElement {
     } · ${drawTime(decision.ts)}</p>`;
   }
 
-  /** What a person answered, who and when. */
   #drawAnswer() {
     const { answer, input } = this.call;
     if (answer === null) return nothing;

@@ -1,9 +1,9 @@
 /**
- * `<tl-chat>`: what was said and done in a session, and where a person answers.
+ * `<tl-chat>`: the conversation of a session and the composer.
  *
- * It stays at the end while it grows, unless somebody has scrolled away; sending leads back. Screen readers hear a
- * message once, when it is complete. "show-in-chat" with a seq, from anywhere in the page, leads to the entry
- * that tells of the event, at any depth.
+ * It stays scrolled to the end while it grows, unless the person scrolled up; sending a message scrolls down again.
+ * Screen readers announce a message once, when it is complete. The window event `show-in-chat` with a seq scrolls to
+ * the entry of that event, at any depth.
  */
 
 import { html, nothing } from "lit";
@@ -13,8 +13,8 @@ import { SessionElement } from "../ui/base-element.js";
 import { hasWorkingAgent } from "./composer.js";
 import "./entry-list.js";
 
-const NEAR_PX = 80; // from the end: still at the end
-const TOP_PX = 40; // from the beginning: what is earlier is wanted
+const NEAR_PX = 80; // closer to the end counts as the end
+const TOP_PX = 40; // closer to the start loads earlier entries
 const MAX_JUMPS = 5;
 const MAX_ANNOUNCED_CHARS = 4000;
 const HIGHLIGHT_MS = 2500;
@@ -49,7 +49,7 @@ export class Chat extends SessionElement {
     super.willUpdate(changed);
     if (!changed.has("session")) return;
     Object.assign(this, { attached: true, unseen: false });
-    this.session.firstAnswer.then(() => import("./message-text.js")); // most of the script: asking for the log comes first
+    this.session.firstAnswer.then(() => import("./message-text.js")); // the largest chunk: the request for the log goes first
   }
 
   firstUpdated() {
@@ -65,7 +65,7 @@ export class Chat extends SessionElement {
     return this.querySelector(".scroller tl-flow");
   }
 
-  /** Its size has changed: be at the end still, or say that there is more. */
+  /** After a change of size: stay at the end, or offer *Latest*. */
   #keepAtEnd() {
     const scroller = this.#scroller;
     if (this.attached) scroller.scrollTop = scroller.scrollHeight;
@@ -73,7 +73,7 @@ export class Chat extends SessionElement {
     this.#lastScrollTop = scroller.scrollTop;
   }
 
-  /** Give a picture its own size; what is read stays where it is, also where a browser has no scroll anchoring. */
+  /** Give an image its own size without moving what is read; not every browser has scroll anchoring. */
   #resizeImage(picture) {
     const scroller = this.#scroller;
     const isAbove = picture.getBoundingClientRect().bottom < scroller.getBoundingClientRect().top;
@@ -82,13 +82,13 @@ export class Chat extends SessionElement {
     if (isAbove && !this.attached) scroller.scrollTop = scrollTop + scroller.scrollHeight - scrollHeight;
   }
 
-  /** Pixels below what is seen. */
+  /** Pixels of content below the view. */
   get #pixelsBelow() {
     const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
     return scrollHeight - scrollTop - clientHeight;
   }
 
-  /** Only who scrolls up leaves the end: what grows moves it away as well. */
+  /** Only scrolling up detaches from the end: growing content moves the end, too. */
   #onScroll() {
     const { scrollTop } = this.#scroller;
     if (this.#pixelsBelow <= NEAR_PX) this.#attach();
@@ -106,7 +106,7 @@ export class Chat extends SessionElement {
     this.#keepAtEnd();
   }
 
-  /** Show what is earlier above what is seen, which stays where it is. */
+  /** Draw earlier entries above, without moving what is read. */
   async #showEarlier() {
     if (this.#isRevealing) return;
     this.#isRevealing = true;
@@ -126,7 +126,7 @@ export class Chat extends SessionElement {
     if (entry) this.#showEntry(entry);
   }
 
-  /** Scroll to an entry, opening what it stands in. */
+  /** Scroll to an entry and unfold everything around it. */
   async #showEntry(entry) {
     const path = [];
     for (let each = entry; each; each = each.inside.owner) path.unshift(each);
@@ -140,7 +140,7 @@ export class Chat extends SessionElement {
     }
     const found = element.querySelector(".entry") ?? element;
     found.scrollIntoView({ block: "center" });
-    if (this.#pixelsBelow <= NEAR_PX) this.#attach(); // it is at the end: nothing scrolls, and it goes on following
+    if (this.#pixelsBelow <= NEAR_PX) this.#attach(); // the entry is at the end: keep following
     found.focus({ preventScroll: true });
     found.classList.add("found");
     setTimeout(() => found.classList.remove("found"), HIGHLIGHT_MS);
@@ -172,7 +172,7 @@ export class Chat extends SessionElement {
     </div>`;
   }
 
-  /** A session is empty only if its history is known. */
+  /** Before the history has come, draw a placeholder: the session may not be empty. */
   #drawEmpty() {
     if (this.session.hasHistory) return html`<p class="blank">No messages yet.</p>`;
     return html`<div class="skeleton" role="img" aria-label="The conversation is loading"><i></i><i></i><i></i></div>`;
@@ -205,20 +205,19 @@ export class Chat extends SessionElement {
   }
 }
 
-/** The messages that wait for their turn, next to where they were written. */
 const drawQueue = (entries) =>
   html`<ul class="queue" aria-label="Queued messages">${entries.map(
     ({ payload, seq }) => html`
   <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${shortText(payload.text)}</span></li>`,
   )}</ul>`;
 
-/** The last text that is complete, for those who listen. */
+/** Return the last complete text, for screen readers. */
 function lastCompleteText({ entries }) {
   const last = entries.findLast(({ kind, open }) => kind === "text" && !open);
   return last ? last.text.slice(0, MAX_ANNOUNCED_CHARS) : "";
 }
 
-/** The thread inside an element, with the folds around it open. */
+/** Return the entry list inside an element, after unfolding everything around it. */
 function openThreadIn(element) {
   const thread = element.querySelector("tl-flow");
   const foldOf = (inner) => inner?.closest("details");
@@ -226,7 +225,7 @@ function openThreadIn(element) {
   return thread;
 }
 
-/** Wait until an entry and what it holds have been drawn. */
+/** Wait until an entry and the elements inside it are drawn. */
 async function waitUntilDrawn(element) {
   await element.updateComplete;
   await element.querySelector?.("tl-call")?.updateComplete;

@@ -1,8 +1,9 @@
 /**
- * `<tl-composer>`: where a person writes. Enter sends, Shift+Enter begins a line, Escape with nothing written stops.
- * What is written stays until the log has it, through a reload too; without a line to the server it is sent when the
- * line is back. During a turn a message waits in the queue. Whom it is for is asked only if there is a choice, and
- * stays chosen in this tab.
+ * `<tl-composer>`: the input box. Enter sends, Shift+Enter begins a line, Escape in an empty box stops the agents.
+ *
+ * The text stays in the box until the log has the message, also through a reload. Without a connection the composer
+ * sends it when the connection is back. During a turn the server queues a message. Target and channel are offered only
+ * if there is a choice, and the choice lasts as long as the tab.
  */
 
 import { html, nothing } from "lit";
@@ -12,10 +13,10 @@ import { newId } from "../../client/shared/ids.js";
 import { loadSetting, saveSetting, tabStorage } from "../app/storage.js";
 import { SessionElement } from "../ui/base-element.js";
 
-/** Whether an agent does more than wait. */
+/** Whether any agent is not waiting. */
 export const hasWorkingAgent = (tree) => tree.waitingAgents().size < tree.open.size;
 
-/** Who has joined a team, as a fold. */
+/** Folds `roster.join` to the names of a team. */
 class TeamNames {
   names = new Set();
 
@@ -25,14 +26,14 @@ class TeamNames {
 }
 
 const UNSENT_KEY = "unsent";
-const RETRY_MS = 2000; // between two attempts while only the stream gets through
+const RETRY_MS = 2000; // between attempts while the stream works and posting does not
 const HAS_FIELD_SIZING = CSS.supports("field-sizing", "content");
 
 export class Composer extends SessionElement {
   static properties = { sending: { state: true }, target: { state: true }, channel: { state: true } };
   #stopping = null;
-  #cancelWait = null; // stops waiting for the line; null while nothing does
-  #unsent = ""; // the key of the message that is on its way, and the message
+  #cancelWait = null; // () => void while a message waits for the connection
+  #unsent = ""; // idempotency key and JSON of the message that is being sent
 
   constructor() {
     super();
@@ -67,7 +68,7 @@ export class Composer extends SessionElement {
   }
 
   get #draftKey() {
-    return `draft ${this.session.me.name} ${this.session.id}`; // another person may use this tab later
+    return `draft ${this.session.me.name} ${this.session.id}`; // with the person: another may use this tab later
   }
 
   #onInput() {
@@ -75,7 +76,7 @@ export class Composer extends SessionElement {
     tabStorage.write(this.#draftKey, this.#field.value);
   }
 
-  /** As tall as its text, where the style sheet cannot say so: asking for a height lays out the whole page. */
+  /** Fit the height to the text where CSS cannot: reading a height lays out the whole page. */
   #fitHeight() {
     if (HAS_FIELD_SIZING) return;
     const field = this.#field;
@@ -84,7 +85,7 @@ export class Composer extends SessionElement {
   }
 
   #onKeyDown(event) {
-    if (event.isComposing || event.keyCode === 229) return; // Safari ends a composition with an Enter that says no
+    if (event.isComposing || event.keyCode === 229) return; // Safari: the Enter that ends a composition has isComposing false
     if (event.key === "Escape" && !this.#field.value && this.session.isOpen) this.#stop();
     if (event.key !== "Enter" || event.shiftKey) return;
     event.preventDefault();
@@ -100,7 +101,7 @@ export class Composer extends SessionElement {
     this.#fitHeight();
   }
 
-  /** Send a message; true when it is in the log: its event may come before the answer does. */
+  /** Send a message; return true when it is in the log. Its event may arrive before the response does. */
   async send(text) {
     if (this.sending) return false;
     const { session, target } = this;
@@ -117,7 +118,7 @@ export class Composer extends SessionElement {
     return true;
   }
 
-  /** Post a message, again each time that the line is back; null if that is not wanted any more. */
+  /** Post a message, again after each reconnect; null if the person cancels. */
   async #post(session, text, to) {
     const key = this.#idempotencyKey(text, to);
     for (;;) {
@@ -130,7 +131,7 @@ export class Composer extends SessionElement {
     }
   }
 
-  /** Wait until the session is followed again; false if the person does not want to wait, or goes elsewhere. */
+  /** Wait for the connection; false if the person cancels or opens another session. */
   async #waitForConnection(session) {
     if (session !== this.session) return false;
     const isBack = await new Promise((resolve) => {
@@ -140,14 +141,17 @@ export class Composer extends SessionElement {
         stop();
         resolve(false);
       };
-      setTimeout(look, RETRY_MS); // it may never have been away for the stream
+      setTimeout(look, RETRY_MS); // the stream may never have been cut
     });
     this.#cancelWait?.();
     this.#cancelWait = null;
     return isBack;
   }
 
-  /** What was not answered and is sent again, after a reload too, is the same message: it may have arrived. */
+  /**
+   * Return the key of a message. A message that got no response keeps its key, also through a reload: it may have
+   * arrived.
+   */
   #idempotencyKey(text, to) {
     const message = JSON.stringify([text, to]);
     this.#unsent ||= tabStorage.read(UNSENT_KEY) ?? "";
@@ -156,45 +160,45 @@ export class Composer extends SessionElement {
     return this.#unsent.slice(0, -message.length);
   }
 
-  /** Once, however often it is clicked before the server has heard of it. */
+  /** Stop the agents; one request at a time. */
   #stop() {
     const stop = () => this.session.client.stop(this.session.id);
     this.#stopping ??= this.attempt(stop).finally(() => (this.#stopping = null));
   }
 
-  /** Who can be addressed. */
+  /** The agents or team members that a message can name. */
   get #targets() {
     const { app, log } = this.session;
     if (app.process) return [...log.fold(TeamNames).names];
     return app.agents.length > 1 ? app.agents : [];
   }
 
-  /** What becomes of a message now (docs/protocol.md, section 4): who waits goes on with it, who works does not. */
+  /** What the server would do with a message now (docs/protocol.md, section 4). */
   get #messageEffect() {
     if (!this.session.isOpen) return "";
     return hasWorkingAgent(this.session.log.tree) ? " (it will be queued)" : " (cancels the open question)";
   }
 
-  /** What one is in this session, and in every one. */
+  /** The person's roles in this session and on the server. */
   get #roles() {
     const { me, log } = this.session;
     return [...(log.tree.members.get(me.name) ?? []), ...me.roles];
   }
 
-  /** The channels one may speak in: an owner of the session and an operator of the server in all of them. */
+  /** The channels the person may write to; owners and operators may write to all. */
   get #channels() {
     const roles = this.#roles;
     const isFree = roles.includes("owner") || roles.includes("operator");
     return this.session.app.channels.filter((name) => isFree || roles.includes(name));
   }
 
-  /** The channel one speaks in if one does not say another; none if the server knows. */
+  /** The channel of a message without a choice; undefined if the server decides. */
   get #defaultChannel() {
     const roles = this.#roles;
     return this.#channels.find((name) => roles.includes(name)) ?? this.#channels[0];
   }
 
-  /** The channel that was chosen, if one may still speak in it. */
+  /** The chosen channel if the person may still write to it. */
   get #currentChannel() {
     return this.#channels.includes(this.channel) ? this.channel : this.#defaultChannel;
   }
@@ -226,7 +230,7 @@ export class Composer extends SessionElement {
   }
 }
 
-/** A promise that a message of ours with this text comes over the stream, and how to stop looking for it. */
+/** Return a promise that the person's own message arrives over the stream, and a function that stops waiting. */
 function waitForOwnMessage(session, text) {
   const from = session.log.events.length;
   const isOurs = ({ type, actor, payload }) =>
@@ -238,7 +242,7 @@ function waitForOwnMessage(session, text) {
   return [arrived, stop];
 }
 
-/** A select, if there is something to select from. */
+/** Draw a select; nothing without options. */
 function drawSelect(label, names, chosen, none, choose) {
   if (!names.length) return nothing;
   return html`<label>${label} <select @change=${({ target }) => choose(target.value)}>

@@ -1,6 +1,6 @@
 /**
- * `<tl-entry>`: one entry of the chat, drawn by its kind. An unknown kind is drawn as what it is: an event.
- * `named` says that the entry begins what somebody says.
+ * `<tl-entry>`: one entry of the chat, drawn by its kind; an unknown kind is drawn as an event. `named` puts the name
+ * of the speaker above it.
  */
 
 import { html, nothing } from "lit";
@@ -31,12 +31,12 @@ export class EntryElement extends ConsoleElement {
   }
 }
 
-/** Whose words or work an entry is; null if that needs no name. */
+/** Return the name above an entry; null if its kind has none. */
 export const speakerName = (entry) => (NAMED_KINDS.has(entry.kind) ? (entry.speaker ?? entry.agent_name) : null);
 
 const NAMED_KINDS = new Set(["text", "thinking", "call", "view", "files"]);
 
-/** Events that need no look of their own, side by side. */
+/** Draw events without a look of their own as a row of chips. */
 export const drawEventChips = (entries) =>
   html`<p class="events">${entries.map((entry) => {
     const { title, said } = eventLabel(entry);
@@ -44,7 +44,7 @@ export const drawEventChips = (entries) =>
     @click=${() => showEvent(entry.seq)}><b>${title}</b> ${said}</button>`;
   })}</p>`;
 
-/** Whose words a message is; null if they are one's own. */
+/** Return the sender's name; null if it is the signed-in person. */
 function otherSpeaker({ payload, actor }, { me, log }) {
   const who = payload.speaker ?? actor;
   return who && who !== me.name ? log.displayName(who) : null;

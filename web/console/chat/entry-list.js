@@ -1,7 +1,8 @@
 /**
- * `<tl-flow>`: entries in their order, of the whole session or of one agent inside a call. Of a long one the end is
- * shown: at most 44 entries, in steps of 15, so that a page does not grow with its session. Whoever reads
- * earlier ones (`earlier`, `reveal`) keeps them until `attached` is set again.
+ * `<tl-flow>`: the entries of a thread, of the session or of one agent inside a call.
+ *
+ * It shows the last 30 to 44 entries and moves in steps of 15, so that the page does not grow with the session.
+ * Entries that a person asked for (`showEarlier`, `reveal`) stay until `attached` is set again.
  */
 
 import { html, nothing, render } from "lit";
@@ -13,7 +14,7 @@ import "./thinking-indicator.js";
 const SHOWN = 30;
 const STEP = 15;
 
-/** The first entry that is shown of so many. */
+/** Return the index of the first entry that is shown of `count`. */
 export const firstShownIndex = (count) => Math.max(0, Math.floor((count - SHOWN) / STEP) * STEP);
 
 export class EntryListElement extends ConsoleElement {
@@ -25,8 +26,8 @@ export class EntryListElement extends ConsoleElement {
     who: { attribute: false },
   };
   #start = 0;
-  #isReadingEarlier = false; // somebody reads what is earlier
-  #elements = new Map(); // the first entry of an item -> what shows it
+  #isReadingEarlier = false; // the person has opened earlier entries
+  #elements = new Map(); // the first entry of an item -> its element
 
   constructor() {
     super();
@@ -43,17 +44,15 @@ export class EntryListElement extends ConsoleElement {
     return this.#start > 0;
   }
 
-  /** Show everything from the beginning. */
   async showAll() {
     await this.#showFrom(0);
   }
 
-  /** Show more of what came before. */
   async showEarlier() {
     await this.#showFrom(this.#start - STEP);
   }
 
-  /** The element that shows an entry of this thread, once it is there. */
+  /** Draw an entry of this thread if it is not drawn, and return its element. */
   async reveal(entry) {
     const at = this.thread.entries.indexOf(entry);
     if (at < this.#start) await this.#showFrom(at - STEP);
@@ -82,7 +81,7 @@ export class EntryListElement extends ConsoleElement {
       )}`;
   }
 
-  /** An element stays with its entry: what somebody has opened in it is open wherever the window moves. */
+  /** Reuse the element of each entry, so that what the person unfolded in it stays open. */
   updated() {
     const holder = this.querySelector(":scope > .entries");
     const items = this.#items();
@@ -99,7 +98,7 @@ export class EntryListElement extends ConsoleElement {
     }
   }
 
-  /** Entries, each with whether it begins what somebody says; events that follow each other are one item. */
+  /** Return the items to draw: one per entry, with `named` where the speaker changes; adjacent events are one item. */
   #items() {
     const items = [];
     let { who } = this;

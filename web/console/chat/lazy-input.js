@@ -1,4 +1,4 @@
-/** What a person answers with, views and questions, loaded when the first one is there. */
+/** A lazy chunk: views and questions, loaded when the first one is drawn. */
 
 import "../views/view.js";
 import "./pending-call.js";

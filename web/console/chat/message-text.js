@@ -1,8 +1,7 @@
 /**
- * `<tl-text>`: what somebody said, in markdown, while it is written and afterwards, with its sources.
+ * `<tl-text>`: a text in markdown with its sources, while it streams and afterwards.
  *
- * What takes long to draw is drawn less often: drawing has at most a quarter of the time, so that a huge table
- * that grows by a word does not stop the page.
+ * Drawing takes at most a quarter of the time, so that a huge table that grows by a word does not block the page.
  */
 
 import { html, nothing } from "lit";
@@ -13,8 +12,8 @@ import { ABORT_LABELS } from "../store/labels.js";
 import { ConsoleElement } from "../ui/base-element.js";
 
 const REST_FACTOR = 3; // times as long as drawing took
-const FRAME_MS = 16; // a rest that is shorter has passed when the next frame comes
-const LAYOUT_MS = 1 / 250; // for each character: what the browser needs after us grows with the text
+const FRAME_MS = 16; // a shorter rest is over when the next frame comes
+const LAYOUT_MS = 1 / 250; // per character: the browser's layout after the update
 
 export class MessageText extends ConsoleElement {
   static properties = { entry: { attribute: false }, version: { attribute: false } };
@@ -24,7 +23,7 @@ export class MessageText extends ConsoleElement {
 
   async scheduleUpdate() {
     const wait = this.#nextDrawMs - performance.now();
-    const isEarly = wait > FRAME_MS && this.entry.open; // what is upgraded has its entry after the first update
+    const isEarly = wait > FRAME_MS && this.entry.open; // an upgraded element gets its entry after the first update
     if (isEarly || !this.#isDone) await new Promise((resolve) => setTimeout(resolve, isEarly ? wait : 0));
     const began = performance.now();
     super.scheduleUpdate();
@@ -48,7 +47,6 @@ export class MessageText extends ConsoleElement {
   }
 }
 
-/** One source: what it is called, where it is, and the words. */
 function drawSource({ title, document_title, source, url, cited_text }) {
   const link = allowedLink(url ?? source);
   const name = title ?? document_title ?? (link === null ? (url ?? source) : null) ?? "Source";

@@ -1,31 +1,30 @@
 /**
- * What a call asks of a person, and what the answer looks like. Pure.
+ * What a pending call asks of a person, and how the answer looks. Pure.
  *
- *     approval   may it run? Bound to the call and its arguments
+ *     approval   may the call run? Bound to the call and its arguments
  *     input      a tool in the server asks: its questions are fields, the answer is a `ui.action`
  *     choice     a tool of the page with `options` or `choices`: the value of one of them
- *     confirm    a tool of the page with a `question`, or named so: true or false
+ *     confirm    a tool of the page with a `question`, or with "confirm" in its name: true or false
  *     answer     any other tool of the page: a text, or JSON
  *
- * Questions come from tools and models: what looks like a field of a view is one, everything else is asked as text.
+ * Questions come from tools and models: an argument that is a valid view field becomes one, any other a text field.
  */
 
 import { validateView } from "../../client/views/schema.js";
 
-const MAX_CHOICES = 50; // more buttons than anybody reads
+const MAX_CHOICES = 50; // a person does not read more buttons
 const isName = (value) => typeof value === "string" && value !== "";
 
-/** Which of the kinds a waiting call is. */
 export const pendingCallKind = (call) => KINDS.find(([, holds]) => holds(call))[0];
 
-/** What a waiting call asks, so that a second question of the same call is another one. */
+/** Return a key of the question: a call may ask a second one. */
 export const questionKey = (call) =>
   `${pendingCallKind(call)} ${call.approval ? call.approval.args_hash : call.awaited.seq}`;
 
-/** The question in words, if the arguments have one. */
+/** Return the question's text, or null. */
 export const promptText = ({ args }) => PROMPT_ARGUMENTS.map((name) => own(args, name)).find(isName) ?? null;
 
-/** What can be chosen: [{value, label}], or nothing. */
+/** Return the choices in arguments as [{value, label}]; empty if they are not valid choices. */
 export function parseChoices(args) {
   const list = own(args, "options") ?? own(args, "choices");
   if (!Array.isArray(list) || list.length === 0 || list.length > MAX_CHOICES) return [];
@@ -36,7 +35,7 @@ export function parseChoices(args) {
   return choices.every(({ value }) => SCALAR_TYPES.has(typeof value)) ? choices : [];
 }
 
-/** The fields of an input; the answer to a lone `question` is called `answer`. */
+/** Return the fields of an input. The answer to a lone `question` is called `answer`. */
 export function inputFields(args) {
   const choices = parseChoices(args);
   const asked = Object.entries(args).filter(([name]) => choices.length === 0 || !CHOICE_ARGUMENTS.has(name));

@@ -1,7 +1,7 @@
 /**
- * `<tl-ask>`: what a waiting call asks of a person, inside its card: an approval, an input, a choice, a yes or no, any
- * answer (`ask-kinds.js`). It is answered once: what was sent closes it, here and in every other tab, when the log says
- * so. Arguments and questions are drawn as text.
+ * `<tl-ask>`: the question of a pending call, inside its card: an approval, an input, a choice, yes or no, any answer
+ * (`pending-call-kinds.js`). It closes, in every tab, when the answer is in the log. Arguments and questions are drawn
+ * as text.
  */
 
 import { html, nothing } from "lit";
@@ -47,7 +47,7 @@ export class PendingCallForm extends ConsoleElement {
     return openDraft(this.session.id, this.call.event_id, this.#question);
   }
 
-  /** A call may ask again, something else: then it begins anew. */
+  /** A call may ask a second question: then reset the form. */
   willUpdate() {
     if (this.call.state !== "waiting") return;
     const question = questionKey(this.call);
@@ -71,7 +71,7 @@ export class PendingCallForm extends ConsoleElement {
   async #send(work) {
     if (this.sending || this.sent) return;
     Object.assign(this, { sending: true, problem: null });
-    const [question, draft] = [this.#question, this.#draft]; // it may ask the next one before this is answered
+    const [question, draft] = [this.#question, this.#draft]; // the call may ask the next question before the response
     try {
       await work(this.session.client, this.session.id);
       draft.clear();
@@ -147,7 +147,6 @@ export class PendingCallForm extends ConsoleElement {
     this.#send((client, id) => client.submitInput(id, this.call, Object.fromEntries(values)));
   }
 
-  /** Go to the first field that is wrong. */
   async #focusFirstError() {
     await this.updateComplete;
     this.querySelector("[aria-invalid]")?.focus();
@@ -216,7 +215,7 @@ export class PendingCallForm extends ConsoleElement {
     return html`${this.#drawQuestion(awaited)} ${this.#drawAnswerBox(this.#skipButton)}`;
   }
 
-  /** Who asked may want more than a yes or a no. */
+  /** Offer an answer beyond the buttons. */
   #drawOtherAnswer() {
     return html`<details ?open=${this.#texts.size > 0}>
       <summary>Another answer</summary>${this.#drawAnswerBox(nothing)}</details>`;

@@ -1,4 +1,4 @@
-/** `<tl-working>`: an agent that is open and shows nothing yet, with a count of the seconds that this takes. */
+/** `<tl-working>`: an open agent that has no output yet, with the seconds since its last one. */
 
 import { html } from "lit";
 

@@ -1,37 +1,37 @@
 /**
- * Marked with bounds: reading a text takes time in proportion to its length, whatever the text is.
+ * Marked with bounds: parsing takes time in proportion to the length of the text, whatever the text is.
  *
- * Marked looks for the end of each delimiter in all that follows, so a text of delimiters that nothing closes takes it
- * a square. Here each piece of running text has a budget of characters that may be looked at in vain; what is left
- * when the budget is spent stays plain text. A rule that looks ahead at every character is given a short piece, and
- * lists and quotes nest to `MAX_DEPTH`. What is shown is a function of the text: no bound is one of time.
+ * Marked searches the end of each delimiter in all that follows, so a text of unclosed delimiters takes quadratic
+ * time. Here each piece of inline text has a budget of characters that a failed search may read; the rest of a piece
+ * that has used its budget stays plain text. A rule that looks ahead at every character gets a short piece, and lists
+ * and quotes nest to `MAX_DEPTH`. The output depends on the text alone: no bound is one of time.
  */
 
 import { Lexer, Tokenizer } from "marked";
 
-const MAX_PIECE_CHARS = 32 * 1024; // of running text in one block, without pictures; a longer one stays plain
-const MAX_LOOKS = 64; // at each character, on average: a paragraph of prose needs about one
-const FREE_LOOKS = 16 * 1024; // for short pieces, of which even a square is little
-const MAX_DEPTH = 24; // of lists and quotes in each other
-const MAX_TEXT_CHARS = 256; // for the rule that looks for an address behind every character
+const MAX_PIECE_CHARS = 32 * 1024; // of inline text in one block, without images; a longer one stays plain
+const MAX_LOOKS = 64; // per character, on average: prose needs about one
+const FREE_LOOKS = 16 * 1024; // for short pieces, where even quadratic work is little
+const MAX_DEPTH = 24; // of nested lists and quotes
+const MAX_TEXT_CHARS = 256; // for the rule that looks for a URL at every character
 const MAX_ADDRESS_CHARS = 320; // of a mail address: 64, an @ and 255
 const MAX_URL_CHARS = 2048;
 const MAX_HEADING_CHARS = 512; // above a line of = or -
-const MAX_ITEM_CHARS = 4096; // of lines that marked joins one by one; then the rest is joined at once
+const MAX_ITEM_CHARS = 4096; // marked joins lines one by one; beyond this the rest is joined at once
 
 const URL_START = /^(?:https?|ftp|www|mailto|xmpp)\b/i;
 const EMPHASIS_RUN = /^(?:\*+|_+)/; // of what emphasis begins with
-const PICTURES = /\(data:image\/[^\s()]*\)/g; // one can be longer than all words around it
+const PICTURES = /\(data:image\/[^\s()]*\)/g; // an image can be longer than all text around it
 const WORDS = /^[^]*\S(?=\s)/; // up to the last space
 
 export class BoundedLexer extends Lexer {
-  /** Read a piece of running text, or what is inside emphasis or a link in it. */
+  /** Parse a piece of inline text, also inside emphasis or a link. */
   inlineTokens(source, tokens = []) {
     if (!this.tokenizer.spend(source.length)) return addPlainText(source, tokens);
     return super.inlineTokens(source, tokens);
   }
 
-  /** Read all pieces of running text that blocks hold. */
+  /** Parse the inline text of all blocks. */
   readPieces() {
     for (const { src, tokens } of this.inlineQueue) {
       this.tokenizer.refill(src);
@@ -41,16 +41,16 @@ export class BoundedLexer extends Lexer {
 }
 
 export class BoundedTokenizer extends Tokenizer {
-  #looks = 0; // how many characters may still be looked at
+  #looks = 0; // the rest of the budget, in characters
   #depth = 0;
 
-  /** Begin with another piece: it has a budget of its own. */
+  /** Reset the budget for another piece. */
   refill(source) {
     const isLong = source.length > MAX_PIECE_CHARS && source.replace(PICTURES, "").length > MAX_PIECE_CHARS;
     this.#looks = isLong ? 0 : FREE_LOOKS + MAX_LOOKS * source.length;
   }
 
-  /** Whether so many characters may still be looked at. */
+  /** Take characters from the budget; return whether some are left. */
   spend(chars) {
     this.#looks -= chars;
     return this.#looks > 0;
@@ -119,7 +119,7 @@ export class BoundedTokenizer extends Tokenizer {
     return this.#look(/^!?\[/.test(source), source, () => super.reflink(source, links));
   }
 
-  /** Try a rule; one that finds nothing may have looked at all there is. */
+  /** Try a rule. One that finds nothing may have read all of the source, and pays for it. */
   #look(isTried, source, read) {
     if (!isTried || this.#looks <= 0) return undefined;
     const token = read();

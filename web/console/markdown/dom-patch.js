@@ -1,8 +1,8 @@
 /**
- * What changes in elements when the HTML of a block does: what is behind the place where the HTML parts from what it
- * was. Elements before it stay, so a person's selection and the browser's work do, and are not made again.
+ * Updates the elements of a block when its HTML changes, from the first difference on. Elements before it stay, and
+ * with them the person's selection and the browser's layout.
  *
- * For HTML as `blocks.js` writes it, in which all but a few tags are closed.
+ * Only for HTML of `streaming.js`, in which all but a few tags are closed.
  */
 
 const VOID_TAGS = new Set(["br", "hr", "img"]);
@@ -11,8 +11,8 @@ const TEXT_NODE = 3;
 export const EMPTY_BLOCK = { whole: "", around: [], kept: [0], from: 0 };
 
 /**
- * What is new in the HTML of a block: `html` from where it parts, with the tags that are open `around` it, and how many
- * elements are `kept` at each level down to there. `known` is what was said of the HTML before.
+ * Compare a block's HTML with `known`, the result for its earlier HTML. Return `html` from the first difference on,
+ * with the open tags `around` it, and how many elements are `kept` at each level down to there.
  */
 export function diffHtml(known, whole) {
   const start = whole.startsWith(known.whole.slice(0, known.from)) ? known : EMPTY_BLOCK;
@@ -35,7 +35,7 @@ export function diffHtml(known, whole) {
   return { whole, around, kept, from, html: around.join("") + whole.slice(from) };
 }
 
-/** Put new nodes behind those that stay; false, and nothing is done, where there are not the elements to do so. */
+/** Replace the nodes behind the kept ones. Return false, and change nothing, if the kept elements are missing. */
 export function patchElement(shown, fresh, [count, ...deeper]) {
   const last = shown.children[count - 1];
   const first = fresh.firstElementChild;

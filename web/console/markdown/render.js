@@ -1,8 +1,8 @@
 /**
- * The one place where text becomes markup. `blocks.js` writes HTML of markdown; here DOMPurify lets through what
- * is listed and nothing else, and what leads elsewhere is held to `links.js` once more.
+ * The only module that turns text into elements. `streaming.js` renders markdown to HTML; here DOMPurify passes the
+ * listed tags and attributes only, and links and images are checked against `url-policy.js` once more.
  *
- * Blocks that did not change keep their elements, so a person's selection and the browser's work stay.
+ * Blocks that did not change keep their elements, and with them the person's selection.
  */
 
 import DOMPurify from "dompurify";
@@ -12,10 +12,10 @@ import { EMPTY_BLOCK, diffHtml, patchElement } from "./dom-patch.js";
 import { StreamingMarkdown } from "./streaming.js";
 import { allowedImage, allowedLink } from "./url-policy.js";
 
-const MAX_CHARS = 256 * 1024; // of markdown; what is longer is shown as it is
-const MAX_REDRAW_CHARS = 8 * 1024; // of HTML that is made again at once: more would hold up the page
+const MAX_CHARS = 256 * 1024; // a longer text is shown as plain text
+const MAX_REDRAW_CHARS = 8 * 1024; // of HTML drawn again in one update: more would block the page
 const COPIED_MS = 1500;
-const TASK_BOX = /^[\u2610\u2611] /; // what `blocks.js` makes of the box of a task
+const TASK_BOX = /^[\u2610\u2611] /; // the box of a task, as `streaming.js` renders it
 const SANITIZER_CONFIG = {
   ALLOWED_TAGS: [
     "a",
@@ -57,22 +57,22 @@ const SANITIZER_CONFIG = {
   ALLOW_DATA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
 };
-DOMPurify.setConfig(SANITIZER_CONFIG); // once: reading it takes as long as a block
+DOMPurify.setConfig(SANITIZER_CONFIG); // once: parsing the configuration takes as long as a block
 
 const sanitize = (html) => DOMPurify.sanitize(html);
 
-/** A text in an element: shows it, and goes on showing it while it grows. */
+/** Shows a markdown text in an element while it grows. */
 export class MarkdownView {
   #element;
   #markdown = new StreamingMarkdown();
-  #completeText = null; // the text, once it is complete and read
-  #shownBlocks = []; // what `parting` said of each child of the element
+  #completeText = null; // the text, once it is complete and parsed
+  #shownBlocks = []; // by child of the element: the last result of `diffHtml`
 
   constructor(element) {
     this.#element = element;
   }
 
-  /** Whether all of it is shown; if not, the same call once more goes on. */
+  /** Update the element; return whether all of the text is shown. If not, the same call continues. */
   update(text, { open = false } = {}) {
     if (text.length > MAX_CHARS) return this.#showPlain(text);
     if (open || this.#completeText !== text) this.#markdown.update(text, { open });
@@ -108,17 +108,17 @@ export class MarkdownView {
   }
 }
 
-/** A text that is complete, as nodes. */
+/** Return an element with a complete text. */
 export function renderMarkdown(text) {
   const element = createElement("div", "prose");
   new MarkdownView(element).update(text);
   return element;
 }
 
-/** Blocks of HTML as elements, with nothing in them that is not allowed. */
+/** Return one sanitized element per block of HTML. */
 function sanitizeBlocks(blocks) {
   const found = [...sanitize(blocks.map((html) => `<div>${html}</div>`).join("")).children];
-  const whole = found.length === blocks.length; // all at once, since each time costs a document
+  const whole = found.length === blocks.length; // in one call, because each call builds a document
   const elements = whole ? found : blocks.map((html) => wrapInDiv(sanitize(html)));
   elements.forEach(decorateBlock);
   return elements;
@@ -130,7 +130,7 @@ function wrapInDiv(fragment) {
   return element;
 }
 
-/** Hold what leads elsewhere to `links.js`, and add what the page itself adds. */
+/** Check links and images against the URL policy, and add what the page adds: copy buttons, scrolling, task marks. */
 function decorateBlock(block) {
   for (const link of block.querySelectorAll("a")) secureLink(link);
   for (const image of block.querySelectorAll("img"))
@@ -144,7 +144,7 @@ function decorateBlock(block) {
   }
 }
 
-/** Make a link one that says nothing about this page, or none. */
+/** Let a link open a tab without a referrer; unwrap a link that is not allowed. */
 function secureLink(link) {
   const address = allowedLink(link.getAttribute("href"));
   if (address === null) return link.replaceWith(...link.childNodes);
@@ -153,7 +153,7 @@ function secureLink(link) {
 }
 
 function addCopyButton(code) {
-  code.tabIndex = 0; // it scrolls, so keys must reach it
+  code.tabIndex = 0; // it scrolls: keys must reach it
   if (!hasClipboard()) return;
   const button = createElement("button", "plain");
   button.type = "button";

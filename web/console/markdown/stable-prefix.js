@@ -1,23 +1,23 @@
 /**
- * Where markdown that is still being written can be cut: what is before stays as it is, whatever comes behind.
+ * Finds the part of streaming markdown that no later text can change.
  *
- * Between blocks that is `settled`; within a block it is `cut`, which also says what to put before the rest so that
- * it reads as more of the same block. Neither guesses: where more text may matter there is no cut. So a paragraph
- * is read again from what opens emphasis, code or a link and is not closed, and an item of a list while it is the last.
+ * `stableTokenCount` counts whole blocks; `splitBlock` splits inside a block and returns what to put before the rest
+ * so that it parses as more of the same block. Neither guesses: where later text may matter there is no split. So a
+ * paragraph is parsed again from an unclosed emphasis, code span or link on, and a list from its last item on.
  */
 
-// Blocks that no line behind them can join or change.
+// Blocks that no later line can join or change.
 const CLOSED_BLOCKS = { space: /\n.*\n|^\n/, heading: /./, hr: /./, code: /^ {0,3}[`~]/ };
-// Blocks that end what is before them, once they have so many lines: fewer may still be something else.
+// Blocks that close the block before them, once they have so many lines; fewer may become something else.
 const SEPARATE_BLOCKS = { list: /^ *\S+ .*\n.*\n/, blockquote: /\n.*\n/, code: /\n.*\n/, table: /^.*\n.*\|.*\n/ };
-const LIST_MARKERS = /^[\s\d*+.)_-]*$/; // may still become an item of the list before
-const OPEN_INLINE = /[*~](?!\s)|(?<!\w)_(?!\s)|\[(?![^[\]\\`<]*\][^([:])|<(?! |(?!(?:kbd|sub|sup|mark)>)\/?\w+>)|`/i; // what something later may close
+const LIST_MARKERS = /^[\s\d*+.)_-]*$/; // may become an item of the list before
+const OPEN_INLINE = /[*~](?!\s)|(?<!\w)_(?!\s)|\[(?![^[\]\\`<]*\][^([:])|<(?! |(?!(?:kbd|sub|sup|mark)>)\/?\w+>)|`/i; // later text may close it
 const SPECIAL = /[*_~`[<]/;
 
 export const tokensLength = (tokens) => tokens.reduce((sum, { raw }) => sum + raw.length, 0);
 const tokensText = (tokens) => tokens.map(({ raw }) => raw).join("");
 
-/** How many tokens at the beginning stay as they are, whatever comes. */
+/** Return how many leading tokens no later text can change. */
 export function stableTokenCount(tokens, source) {
   let count = tokens.length;
   const back = () => {
@@ -30,14 +30,16 @@ export function stableTokenCount(tokens, source) {
   return source.startsWith(tokensText(tokens.slice(0, count))) ? count : 0;
 }
 
-/** Whether no line can join two blocks any more, or move between them; what opens a bracket may be a definition. */
+/**
+ * Whether no later line can join two blocks or move between them. A block that opens a bracket may become a definition.
+ */
 const areSeparate = (one, next) =>
   CLOSED_BLOCKS[one.type]?.test(one.raw) ||
   (SEPARATE_BLOCKS[next.type]?.test(next.raw.trimEnd()) && one.type !== "def" && !/^ *\[/.test(one.raw));
 
 /**
- * The beginning of a block, or nothing: `part` is a token of it, `at` where it ends in the source, `head` what makes
- * the rest read as more of it, and `close` the HTML that ends it. `read` gives the tokens of a text.
+ * Split a block; undefined if it cannot be split. `part` is the token of its beginning, `at` where that ends in the
+ * source, `head` what to put before the rest, `close` the HTML that closes the part. `read` lexes a text.
  */
 export const splitBlock = (token, read) => SPLITTERS[token?.type]?.(token, read);
 
@@ -46,7 +48,7 @@ const SPLITTERS = {
     const { items, loose } = token;
     const part = items.slice(0, -2);
     if (!part.length) return;
-    // one item makes all of them loose, but the last may still turn out to be no item
+    // one loose item makes all loose, but the last may turn out to be no item
     if (loose && !read(tokensText(items.slice(0, -1)))[0].loose) return;
     const item = `${/^ *\S+/.exec(items.at(-2).raw)} a\n`;
     const head = loose ? `${item}\n${item}` : item;
@@ -70,7 +72,7 @@ const SPLITTERS = {
     return { part: { ...token, text: part.join("\n") }, at, head, close: "</code></pre></figure>\n" };
   },
 
-  /** Its own blocks are settled or cut; a line that goes on without a mark belongs to none of them alone. */
+  /** Split among the inner blocks. A line without a mark continues an inner block: then there is no split. */
   blockquote(token, read) {
     const { tokens, text, raw } = token;
     if (/^(?! {0,3}>)./m.test(raw)) return;
@@ -89,7 +91,7 @@ const SPLITTERS = {
     };
   },
 
-  /** Between two words, where nothing is open. */
+  /** Split between two words where nothing is open. */
   paragraph({ raw, tokens }, read) {
     let [at, from] = [0, 0];
     for (const token of tokens) {
@@ -102,12 +104,12 @@ const SPLITTERS = {
     }
     const source = raw.slice(0, at);
     if (!at || !tokensText(tokens).startsWith(source)) return;
-    const [part] = read(source); // the beginning of a line may be something else than the line
+    const [part] = read(source); // the beginning of a line may parse differently than the line
     if (part.type === "paragraph" && part.raw === source) return { part, at, head: "a\na ", close: "</p>\n" };
   },
 };
 
-/** Whether nothing in a piece of a line looks open. */
+/** Whether a token has no delimiter that later text may close. */
 const isClear = ({ type, tokens, raw, autolink }) =>
   autolink || (tokens ? tokens.every(isClear) : type !== "text" || !SPECIAL.test(raw));
 

@@ -1,12 +1,11 @@
 /**
- * Markdown that is still being written, as HTML of its top-level blocks.
+ * Renders markdown that is still streaming, to one HTML string per top-level block.
  *
- * While a text grows only its end is read again: blocks before it keep their HTML, and of the block that grows so does
- * what is before the last place where it can be cut (`cuts.js`). What is shown of a text is a function of the text
- * and of whether it is open, not of the pieces it came in. Link definitions may stand anywhere, so they count
- * when the text is complete. Markup in the text stays text, but for `<br>` and a few pairs of tags without attributes
- * around plain words (`PAIRS`). The HTML is not yet safe to show: `markdown.js` is the
- * only one who does, and cleans it.
+ * While a text grows only its end is parsed again: earlier blocks keep their HTML, and so does the stable part of the
+ * last block (`stable-prefix.js`). The HTML depends on the text and on `open`, not on the pieces it came in. Link
+ * definitions may stand anywhere, so they count when the text is complete. HTML in the text stays text, except `<br>`
+ * and a few pairs of tags without attributes (`TAG_PAIR`). The result is not safe to show: only `render.js` uses it,
+ * and sanitizes it.
  */
 
 import { Parser, Renderer, getDefaults } from "marked";
@@ -15,7 +14,7 @@ import { BoundedLexer, BoundedTokenizer } from "./bounded-marked.js";
 import { splitBlock, stableTokenCount, tokensLength } from "./stable-prefix.js";
 import { allowedImage, allowedLink, linkHost } from "./url-policy.js";
 
-const PAGE_LEVEL = 2; // the level of the page's heading that the text stands under
+const PAGE_LEVEL = 2; // of the page's heading above the text
 const MAX_LEVEL = 6;
 
 const TAG_PAIR = /^<(kbd|sub|sup|mark)>([^<>\n]*)<\/\1>/i;
@@ -34,7 +33,7 @@ class PlainTokenizer extends BoundedTokenizer {
     return line ? { type: "br", raw: line } : undefined;
   }
 
-  /** Marked fails on some that hold a list: their lines are then a paragraph's. */
+  /** Marked throws on some quotes with lists: their lines become a paragraph. */
   blockquote(source) {
     try {
       return super.blockquote(source);
@@ -45,9 +44,9 @@ class PlainTokenizer extends BoundedTokenizer {
 }
 
 class HtmlRenderer extends Renderer {
-  outline = []; // the depths of the headings that the next one may stand under
+  outline = []; // the depths of the headings above the next one
 
-  /** The HTML of tokens, each with the outline before it. */
+  /** Return the HTML of each token, and the outline before each. */
   renderTokens(tokens, outline) {
     const parser = new Parser({ ...getDefaults(), renderer: this });
     const outlines = [];
@@ -59,7 +58,7 @@ class HtmlRenderer extends Renderer {
     return { written, outlines };
   }
 
-  /** One level below what it stands under: no level is left out, whatever the text does. */
+  /** A heading is one level below the heading above it, so that no level is skipped. */
   heading({ tokens, depth }) {
     this.outline = [...this.outline.filter((above) => above < depth), depth];
     const level = Math.min(PAGE_LEVEL + this.outline.length, MAX_LEVEL);
@@ -72,7 +71,7 @@ class HtmlRenderer extends Renderer {
     return `<figure><figcaption>${language}</figcaption><pre><code>${lines}\n</code></pre></figure>\n`;
   }
 
-  /** A box is a character: what cannot be ticked here should not look as if it could. */
+  /** A task box is a character: a checkbox would look as if it could be ticked. */
   listitem({ tokens }) {
     const html = this.parser
       .parse(tokens)
@@ -83,7 +82,7 @@ class HtmlRenderer extends Renderer {
     return `<li>${html}</li>\n`;
   }
 
-  /** In what scrolls. */
+  /** A table stands in a box that scrolls. */
   table(token) {
     return `<div>${super.table(token)}</div>\n`;
   }
@@ -94,12 +93,12 @@ class HtmlRenderer extends Renderer {
     return link === null ? words : anchor(link, words, title);
   }
 
-  /** Inside a link a picture is its words: a link cannot hold another one. */
+  /** Inside a link an image is its text: a link cannot hold a link. */
   #linkRenderer(tokens) {
     return tokens.some(({ type }) => type === "image") ? this.parser.textRenderer : undefined;
   }
 
-  /** What would be loaded from elsewhere tells elsewhere that somebody reads: it is a link. */
+  /** An image of another server is a link: loading it would tell that server who reads. */
   image({ href, text }) {
     const [image, link] = [allowedImage(href), allowedLink(href)];
     if (image !== null) return `<img src="${escapeHtml(image)}" alt="${escapeHtml(text)}">`;
@@ -114,13 +113,13 @@ export class StreamingMarkdown {
   html = []; // one string for each block
   #renderer = new HtmlRenderer();
   #text = "";
-  #tail = ""; // what is not sure, with \n for every line end
+  #tail = ""; // the text after the stable blocks, with \n for every line end
   #stableBlocks = 0; // blocks before the tail
   #outline = []; // where the tail stands
-  #split = NO_SPLIT; // where the tail is read from: its `html` before, the `head` to read with it and the `lead` that gives
+  #split = NO_SPLIT; // where to parse the tail from: the `html` before, the `head` to put before it, and the `lead` that the head renders to
   #hasDefinitions = false;
 
-  /** Take the text as it is now; what it says is in `html`. One that is open has only grown. */
+  /** Parse the current text into `html`. While `open`, a text may only grow. */
   update(text, { open = false } = {}) {
     if (!open && !text.startsWith(this.#text)) this.#reset();
     this.#tail += normalizeLineEnds(text.slice(this.#text.length), this.#text.endsWith("\r"));
@@ -152,12 +151,12 @@ export class StreamingMarkdown {
     this.#hasDefinitions ||= defines;
     const { written, outlines } = this.#renderer.renderTokens(tokens, outline);
     if (head && !written[0].startsWith(lead)) {
-      this.#split = NO_SPLIT; // what came makes it another block
+      this.#split = NO_SPLIT; // new text made it another kind of block
       return this.#parse(open);
     }
     if (head) written[0] = html + written[0].slice(lead.length);
     this.html.length = this.#stableBlocks;
-    for (const one of written) if (one) this.html.push(one); // a call with so many arguments would overflow
+    for (const one of written) if (one) this.html.push(one); // push(...) of so many would overflow the stack
     if (!open) return;
     const sure = stableTokenCount(tokens, source);
     if (sure) {
@@ -169,7 +168,7 @@ export class StreamingMarkdown {
     this.#splitTail(tokens[sure], outlines[sure]);
   }
 
-  /** Read the first block of the tail no more before where it can be cut. */
+  /** Move the split of the tail's first block forward as far as possible. */
   #splitTail(token, outline) {
     const found = splitBlock(token, lexOpen);
     const known = this.#split;
@@ -182,10 +181,10 @@ export class StreamingMarkdown {
   }
 }
 
-/** The tokens of a text; while it is open no reference is resolved. */
+/** Lex a text. While it is open no reference is resolved. */
 function lex(source, open) {
   const lexer = new BoundedLexer({ ...getDefaults(), tokenizer: new PlainTokenizer() });
-  lexer.options.gfm = false; // its rules are taken; what is left are boxes, for which it searches all of the text
+  lexer.options.gfm = false; // the rules are already chosen; the option would only search the whole text for task boxes
   const tokens = lexer.blockTokens(source, lexer.tokens);
   const defines = Object.keys(tokens.links).length > 0;
   if (open) tokens.links = Object.create(null);
@@ -195,13 +194,13 @@ function lex(source, open) {
 
 const lexOpen = (source) => lex(source, true).tokens;
 
-/** A piece with one kind of line end; `split` says that the piece before ended within one. */
+/** Return a piece with \n for every line end. `split`: the piece before ended with \r. */
 const normalizeLineEnds = (piece, split = false) => (split ? piece.replace(/^\n/, "") : piece).replace(/\r\n?/g, "\n");
 
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 export const escapeHtml = (text) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]);
 
-/** A line of a diff, marked as what it says it is. */
+/** Mark a line of a diff as inserted or deleted. */
 function diffLine(line) {
   const tag = /^\+(?!\+\+ )/.test(line) ? "ins" : /^-(?!-- )/.test(line) ? "del" : null;
   return tag ? `<${tag}>${escapeHtml(line)}</${tag}>` : escapeHtml(line);

@@ -1,6 +1,6 @@
 /**
- * `<tl-agents>`: every invocation of the session, ended ones too, by turn (the latest first) and nested by who
- * called whom, below the team of a process, if there is one.
+ * `<tl-agents>`: every invocation of the session by turn, the latest first, nested by caller; above them the team of a
+ * process, if there is one.
  */
 
 import { html, nothing } from "lit";
@@ -14,7 +14,7 @@ import { drawShowEarlier } from "../ui/show-earlier.js";
 import "./team-grid.js";
 import "./panels.css";
 
-const PAGE_TURNS = 30; // turns that are shown at first, and that come with every step
+const PAGE_TURNS = 30; // per page
 const VIA_LABELS = { call: "called", handoff: "took over", prompt: "answers" };
 
 export class AgentsPanel extends SessionElement {
@@ -73,7 +73,6 @@ export class AgentsPanel extends SessionElement {
     </div>`;
   }
 
-  /** Whom it goes on for, and who goes on for it. */
   #drawHandoffs({ from, to, resumes }) {
     const { byId } = this.session.log.fold(Invocations);
     const link = (words, id) => {

@@ -1,6 +1,6 @@
 /**
- * `<tl-documents>`: the files of the session, the session as a file, and folded below them the documents that the
- * log becomes, as a database beside the page would keep them. Their contents are shown as text.
+ * `<tl-documents>`: the files of the session, its export, and the documents that a database beside the page would
+ * store. Contents are shown as text.
  */
 
 import { html, nothing } from "lit";
@@ -18,12 +18,12 @@ import { formatDateTime, utcTooltip } from "../ui/time-format.js";
 import "./file-list.js";
 import "./panels.css";
 
-const PAGE_DOCUMENTS = 50; // documents of a category that are shown at first, and that come with every step
+const PAGE_DOCUMENTS = 50; // per page of a category
 
 export class DocumentsPanel extends SessionElement {
   static properties = { query: { state: true }, open: { state: true }, shown: { state: true } };
 
-  #unfolded = new Set(); // categories that a person has opened
+  #unfolded = new Set(); // categories that the person unfolded
 
   constructor() {
     super();
@@ -76,7 +76,7 @@ export class DocumentsPanel extends SessionElement {
     return some.map(([category, documents]) => this.#drawCategory(category, documents));
   }
 
-  /** In the order of the session, its end. Who searches sees what was found; else a group is folded. */
+  /** Draw the last documents of a category. It is unfolded while the person searches. */
   #drawCategory(category, documents) {
     const shown = this.shown[category] ?? PAGE_DOCUMENTS;
     const more = () => (this.shown = { ...this.shown, [category]: shown + PAGE_DOCUMENTS });

@@ -1,6 +1,6 @@
 /**
- * `<tl-event>`: one event, whole, as JSON, and ways from it to others: of its turn, its agent, its call (told by
- * `filter`, with a piece of a filter), and to its neighbours of the same type. `close` ends looking at it.
+ * `<tl-event>`: one event as JSON, with links to its turn, agent and call (`filter`, with a part of a filter), to the
+ * chat (`show-in-chat`) and to its neighbours of the same type. `close` closes it.
  */
 
 import { html, nothing } from "lit";

@@ -1,6 +1,6 @@
 /**
- * `<tl-filters>`: what a person can choose to see of a log: a text, a type or a family of types, an agent, a depth.
- * What was set from an event (its turn, its agent, its call) can be taken away. Tells `choose` with what changed.
+ * `<tl-filters>`: the filter of the events panel: text, type, agent, depth. A filter by turn, agent run or call comes
+ * from an event and can only be removed here. Dispatches `choose` with the changed fields.
  */
 
 import { html, nothing } from "lit";
@@ -8,7 +8,7 @@ import { html, nothing } from "lit";
 import { NO_AGENT, NO_FILTER } from "../store/event-filter.js";
 import { ConsoleElement } from "../ui/base-element.js";
 
-const AGENT_LABELS = { [NO_AGENT]: "No agent" };
+const LABELS_BY_AGENT = { [NO_AGENT]: "No agent" };
 const COUNT_TOOLTIP = "Durable events. Live pieces of texts and of a tool's output have numbers too, and are left out.";
 const EVENT_FILTERS = [
   ["turn", "One turn"],
@@ -44,7 +44,7 @@ export class EventFilterBar extends ConsoleElement {
   render() {
     const { filter, facets, shown, total } = this;
     const types = facets.choices.map(([type, count]) => [type, `${type}${type.endsWith(".") ? "*" : ""} (${count})`]);
-    const agents = [...facets.agents].map(([name, count]) => [name, `${AGENT_LABELS[name] ?? name} (${count})`]);
+    const agents = [...facets.agents].map(([name, count]) => [name, `${LABELS_BY_AGENT[name] ?? name} (${count})`]);
     const depths = Array.from({ length: facets.depth }, (_, depth) => [`${depth}`, `Depth at most ${depth}`]);
     return html`<div class="filters" role="search" aria-label="Filter events">
       <input type="search" aria-label="Search in events" placeholder="Search" .value=${filter.text}

@@ -1,9 +1,8 @@
 /**
- * `<tl-events>`: the log of a session as a list: filters, one line for each event, and the event that the address
- * names (`seq`) below it, whole.
+ * `<tl-events>`: the log as a list with filters; below it the event of the route (`seq`).
  *
- * The end stays in view until somebody scrolls away or looks at an event; then what comes is counted. Filters and
- * the place in the list are kept over a reload. A filter may hide the event that is looked at: that is said.
+ * The end stays in view until the person scrolls away or opens an event; then new events are counted. Filter and
+ * position survive a reload. If the filter hides the open event, the panel tells.
  */
 
 import { html, nothing } from "lit";
@@ -21,19 +20,19 @@ import "./event-detail.js";
 import "./event-filters.js";
 import "./events.css";
 
-const BUDGET_MS = 6; // of a frame, for looking which events pass the filter
+const BUDGET_MS = 6; // of a frame, for filtering
 const ROW_PX = 44;
-const UNKNOWN_SEQ = Infinity; // as what somebody has seen: not known before the whole log is here
-const MAX_INDENT = 6; // deeper agents stand no further to the right
+const UNKNOWN_SEQ = Infinity; // the last seen event is unknown until the whole log has come
+const MAX_INDENT = 6; // deeper agents are not indented further
 
 export class EventsPanel extends SessionElement {
   static properties = { filter: { state: true }, seq: { state: true }, active: { state: true } };
   #log = null;
   #filter = null;
-  #isFilterDone = true; // whether all events were looked at
-  #target = null; // { seq, pixels? }: where the list has to be when the log has come so far
-  #seenSeq = null; // the last seq when somebody left the end; null: the end is in view
-  #sessionId = null; // the session that filter and place are kept for
+  #isFilterDone = true; // whether all events were filtered
+  #target = null; // { seq, pixels? }: where to scroll when the log has come so far
+  #seenSeq = null; // the last seq when the person left the end; null: the end is in view
+  #sessionId = null; // the session of the saved filter and position
   #onRouteChange = () => this.#followRoute();
   #onPageHide = () => this.#savePosition();
 
@@ -68,7 +67,7 @@ export class EventsPanel extends SessionElement {
     if (!this.#isFilterDone) requestAnimationFrame(() => this.requestUpdate());
   }
 
-  /** Be where this session was left, or at the event that the address names. */
+  /** Restore the saved filter and position of this session, or show the event of the route. */
   #restorePosition() {
     this.#savePosition();
     this.#sessionId = this.session.id;
@@ -98,7 +97,6 @@ export class EventsPanel extends SessionElement {
     saveSetting(`events ${this.#sessionId}`, JSON.stringify(place));
   }
 
-  /** The address has changed. */
   #followRoute() {
     const { seq } = currentRoute();
     if (seq === this.seq) return;
@@ -139,7 +137,7 @@ export class EventsPanel extends SessionElement {
     this.active = seq;
   }
 
-  /** Whoever looks at an event and goes on with the keys sees the one where they stop. */
+  /** While an event is open, open the one where the keys stop. */
   #onKeyUp({ key }) {
     if (this.seq === null || this.active === this.seq || !isMoveKey(key)) return;
     navigate({ ...currentRoute(), seq: this.active }, { replace: true });
@@ -179,7 +177,7 @@ export class EventsPanel extends SessionElement {
     const at = this.active === null ? -1 : indexOfSeq(events, this.active);
     const active = events[at]?.seq === this.active ? at : -1;
     const fresh = this.#seenSeq === null ? 0 : events.length - 1 - indexOfSeq(events, this.#seenSeq);
-    const isCalm = fresh <= 0 && this.seq !== null; // who reads one event is told of new ones only
+    const isCalm = fresh <= 0 && this.seq !== null; // while an event is open, the button appears for new events only
     return html`<div class="listed" @keyup=${this.#onKeyUp}>
       <tl-list class="log" label="Events" .count=${events.length} .rowHeight=${ROW_PX} .active=${active}
         .rowAt=${(row) => this.#drawRow(events[row])} .follows=${this.#seenSeq === null}

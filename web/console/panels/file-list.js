@@ -1,6 +1,6 @@
 /**
- * `<tl-files>`: the files of a session, each to be looked at and downloaded. A file of HTML is shown as text: what a
- * model wrote never runs in this page.
+ * `<tl-files>`: the files of a session, to view and download. HTML is shown as text: nothing that a model wrote runs
+ * here.
  */
 
 import { html, nothing } from "lit";
@@ -13,7 +13,7 @@ import { formatBytes } from "../ui/format.js";
 import { formatDateTime, utcTooltip } from "../ui/time-format.js";
 import "./panels.css";
 
-const MAX_CHARS = 200_000; // characters of a file on the screen
+const MAX_CHARS = 200_000;
 
 export class FileList extends SessionElement {
   static properties = { open: { state: true }, texts: { state: true } };

@@ -1,7 +1,4 @@
-/**
- * `<tl-guide>`: messages worth sending, and what the application says of itself. A try is put into the composer
- * and not sent: a person sends.
- */
+/** `<tl-guide>`: the application's guide and its suggested messages. A suggestion goes into the composer, unsent. */
 
 import { html, nothing } from "lit";
 
@@ -12,7 +9,7 @@ import "./panels.css";
 export class GuidePanel extends SessionElement {
   #drawn = { guide: "", nodes: null };
 
-  /** The guide as nodes, drawn once. */
+  /** Return the rendered guide; it is rendered once. */
   #nodes(guide) {
     if (this.#drawn.guide !== guide) this.#drawn = { guide, nodes: renderMarkdown(guide) };
     return this.#drawn.nodes;

@@ -18,9 +18,9 @@ const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
 
 export class Inspector extends RoutedElement {
   static properties = { screen: { attribute: false } };
-  #visibleTab = null; // the tab that was brought into sight
+  #visibleTab = null; // the tab that was scrolled into view
 
-  /** What the address names, or the guide if there is one. */
+  /** The index of the route's panel; by default the guide if there is one, else the events. */
   get #panel() {
     const wanted = PANELS.findIndex(([name]) => name === currentRoute().panel);
     if (wanted >= 0) return wanted;
@@ -49,7 +49,7 @@ export class Inspector extends RoutedElement {
   render() {
     const at = this.#panel;
     const [name, , draw] = PANELS[at];
-    if (!this.session.isCatchingUp) import("./lazy-panels.js"); // the chat is there before them
+    if (!this.session.isCatchingUp) import("./lazy-panels.js"); // the chat is drawn first
     return html`<section class="inspector" aria-label="Inspector">
       <div role="tablist" aria-label="Panels" @keydown=${this.#onKeyDown}>${PANELS.map(
         ([each, title], index) => html`

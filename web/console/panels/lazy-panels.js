@@ -1,4 +1,4 @@
-/** The panels that somebody may look into, loaded together: they share most of what they need. */
+/** A lazy chunk: all panels, which share most of their code. */
 
 import "../app/focus-recovery.js";
 import "../app/usage-totals.js";

@@ -1,7 +1,6 @@
 /**
- * `<tl-scrubber>`: a place among the durable events of a session, or now. It says where it is dragged
- * (`moving`) and where it is let go (`moved`), each with a seq, or null for now. The list of events grows in
- * place; `length` says that it has.
+ * `<tl-scrubber>`: a slider over the durable events of a session. Dispatches `moving` while it is dragged and `moved`
+ * when it is released, with a seq, or null for now. `events` grows in place, so `length` triggers the update.
  */
 
 import { html } from "lit";
@@ -18,7 +17,7 @@ export class Scrubber extends ConsoleElement {
     follows: { attribute: false },
   };
 
-  /** Whatever a person chose, as a seq. */
+  /** Dispatch the seq of an index, which is clamped; null is now. */
   #dispatch(name, index) {
     const seq = index === null ? null : this.events[Math.min(Math.max(index, 0), this.events.length - 1)].seq;
     this.dispatchEvent(new CustomEvent(name, { detail: seq }));

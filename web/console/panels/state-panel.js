@@ -1,9 +1,8 @@
 /**
- * `<tl-state>`: what the application makes of the log, now or as of any event, and what that event changed.
+ * `<tl-state>`: the application's state, now or at any event, and what that event changed.
  *
- * The server folds; this asks it, once at a time, for the last place wanted only, and at most every `PAUSE_MS`
- * while things move. "Now" is as of the last durable event that this page has. A moment in the past is part of
- * the address.
+ * The server folds. The panel sends one request at a time, only for the last position, and at most every `PAUSE_MS`
+ * while the session runs. "Now" is the last durable event of this page. A position in the past is part of the route.
  */
 
 import { html, nothing } from "lit";
@@ -18,8 +17,8 @@ import "./scrubber.js";
 import "./panels.css";
 
 const PAUSE_MS = 250;
-const MAX_JSON_CHARS = 200_000; // characters of JSON on the screen
-const MAX_VALUE_CHARS = 200; // of a value in the list of changes
+const MAX_JSON_CHARS = 200_000;
+const MAX_VALUE_CHARS = 200; // in the list of changes
 const PART_LABELS = {
   state: "State",
   transcript: "Transcript",
@@ -41,7 +40,7 @@ export class StatePanel extends RoutedElement {
     Object.assign(this, { part: loadSetting("part", "state"), answer: null, dragged: null });
   }
 
-  /** Where the person is: a seq, or null for now. */
+  /** The chosen position: a seq, or null for now. */
   get #seq() {
     return this.dragged ?? currentRoute().seq;
   }
@@ -62,7 +61,7 @@ export class StatePanel extends RoutedElement {
     this.#requests.request({ ...wanted, log });
   }
 
-  /** What was told of another log is not true of this one. */
+  /** Drop the answer of another log. */
   #reset(log) {
     this.#log = log;
     this.#requestKey = "";

@@ -1,7 +1,7 @@
 /**
- * `<tl-roster>`: the team of a process on its nine seats, and what a person may tell it. Nothing where there is
- * neither. Names, souls and colours are the model's words: they are text, and a colour is painted only if it
- * is one.
+ * `<tl-roster>`: the team of a process on its nine seats, and the commands a person may send to it. Draws nothing
+ * without a team or a process. Names, souls and colours come from a model: they are text, and only a valid colour is
+ * painted.
  */
 
 import { html, nothing } from "lit";
@@ -92,7 +92,7 @@ export class TeamGrid extends SessionElement {
     </li>`;
   }
 
-  /** The middle is where the process itself sits, which joins no team. */
+  /** The process itself has the middle seat, and joins no team. */
   #drawEmptySeat(seat) {
     const { process, agents } = this.session.app;
     if (process && seat === LEAD_SEAT)
@@ -100,7 +100,7 @@ export class TeamGrid extends SessionElement {
     return html`<li class="seat soft" data-state="free">Seat ${seat}, free</li>`;
   }
 
-  /** Names are not unique: whoever has one is offered the work. */
+  /** Names are not unique: the offer goes to every member of that name. */
   #drawOfferForm(teams) {
     const names = new Set(teams.flatMap(({ grid }) => grid.filter(Boolean).map(({ name }) => name)));
     if (!names.size) return nothing;
@@ -120,7 +120,7 @@ export class TeamGrid extends SessionElement {
     if (command.jobs.length && (await this.#sendCommand(command))) form.reset();
   }
 
-  /** Colours are set where the content security policy lets a script set them. */
+  /** The content security policy forbids style attributes; a script may set properties. */
   updated() {
     for (const swatch of this.querySelectorAll(".swatch")) swatch.style.backgroundColor = swatch.dataset.colour;
   }

@@ -1,8 +1,8 @@
 /**
- * `<tl-waterfall>`: what took time in a turn, a bar for each agent, completion and call on one axis. All turns stand
- * one below the other, each from its own beginning, on the axis of the longest.
+ * `<tl-waterfall>`: how long each agent, completion and call of a turn took, as bars on one axis. With all turns, each
+ * starts at 0 on the axis of the longest.
  *
- * A row is text first: name, state, time; the bar only repeats it. Choosing a row shows its first event.
+ * A row is text first (name, state, time); the bar repeats it. Choosing a row opens its first event.
  */
 
 import { html, nothing } from "lit";
@@ -20,8 +20,7 @@ import "./events.css";
 const ROW_PX = 26;
 const MAX_INDENT = 8;
 const MAX_TITLE_CHARS = 60;
-const MAX_LABEL_POSITION = 0.85; // of the axis: a label further on would be cut
-/** Words for states that need one. */
+const MAX_LABEL_POSITION = 0.85; // of the axis: a later label would be cut
 const STATE_LABELS = { open: "running", waiting: "waiting", error: "failed", cancelled: "cancelled" };
 const LEGEND = [
   ["agent", "Agent"],
@@ -52,7 +51,7 @@ export class TimelinePanel extends TickingElement {
     saveSetting(`timeline ${this.#sessionId}`, this.wanted);
   }
 
-  /** The turns to show; one that is not there any more is the latest. */
+  /** Return the chosen turns; the latest if the chosen one is gone. */
   #chosenTurns(turns) {
     if (this.wanted === "all") return turns;
     const found = turns.filter(([trace]) => trace === this.wanted);

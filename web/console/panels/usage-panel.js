@@ -1,7 +1,4 @@
-/**
- * `<tl-usage>`: what the session has taken: tokens, cost, calls and time, in all, by turn and by agent. A price
- * that is not known is a dash.
- */
+/** `<tl-usage>`: tokens, cost, calls and time of the session, by turn and by agent. An unknown price is a dash. */
 
 import { html, nothing } from "lit";
 
@@ -15,7 +12,7 @@ import { middleEllipsis } from "../ui/middle-ellipsis.js";
 import { drawShowEarlier } from "../ui/show-earlier.js";
 import "./panels.css";
 
-const PAGE_ROWS = 50; // rows that are shown at first, and that come with every step
+const PAGE_ROWS = 50; // per page
 
 const COLUMNS = [
   ["In", (meter) => formatCount(meter.input_tokens)],
@@ -76,7 +73,7 @@ export class UsagePanel extends TickingElement {
     )}</dl>`;
   }
 
-  /** The latest first; a column that would have nothing but zeros is left out. */
+  /** Draw the rows, the latest first, without columns that hold only zeros. */
   #drawTable(key, title, meters, known, nameOf) {
     const rows = [...meters].reverse();
     if (!rows.length) return nothing;

@@ -1,40 +1,39 @@
 /**
- * The chat of a session: a fold over its events, live or replayed, to entries (`entries.js`) in the order of
- * the log. A message that is queued behind a turn waits in `queue`, and enters the thread when its own turn starts.
+ * Folds events, live or replayed, to the entries of the chat (`entries.js`), in the order of the log.
  *
- * What agents do that somebody called stands inside the call, at any depth; who takes over goes on in the same
- * place. A retracted block is taken away, a replaced view says so. What is shown when everything has ended does
- * not depend on live events: a reload shows the same.
+ * A message that is queued behind a turn stays in `queue` and joins the thread when its own turn starts. The entries
+ * of a called agent are inside the call, at any depth; the target of a hand-off continues in the same thread. A
+ * retracted block is removed, a replaced view is marked. When all agents have ended the entries do not depend on live
+ * events: a reload shows the same.
  */
 
 import { CallEntry, Entry, OpenAgent, TextEntry, Thread } from "./entries.js";
 
-const PROGRESS_CHARS = 4000; // of a running tool's output: the end of it is what matters
+const PROGRESS_CHARS = 4000; // of a running tool's output: the end
 
 export class Conversation {
   thread = new Thread();
-  calls = new Map(); // agent id, call id -> Call
-  waiting = new Set(); // calls that a person has to answer, in order
-  queue = []; // messages that are in no thread yet: their turn has not started
-  title = null; // the last one that the session was given
-  #threads = new Map(); // agent id -> the thread that it writes to
+  calls = new Map(); // agent id, call id -> CallEntry
+  waiting = new Set(); // the calls that need a person's answer, in order
+  queue = []; // messages whose turn has not started
+  title = null; // of the last session.title
+  #threads = new Map();
   #openAgents = new Map(); // open agent -> Worker
-  #blocks = new Map(); // block id -> Text, or Call
-  #views = new Map(); // channel, view id -> the entry that shows it
-  #entries = new Map(); // event id -> the entry that tells of a message, a view or what was done on it
-  #unstartedMessages = new Map(); // turn -> messages that no agent has taken
-  #lastStop = null; // the entry of the last stop, until the next turn starts
-  #isServerDown = false; // the server has gone, and has not come back
-  #incompleteCalls = new Map(); // agent id -> calls of a message that is not complete
+  #blocks = new Map(); // block id -> TextEntry or CallEntry
+  #views = new Map(); // channel, view id -> entry
+  #entries = new Map(); // event id of a message, a view or an action -> entry
+  #unstartedMessages = new Map(); // turn -> messages that started no agent yet
+  #lastStop = null; // the last stop, until the next turn starts
+  #isServerDown = false;
+  #incompleteCalls = new Map(); // agent id -> calls whose message is not complete
 
-  /** Take one event into account. */
   apply(event) {
     const step = REDUCERS.get(event.type);
     if (step) step.call(this, event, event.payload);
     else this.#addEntry(event, ENTRY_KINDS.get(event.type) ?? "event");
   }
 
-  /** The entry that tells of an event, or the one that stands before it. */
+  /** Return the entry that shows an event, or the last one before it. */
   find(event) {
     const { seq, agent_id, payload } = event;
     const thread = this.#threadOf(event);
@@ -46,17 +45,16 @@ export class Conversation {
     return thread.entries.findLast((entry) => entry.place <= seq) ?? thread.owner;
   }
 
-  /** The agents that write to a thread and are between two things: they have started nothing that is shown. */
+  /** Return the open agents of a thread that have no unfinished text or call. */
   thinkingAgents(thread) {
     return [...this.#openAgents.values()].filter((agent) => agent.thread === thread && agent.unfinished.size === 0);
   }
 
-  /** Where an event of an agent belongs. */
   #threadOf({ agent_id }) {
     return this.#threads.get(agent_id) ?? this.thread;
   }
 
-  /** An entry that says what its event says, at the end of its thread. */
+  /** Append an entry of an event to its thread. */
   #addEntry(event, kind, thread = this.#threadOf(event)) {
     return thread.add(this.#buildEntry(event, kind, thread));
   }
@@ -66,7 +64,7 @@ export class Conversation {
     return Object.assign(entry, { type: event.type, actor: event.actor ?? null, payload: event.payload });
   }
 
-  /** A message that joins a running turn is answered there. One that comes while others work waits in the queue. */
+  /** A message of a running turn joins the thread at once. While other turns run it is queued. */
   message(event) {
     const entry = this.#buildEntry(event, "message", this.thread);
     this.#entries.set(event.id, entry);
@@ -89,7 +87,7 @@ export class Conversation {
     if (call) Object.assign(call, { child: name, model }).touch();
   }
 
-  /** The messages of a turn stand where it starts, wherever they were. */
+  /** Move the messages of a turn to where the turn starts. */
   #placeTurnMessages({ trace_id, seq }) {
     const taken = this.#unstartedMessages.get(trace_id) ?? [];
     this.#unstartedMessages.delete(trace_id);
@@ -102,7 +100,7 @@ export class Conversation {
     }
   }
 
-  /** The thread of an agent that no call in the log has started. */
+  /** Return the thread of an agent that was not started by a call in the log. */
   #threadWithoutCall(event, parent_id, via) {
     const parent = this.#threads.get(parent_id);
     if (via !== "call" || parent === undefined) return parent ?? this.thread;
@@ -111,7 +109,7 @@ export class Conversation {
     return entry.thread;
   }
 
-  /** What ends an agent is told once: by its error, by the card that it works in, or else by a note. */
+  /** Show the end of an agent once: by its error, by the card of its call, or else by a note. */
   end(event, { stop_reason, reason }) {
     const agent = this.#openAgents.get(event.agent_id) ?? new OpenAgent(event, null, this.#threadOf(event));
     this.#openAgents.delete(event.agent_id);
@@ -124,7 +122,7 @@ export class Conversation {
     if (isStop && this.#lastStop) this.thread.remove(this.#lastStop);
   }
 
-  /** A stop stands alone only if it ended nothing. */
+  /** A stop keeps its own entry only if it ended nothing. */
   command(event, { command }) {
     const entry = this.#addEntry(event, "command");
     if (command.kind === "stop") this.#lastStop = entry;
@@ -136,7 +134,7 @@ export class Conversation {
     if (agent) agent.fault = entry;
   }
 
-  /** The calls of this message are complete, and begin. */
+  /** The usage ends a message: its calls start to run. */
   usage({ agent_id }) {
     for (const call of this.#incompleteCalls.get(agent_id) ?? []) {
       call.isMessageComplete = true;
@@ -185,7 +183,6 @@ export class Conversation {
     if (this.#openAgents.has(event.agent_id)) this.#openAgents.get(event.agent_id).hasAbortedText = true;
   }
 
-  /** An agent is done with something. */
   #finish({ ts }, entry) {
     this.#openAgents.get(entry.agent_id)?.finish(entry, ts);
   }
@@ -201,13 +198,13 @@ export class Conversation {
     }
   }
 
-  /** A call that never was: another one may have its id. */
+  /** Remove a retracted call: another call may reuse its id. */
   #discardCall(event, call) {
     this.#closeCall(event, call, { aborted: true });
     this.calls.delete(pairKey(call.agent_id, call.call_id));
   }
 
-  /** The twin of a text or a thinking. */
+  /** The complete text of a block; live deltas before it are replaced. */
   text(event, { block_id, text, citations, speaker }) {
     const kind = event.type === "assistant.thinking" ? "thinking" : "text";
     const thread = this.#threadOf(event);
@@ -225,7 +222,7 @@ export class Conversation {
     call.touch();
   }
 
-  /** The id of a call whose block began without one. */
+  /** Set the id of a call whose block started without one. */
   #renameCall(call, call_id) {
     if (!call || call.call_id === call_id) return;
     this.calls.delete(pairKey(call.agent_id, call.call_id));
@@ -252,14 +249,13 @@ export class Conversation {
     this.#closeCall(event, call, { result: payload });
   }
 
-  /** A call is over. */
   #closeCall(event, call, outcome) {
     Object.assign(call, { awaited: null, approval: null, progress: "" }, outcome);
     this.#finish(event, call);
     this.#updateWaiting(call);
   }
 
-  /** Keep count of what waits for a person, inside everything around it too. */
+  /** Update `waiting`, and the counts of all entries around the call. */
   #updateWaiting(call) {
     const waits = call.state === "waiting";
     if (waits !== this.waiting.has(call)) {
@@ -296,7 +292,7 @@ export class Conversation {
     this.#updateWaiting(call);
   }
 
-  /** What a person did: the call or the view that it was done on tells it. */
+  /** Record an action on its call or its view; without either it is an entry. */
   action(event, { call_id, view_id, shown, action }) {
     const done = { actor: event.actor ?? null, ts: event.ts, action };
     const call = this.calls.get(pairKey(event.agent_id, call_id));
@@ -314,7 +310,7 @@ export class Conversation {
     } else this.#addEntry(event, "action");
   }
 
-  /** The server is there: worth a word only where it was away. */
+  /** Show a start of the server only after its end. */
   processStart(event, { process }) {
     if (process !== "server") this.#addEntry(event, "event");
     else if (this.#isServerDown) this.#addEntry(event, "restart");
@@ -343,16 +339,16 @@ export class Conversation {
   }
 }
 
-/** Events that have a look of their own. */
+/** The kinds of entries by event type; any other type is an "event". */
 const ENTRY_KINDS = new Map([
   ["agent.handoff", "handoff"],
   ["assistant.files", "files"],
 ]);
 
-/** Ends that need no word. */
+/** Stop reasons that get no note. */
 const QUIET_ENDS = new Set(["end_turn", "stop_sequence", "handoff"]);
 
-/** Why a text broke off, by who ended it from outside; without that its own model failed. */
+/** By reason of `block.end`; without one the model failed. */
 const ABORT_REASONS = new Map([
   ["stopped", "stop"],
   ["interrupted", "restart"],

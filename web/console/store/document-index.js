@@ -1,6 +1,6 @@
 /**
- * The documents of a session by id, as the server has them (docs/protocol.md, section 9.5): a fold that keeps
- * what the client's `Documents` makes of each event. How a document is named and found is here too.
+ * Folds events to the documents of a session by id and category (docs/protocol.md, section 9.5), with titles and
+ * search.
  */
 
 import { Documents } from "../../client/folds/documents.js";
@@ -8,7 +8,7 @@ import { oneLine } from "./one-line.js";
 
 const MAX_EXCERPT_CHARS = 100;
 
-/** What the categories are called, in the order in which they are shown. */
+/** The titles of the categories, in the order of the panel. */
 export const CATEGORY_TITLES = new Map([
   ["transcript", "Messages"],
   ["identity", "Team"],
@@ -22,7 +22,6 @@ export class DocumentIndex {
   byCategory = new Map([...CATEGORY_TITLES.keys()].map((category) => [category, new Map()]));
   #documents = new Documents();
 
-  /** Take one event into account. */
   apply(event) {
     for (const made of this.#documents.apply(event)) {
       this.version += 1;
@@ -39,7 +38,7 @@ const TITLES = {
   marker: ({ kind, process }) => [kind === "session_start" ? "Started" : "Ended", process],
 };
 
-/** The name of a document, and what tells it from others. */
+/** Return a document's name and a second text that tells it from others. */
 export const documentTitle = ({ type, body }) => TITLES[type](body);
 
 const PARTS = {
@@ -48,7 +47,6 @@ const PARTS = {
   tool_use: ({ name }) => `calls ${name}`,
 };
 
-/** The first words of a message. */
 function messageExcerpt(content) {
   if (!content.length) return "taken back";
   const part = content.find(({ type }) => type === "text") ?? content[0];
@@ -57,7 +55,7 @@ function messageExcerpt(content) {
 
 const searchTexts = new WeakMap();
 
-/** Whether all words are in a document. */
+/** Whether a document contains all words. */
 export function matchesQuery(document, words) {
   if (!words.length) return true;
   if (!searchTexts.has(document)) searchTexts.set(document, JSON.stringify([document.id, document.body]).toLowerCase());

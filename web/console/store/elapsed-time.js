@@ -1,20 +1,19 @@
 /**
- * How long things of a session have taken until `now` (milliseconds since 1970), from the client's `Meters`: what is
- * open counts as far as it has come. Pure.
+ * Elapsed times until `now` (milliseconds since 1970), from the client's `Meters`, including what is still open. Pure.
  */
 
 const msSince = (ts, now) => Math.max(0, now - Date.parse(ts));
 
-/** A turn or an agent; null if nothing of it has begun. */
+/** Return the time of a turn or an agent so far; null if it has not started. */
 export function meterElapsedMs({ duration_ms, running, began }, now) {
   return duration_ms ?? (running ? msSince(began, now) : null);
 }
 
-/** All turns, one after the other. */
+/** Return the sum over all turns. */
 export const turnsElapsedMs = ({ turns }, now) =>
   [...turns.values()].reduce((sum, turn) => sum + (meterElapsedMs(turn, now) ?? 0), 0);
 
-/** All calls: how long tools ran, and how long people were waited for. */
+/** Return the time of all calls so far, without and with waiting for people. */
 export function callTimes({ session, openCalls }, now) {
   let { tool_ms, wait_ms } = session;
   for (const call of [...openCalls.values()].flatMap((calls) => [...calls.values()])) {

@@ -1,9 +1,9 @@
 /**
- * What a chat shows, one entry each: messages, texts, thinking, calls, views, hand-offs, notes, events.
+ * The entries of a chat: messages, texts, thinking, calls, views, hand-offs, notes, events.
  *
- * An entry is a value that changes while its part of the log is written. `version` rises with every change of
- * the entry or of anything inside it, so whoever draws compares one number. `seq` is the event that began it, and
- * its key; `place` is the seq that it stands at, which is later for a message that was queued.
+ * An entry changes while its part of the log is written. `version` rises with every change of the entry or of anything
+ * inside it, so an element compares one number. `seq` is the event that started it, and its key; `place` is the seq
+ * where it is shown, which is later for a message that was queued.
  */
 
 let versions = 0;
@@ -21,18 +21,18 @@ export class Entry {
     this.agent_name = event.agent_name ?? null;
     this.channel = event.channel ?? null;
     this.turn = event.trace_id ?? null;
-    this.inside = inside; // the thread that holds it
+    this.inside = inside; // the thread around it
     this.touch();
   }
 
-  /** It has changed, and so has everything around it. */
+  /** Raise the version of the entry and of everything around it. */
   touch() {
     versions += 1;
     for (let entry = this; entry; entry = entry.inside?.owner) entry.version = versions;
   }
 }
 
-/** Entries in order; the owner is the call or the agent that they are nested in, none at the top. */
+/** Entries in order. The owner is the call or agent entry around them; null at the top. */
 export class Thread {
   entries = [];
 
@@ -53,11 +53,11 @@ export class Thread {
   }
 }
 
-/** A text or a thinking, while it is written and afterwards. */
+/** A text or a thinking, streaming or complete. */
 export class TextEntry extends Entry {
   open = true;
   aborted = false;
-  abortReason = null; // why it was aborted: "error", "restart", "stop" or "timeout"
+  abortReason = null; // "error", "restart", "stop" or "timeout"
   citations = [];
   speaker = null;
   #pieces = [];
@@ -72,7 +72,7 @@ export class TextEntry extends Entry {
     this.touch();
   }
 
-  /** It is over, with this text. */
+  /** Complete the text. */
   close(text, { aborted = false, citations = [], speaker = null } = {}) {
     if (text !== undefined) this.#pieces = [text];
     Object.assign(this, { open: false, aborted, citations, speaker });
@@ -80,25 +80,25 @@ export class TextEntry extends Entry {
   }
 }
 
-/** A call of a tool, with the agents that it started in its thread. */
+/** A call of a tool; its thread holds the entries of the agents it started. */
 export class CallEntry extends Entry {
-  written = ""; // arguments as they come
+  written = ""; // streaming arguments
   args = null;
   executor = "backend";
-  isMessageComplete = false; // the message it stands in is complete: it has begun
-  awaited = null; // what the page is asked: the arguments, or an input's questions
-  approval = null; // the request that nobody has decided
+  isMessageComplete = false; // then the call runs
+  awaited = null; // { args, seq } while the page has to answer: the arguments, or an input's questions
+  approval = null; // the undecided approval.request
   decision = null;
-  input = null; // what a person gave to a call that asked
-  question = null; // the arguments that the page was asked with, last
-  answer = null; // who answered, and when: { actor, ts }
-  isErrorShown = false; // its error stands inside it, or the note of a stop tells it
+  input = null; // the values a person gave to an input
+  question = null; // the arguments of the last question
+  answer = null; // { actor, ts } of the answer
+  isErrorShown = false; // inside the card, or by the note of a stop
   progress = ""; // only while it runs
   result = null; // the payload of tool.result
   aborted = false;
   incomplete = null;
   block_id = null;
-  waiting = 0; // calls inside, at any depth, that wait for a person
+  waiting = 0; // how many calls inside, at any depth, wait for a person
 
   constructor(event, inside, call_id, tool) {
     super("call", event, inside);
@@ -107,7 +107,7 @@ export class CallEntry extends Entry {
     this.thread = new Thread(this);
   }
 
-  /** writing, queued, running, waiting, done, error, denied or aborted. */
+  /** One of writing, queued, running, waiting, done, error, denied, aborted. */
   get state() {
     if (this.result !== null) return this.result.ok ? "done" : (ERROR_STATES.get(this.result.error?.code) ?? "error");
     if (this.aborted) return "aborted";
@@ -122,17 +122,17 @@ const ERROR_STATES = new Map([
   ["DENIED", "denied"],
 ]);
 
-/** An agent that is open: the thread that it writes to, and what it has begun and not finished. */
+/** An open agent: its thread, and its unfinished texts and calls. */
 export class OpenAgent {
   unfinished = new Set(); // texts and calls
-  hasAbortedText = false; // a text of it broke off
-  fault = null; // the entry of the error that ends it
+  hasAbortedText = false;
+  fault = null; // the entry of the error that ended it
 
   constructor({ agent_name, trace_id, ts }, name, thread) {
     this.name = name ?? agent_name ?? "The agent";
     this.turn = trace_id;
     this.thread = thread;
-    this.since = ts; // since when it has written nothing
+    this.since = ts; // the time of its last output
   }
 
   begin(entry) {

@@ -1,11 +1,11 @@
 /**
- * Which events a person wants to see: a filter, the events that pass it, and what there is to choose from.
+ * Filters the events of a log, and counts what a filter can choose from. Pure.
  *
- * Pure. `Matches` looks at events in portions, so that a search in a long session never holds up a frame. The
- * search is in the JSON of an event, which is made once and kept as long as the event is.
+ * `EventFilter` tests events in batches, so that a search in a long session never blocks a frame. The search text of
+ * an event is its JSON, built once and cached as long as the event lives.
  */
 
-/** A filter that everything passes. `turn`, `invocation` and `call` are set from an event, not typed. */
+/** The filter that every event passes. `turn`, `invocation` and `call` are set from an event, not typed. */
 export const NO_FILTER = Object.freeze({
   text: "",
   type: "",
@@ -15,10 +15,10 @@ export const NO_FILTER = Object.freeze({
   invocation: "",
   call: "",
 });
-export const NO_AGENT = "-"; // as an agent: events without one
-const BATCH = 32; // events between two looks at the clock
+export const NO_AGENT = "-"; // the agent of events without one
+const BATCH = 32; // events between two calls of `shouldYield`
 
-/** Each field of a filter: what an event has to be, cheap ones first. */
+/** By field of a filter: the test of an event. Cheap tests come first. */
 const TESTS = {
   type:
     (wanted) =>
@@ -44,7 +44,7 @@ const TESTS = {
   text: (wanted) => (event) => searchText(event).includes(wanted.toLowerCase()),
 };
 
-/** The calls that an event is about. */
+/** Return the ids of the calls in a payload. */
 export function callIds({ call_id, calls }) {
   const asked = Array.isArray(calls) ? calls.map((call) => call?.call_id) : [];
   return [call_id, ...asked].filter((id) => typeof id === "string");
@@ -57,10 +57,10 @@ function searchText(event) {
   return texts.get(event);
 }
 
-/** The events that pass a filter, found bit by bit. */
+/** The events that pass a filter, tested in batches. */
 export class EventFilter {
   events = []; // in order
-  at = 0; // how many were looked at
+  at = 0; // how many events were tested
   #tests;
 
   constructor(filter) {
@@ -69,7 +69,7 @@ export class EventFilter {
       .map((name) => TESTS[name](filter[name]));
   }
 
-  /** Look at what was not looked at, until it is `shouldYield()`. Returns whether that was all. */
+  /** Test further events until `shouldYield()`. Return whether all were tested. */
   run(events, shouldYield) {
     if (this.#tests.length === 0) {
       this.events = events;
@@ -88,7 +88,7 @@ export class EventFilter {
   }
 }
 
-/** The next event of the same type in a direction, 1 or -1; undefined if there is none. */
+/** Return the next event of the same type in a direction, 1 or -1; undefined if there is none. */
 export function nextOfType(events, at, step) {
   for (let index = at + step; index >= 0 && index < events.length; index += step) {
     if (events[index].type === events[at].type) return events[index];
@@ -96,10 +96,10 @@ export function nextOfType(events, at, step) {
   return undefined;
 }
 
-/** A fold: what occurs in a session, and how often. */
+/** Folds events to counts of their types, agents and depths. */
 export class EventFacets {
   types = new Map();
-  agents = new Map(); // by name; NOBODY for events without an agent
+  agents = new Map(); // by name; NO_AGENT for events without one
   depth = 0; // the deepest
 
   apply({ type, agent_name = NO_AGENT, depth = 0 }) {
@@ -108,7 +108,7 @@ export class EventFacets {
     this.depth = Math.max(this.depth, depth);
   }
 
-  /** What can be chosen as a type: `[value, count]`, families (ending with a dot) before their types. */
+  /** The types to choose from: `[value, count]`, families (ending with a dot) before their types. */
   get choices() {
     const families = new Map();
     for (const [type, count] of [...this.types].sort(([one], [other]) => (one < other ? -1 : 1))) {

@@ -1,8 +1,8 @@
 /**
- * An event in one line: its family, which gives the colour, and what its payload says.
+ * An event in one line: its family, which gives the colour, and a summary of its payload. Pure.
  *
- * Pure. A line is made from the beginning of a payload only: a result of a megabyte costs no more than a word.
- * Types that are not in the table, those of applications too, are shown as compact JSON.
+ * A summary reads only the beginning of a payload: a result of a megabyte costs no more than a word. Types that are
+ * not in the table, such as an application's own, are shown as compact JSON.
  */
 
 import { plural } from "./labels.js";
@@ -10,20 +10,22 @@ import { oneLine } from "./one-line.js";
 
 const MAX_LINE_CHARS = 240;
 
-/** What an event says, on one line, cut. */
 export function summarizeEvent({ type, payload }) {
   const say = SUMMARIES[type] ?? compactJson;
   return oneLine(say(payload ?? {}), MAX_LINE_CHARS);
 }
 
-/** The first word of a type, or `error` for what went wrong: what rows are coloured by. */
+/**
+ * Return the first word of a type, or `error` for a failure, or `own` for an application's type. Rows are coloured by
+ * it.
+ */
 export function eventFamily({ type, payload }) {
   if (IS_ERROR[type]?.(payload)) return "error";
   const first = type.split(".")[0];
   return FAMILIES.has(first) ? first : "own";
 }
 
-/** JSON of a value without spaces, as far as `room` characters go. */
+/** Return compact JSON of about `room` characters; the rest is cut. */
 export function compactJson(value, room = MAX_LINE_CHARS) {
   if (typeof value === "string") return JSON.stringify(value.slice(0, room));
   if (value === null || typeof value !== "object") return String(value);
@@ -63,9 +65,9 @@ const FAMILIES = new Set([
   "parse",
 ]);
 
-/** When an event tells of a fault. */
+/** By type: whether an event is a failure. */
 const IS_ERROR = {
-  __proto__: null, // a type may be called like what every object has
+  __proto__: null, // a type may be named like a member of Object.prototype
   "session.error": () => true,
   "parse.reject": () => true,
   "tool.result": ({ ok }) => !ok,

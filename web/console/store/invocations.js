@@ -1,13 +1,13 @@
 /**
- * All invocations of a session, ended ones too: a fold over durable events, by turn and nested by who called
- * whom. Who handoffSources over stands beside the one it took over from. What they spent is in the client's `Meters`.
+ * Folds events to all invocations of a session, open and ended, by turn and nested by caller. The target of a hand-off
+ * is beside its source. Usage is in the client's `Meters`.
  */
 
 import { oneLine } from "./one-line.js";
 
-const MAX_TITLE_CHARS = 80; // characters of what a turn began with
+const MAX_TITLE_CHARS = 80;
 
-/** How an agent ended, in words, and whether that is good. */
+/** By stop reason: a label and a class. */
 export const END_LABELS = {
   end_turn: ["done", "good"],
   stop_sequence: ["done", "good"],
@@ -22,17 +22,16 @@ export const END_LABELS = {
 };
 
 export class Invocations {
-  turns = new Map(); // turn -> { turn, number, seq, words, agents }
+  turns = new Map();
   byId = new Map();
-  handoffSources = new Map(); // agent id -> from whom it handoffSources over
+  handoffSources = new Map(); // agent id -> the agent that handed over to it
 
-  /** Take one event into account. */
   apply(event) {
     const turn = this.#turn(event);
     REDUCERS[event.type]?.(this, event, turn);
   }
 
-  /** The turn of an event; agents that are in none are in one without a name. */
+  /** Return the turn of an event. Agents without a turn share one without a name. */
   #turn(event) {
     const { trace_id = "", seq, type } = event;
     if (!trace_id && type !== "agent.start") return null;
@@ -46,13 +45,15 @@ export class Invocations {
 
 const title = (text) => oneLine(String(text), MAX_TITLE_CHARS);
 
-/** What a turn began with. */
 function turnTitle({ type, payload }) {
   const told = { "ui.message": payload.text, "ui.command": payload.command?.kind, "ui.action": payload.action?.kind };
   return title(told[type] ?? type);
 }
 
-/** What an agent was asked by another one. An agent that answers a person has the words of its turn, and no others. */
+/**
+ * Return the prompt of a called agent in one line; "" for an agent that answers a person, whose prompt is the turn's
+ * title.
+ */
 export const promptSubject = ({ via, prompt }) => (via === "prompt" ? "" : title(prompt ?? ""));
 
 function startAgent(fold, event, turn) {
@@ -80,7 +81,7 @@ function endAgent(fold, { agent_id, seq, payload }) {
 
 const REDUCERS = { __proto__: null, "agent.start": startAgent, "agent.handoff": recordHandoff, "agent.end": endAgent };
 
-/** What an invocation does: the word for it, and its look. `tree` is the client's. */
+/** Return the label and the class of an invocation's state. */
 export function invocationStatus({ agent_id, ended }, tree) {
   if (ended) return END_LABELS[ended.reason] ?? [ended.reason, "bad"];
   return tree.isWaiting(agent_id) ? ["waiting", "busy"] : ["running", "good"];

@@ -1,11 +1,11 @@
 /**
- * What is different between two JSON values: a list of paths, each with what was there and what is there now.
- * An array is compared place by place. The list is bounded: a person reads it.
+ * The differences between two JSON values as a list of paths. Arrays are compared by index. The list is bounded,
+ * because a person reads it.
  */
 
 const MAX_CHANGES = 200;
 
-/** Differences `{ path, kind, before?, after? }`; kind is added, removed or changed. At most `most`. */
+/** Return at most `most` differences `{ path, kind, before?, after? }`; kind is added, removed or changed. */
 export function diffJson(before, after, most = MAX_CHANGES) {
   const found = [];
   const todo = [["", before, after]];
@@ -19,7 +19,6 @@ export function diffJson(before, after, most = MAX_CHANGES) {
   return found;
 }
 
-/** What holds other values is of a kind. */
 const containerKind = (value) =>
   Array.isArray(value) ? "array" : typeof value === "object" && value !== null && "object";
 
@@ -30,7 +29,7 @@ function childPairs(path, old, now) {
 
 const own = (value, name) => (Object.hasOwn(value, name) ? value[name] : undefined);
 
-/** One step of a path: `.name`, `[3]`, or `["other name"]`. */
+/** Return one step of a path: `.name`, `[3]`, or `["other name"]`. */
 function pathStep(name, isArray, path) {
   if (isArray) return `[${name}]`;
   if (!/^[A-Za-z_$][\w$]*$/.test(name)) return `[${JSON.stringify(name)}]`;

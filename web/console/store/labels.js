@@ -1,7 +1,7 @@
 /**
- * What entries of a chat say, in plain words. Pure.
+ * Labels and sentences for the entries of a chat. Pure.
  *
- * Tables here have no prototype: what is looked up in them comes from logs, and may be called `constructor`.
+ * Tables have no prototype: their keys come from logs, and may be `constructor`.
  */
 
 import { oneLine } from "./one-line.js";
@@ -12,7 +12,7 @@ const MAX_LINE_CHARS = 160;
 export const shortText = (value) =>
   oneLine(typeof value === "string" ? value : (JSON.stringify(value) ?? ""), MAX_LINE_CHARS);
 
-/** A name of a program, like `weight_entry.deleteAll`, as words: "Weight entry delete all". Any other text stays. */
+/** Turn an identifier into words: `weight_entry.deleteAll` becomes "Weight entry delete all". Any other text stays. */
 export function humanizeName(name) {
   if (!/^[\p{L}\p{N}\s._-]+$/u.test(name)) return name;
   const words = name
@@ -26,7 +26,7 @@ export function humanizeName(name) {
 export const isContainer = (value) => value !== null && typeof value === "object";
 export const plural = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 
-/** A value in a few words: a list or an object by its values, or how many they are if these hold others. */
+/** Return a value in a few words: a flat list or object by its values, a nested one by its size. */
 export function valueText(value) {
   if (value === null || value === undefined || value === "") return "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -36,11 +36,11 @@ export function valueText(value) {
   return plural(Object.keys(value).length, Array.isArray(value) ? "item" : "value");
 }
 
-const ID = /^[a-z]+_[\w-]{8,}$|^[\da-f-]{16,}$/i; // of a program, not for people
+const ID = /^[a-z]+_[\w-]{8,}$|^[\da-f-]{16,}$/i; // ids mean nothing to people
 const isReadable = (value) =>
   typeof value === "string" && value !== "" && value.length <= MAX_LINE_CHARS && !ID.test(value);
 
-/** What a call is about: its first argument that a person can read, or else its first one. */
+/** Return the first readable argument of a call, or else its first one. */
 export function callSummary(args) {
   const given = Object.entries(args ?? {});
   const [, text] = given.find(([, value]) => isReadable(value)) ?? [];
@@ -49,7 +49,7 @@ export function callSummary(args) {
   return name === undefined ? "" : `${humanizeName(name)}: ${valueText(value)}`;
 }
 
-/** Events of every application that are told by a sentence. */
+/** By type: title and detail of an event's chip. */
 const EVENT_PHRASES = {
   __proto__: null,
   "artifact.write": ({ path, filename }) => ["Wrote", path ?? filename],
@@ -61,7 +61,7 @@ const EVENT_PHRASES = {
   "roster.join": ({ name }) => [name, "joined"],
 };
 
-/** An event that has no look of its own: its name in words, and what it says. */
+/** Return title and detail of an event without a look of its own. */
 export function eventLabel({ type, payload }) {
   const [title, said] = EVENT_PHRASES[type]?.(payload) ?? [];
   if (title) return { title, said: said ?? "" };
@@ -73,7 +73,7 @@ export function eventLabel({ type, payload }) {
 
 const isEmpty = (value) => Object.keys(value).length === 0;
 
-/** How an agent ended that did not come to its end. */
+/** By stop reason: what happened to an agent that did not finish. */
 const END_PHRASES = {
   __proto__: null,
   cancelled: "was stopped",
@@ -90,7 +90,7 @@ export function endLabel({ agent_name, payload: { stop_reason }, by, isRestart }
   return `${agent_name ?? "The agent"} ${did}${by ? ` by ${by}` : ""}`;
 }
 
-/** Why a text ends in the middle. A stop has a note of its own. */
+/** By `abortReason` of a text; a stop has a note of its own. */
 export const ABORT_LABELS = {
   __proto__: null,
   error: "Cut off by an error",
@@ -99,7 +99,7 @@ export const ABORT_LABELS = {
   timeout: "Cut off by a timeout",
 };
 
-/** What a person did on a view, in the words of the view. */
+/** By kind of action: what the person did. `named` returns the quoted title of a part. */
 const ACTION_PHRASES = {
   __proto__: null,
   "form.submit": ({ form_id }, named) => `sent ${named("form", form_id) ?? "the form"}`,
@@ -113,7 +113,7 @@ const ACTION_PHRASES = {
   "input.submit": () => "answered",
 };
 
-/** `tree` is that of the view, if it is known. */
+/** Return a sentence about an action. `tree` is the view's, if it is known. */
 export function actionLabel(who, action, tree = null) {
   const named = (type, id) => {
     const part = findNode(tree, type, id);
@@ -122,7 +122,7 @@ export function actionLabel(who, action, tree = null) {
   return `${who ?? "A member"} ${ACTION_PHRASES[action.kind]?.(action, named) ?? `did ${action.kind}`}`;
 }
 
-/** The part of a tree that an action names, or null. A stored tree may hold anything. */
+/** Return the part of a tree by type and id, or null. A stored tree may hold anything. */
 function findNode(node, type, id) {
   if (node?.type === type && node.id === id) return node;
   const { children } = node ?? {};
@@ -130,7 +130,7 @@ function findNode(node, type, id) {
   return children.reduce((found, child) => found ?? findNode(child, type, id), null);
 }
 
-/** What a form was sent with, by the labels of its fields: [[label, value]]. */
+/** Return the values of a sent form by label: [[label, value]]. */
 export function submittedValues(action, tree) {
   if (action.kind !== "form.submit" && action.kind !== "input.submit") return [];
   const { fields = [] } = findNode(tree, "form", action.form_id) ?? {};
@@ -140,11 +140,10 @@ export function submittedValues(action, tree) {
   });
 }
 
-/** What a person told the server to do. */
 export const commandLabel = (who, { kind }) =>
   `${who ?? "A member"} asked: ${kind === "stop" ? "stop, but nothing ran" : kind.replace(/[._]/g, " ")}`;
 
-/** What a person answered to a call of the page. */
+/** Return the answer to a call of the page in words. */
 export function answerLabel({ result, input, question }) {
   if (input !== null) return "Answered";
   if (!result.ok) return "Not answered";
@@ -154,7 +153,7 @@ export function answerLabel({ result, input, question }) {
   return String(chosen?.label ?? valueText(result.result));
 }
 
-/** The state of a call, and how it looks. */
+/** By state of a call: its label and its classes. */
 export const CALL_STATES = {
   __proto__: null,
   writing: ["Writing", "busy moves"],
@@ -169,7 +168,7 @@ export const CALL_STATES = {
 
 export const DECISION_LABELS = { __proto__: null, approve: "Approved", deny: "Denied", expired: "Not decided in time" };
 
-/** The risk of a call in words, and whether it only reads. An application's own words are words already. */
+/** By risk of an approval. An application may send its own words instead. */
 const RISK_LABELS = {
   __proto__: null,
   read: "It reads data and changes nothing",

@@ -1,6 +1,6 @@
 /**
- * One request at a time, for what was wanted last: whoever drags a slider wants where it stops, not every place
- * on the way. Answers cannot come out of order, for there is never a second question.
+ * Sends one request at a time, and only for the last value: a dragged slider asks for where it stops. Responses cannot
+ * arrive out of order, because there is never a second request.
  */
 
 export class LatestRequest {
@@ -8,7 +8,7 @@ export class LatestRequest {
   #next = null;
   #busy = false;
 
-  /** `work(wanted)` asks and tells; it does not throw. */
+  /** `send(value)` sends one request and handles its response; it must not throw. */
   constructor(work) {
     this.#send = work;
   }

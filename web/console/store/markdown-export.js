@@ -1,9 +1,8 @@
 /**
- * A conversation as Markdown, for a file: what the chat shows, in the same order, nested in the same way.
+ * Exports a conversation as Markdown: what the chat shows, in the same order and nesting.
  *
- * Texts of the model stay Markdown, but whoever opens the file runs no HTML and loads no image of theirs
- * (`prose`). Everything else stands in fences longer than any inside. Characters that control a terminal or
- * the direction of writing are spelled out.
+ * Texts of the model stay Markdown, but a viewer runs no HTML and loads no image of theirs (`neutralizeMarkdown`).
+ * Other values stand in fences longer than any inside. Control characters, also of text direction, are escaped.
  */
 
 import {
@@ -19,7 +18,7 @@ import {
 
 const CONTROL = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
-/** Control characters as `\x1b` or `\u202e`; line feeds and tabs stay. */
+/** Escape control characters as `\x1b` or `\u202e`; line feeds and tabs stay. */
 export function escapeControls(text) {
   const spelled = (one) => {
     const code = one.charCodeAt(0).toString(16);
@@ -28,23 +27,23 @@ export function escapeControls(text) {
   return text.replace(/\r\n/g, "\n").replace(CONTROL, spelled);
 }
 
-/** A text between fences that it cannot end. */
+/** Put a text between fences longer than any inside. */
 export function fenceCode(text, language = "") {
   const longest = Math.max(2, ...Array.from(text.matchAll(/`+/g), ([run]) => run.length));
   const fence = "`".repeat(longest + 1);
   return `${fence}${language}\n${escapeControls(text).replace(/\n$/, "")}\n${fence}`;
 }
 
-/** Words in the middle of a line, as they are. */
+/** Escape a text for the middle of a line. */
 export const escapeInline = (text) =>
   escapeControls(text)
     .replace(/\s+/g, " ")
     .replace(/[\\`*_[\]<>#|!&~]/g, "\\$&");
 
-const FENCE_START = /^(`{3,}(?=[^`]*$)|~{3,})/; // only where no list or quotation can end it
+const FENCE_START = /^(`{3,}(?=[^`]*$)|~{3,})/; // only at the start of a line, where no list or quote can end it
 const CODE_SPAN = /(?<![\\`])(`+)(?!`)[^|]*?(?<!`)\1(?!`)/g; // within one line; a bar may end a cell of a table
 
-/** Markdown of the model: HTML and images are shown as they were written, outside code; fences are closed. */
+/** Keep a model's Markdown, but escape HTML and images outside code, and close open fences. */
 export function neutralizeMarkdown(text) {
   let fence = null;
   const lines = escapeControls(text)
@@ -61,7 +60,7 @@ export function neutralizeMarkdown(text) {
   return [...lines, ...(fence === null ? [] : [fence])].join("\n");
 }
 
-/** A line without what a viewer would run or load, but for code. */
+/** Escape what a viewer would run or load, outside code spans. */
 function neutralizeLine(line) {
   let made = "";
   let at = 0;
@@ -74,7 +73,7 @@ function neutralizeLine(line) {
 
 const neutralizeSpan = (text) => text.replace(/<(?=[a-z/!?])/gi, "&lt;").replace(/!(?=\[)/g, "&#33;");
 
-/** What a person wrote: words, not Markdown. Lines stay lines. */
+/** Escape a person's text: it is no Markdown. Line breaks stay. */
 export function escapeText(text) {
   const line = (words) => escapeInline(words.trim()).replace(LIST_START, "$1\\$2");
   const paragraph = (lines) => lines.split("\n").map(line).join("\\\n");
@@ -85,7 +84,7 @@ export function escapeText(text) {
     .join("\n\n");
 }
 
-const LIST_START = /^(\d*)([-+=.)])/; // what would begin a list or underline a title
+const LIST_START = /^(\d*)([-+=.)])/; // would start a list or underline a heading
 
 const writeJson = (value) =>
   typeof value === "string" ? fenceCode(value) : fenceCode(JSON.stringify(value, null, 2), "json");
@@ -177,15 +176,15 @@ const writeEntries = (thread, people) =>
   thread.entries.map((entry) => (ENTRY_WRITERS[entry.kind] ?? writeEvent)(entry, people)).join("\n\n");
 
 /**
- * The whole conversation (`conversation.js`) under a title; last, the messages that wait for their turn. Of `people`,
- * `me` is the principal of who exports, and `displayName` says what a principal is called.
+ * Export a conversation under a title; queued messages come last. `people.me` is the exporting principal,
+ * `people.displayName` maps principals to names.
  */
 export function exportMarkdown({ thread, queue }, title, people) {
   const queued = queue.map((entry) => joinParagraphs(note("Queued"), writeMessage(entry, people)));
   return `${joinParagraphs(`# ${escapeInline(title)}`, writeEntries(thread, people), ...queued)}\n`;
 }
 
-/** A name for a file that every system takes. */
+/** Return a file name that every system accepts. */
 export const exportFileName = (title, ending) =>
   `${
     title

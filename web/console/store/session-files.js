@@ -1,23 +1,21 @@
 /**
- * The files of a session: a fold over `artifact.write` and `assistant.files`, the last written first. Pure.
+ * Folds `artifact.write` and `assistant.files` to the files of a session, the last written first. Pure.
  *
- * `content` is the text that a call of the agent wrote, where the log has that call: the server writes `artifact.write`
- * behind the result of the call. `address` leads to a blob of the server. A file with neither was written where the log
- * does not reach.
+ * `content` is the text that a tool call wrote, if the log has that call: the server appends `artifact.write` after
+ * the call's result. `address` is a blob of the server. A file with neither was written outside the log.
  */
 
 import { blobUrl } from "../markdown/url-policy.js";
 
-/** The tools of which the server makes `artifact.write`, and the argument that has the text of the file. */
+/** The tools for which the server appends `artifact.write`, with the argument that holds the file's text. */
 const CONTENT_ARGUMENTS = new Map([["Write", "content"]]);
 
 export class SessionFiles {
   version = 0;
   #byKey = new Map();
-  #writing = new Map(); // call -> the text that it writes, until its result
-  #written = new Map(); // agent -> the text of its last result, until the file of it
+  #writing = new Map(); // call id -> text, until its result
+  #written = new Map(); // agent id -> text of its last result, until artifact.write
 
-  /** Take one event into account. */
   apply(event) {
     const { type, payload, agent_id } = event;
     if (type === "tool.call") this.#call(payload);
@@ -63,5 +61,5 @@ const PREVIEWS = [
   ["text", /\.(html?|txt|md|csv|tsv|json|jsonl|xml|svg|log|ya?ml|toml|py|js|ts|css|sql|sh)$/i],
 ];
 
-/** How a file can be shown, by its name: as a picture, as text, or not (null). HTML is text: nothing in it runs. */
+/** Return how a file can be shown, by its name: "picture", "text" or null. HTML is text: nothing in it runs. */
 export const previewKind = (name) => PREVIEWS.find(([, ending]) => ending.test(name))?.[0] ?? null;

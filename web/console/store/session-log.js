@@ -1,9 +1,8 @@
 /**
- * A session as a page knows it: its durable events in order, and folds over them.
+ * The durable events of a session in order, and folds over them.
  *
- * What every screen needs (the chat, the open agents) is kept up to date; every other fold catches up when
- * somebody asks for it, so that a long session costs what is looked at. Live events pass through and are not
- * kept: a replay may leave them out, and what is shown must not depend on it.
+ * The conversation and the tree are always up to date; any other fold catches up when it is read, so that a long
+ * session costs only what is shown. Live events are folded and not stored: a replay may omit them.
  */
 
 import { Names } from "../../client/folds/names.js";
@@ -17,7 +16,7 @@ export class SessionLog {
   #isDeclared;
   #folds = new Map(); // fold class -> { fold, at }
 
-  /** `types` are the application's own. */
+  /** `types` are the event types of the application. */
   constructor(types = []) {
     const own = new Set(types);
     this.#isDeclared = (type) => own.has(type);
@@ -25,7 +24,7 @@ export class SessionLog {
     this.tree = new Tree(this.#isDeclared);
   }
 
-  /** Take one event into account; whether it is kept. */
+  /** Apply one event; return whether it is durable. */
   apply(event) {
     const lasts = !LIVE_TYPES.has(event.type);
     if (lasts) this.events.push(event);
@@ -34,34 +33,34 @@ export class SessionLog {
     return lasts;
   }
 
-  /** The seq of the last durable event; -1 if there is none. */
+  /** Seq of the last durable event, or -1. */
   get last() {
     return this.events.at(-1)?.seq ?? -1;
   }
 
-  /** What a principal is called; null if there is none. */
+  /** Return the name of a principal; null for none. */
   displayName(principal) {
     return principal ? this.fold(Names).displayName(principal) : null;
   }
 
-  /** A fold of this class over all durable events, caught up. */
+  /** Return the fold of this class over all durable events, up to date. */
   fold(Fold) {
     if (!this.#folds.has(Fold)) this.#folds.set(Fold, { fold: new Fold(), at: 0 });
     const kept = this.#folds.get(Fold);
     while (kept.at < this.events.length) {
-      kept.at += 1; // before: an event that a fold cannot take must not stop those after it
+      kept.at += 1; // before apply: an event that makes a fold throw must not stop the next ones
       kept.fold.apply(this.events[kept.at - 1]);
     }
     return kept.fold;
   }
 
-  /** Where the event with a seq is in `events`, or the last one before it; -1 if there is none. */
+  /** Return the index of a seq in `events`, or of the last one before it, or -1. */
   indexOfSeq(seq) {
     return indexOfSeq(this.events, seq);
   }
 }
 
-/** Where the event with a seq is in a list, or the last one before it; -1 if there is none. */
+/** Return the index of the event with a seq, or of the last one before it, or -1. */
 export function indexOfSeq(events, seq) {
   let [low, high] = [0, events.length];
   while (low < high) {

@@ -1,38 +1,38 @@
 /**
- * A session that is open in this page: its log, the line it comes over, and what a person does in it.
+ * An open session: its log, its connection, and the watchers of both.
  *
- * Whoever draws it watches it: told in a frame, `PACE_MS` after the last at the soonest, however much came. While
- * history comes that is `PATIENCE_MS`, so that catching up costs the fold and not the drawing.
+ * Watchers are called in an animation frame, at most every `NOTIFY_INTERVAL_MS`. While history loads it is
+ * `CATCH_UP_INTERVAL_MS`, so that catching up costs the fold and not the drawing.
  */
 
 import { connect } from "../../client/transport/connect.js";
 import { SessionLog } from "./session-log.js";
 
-const NOTIFY_INTERVAL_MS = 50; // between two drawings: text flows, and there is time for everything else
+const NOTIFY_INTERVAL_MS = 50; // text still flows, and the rest of the time is free
 const CATCH_UP_INTERVAL_MS = 1000;
 const CATCHING_UP = new Set(["connecting", "catching-up", "reset"]);
 
 export class Session {
-  connection = "connecting"; // as `connect` says it; "reset" until history has come again
-  refusal = null; // why the server does not let us read
-  hasHistory = false; // all that the log had when it was asked for has come
-  #last; // the seq that the log had then: undefined until the server says it, null where it does not say it
-  #clockAheadMs = Infinity; // milliseconds that this machine's clock is before the server's, at most
-  #watchers = new Map(); // who is told -> whether of live events too
-  #hasDurableChange = true; // whether something came that is there after a reload
+  connection = "connecting"; // the feed's state, or "reset" until the history has come again
+  refusal = null; // the HttpError if the server refuses
+  hasHistory = false; // all events that the log had at first have come
+  #last; // the last seq of the log at first: undefined until it is known, null if the server does not tell it
+  #clockAheadMs = Infinity; // how far this machine's clock is ahead of the server's, at most
+  #watchers = new Map(); // watcher -> whether it wants live events
+  #hasDurableChange = true; // since the last notification
   #resolveAnswer;
   #timer = null;
   #notifiedMs = performance.now();
   #feed;
 
   /**
-   * `readLast` gives the last seq of the log, or null for members who do not see all of it: with that event, history has
-   * come. `onReset` is told that it is another log now.
+   * `readLast` returns the last seq of the log, or null for members who do not see all channels: with that event the
+   * history has come. `onReset` is called when the log was replaced.
    */
   constructor({ id, app, client, me, onReset, readLast }) {
     Object.assign(this, { id, app, client, me });
     this.log = new SessionLog(app.types);
-    this.firstAnswer = new Promise((resolve) => (this.#resolveAnswer = resolve)); // what can wait, waits for the server
+    this.firstAnswer = new Promise((resolve) => (this.#resolveAnswer = resolve)); // settled with the first answer of the server
     this.#feed = connect({
       session: id,
       share: me.name,
@@ -70,11 +70,11 @@ export class Session {
     this.#checkHistory();
   }
 
-  /** A line is live when little comes, also while a busy server has sent nothing yet: that is no history. */
+  /** Set `hasHistory` once the history has come. "live" is not enough: a busy server may have sent nothing yet. */
   #checkHistory() {
     if (this.hasHistory || this.#last === undefined) return;
     const { last } = this.log.tree;
-    // Every log has events, the first of which makes its reader a member.
+    // every log has events: the first makes its reader a member
     this.hasHistory = this.#last === null ? last >= 0 && !this.isCatchingUp : last >= this.#last;
     if (!this.hasHistory) return;
     this.#hasDurableChange = true;
@@ -85,24 +85,26 @@ export class Session {
     this.#feed.close();
   }
 
-  /** Be told of changes, in a frame; of live events only if asked for. Returns how to stop. */
+  /**
+   * Call `tell` after changes, in an animation frame; for live events only with `live`. Return a function that stops
+   * it.
+   */
   watch(tell, { live = false } = {}) {
     this.#watchers.set(tell, live);
     return () => this.#watchers.delete(tell);
   }
 
-  /** Milliseconds since a time of the log, by the server's clock as far as it is known. */
+  /** Return the milliseconds since a time of the log, by the server's clock as far as it is known. */
   elapsed(ts) {
     const ahead = Number.isFinite(this.#clockAheadMs) ? this.#clockAheadMs : 0;
     return Math.max(0, Date.now() - ahead - Date.parse(ts));
   }
 
-  /** Whether history is coming. */
   get isCatchingUp() {
     return CATCHING_UP.has(this.connection);
   }
 
-  /** Whether anything runs or waits. */
+  /** Whether an agent is open. */
   get isOpen() {
     return this.log.tree.open.size > 0;
   }
@@ -119,7 +121,7 @@ export class Session {
     if (this.#timer === null) this.#notifyAfter(this.#intervalMs - (performance.now() - this.#notifiedMs));
   }
 
-  /** How long what is shown may stand. A hidden tab has nobody to show it to. */
+  /** Milliseconds between notifications; a hidden tab needs few. */
   get #intervalMs() {
     return this.isCatchingUp || document.hidden ? CATCH_UP_INTERVAL_MS : NOTIFY_INTERVAL_MS;
   }
@@ -140,7 +142,7 @@ export class Session {
     for (const [tell] of told) tell();
     if (this.connection === "reset") this.#endReset();
   }
-  /** Whoever hears of a reset from another tab is not told again that the line is live. */
+  /** Return to "live" after a while: a reset that another tab passed on is not followed by a state. */
   #endReset() {
     setTimeout(() => this.connection === "reset" && this.#setConnection("live"), CATCH_UP_INTERVAL_MS);
   }

@@ -1,21 +1,20 @@
 /**
- * What took time in a session: turns, and in them agents, completions of a model and calls of tools, nested as
- * they happened. A pure fold over durable events.
+ * Folds durable events to timed spans: turns, and in them agents, completions and tool calls, nested as they happened.
  *
- * A call that starts an agent is that agent. A completion begins where its agent had nothing else to wait for,
- * or as long before its end as the model says. Clocks decide nothing: inside a turn time never goes backwards.
- * What is open goes on until now, which the caller says; the last event of the log is the earliest now.
+ * A call that starts an agent is that agent's span. A completion starts where its agent had nothing else to wait for,
+ * or `duration_ms` before its end if the model reports it. Inside a turn time never goes back, whatever the clocks
+ * did. An open span ends at the caller's `now`, but not before the last event.
  */
 
 import { promptSubject } from "./invocations.js";
 
-/** Something that has lasted; `seq` and `last` are the first and the last event of it. */
+/** A timed span; `seq` and `last` are its first and its last event. */
 class Span {
   end = null; // null: open
   state = "open"; // open, ok, error or cancelled
-  waits = []; // [start, end or null]: when somebody outside had to answer
+  waits = []; // [start, end or null] of each wait for an answer
   children = [];
-  subject = ""; // of an agent: what it was asked, where its name does not say
+  subject = ""; // of an agent: its prompt
 
   constructor(kind, name, seq, start) {
     Object.assign(this, { kind, name, seq, start, last: seq });
@@ -43,7 +42,7 @@ class Span {
     return this.waits.length > 0 && this.waits.at(-1)[1] === null;
   }
 
-  /** Whether it waits, or does nothing but for what waits in it. */
+  /** Whether the span, or every open span inside it, waits for an answer. */
   get isResting() {
     if (this.isWaiting) return true;
     const open = this.children.filter(({ end }) => end === null);
@@ -51,7 +50,7 @@ class Span {
   }
 }
 
-/** An open agent: since when it has waited for its model, and the completion that runs. */
+/** An open agent: since when it waits for its model, and the running completion. */
 class RunningAgent {
   completion = null;
 
@@ -59,7 +58,7 @@ class RunningAgent {
     Object.assign(this, { span, since });
   }
 
-  /** The completion that runs; it begins if none does. */
+  /** Return the running completion, or start one. */
   startCompletion(event) {
     this.completion ??= this.span.add(new Span("completion", "model", event.seq, this.since));
     return this.completion;
@@ -75,13 +74,12 @@ class RunningAgent {
 export class Spans {
   turns = new Map(); // trace id -> Span, in order
   #now = 0; // when the last event was
-  #clocks = new Map(); // trace id -> the latest time in it
-  #open = new Map(); // trace id -> how many agents run
+  #clocks = new Map(); // trace id -> its latest time
+  #open = new Map(); // trace id -> number of open agents
   #agents = new Map(); // agent id -> Running
-  #spans = new Map(); // agent id -> its Span, kept for what it has started
+  #spans = new Map(); // agent id -> Span, also after its end: its children may come later
   #calls = new Map(); // agent id, call id -> Span
 
-  /** Take one event into account. */
   apply(event) {
     const time = Date.parse(event.ts);
     if (!Number.isNaN(time)) this.#now = time;
@@ -129,7 +127,6 @@ export class Spans {
     if (left === 0) turn.close(event, at, state);
   }
 
-  /** The model has said something. */
   speak(event) {
     this.#agents.get(event.agent_id)?.startCompletion(event);
   }
@@ -144,7 +141,7 @@ export class Spans {
     agent.endCompletion(event, at, "ok");
   }
 
-  /** What was said is taken back: the model is asked again. */
+  /** The output was retracted: the model is asked again. */
   retract(event, at) {
     const agent = this.#agents.get(event.agent_id);
     if (agent?.completion) agent.endCompletion(event, at, "error");
@@ -167,7 +164,7 @@ export class Spans {
     if (!span || !agent) return;
     if (span.end === null) span.close(event, at, ok ? "ok" : (ERROR_STATES[error?.code] ?? "error"));
     if (span.within) return;
-    // Tools run when the message is complete, whether or not anybody has told what it cost.
+    // tools run when the message is complete, with or without agent.usage
     agent.completion?.close(event, span.start, "ok");
     Object.assign(agent, { completion: null, since: at });
   }
@@ -183,17 +180,17 @@ export class Spans {
     this.#calls.get(callKey(event.agent_id, event.payload.call_id))?.resume(at);
   }
 
-  /** The turns in which somebody has begun, in order: `[trace, span]`. */
+  /** The turns with at least one agent, in order: `[trace, span]`. */
   get startedTurns() {
     return [...this.turns].filter(([, turn]) => turn.children.length > 0);
   }
 
-  /** When a span of a turn ends, or how far it has come; times are milliseconds since 1970. */
+  /** Return the end of a span, or of an open one the time so far, in milliseconds since 1970. */
   spanEnd(span, trace, now = 0) {
     return span.end ?? Math.max(this.#clocks.get(trace), this.#now, now);
   }
 
-  /** The spans of a turn, each before what is inside it: `{ span, depth, trace }`. */
+  /** Return the spans of a turn, parents first: `{ span, depth, trace }`. */
   rows(trace) {
     const found = [];
     const walk = (span, depth) => {
@@ -212,7 +209,7 @@ const ERROR_STATES = { __proto__: null, CANCELLED: "cancelled" };
 
 const { prototype: of } = Spans;
 const REDUCERS = {
-  __proto__: null, // a type may be called like what every object has
+  __proto__: null, // a type may be named like a member of Object.prototype
   "agent.start": of.start,
   "agent.end": of.stop,
   "agent.usage": of.usage,
@@ -233,7 +230,7 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-/** Steps of an axis that people can count in. */
+/** Round steps for an axis, in milliseconds. */
 const TICK_STEPS = [
   1,
   2,
@@ -249,7 +246,7 @@ const TICK_STEPS = [
   ...[1, 2, 6, 12].map((many) => many * HOUR),
 ];
 
-/** Round times for an axis of so many milliseconds, from 0, at most six. */
+/** Return at most six round times from 0 to `total` milliseconds. */
 export function axisTicks(total) {
   const least = total / 5;
   const step = TICK_STEPS.find((one) => one >= least) ?? Math.ceil(least / DAY) * DAY;

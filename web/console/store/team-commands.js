@@ -1,23 +1,22 @@
 /**
- * What a person may tell a process and its team: the commands of `ui.command`, with what they need to say. A
- * fold knows what the roster does not: whether the process runs, with whom was spoken before it, what was written.
+ * The commands (`ui.command`) that a person may send to a process and its team, and a fold of what they need to know:
+ * whether the process runs, who has spoken, whether files were written.
  */
 
 export class ProcessStatus {
-  process = null; // the payload of the last process.start of a model that has not ended
-  earlierNames = new Set(); // names: there are messages of theirs, or for them, of a process that has ended
-  currentNames = new Set(); // names: the same of the process that runs
+  process = null; // process.start of the running model process, or null
+  earlierNames = new Set(); // members with messages from or to them, of ended processes
+  currentNames = new Set(); // the same, of the running process
   hasMessages = false;
   hasFiles = false;
 
-  /** Take one event into account. */
   apply({ type, payload }) {
     REDUCERS[type]?.(this, payload);
   }
 }
 
 const REDUCERS = {
-  __proto__: null, // a type may be called like what every object has
+  __proto__: null, // a type may be named like a member of Object.prototype
   "process.start": (status, payload) => payload.process === "model" && (status.process = payload),
   "process.end": (status, payload) => payload.process === "model" && endProcess(status),
   "ui.message": (status, { target }) => {
@@ -28,7 +27,6 @@ const REDUCERS = {
   "artifact.write": (status) => (status.hasFiles = true),
 };
 
-/** What was said is of an earlier session from now on. */
 function endProcess(status) {
   status.process = null;
   for (const name of status.currentNames) status.earlierNames.add(name);
@@ -37,7 +35,7 @@ function endProcess(status) {
 
 export const summonCommand = () => ({ kind: "summon" });
 
-/** Wake these, as the roster has them. */
+/** Return the command that wakes these members of the roster. */
 export const wakeCommand = (members, status) => ({
   kind: "wake",
   agents: members.map(({ name, color, color_name, seat, soul }) => ({
@@ -58,7 +56,7 @@ export const startSessionCommand = (status) => ({
 
 export const endSessionCommand = () => ({ kind: "session.end" });
 
-/** Offer somebody work: one job on each line. */
+/** Return the command that offers work; `lines` has one job per line. */
 export const offerWorkCommand = (agent, lines) => ({
   kind: "offer_work",
   agent,
@@ -68,8 +66,7 @@ export const offerWorkCommand = (agent, lines) => ({
     .filter(Boolean),
 });
 
-/** A colour that may be painted: what a model wrote is never a style. */
+/** Return a colour if the text is a hex colour, else "": a model's text is never a style. */
 export const safeColor = (text) => (/^#(?:[\da-f]{3}|[\da-f]{6})$/i.test(text) ? text : "");
 
-/** Who sleeps, in the order of the seats. */
 export const sleepingMembers = (grid) => grid.filter((member) => member?.state === "sleeping");

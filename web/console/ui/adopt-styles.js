@@ -1,4 +1,5 @@
-/** Put on a style: parts of the page that load late bring theirs along (`build.mjs`). */
+/** Adopts a stylesheet at run time. The build turns every CSS import of a script into a call of this (`build.mjs`). */
+
 export function adoptStyles(css) {
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(css);

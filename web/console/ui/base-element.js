@@ -1,7 +1,7 @@
 /**
- * What all elements of the console are: Lit elements without a shadow, so that one style sheet, labels and the
- * browser's own search reach everything. Properties get their first values in constructors: class fields would
- * hide them from Lit.
+ * Base classes of the console's elements: Lit elements without a shadow root, so that one stylesheet, labels and the
+ * browser's search reach everything. Constructors set the first values of properties: class fields would hide them
+ * from Lit.
  */
 
 import { LitElement } from "lit";
@@ -12,7 +12,7 @@ export class ConsoleElement extends LitElement {
   }
 }
 
-/** An element that draws a session, again whenever something came; one that `showsLive`, live events too. */
+/** An element that updates when its session changes; with `showsLive` also for live events. */
 export class SessionElement extends ConsoleElement {
   showsLive = false;
   static properties = { session: { attribute: false } };
@@ -38,7 +38,7 @@ export class SessionElement extends ConsoleElement {
     this.#stop = this.session?.watch(() => this.requestUpdate(), { live: this.showsLive }) ?? null;
   }
 
-  /** Do something that a server may refuse; a refusal is told where everybody sees it. */
+  /** Await `work()` and return its result. An error is dispatched as `error-message`, and the result is undefined. */
   async attempt(work) {
     try {
       return await work();
@@ -51,7 +51,7 @@ export class SessionElement extends ConsoleElement {
 
 const TICK_MS = 1000;
 
-/** An element that draws how long things take: also once a second, while an agent is open and the line is live. */
+/** An element that shows elapsed time: it also updates once a second while an agent is open and the session is live. */
 export class TickingElement extends SessionElement {
   #timer = null;
 
@@ -69,7 +69,7 @@ export class TickingElement extends SessionElement {
     clearTimeout(this.#timer);
   }
 
-  /** Now in milliseconds since 1970, by the clock of the log; the time of the last event while the line is down. */
+  /** Now in milliseconds since 1970 by the server's clock; without a connection the time of the last event. */
   get now() {
     const { log, connection } = this.session;
     const ts = log.events.at(-1)?.ts;
@@ -77,7 +77,7 @@ export class TickingElement extends SessionElement {
   }
 }
 
-/** An element that draws where a person is in the session too, again whenever they move (`place.js`). */
+/** An element that also updates when the route changes. */
 export class RoutedElement extends SessionElement {
   #onRouteChange = () => this.requestUpdate();
 

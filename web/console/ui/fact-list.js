@@ -1,26 +1,25 @@
 /**
- * A value out of an event for people: an object as names and values, a list of objects as a table, anything else as
- * words. What is too long or too deep for that is JSON. Everything is drawn as text.
+ * Draws a JSON value for people: an object as names and values, a list of objects as a table, anything else as words.
+ * A value that is too long or too deep is drawn as JSON. Everything is text.
  */
 
 import { html, nothing } from "lit";
 
 import { humanizeName, isContainer, valueText } from "../store/labels.js";
 
-const MAX_ITEMS = 50; // of a list: a person who decides reads no more
+const MAX_ITEMS = 50; // of a list: a person reads no more
 const MAX_COLUMNS = 8;
 
-/** Pairs of a name and a value. */
+/** Draw pairs of a name and a value. */
 export const drawFacts = (pairs) =>
   html`<dl class="facts">${pairs.map(
     ([name, value]) => html`
   <dt>${name}</dt><dd>${drawValue(value)}</dd>`,
   )}</dl>`;
 
-/** The values of an object by their names. */
+/** Return an object's entries with readable names. */
 export const labelledPairs = (value) => Object.entries(value ?? {}).map(([name, inner]) => [humanizeName(name), inner]);
 
-/** Any value. */
 export function drawValue(value, depth = 0) {
   if (!isContainer(value)) return html`${typeof value === "string" && value ? value : valueText(value)}`;
   if (Object.keys(value).length === 0) return html`none`;

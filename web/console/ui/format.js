@@ -1,12 +1,10 @@
-/**
- * Numbers as people read them: tokens, money, times, sizes. What is not known is a dash, never a guess.
- */
+/** Formats numbers for people: tokens, money, durations, sizes. An unknown value is a dash, never a guess. */
 
 export const UNKNOWN = "–";
 
 export const formatCount = (number) => number.toLocaleString("en");
 
-/** What a meter (`Meters`) has cost: unknown if no completion has a price, and said if some have none. */
+/** Format the cost of a meter: a dash if no completion has a price, with a note if some have none. */
 export function formatCost({ cost_usd, unpriced, completions }) {
   if (unpriced >= completions) return UNKNOWN;
   return formatMoney(cost_usd) + (unpriced ? ", partly unknown" : "");
@@ -17,7 +15,6 @@ function formatMoney(usd) {
   return `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 }
 
-/** A time of so many milliseconds. */
 export function formatDuration(ms) {
   if (ms === null) return UNKNOWN;
   if (ms < 1000) return `${ms} ms`;
@@ -31,7 +28,6 @@ export function formatDuration(ms) {
 
 const UNITS = ["bytes", "kB", "MB", "GB"];
 
-/** So many bytes. */
 export function formatBytes(bytes) {
   let [amount, unit] = [bytes, 0];
   for (; amount >= 1000 && unit < UNITS.length - 1; unit += 1) amount /= 1000;

@@ -1,4 +1,4 @@
-/** `<tl-value>`: a value out of an event, as text or as JSON for people; of a long one the beginning, until asked. */
+/** `<tl-value>`: a value as text or indented JSON; of a long one the beginning, the rest on demand. */
 
 import { html, nothing } from "lit";
 

@@ -1,6 +1,6 @@
 /**
- * `<tl-json>`: a value as JSON that can be folded. What is folded is not in the page; long texts and long lists
- * show their beginning and can be asked for more. Everything is text: nothing in a value becomes markup.
+ * `<tl-json>`: a value as a JSON tree. Folded parts are not in the page; long texts and lists show their beginning,
+ * the rest on demand. Everything is text: nothing in a value becomes markup.
  */
 
 import { html, nothing } from "lit";
@@ -10,7 +10,7 @@ import { ConsoleElement } from "./base-element.js";
 
 const MAX_TEXT_CHARS = 2000;
 const PAGE_ITEMS = 100;
-const MAX_OPEN_ITEMS = 12; // entries that are shown at once, down to
+const MAX_OPEN_ITEMS = 12; // a container of so many items is open, down to
 const MAX_OPEN_DEPTH = 4; // this depth
 
 export class JsonTree extends ConsoleElement {

@@ -1,6 +1,6 @@
 /**
- * A name in a place that may be too narrow for it: the cut is in its middle, since names of models differ at their
- * ends. The two parts read as one word.
+ * A name that is cut in its middle when it is too wide, since names of models differ at their ends. Both parts read as
+ * one word.
  */
 
 import { html } from "lit";

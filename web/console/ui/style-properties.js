@@ -1,6 +1,6 @@
 /**
- * Styles of an element from a template: `<div ${styled({ left: "10%" })}>`. The page's policy forbids style
- * attributes, which is what a template would write; this sets properties.
+ * Sets styles in a template: `<div ${setStyles({ left: "10%" })}>`. The page's policy forbids style attributes, which
+ * a template would write; this directive sets properties.
  */
 
 import { noChange } from "lit";

@@ -1,9 +1,9 @@
 /**
- * `<tl-list>`: a list box with any number of rows of one height, of which only those in view are in the page.
+ * `<tl-list>`: a list box of any number of rows of one height, of which only those in view are in the page.
  *
- * `rowAt(index)` gives `{ seq, kind, state, selected, title, content }`. The keys move `active`, which belongs to
- * whoever uses the list: told by `move`, a click or Enter by `pick`, both with the index; `scrolled` tells
- * whether the end is in view. With `follows` the end stays in view.
+ * `rowAt(index)` returns `{ seq, kind, state, selected, title, content }`. Keys dispatch `move`, a click or Enter
+ * dispatches `pick`, both with an index; the owner sets `active`. `scrolled` tells whether the end is in view.
+ * `follows` keeps it there.
  */
 
 import { html, nothing } from "lit";
@@ -12,7 +12,7 @@ import { repeat } from "lit/directives/repeat.js";
 import { ConsoleElement } from "./base-element.js";
 import { VirtualScroll } from "./virtual-scroll.js";
 
-/** Where a key leads, from a row, on pages of so many rows. */
+/** By key: the row to move to, from a row, with so many rows per page. */
 const KEYS = {
   ArrowDown: (at) => at + 1,
   ArrowUp: (at) => at - 1,
@@ -21,9 +21,8 @@ const KEYS = {
   Home: () => 0,
   End: () => Infinity,
 };
-const NEAR_PX = 4; // from the end that count as the end
+const NEAR_PX = 4; // closer to the end counts as the end
 
-/** Whether a key moves in a list. */
 export const isMoveKey = (key) => key in KEYS;
 
 export class VirtualList extends ConsoleElement {
@@ -36,7 +35,7 @@ export class VirtualList extends ConsoleElement {
     follows: { type: Boolean },
   };
   #observer = new ResizeObserver(() => this.#onResize());
-  #pendingScroll = null; // where to scroll when the rows are there: (track, scroll) -> scroll
+  #pendingScroll = null; // (virtual scroll, scrollTop) => scrollTop, for the next update
   #scroll = 0;
   #view = 0;
 
@@ -55,19 +54,19 @@ export class VirtualList extends ConsoleElement {
     this.#observer.disconnect();
   }
 
-  /** Have a row in view. */
+  /** Scroll a row into view. */
   reveal(row) {
     this.#pendingScroll = (track, scroll) => track.reveal(row, scroll);
     this.requestUpdate();
   }
 
-  /** Have a row so many pixels from the top. */
+  /** Scroll a row to so many pixels below the top. */
   place(row, pixels) {
     this.#pendingScroll = (track) => track.scrollTopFor(row * track.rowHeight - pixels);
     this.requestUpdate();
   }
 
-  /** The first row in view, and how far from the top it is. */
+  /** The first row in view, and its distance from the top. */
   get position() {
     const top = this.#virtualScroll.contentTop(this.#scroll);
     const row = Math.floor(top / this.rowHeight);
@@ -82,7 +81,7 @@ export class VirtualList extends ConsoleElement {
     return this.firstElementChild;
   }
 
-  /** What a person looks at stays in view when the box becomes smaller. */
+  /** Keep the active row in view when the box shrinks. */
   #onResize() {
     const seen = this.active >= 0 && this.#virtualScroll.shows(this.active, this.#scroll);
     if (seen && this.#pendingScroll === null) this.reveal(this.active);
@@ -92,7 +91,7 @@ export class VirtualList extends ConsoleElement {
   #onScroll() {
     if (this.#box.scrollTop === this.#scroll) return;
     this.#scroll = this.#box.scrollTop;
-    // A box that grew is scrolled by the browser before the next drawing measures it.
+    // the browser scrolls a box that grew before the next update measures it
     const { scrollHeight, clientHeight } = this.#box;
     this.#dispatch("scrolled", this.#scroll + clientHeight >= scrollHeight - NEAR_PX);
     this.requestUpdate();
@@ -123,7 +122,7 @@ export class VirtualList extends ConsoleElement {
     if (row) this.#dispatch("pick", Number(row.dataset.row));
   }
 
-  /** The box must be as high as its rows before it can be scrolled, and rows are drawn for where it is. */
+  /** Set the height of the track before scrolling, and scroll before drawing the rows in view. */
   willUpdate() {
     this.style.setProperty("--row", `${this.rowHeight}px`);
     const box = this.#box;
@@ -137,7 +136,7 @@ export class VirtualList extends ConsoleElement {
     this.#scroll = box.scrollTop;
   }
 
-  /** At first there is no box to measure. */
+  /** The first update has no box to measure. */
   firstUpdated() {
     this.requestUpdate();
   }

@@ -1,12 +1,12 @@
 /**
- * Where the rows of a long list are: rows of one height in a box that scrolls.
+ * The geometry of a virtual list: rows of one height in a box that scrolls. Pure.
  *
- * Pure. Browsers stop at some height of an element; a list that is higher is scrolled in a track of `LIMIT_PX`,
- * and every pixel there stands for more than one.
+ * Browsers limit the height of an element. A list that is higher scrolls in a track of `MAX_HEIGHT_PX`, where a pixel
+ * stands for more than one.
  */
 
 const MAX_HEIGHT_PX = 8_000_000; // Firefox stops near 17.9 million, Chromium near 33.5
-const OVERSCAN_ROWS = 5; // rows drawn above and below what is seen: a small scroll shows them before they are due
+const OVERSCAN_ROWS = 5; // above and below the view: a small scroll needs no drawing
 
 export class VirtualScroll {
   /** `view` is the height of the box. */
@@ -16,12 +16,12 @@ export class VirtualScroll {
     this.height = Math.min(this.total, limit);
   }
 
-  /** How many pixels of rows are above the box if all could be scrolled, for a place of the scroll bar. */
+  /** Return the pixels of rows above the box for a scrollTop. */
   contentTop(scroll) {
     return this.height === this.total ? scroll : scroll * this.#stretch;
   }
 
-  /** The place of the scroll bar at which so many pixels are above; as near as it gets. */
+  /** Return the scrollTop with so many pixels of rows above the box, or the nearest one. */
   scrollTopFor(top) {
     const near = Math.max(0, Math.min(top, this.total - this.view));
     return this.height === this.total ? near : near / this.#stretch;
@@ -31,7 +31,7 @@ export class VirtualScroll {
     return (this.total - this.view) / (this.height - this.view);
   }
 
-  /** The rows to draw at a place, `[first, end)`, and where in the track the first of them stands. */
+  /** Return the rows to draw, `[first, end)`, and the offset of the first in the track. */
   rowsAt(scroll) {
     const top = this.contentTop(scroll);
     const first = Math.max(0, Math.floor(top / this.rowHeight) - OVERSCAN_ROWS);
@@ -39,13 +39,16 @@ export class VirtualScroll {
     return { first: Math.min(first, end), end, offset: scroll - (top - first * this.rowHeight) };
   }
 
-  /** Whether a row is in the box, whole. */
+  /** Whether a row is completely in the box. */
   shows(row, scroll) {
     const above = row * this.rowHeight - this.contentTop(scroll);
     return above >= 0 && above + this.rowHeight <= this.view;
   }
 
-  /** How far to scroll to have a row in the box: not if it is there, a bit if it is near, else to the middle. */
+  /**
+   * Return the scrollTop that shows a row: unchanged if it is in view, minimal if it is near, else with the row in the
+   * middle.
+   */
   reveal(row, scroll) {
     const top = this.contentTop(scroll);
     const above = row * this.rowHeight;

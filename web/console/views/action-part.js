@@ -1,6 +1,6 @@
 /**
- * What a form, a table and a button of a view have in common: they act once at a time, are checked before anything is
- * sent, ask before if they are told to, and say at the place what is wrong.
+ * The base of a view's form, table and button: one action at a time, validated before it is sent, confirmed first if
+ * the node says so, with errors at their places.
  */
 
 import { html, nothing } from "lit";
@@ -23,7 +23,7 @@ export class ActionPart extends ConsoleElement {
     confirmed: { state: true },
     problems: { state: true },
   };
-  #lastSeq = -1; // the seq of what was sent: until it has come back, nothing more is
+  #lastSeq = -1; // the seq of the last action: the next one waits until the log has it
 
   constructor() {
     super();
@@ -36,7 +36,7 @@ export class ActionPart extends ConsoleElement {
     return openDraft(this.session.id, this.entry.event_id, this.node.id);
   }
 
-  /** The view as the log knows it; null when it is not open, or not known yet. */
+  /** The open view of this entry; null if it is closed, or its event has not come. */
   get openView() {
     const {
       channel,
@@ -46,7 +46,7 @@ export class ActionPart extends ConsoleElement {
     return view?.event_id === this.entry.event_id ? view : null;
   }
 
-  /** What was sent last, if anything was. */
+  /** The last action on this part, or null. */
   get lastAction() {
     const {
       channel,
@@ -55,7 +55,7 @@ export class ActionPart extends ConsoleElement {
     return this.session.log.fold(Submissions).forView(view_id, channel).actions.get(this.node.id) ?? null;
   }
 
-  /** Whether it cannot be sent any more. */
+  /** Whether the part has been used and takes no further action. */
   get isUsed() {
     return this.openView?.used.has(this.node.id) ?? false;
   }
@@ -64,7 +64,7 @@ export class ActionPart extends ConsoleElement {
     return this.sending || this.session.log.last < this.#lastSeq;
   }
 
-  /** Send an action, after the question if there is one; `place` brings problems to their places. */
+  /** Validate, confirm and send an action. `place` maps problems to their places. */
   act(action, place, found = this.#validate(action)) {
     this.confirmed = null;
     if (this.isBusy) return;
@@ -75,7 +75,7 @@ export class ActionPart extends ConsoleElement {
 
   #validate(action) {
     const { log } = this.session;
-    if (log.last < this.entry.seq) return []; // history is on its way: the server knows
+    if (log.last < this.entry.seq) return []; // the history is incomplete: let the server decide
     const {
       channel,
       event_id,
@@ -98,10 +98,10 @@ export class ActionPart extends ConsoleElement {
     }
   }
 
-  /** What was typed has been sent. */
+  /** Called after an action was sent. */
   onSubmitted() {}
 
-  /** Say what is wrong, and go there unless the person is somewhere else by now. */
+  /** Show errors, and focus the first unless the person has moved elsewhere. */
   async #showErrors(places) {
     const { activeElement } = document;
     const isHere = activeElement.contains(this) || this.contains(activeElement);
@@ -110,12 +110,12 @@ export class ActionPart extends ConsoleElement {
     if (isHere) this.querySelector("[aria-invalid=true], [role=alert]")?.focus();
   }
 
-  /** When everything is drawn that can be wrong. */
+  /** Wait until all inputs are drawn. */
   async whenDrawn() {
     while (!(await this.updateComplete));
   }
 
-  /** A problem of a place goes when it is edited. */
+  /** Remove the error of an edited place. */
   clearError(place) {
     if (this.confirmed === null && !this.problems?.has(place)) return;
     this.confirmed = null;
@@ -125,10 +125,10 @@ export class ActionPart extends ConsoleElement {
   async #askConfirmation(go) {
     this.confirmed = go;
     await this.updateComplete;
-    this.querySelector(".confirm button:last-of-type")?.focus(); // a key that is held down does no harm
+    this.querySelector(".confirm button:last-of-type")?.focus(); // focus Cancel: a key that is held down does no harm
   }
 
-  /** The question before, or the button. */
+  /** Draw the button, or the confirmation that it asks for. */
   renderAction(button, words) {
     if (this.confirmed === null) return button;
     const leave = () => (this.confirmed = null);
@@ -141,7 +141,7 @@ export class ActionPart extends ConsoleElement {
     </div>`;
   }
 
-  /** What is wrong with all of it; what the server said about the last answer counts until there is another. */
+  /** Draw the error of the part as a whole. The server's `error` counts until the next action. */
   renderError(error = null) {
     const problem = this.isUsed ? null : (this.problems?.get("") ?? (this.problems ? null : error));
     return problem === null ? nothing : html`<p class="wrong" role="alert" tabindex="-1">${problem}</p>`;

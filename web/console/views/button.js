@@ -1,4 +1,4 @@
-/** `<tl-view-button>`: a button of a view; once, unless it says that there may be more. */
+/** `<tl-view-button>`: a button of a view. It works once, unless the node says `repeat`. */
 
 import { html } from "lit";
 

@@ -1,6 +1,6 @@
 /**
- * A view that is over, to be read and not used: its texts, what its forms and tables held, the buttons that there were.
- * `actions` are what was done on it: a form shows what was sent last.
+ * A closed view, read-only: its texts, the values of its forms and tables, its buttons. A form shows what was sent
+ * last.
  */
 
 import { html, nothing } from "lit";
@@ -8,7 +8,7 @@ import { html, nothing } from "lit";
 import { drawFacts } from "../ui/fact-list.js";
 import { displayText } from "./values.js";
 
-/** Draw a tree that has no flaw. */
+/** Draw a valid tree. `actions` are those on the view. */
 export function drawClosedView(tree, actions) {
   const last = (key, id) => actions.findLast(({ action }) => action[key] === id)?.action ?? null;
   return RENDERERS[tree.type](tree, last);

@@ -1,8 +1,8 @@
 /**
- * What is wrong with an action, at its place and in plain words. Pure.
+ * Errors of an action by their places, as messages for people. Pure.
  *
- * A place is the name of a field; a row's key, a space and a column's name, or nothing for the row itself; "" is the
- * form, the table or the button as a whole. Places are keys of a Map: their names come from outside.
+ * A place is the name of a field; or a row's key, a space and a column's name (empty for the row itself); or "" for
+ * the form, table or button as a whole. Places are keys of a Map: the names come from outside.
  */
 
 const LATE_MESSAGES = new Map([
@@ -14,7 +14,7 @@ const LATE_MESSAGES = new Map([
 ]);
 const ROW_GONE_MESSAGE = "This row was already deleted.";
 
-/** The problems of a request that failed, as `OpenViews.validateAction` would tell them. */
+/** Return the problems of a refused request, in the form of `OpenViews.validateAction`. */
 export function responseProblems(error) {
   const kind = error.status === 409 ? "conflict" : "invalid";
   const told = error.fault?.details?.problems;
@@ -22,13 +22,13 @@ export function responseProblems(error) {
   return [{ kind: "failed", path: [], message: `Not sent: ${error.message}` }];
 }
 
-/** A date that is not complete: the browser would say that there is none. */
+/** Return the problem of an incomplete date, which the browser reports as empty. */
 export const incompleteDate = (name, ...path) => ({ kind: "invalid", path, message: `${name} is not complete` });
 
-/** Problems by their places in a form. */
+/** Map the problems of a form to its fields. */
 export const formErrors = (problems) => errorsByPlace(problems, ([first, name]) => (first === "values" && name) || "");
 
-/** Problems by their places in a table; `keys` are those of the rows that were sent. */
+/** Map the problems of a table to its cells; `keys` are those of the sent rows. */
 export const tableErrors = (problems, keys) =>
   errorsByPlace(problems, ([first, at, name]) => {
     if (first !== "rows" || keys[at] === undefined) return "";
@@ -37,7 +37,7 @@ export const tableErrors = (problems, keys) =>
 
 export const cellKey = (key, name) => `${key} ${name}`;
 
-/** The first problem of each place. */
+/** Return the first message of each place. */
 function errorsByPlace(problems, placeOf) {
   const places = new Map();
   for (const problem of problems) {
@@ -47,12 +47,11 @@ function errorsByPlace(problems, placeOf) {
   return places;
 }
 
-/** What a problem says, to a person. */
 function errorText({ kind, message, path: [first, ...rest] }) {
   if (kind !== "conflict") return message;
   return rest.length > 0 ? ROW_GONE_MESSAGE : (LATE_MESSAGES.get(first) ?? `Too late: ${message}.`);
 }
 
-/** A message that begins with a field's name, with its label instead. */
+/** Replace a field's name at the start of a message with its label. */
 export const withLabel = (message, { name, label }) =>
   message.startsWith(`${name} `) ? label + message.slice(name.length) : message;

@@ -1,9 +1,8 @@
 /**
- * The inputs of fields, in forms, in cells of tables and in what a tool asks: a label, a control, what helps, what is
- * wrong.
+ * Draws the inputs of fields in forms, table cells and questions: label, control, help, error.
  *
- * An input keeps what is typed: it is written to only when it should hold something else, so the caret stays. Inputs
- * have no `name`: a form's own methods can be hidden by inputs that are called like them.
+ * An input is written to only when its text should change, so the caret stays. Inputs have no `name`: a form's own
+ * methods can be hidden by inputs of the same name.
  */
 
 import { html, nothing } from "lit";
@@ -12,7 +11,7 @@ import { live } from "lit/directives/live.js";
 import { withLabel } from "./errors.js";
 import { inputKind, joinMoment, parseMoment } from "./values.js";
 
-/** A field of a form. `first` is the text it began with, `tell` is called with each text that is typed. */
+/** Draw a field. `first` is its initial text; `tell` is called with each typed text. */
 export function drawField(field, { id, first, text, problem, tell }) {
   const about = describedBy(id, field.help, problem);
   return html`<div class="field" data-name=${field.name}>
@@ -22,25 +21,25 @@ export function drawField(field, { id, first, text, problem, tell }) {
   </div>`;
 }
 
-/** The mark of what must be given; a reader's voice says it by itself. */
+/** Draw the mark of a required field; screen readers announce it by themselves. */
 export const requiredMark = ({ required }) =>
   required ? html`<span class="star" aria-hidden="true">\u00a0*</span>` : nothing;
 
-/** The ids of what is said about an input. */
+/** Return the ids of the help and the error of an input. */
 export const describedBy = (id, help, problem) =>
   [help && `${id}-help`, problem != null && `${id}-wrong`].filter(Boolean).join(" ") || nothing;
 
-/** The texts that `aboutOf` names. */
+/** Draw the texts that `describedBy` refers to. */
 export const drawNotes = (field, { id, problem, help = field.help }) => html`
   ${help ? html`<p class="help" id="${id}-help">${help}</p>` : nothing}
   ${problem == null ? nothing : html`<p class="wrong" id="${id}-wrong">${withLabel(problem, field)}</p>`}`;
 
-/** The control alone; without a `<label>` of its own it needs a `name`. */
+/** Draw the control alone; without a `<label>` it needs a `name`. */
 export function drawControl(field, control) {
   return CONTROLS[inputKind(field, control.first)](field, control);
 }
 
-/** Whether the browser shows something in an input that is no value yet, like half a date. */
+/** Whether an input holds an incomplete value, such as half a date. */
 export const hasIncompleteInput = (root) =>
   [...root.querySelectorAll("input")].some((input) => input.validity.badInput);
 
@@ -61,7 +60,7 @@ const drawDate = (field, control) => html`<input type="date" id=${control.id} .v
   aria-label=${control.name ?? nothing} aria-invalid=${ariaInvalid(control)} aria-describedby=${control.about}
   @input=${({ target }) => control.tell(target.value)}>`;
 
-/** A day and, if there is one, its time; an offset stays as it came. */
+/** Draw a date and a time; a time zone offset stays as it came. */
 function drawMoment(field, control) {
   const { zone } = parseMoment(control.first);
   const { day, time } = parseMoment(control.text) ?? splitTime(control.text);
@@ -78,7 +77,7 @@ function drawMoment(field, control) {
   </span>`;
 }
 
-/** A time that has no day yet. */
+/** Return the parts of a time without a day. */
 const splitTime = (said) => ({ day: "", time: /^T(\d\d:\d\d(:\d\d)?)/.exec(said)?.[1] ?? "" });
 
 const drawSelect = (field, control) => html`<select id=${control.id} ?required=${field.required}

@@ -1,6 +1,6 @@
 /**
- * `<tl-view-form>`: a form of a view. What is typed stays through a reload until it is sent; what was sent stays
- * readable, and cannot be sent again unless the form says so.
+ * `<tl-view-form>`: a form of a view. Typed text survives a reload until it is sent; a sent form stays readable, and
+ * can be sent again only if the node says `repeat`.
  */
 
 import { html, nothing } from "lit";
@@ -22,13 +22,13 @@ export class ViewForm extends ActionPart {
   }
 
   #onType(name, text) {
-    if (!this.#texts.has(name)) this.requestUpdate(); // what was wrong with the last answer goes
+    if (!this.#texts.has(name)) this.requestUpdate(); // removes the error of the last answer
     this.#texts.set(name, text);
     this.draft.write([...this.#texts]);
     this.clearError(name);
   }
 
-  /** What a field begins with: what was sent, or what the view says. */
+  /** Return a field's initial text: the sent value, or the view's. */
   #firstText(field) {
     const values = this.isUsed ? this.lastAction?.values : null;
     return inputText(field, values && Object.hasOwn(values, field.name) ? values[field.name] : field.value);
@@ -52,7 +52,7 @@ export class ViewForm extends ActionPart {
     this.act({ kind: "form.submit", form_id: id, values }, formErrors, half.length > 0 ? half : undefined);
   }
 
-  /** Dates that are not complete. */
+  /** Return the problems of incomplete dates. */
   #incompleteFields() {
     const fields = [...this.querySelectorAll(".field")].filter(hasIncompleteInput);
     return fields.map(({ dataset: { name } }) => incompleteDate(name, "values", name));
@@ -84,7 +84,7 @@ export class ViewForm extends ActionPart {
   }
 }
 
-/** A draft, if it is one. */
+/** Return the texts of a draft; empty if it is not valid. */
 function readDraft(entries) {
   const isPair = (entry) => Array.isArray(entry) && entry.every((each) => typeof each === "string");
   return new Map(Array.isArray(entries) ? entries.filter(isPair) : []);

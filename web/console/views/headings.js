@@ -1,4 +1,4 @@
-/** The levels of the headings of a view, so that none is left out on the way down. Pure. */
+/** Heading levels of a view, so that no level is skipped. Pure. */
 
 const DEEPEST = 6;
 const TITLED_NODES = new Set(["screen", "section"]); // forms and tables have legends
@@ -7,7 +7,7 @@ const TEXT_LEVELS = new Map([
   ["subheading", 2],
 ]);
 
-/** By node: the level of its title or its text. `above` is the level of the heading before the view. */
+/** Return the heading level of each node. `above` is the level of the heading before the view. */
 export function headingLevels(tree, above, title) {
   const levels = new Map();
   let last = above;

@@ -1,6 +1,6 @@
 /**
- * What people have sent on each view since it was shown last: a fold over the log. So a form that was sent shows its
- * values after a reload, and in the other tab. `version` rises with everything that happens to a view.
+ * Folds events to the last action on each part of each open view, so that a sent form shows its values after a reload
+ * and in other tabs. `version` rises with every event of a view.
  */
 
 import { findView, viewKey } from "../../client/views/views.js";
@@ -13,16 +13,15 @@ const ID_FIELDS = new Map([
 const NO_SUBMISSIONS = { version: 0, actions: new Map() };
 
 export class Submissions {
-  #views = new Map(); // by channel and view id: { version, actions: part id -> the last action }
+  #views = new Map(); // view key -> { version, actions: part id -> last action }
   #version = 0;
 
-  /** Take one event into account. */
   apply({ type, id, channel = null, payload }) {
     if (type === "assistant.view") this.#addView(id, channel, payload.view);
     else if (type === "ui.action") this.#recordAction(payload, channel);
   }
 
-  /** What was sent on the view that was shown last under this id in a channel. */
+  /** Return the version and the last actions of a view in a channel. */
   forView(viewId, channel = null) {
     return this.#views.get(viewKey(channel, viewId)) ?? NO_SUBMISSIONS;
   }

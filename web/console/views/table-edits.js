@@ -1,21 +1,21 @@
 /**
- * A table while a person edits it: the rows it has, and `Edits`, which is what the person did to them. Pure.
+ * The rows of a table while a person edits it, and the edits. Pure.
  *
- * Edits are made on the page and sent whole, with Save: rows that were added come last, rows that were deleted can be
- * taken back until then. Edits can be kept as JSON and hold no more than what was typed.
+ * Save sends all rows at once: added rows come last, and a deleted row can be restored until then. Edits are stored as
+ * JSON and hold only what was typed.
  */
 
 import { inputText, parseValue } from "./values.js";
 
-const MAX_ELEMENTS = 1500; // that a page can draw without a pause one would notice
-const DATE_ELEMENTS = 15; // elements of a date, in the browser
+const MAX_ELEMENTS = 1500; // that a page draws without a noticeable pause
+const DATE_ELEMENTS = 15; // inside the browser's date picker
 
 export class TableEdits {
   #cells = new Map(); // row key -> (column -> text)
   #added = [];
   #removed = new Set();
 
-  /** Edits as `toJSON` wrote them; none, if it is something else. */
+  /** Return the edits that `toJSON` wrote; none if the JSON is not valid. */
   static fromJson(json) {
     const edits = new TableEdits();
     try {
@@ -33,7 +33,6 @@ export class TableEdits {
     return { cells, added: this.#added, removed: [...this.#removed] };
   }
 
-  /** The keys of the rows that were added. */
   get added() {
     return [...this.#added];
   }
@@ -47,14 +46,14 @@ export class TableEdits {
     this.#cells.get(key).set(name, text);
   }
 
-  /** One row more; no id begins with +. */
+  /** Add a row and return its key, which begins with +: no row id does. */
   add() {
     const last = Number(this.#added.at(-1)?.slice(1) ?? 0);
     this.#added.push(`+${last + 1}`);
     return this.#added.at(-1);
   }
 
-  /** A row that was only added is gone at once; another one when the table is saved. */
+  /** Remove an added row at once, any other row with the next save. */
   remove(key) {
     if (!this.#added.includes(key)) return void this.#removed.add(key);
     this.#added = this.#added.filter((each) => each !== key);
@@ -70,7 +69,7 @@ export class TableEdits {
   }
 }
 
-/** The rows of a table as it was shown or saved last; `known` are the ids that it has now. */
+/** Return the rows of a table as shown or saved last; `known` are its current row ids. */
 export function currentRows(node, known, saved, edits) {
   const rows = saved ? saved.rows.map(savedRow) : (node.rows ?? []).map(shownRow);
   const there = rows.filter(({ row_id }) => row_id == null || known.has(row_id));
@@ -99,13 +98,13 @@ const newRow = (key, columns) => ({
   error: null,
 });
 
-/** What stands in a cell before anybody typed. */
+/** Return the initial text of a cell. */
 export const firstText = (row, column) => inputText(column, row.values.get(column.name));
 
-/** What stands in a cell. */
+/** Return the current text of a cell. */
 export const cellText = (row, column, edits) => edits.text(row.key, column.name) ?? firstText(row, column);
 
-/** What Save sends, and the keys of its rows. */
+/** Return the action of Save, and the keys of its rows. */
 export function buildSave(node, rows, edits) {
   const kept = rows.filter(({ key }) => !edits.isRemoved(key));
   const flat = kept.map((row) => {
@@ -117,7 +116,7 @@ export function buildSave(node, rows, edits) {
   return { action, keys: kept.map(({ key }) => key) };
 }
 
-/** How many rows are drawn at first: a select has all its options in every row, and pickers are heavy. */
+/** Return how many rows to draw per page: selects repeat their options in every row, and date pickers are heavy. */
 export function pageSize(columns) {
   const costs = columns.map(
     ({ type, options = [] }) => (type === "field.datetime" ? DATE_ELEMENTS : 3) + options.length,

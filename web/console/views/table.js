@@ -1,6 +1,6 @@
 /**
- * `<tl-view-table>`: a table of a view, edited in its cells and saved whole. Rows are added and deleted on the page;
- * Save sends all of them. A long table shows its first rows and the others when confirmed, and saves them in any case.
+ * `<tl-view-table>`: a table of a view. Cells are edited, rows added and deleted on the page; Save sends all rows. A
+ * long table draws its first rows, the others on demand, and saves all of them.
  */
 
 import { html, nothing } from "lit";
@@ -36,7 +36,7 @@ export class ViewTable extends ActionPart {
   }
 
   #onType(key, name, text) {
-    if (this.#edits.text(key, name) === undefined) this.requestUpdate(); // what was wrong with it goes
+    if (this.#edits.text(key, name) === undefined) this.requestUpdate(); // removes the error of the cell
     this.#edits.write(key, name, text);
     this.#saveDraft();
     this.clearError(cellKey(key, name));
@@ -71,7 +71,7 @@ export class ViewTable extends ActionPart {
     this.act(action, (problems) => this.#showErrors(problems, keys), half.length > 0 ? half : undefined);
   }
 
-  /** Show what is wrong, also where it is not drawn yet. */
+  /** Return the errors by cell, and draw all rows that have one. */
   #showErrors(problems, keys) {
     const places = tableErrors(problems, keys);
     const last = this.#rows.findLastIndex(({ key }) => [...places.keys()].some((place) => place.startsWith(`${key} `)));
@@ -120,7 +120,7 @@ export class ViewTable extends ActionPart {
       <button type="button" class="plain" @click=${more}>Show more</button></p>`;
   }
 
-  /** The last column, if rows can be deleted at all: what was added can. */
+  /** Draw a cell of the last column, if any row can be deleted; added rows can. */
   #drawToolsCell(kind, content = html`<span class="unseen">Delete</span>`) {
     if (!this.node.can_delete && !this.node.can_add) return nothing;
     return kind === "th" ? html`<th scope="col">${content}</th>` : html`<td class="tools">${content}</td>`;

@@ -1,8 +1,8 @@
 /**
- * Between the values of a view's fields and the texts that stand in inputs. Pure.
+ * Converts between values of a view's fields and texts of inputs. Pure.
  *
- * No text is lost or changed on the way: what is not a number goes to the server as it was typed, which says so; a
- * time that the browser's own pickers cannot hold is edited as text. Blank text is no value: null.
+ * No text is lost: a text that is no number goes to the server as typed, and the server refuses it; a time that the
+ * browser's pickers cannot hold is edited as text. Blank text is null.
  */
 
 import { isBlank } from "../../client/shared/python-text.js";
@@ -10,14 +10,14 @@ import { isBlank } from "../../client/shared/python-text.js";
 const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d)?)(Z|[+-]\d\d:\d\d)?)?$/;
 
-/** What stands in the input of a value. */
+/** Return the text of a value for an input. */
 export function inputText(field, value) {
   if (value == null) return "";
   if (field.type === "field.select" && !field.options.some((option) => option.value === value)) return "";
   return String(value).replace(/\r\n?/g, "\n"); // as an input would say it back
 }
 
-/** A value as words, where nothing is edited: the label of what was chosen, a time as `2026-01-08 12:30 -05:00`. */
+/** Return a value as read-only text: the label of an option, a time as `2026-01-08 12:30 -05:00`. */
 export function displayText(field, value) {
   const text = inputText(field, value);
   if (field.type === "field.select") return field.options.find((option) => option.value === text)?.label ?? text;
@@ -27,7 +27,7 @@ export function displayText(field, value) {
     : text;
 }
 
-/** The value of what stands in an input. */
+/** Return the value of an input's text. */
 export function parseValue(field, text) {
   if (isBlank(text)) return null;
   return field.type === "field.number"
@@ -42,17 +42,16 @@ function parseNumber(text) {
   return Number.isFinite(number) ? number : text;
 }
 
-/** The day and the time of a text, and its offset; null if it is something else. */
+/** Return the day, the time and the offset of a text; null if it is no date. */
 export function parseMoment(text) {
   if (text === "") return { day: "", time: "", zone: "" };
   const [, day, time = "", zone = ""] = MOMENT.exec(text) ?? [];
   return day && isDay(day) && isClock(time) ? { day, time, zone } : null;
 }
 
-/** The text of a day and a time; the offset belongs to the time. */
 export const joinMoment = ({ day, time, zone }) => (time ? `${day}T${time}${zone}` : day);
 
-/** A picker empties itself of a day that does not exist. */
+/** Whether a day exists: a picker clears one that does not. */
 function isDay(day) {
   const date = new Date(`${day}T00:00:00Z`);
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(day) && !day.startsWith("0000");
@@ -77,5 +76,5 @@ const INPUT_KINDS = {
   },
 };
 
-/** Which input a field has. It depends on the text it begins with, never on what is typed. */
+/** Return the kind of a field's input. It depends on the initial text, never on what is typed. */
 export const inputKind = (field, first) => INPUT_KINDS[field.type](field, first);

@@ -1,9 +1,9 @@
 /**
- * `<tl-view>`: a view that an agent shows: texts, forms, tables, buttons (docs/protocol.md, 3.3).
+ * `<tl-view>`: a view of an agent: texts, forms, tables, buttons (docs/protocol.md, section 3.3).
  *
- * Only nodes of the protocol are drawn, all words as text; a tree with a flaw says so and offers nothing. A view that
- * was replaced or closed says what was done on it, with what was shown folded under it. It draws again when something happens to it, not whenever something comes:
- * what is being typed is left alone.
+ * Only nodes of the protocol are drawn, all words as text; an invalid tree is refused as a whole. A replaced or closed
+ * view shows its actions, with the original folded below. The element updates when its view changes, not with every
+ * event, so that it does not disturb typing.
  */
 
 import { html, nothing } from "lit";
@@ -25,8 +25,8 @@ import "./table.js";
 import "./views.css";
 
 const CLOSED_LABELS = { replaced: "Replaced by a newer one", closed: "Closed" };
-const MAX_ACTIONS_SHOWN = 5; // the last things that were done
-const CHAT_LEVEL = 2; // the level of the heading that a chat stands under
+const MAX_ACTIONS_SHOWN = 5;
+const CHAT_LEVEL = 2; // of the heading above the chat
 
 export class ViewElement extends SessionElement {
   static properties = { entry: { attribute: false }, unfolded: { state: true } };
@@ -40,7 +40,7 @@ export class ViewElement extends SessionElement {
     this.unfolded = false;
   }
 
-  /** Replaced, closed, or null while it is open. A view can be closed because there are too many. */
+  /** "replaced", "closed", or null while the view is open. Too many open views close the oldest. */
   get over() {
     const { log } = this.session;
     const { over, seq, event_id, channel, view } = this.entry;
@@ -57,7 +57,7 @@ export class ViewElement extends SessionElement {
     return true;
   }
 
-  /** What never changes about a view, once. */
+  /** Compute what never changes about a view. */
   #analyze() {
     const { tree, title } = this.entry.view;
     this.#error = validateView(tree);
@@ -82,7 +82,7 @@ export class ViewElement extends SessionElement {
     </div>`;
   }
 
-  /** What is left of a view: what was done on it, and on demand what it showed. */
+  /** Draw a closed view: its actions, and the original on demand. */
   #drawClosed(over) {
     const {
       view: { tree },
@@ -102,7 +102,6 @@ export class ViewElement extends SessionElement {
     </div>`;
   }
 
-  /** Who did what, and when. */
   #drawActions() {
     const {
       view: { tree },
@@ -159,7 +158,6 @@ export class ViewElement extends SessionElement {
   }
 }
 
-/** The first title in a tree. */
 function firstTitle(tree) {
   for (const { part } of walkView(tree)) if (part.title) return part.title;
   return null;
