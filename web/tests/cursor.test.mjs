@@ -17,7 +17,7 @@ import { vectors } from "./vectors.mjs";
 const { cursors, refused } = vectors("wire/cursors");
 
 for (const { text, epoch, seq, chunk } of cursors) {
-  test(`placeOf ${text} reads every part, and textOf writes it back`, () => {
+  test(`parseCursor ${text} reads every part, and formatCursor writes it back`, () => {
     const place = parseCursor(text);
     assert.deepEqual(place, { epoch, seq: BigInt(seq), chunk: chunk ?? Infinity });
     assert.equal(formatCursor(place), text);
@@ -25,10 +25,10 @@ for (const { text, epoch, seq, chunk } of cursors) {
 }
 
 for (const text of refused) {
-  test(`placeOf ${text} is null`, () => assert.equal(parseCursor(text), null));
+  test(`parseCursor ${text} is null`, () => assert.equal(parseCursor(text), null));
 }
 
-test("placeOf an empty text is the start", () => assert.deepEqual(parseCursor(""), parseCursor("-1")));
+test("parseCursor an empty text is the start", () => assert.deepEqual(parseCursor(""), parseCursor("-1")));
 
 test("isAhead tells neighbours apart that are above 2^53", () => {
   const [one, next] = ["k1:9007199254740992", "k1:9007199254740993"].map(parseCursor);

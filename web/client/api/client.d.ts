@@ -156,9 +156,9 @@ export declare class Client {
   }): Promise<{ documents: Array<SessionDocument & { session_id: string }>; next?: string }>;
   /** Return the log as lines of JSON: the first describes the session, each other one is an event. */
   log(session: string, options?: { after?: number | string }): Promise<string>;
-  /** Return the caller; `roles` are the server roles. A guest has the session of its invitation and creates none. */
   /** Sign this browser out. */
   signOut(): Promise<unknown>;
+  /** Return the caller; `roles` are the server roles. A guest has the session of its invitation and creates none. */
   me(): Promise<{ name: string; roles: string[]; apps: string[]; may_create_sessions: boolean; session?: string }>;
   /** Return the applications of the server, the default one first. */
   apps(): Promise<AppInfo[]>;

@@ -32,8 +32,8 @@ export class Client {
 
   /** Append events, all or none; return their seqs. */
   async dispatch(session, events) {
-    const named = events.map((event) => ({ ...event, id: event.id ?? `evt_${newId()}` }));
-    return (await this.#post("api/events", { session, events: named })).seqs;
+    const withIds = events.map((event) => ({ ...event, id: event.id ?? `evt_${newId()}` }));
+    return (await this.#post("api/events", { session, events: withIds })).seqs;
   }
 
   /** Stop all agents of a session, or one turn or agent. */

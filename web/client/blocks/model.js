@@ -155,11 +155,11 @@ function agentLines(agent, agents) {
   const caller = parentId && `called by ${agents.get(parentId)?.name || parentId}`;
   const reason = textField(agent.meta_final, "stop_reason");
   const over = agent.finishedWaits();
-  const labelOf = (block) => (over.has(block) ? "waited for" : "");
+  const labelFor = (block) => (over.has(block) ? "waited for" : "");
   return [
     [agent.name, `[${agent.id}]`, model, caller].filter(Boolean).join(" ").replaceAll("\n", "\n  "),
     ...(query ? [formatLine("user", query)] : []),
-    ...agent.order.filter((block) => !block.call).flatMap((block) => blockLines(block, "", labelOf(block))),
+    ...agent.order.filter((block) => !block.call).flatMap((block) => blockLines(block, "", labelFor(block))),
     ...(reason ? [formatLine("end", reason)] : []),
   ];
 }

@@ -162,11 +162,11 @@ const aliveFields = (event) => ({ status: "alive", lastAliveAt: event.ts, lastSe
 /** Set the status of the listed members; all others sleep. A listed member that never joined is not added. */
 function updateTeam(fold, event) {
   const channel = visibleChannel(event);
-  const listed = new Map(
+  const statuses = new Map(
     event.payload.agents.map((one) => [documentId("agent-identity", one.seat, channel), MEMBER_STATUS[one.status]]),
   );
   const mine = [...fold.team].filter(([, body]) => (body.channel ?? null) === channel).map(([key]) => key);
-  const awake = mine.filter((key) => listed.get(key) === "alive");
+  const awake = mine.filter((key) => statuses.get(key) === "alive");
   for (const key of awake) Object.assign(fold.team.get(key), aliveFields(event));
   const others = mine.filter((key) => !awake.includes(key));
   return [...awake.map((key) => [key, fold.team.get(key)]), ...putToSleep(fold, others)];

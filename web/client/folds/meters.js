@@ -87,17 +87,17 @@ export class Meters {
 
   /** Return the meters that members of these channels may see; the session's are the sums of their turns. */
   visibleTo(channels) {
-    const seen = new Meters();
+    const visible = new Meters();
     const mine = ([, meter]) => meter.channel === null || channels.includes(meter.channel);
-    seen.turns = new Map([...this.turns].filter(mine));
-    seen.agents = new Map([...this.agents].filter(mine));
-    if (this.session === null) return seen;
-    seen.session = new Meter(this.session.began);
+    visible.turns = new Map([...this.turns].filter(mine));
+    visible.agents = new Map([...this.agents].filter(mine));
+    if (this.session === null) return visible;
+    visible.session = new Meter(this.session.began);
     for (const name of COUNTS) {
       const add = name === "cost_usd" ? addCosts : addCounts;
-      seen.session[name] = add(...[...seen.turns.values()].map((turn) => turn[name]));
+      visible.session[name] = add(...[...visible.turns.values()].map((turn) => turn[name]));
     }
-    return seen;
+    return visible;
   }
 }
 

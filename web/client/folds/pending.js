@@ -45,11 +45,11 @@ const ownerFields = ({ start, scope }) => ({
 });
 
 function listCalls(tree) {
-  const childOf = tree.childLookup();
+  const findChild = tree.childLookup();
   const calls = [];
   for (const [agentId, invocation] of tree.open) {
     for (const [call_id, open] of invocation.calls) {
-      const child_id = childOf(agentId, call_id);
+      const child_id = findChild(agentId, call_id);
       const { tool, args } = open.call;
       const waits = { waits_for: waitsFor(open, child_id), child_id, approval: open.approval };
       calls.push({ ...ownerFields(invocation), call_id, tool, args, ...waits });

@@ -93,19 +93,19 @@ export class Tree {
 
   /** @internal `child` for many calls: it looks at the open agents once. */
   childLookup() {
-    const nameOf = (agentId, callId) => `${agentId} ${callId}`; // neither has a space
-    const found = new Map([...this.open].map(([key, { start }]) => [nameOf(start.parent_id, start.call_id), key]));
-    return (agentId, callId) => found.get(nameOf(agentId, callId)) ?? null;
+    const childKey = (agentId, callId) => `${agentId} ${callId}`; // neither has a space
+    const found = new Map([...this.open].map(([key, { start }]) => [childKey(start.parent_id, start.call_id), key]));
+    return (agentId, callId) => found.get(childKey(agentId, callId)) ?? null;
   }
 
   /** Return the agents whose open calls all wait, for a person or for waiting agents. */
   waitingAgents() {
-    const childOf = this.childLookup();
+    const findChild = this.childLookup();
     const found = new Set();
     for (const [agentId, { calls }] of [...this.open].reverse()) {
       // a child starts after its parent
       const own = [...calls].filter(([, call]) => call.executor !== "provider");
-      const waiting = own.map(([callId, call]) => call.isWaiting || found.has(childOf(agentId, callId)));
+      const waiting = own.map(([callId, call]) => call.isWaiting || found.has(findChild(agentId, callId)));
       if (waiting.includes(true) && own.every(([, call], at) => waiting[at] || call.isHandoff)) found.add(agentId);
     }
     return found;

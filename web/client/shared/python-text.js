@@ -21,8 +21,10 @@ export const codePointLength = (text) => Array.from(text).length;
 export function pythonRepr(text) {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
   const inside = text.replace(UNPRINTABLE, escapeCharacter).replaceAll(mark, mark === "'" ? "\\'" : mark);
-  const shown = Array.from(mark + inside + mark);
-  return shown.length <= MAX_REPR_CHARS ? shown.join("") : `${shown.slice(0, MAX_REPR_CHARS - 1).join("")}…`;
+  const characters = Array.from(mark + inside + mark);
+  return characters.length <= MAX_REPR_CHARS
+    ? characters.join("")
+    : `${characters.slice(0, MAX_REPR_CHARS - 1).join("")}…`;
 }
 
 function escapeCharacter(character) {

@@ -155,17 +155,17 @@ export class SharedConnection {
       if (!there.has(`${this.#name} tab ${tab}`)) this.#followers.delete(tab);
     }
     const has = this.#connection.cursors.places;
-    const wanted = this.#subscription.cursors.places;
+    const positions = this.#subscription.cursors.places;
     for (const [tab, places] of [...this.#followers]) {
-      const news = [...places].filter(([session]) => !wanted.has(session));
-      if (wanted.size + news.length > MAX_SESSIONS) {
+      const news = [...places].filter(([session]) => !positions.has(session));
+      if (positions.size + news.length > MAX_SESSIONS) {
         this.#followers.delete(tab); // the stream is full
         this.#post("alone", { tab });
-      } else for (const [session, place] of news) wanted.set(session, has.get(session) ?? place);
+      } else for (const [session, place] of news) positions.set(session, has.get(session) ?? place);
     }
     // before the stream opens: followers close theirs, which leaves a connection for it
-    this.#post("at", { places: wanted, state: "connecting" });
-    this.#stream(wanted);
+    this.#post("at", { places: positions, state: "connecting" });
+    this.#stream(positions);
   }
 
   // A tab that follows.

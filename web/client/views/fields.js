@@ -30,9 +30,9 @@ function checkNumber({ above, min, max, step }, value) {
 
 /** Check a step in decimal: 187.6 is a multiple of 0.1. */
 function checkStep(step, start, value) {
-  const written = [value, start, step].map(parseDecimal);
-  const least = Math.min(...written.map(({ exponent }) => exponent));
-  const [at, from, by] = written.map(({ digits, exponent }) => digits * 10n ** BigInt(exponent - least));
+  const decimals = [value, start, step].map(parseDecimal);
+  const least = Math.min(...decimals.map(({ exponent }) => exponent));
+  const [at, from, by] = decimals.map(({ digits, exponent }) => digits * 10n ** BigInt(exponent - least));
   return (at - from) % by === 0n ? null : `must be in steps of ${step}${start ? ` from ${start}` : ""}`;
 }
 

@@ -72,12 +72,12 @@ export const viewKey = (channel, viewId) => `${channel ?? ""} ${viewId}`;
  * view that `shown` names, then the one in the action's channel, then the one in no channel, then the newest.
  */
 export function findView(views, { view_id, shown }, channel = null) {
-  const named = [...views].filter((view) => view.view_id === view_id);
+  const candidates = [...views].filter((view) => view.view_id === view_id);
   return (
-    named.find(({ event_id }) => event_id === shown) ??
-    named.find((view) => view.channel === channel) ??
-    named.find((view) => view.channel === null) ??
-    named.at(-1)
+    candidates.find(({ event_id }) => event_id === shown) ??
+    candidates.find((view) => view.channel === channel) ??
+    candidates.find((view) => view.channel === null) ??
+    candidates.at(-1)
   );
 }
 

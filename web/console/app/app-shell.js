@@ -91,9 +91,9 @@ export class AppShell extends ConsoleElement {
 
   async #load() {
     try {
-      this.#client = new Client(); // whoever is signed in
-      const asked = [this.#client.me(), this.#client.apps(), this.#fetchSessionPages()];
-      [this.me, this.apps, this.sessions] = await Promise.all(asked);
+      this.#client = new Client(); // the principal is not known yet
+      const requests = [this.#client.me(), this.#client.apps(), this.#fetchSessionPages()];
+      [this.me, this.apps, this.sessions] = await Promise.all(requests);
       this.#client = new Client({ principal: this.me.name });
       this.#channel.postMessage(this.me.name);
       this.signedOut = false;
@@ -115,18 +115,18 @@ export class AppShell extends ConsoleElement {
 
   /** Fetch the listed pages of sessions, and the open session, which may be on a later page. */
   async #fetchSessionPages() {
-    const found = [];
+    const listed = [];
     let next;
     do {
       const page = await this.#client.listSessions({ after: next });
-      found.push(...page.sessions);
+      listed.push(...page.sessions);
       next = page.next;
-    } while (next !== undefined && found.length < this.#minListed);
+    } while (next !== undefined && listed.length < this.#minListed);
     this.hasMore = next !== undefined;
     const { session } = currentRoute();
-    if (!this.hasMore || session === null || found.some(({ session_id }) => session_id === session)) return found;
+    if (!this.hasMore || session === null || listed.some(({ session_id }) => session_id === session)) return listed;
     const { sessions } = await this.#client.listSessions({ session }).catch(() => ({ sessions: [] }));
-    return [...found, ...sessions];
+    return [...listed, ...sessions];
   }
 
   #showMore() {
@@ -146,20 +146,20 @@ export class AppShell extends ConsoleElement {
   }
 
   async #openRoute() {
-    const place = currentRoute();
-    if (place.session === null && this.me.session)
-      return navigate({ ...place, session: this.me.session }, { replace: true });
-    if (place.session === null) {
-      const app = place.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
+    const route = currentRoute();
+    if (route.session === null && this.me.session)
+      return navigate({ ...route, session: this.me.session }, { replace: true });
+    if (route.session === null) {
+      const app = route.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
       const session = app && (await this.#recentSession(app));
       if (!session) return this.#open(null);
-      if (currentRoute().session === null) navigate({ panel: place.panel, session }, { replace: true });
+      if (currentRoute().session === null) navigate({ panel: route.panel, session }, { replace: true });
       return undefined;
     }
-    if (!this.sessions.some(({ session_id }) => session_id === place.session)) await this.#loadSessions();
-    if (place.session !== this.session?.id) await this.#open(place.session);
-    if (place.seq !== null && place.seq !== this.#shownSeq) this.screen = "inspector";
-    this.#shownSeq = place.seq;
+    if (!this.sessions.some(({ session_id }) => session_id === route.session)) await this.#loadSessions();
+    if (route.session !== this.session?.id) await this.#open(route.session);
+    if (route.seq !== null && route.seq !== this.#shownSeq) this.screen = "inspector";
+    this.#shownSeq = route.seq;
     this.requestUpdate();
   }
 

@@ -6,8 +6,8 @@ const THEMES = ["auto", "light", "dark"];
 const KEY = "turnlog theme";
 
 export const currentTheme = () => {
-  const kept = browserStorage.read(KEY);
-  return THEMES.includes(kept) ? kept : "auto";
+  const stored = browserStorage.read(KEY);
+  return THEMES.includes(stored) ? stored : "auto";
 };
 
 export const applyTheme = () => (document.documentElement.dataset.theme = currentTheme());

@@ -220,8 +220,9 @@ function lastCompleteText({ entries }) {
 /** Return the entry list inside an element, after unfolding everything around it. */
 function openThreadIn(element) {
   const thread = element.querySelector("tl-flow");
-  const foldOf = (inner) => inner?.closest("details");
-  for (let fold = foldOf(thread); fold && element.contains(fold); fold = foldOf(fold.parentElement)) fold.open = true;
+  const closestFold = (inner) => inner?.closest("details");
+  for (let fold = closestFold(thread); fold && element.contains(fold); fold = closestFold(fold.parentElement))
+    fold.open = true;
   return thread;
 }
 

@@ -41,8 +41,8 @@ export class Composer extends SessionElement {
   }
 
   #reset() {
-    const chosen = (name) => (this.session ? loadSetting(`${name} ${this.session.id}`, "") : "");
-    Object.assign(this, { sending: false, target: chosen("to"), channel: chosen("in") });
+    const savedChoice = (name) => (this.session ? loadSetting(`${name} ${this.session.id}`, "") : "");
+    Object.assign(this, { sending: false, target: savedChoice("to"), channel: savedChoice("in") });
     this.#stopping = null;
     this.#cancelWait?.();
   }
@@ -96,7 +96,7 @@ export class Composer extends SessionElement {
     const [text, key] = [this.#field.value, this.#draftKey];
     if (!text.trim() || this.sending || !(await this.send(text))) return;
     tabStorage.remove(key);
-    if (key !== this.#draftKey || this.#field.value !== text) return; // somebody went on meanwhile
+    if (key !== this.#draftKey || this.#field.value !== text) return; // the person typed on meanwhile
     this.#field.value = "";
     this.#fitHeight();
   }

@@ -39,9 +39,9 @@ const NAMED_KINDS = new Set(["text", "thinking", "call", "view", "files"]);
 /** Draw events without a look of their own as a row of chips. */
 export const drawEventChips = (entries) =>
   html`<p class="events">${entries.map((entry) => {
-    const { title, said } = eventLabel(entry);
+    const { title, detail } = eventLabel(entry);
     return html`<button class="chip" data-seq=${entry.seq} data-type=${entry.type} title=${entry.type}
-    @click=${() => showEvent(entry.seq)}><b>${title}</b> ${said}</button>`;
+    @click=${() => showEvent(entry.seq)}><b>${title}</b> ${detail}</button>`;
   })}</p>`;
 
 /** Return the sender's name; null if it is the signed-in person. */

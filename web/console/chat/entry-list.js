@@ -11,11 +11,11 @@ import { ConsoleElement } from "../ui/base-element.js";
 import { drawEventChips, speakerName } from "./entry-element.js";
 import "./thinking-indicator.js";
 
-const SHOWN = 30;
+const MIN_SHOWN = 30;
 const STEP = 15;
 
 /** Return the index of the first entry that is shown of `count`. */
-export const firstShownIndex = (count) => Math.max(0, Math.floor((count - SHOWN) / STEP) * STEP);
+export const firstShownIndex = (count) => Math.max(0, Math.floor((count - MIN_SHOWN) / STEP) * STEP);
 
 export class EntryListElement extends ConsoleElement {
   static properties = {
@@ -85,8 +85,8 @@ export class EntryListElement extends ConsoleElement {
   updated() {
     const holder = this.querySelector(":scope > .entries");
     const items = this.#items();
-    const wanted = new Set(items.map(({ entries: [first] }) => first));
-    for (const [first, element] of this.#elements) if (!wanted.has(first)) element.remove();
+    const firstEntries = new Set(items.map(({ entries: [first] }) => first));
+    for (const [first, element] of this.#elements) if (!firstEntries.has(first)) element.remove();
     const before = this.#elements;
     this.#elements = new Map();
     let next = holder.firstElementChild;

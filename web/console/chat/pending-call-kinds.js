@@ -38,8 +38,8 @@ export function parseChoices(args) {
 /** Return the fields of an input. The answer to a lone `question` is called `answer`. */
 export function inputFields(args) {
   const choices = parseChoices(args);
-  const asked = Object.entries(args).filter(([name]) => choices.length === 0 || !CHOICE_ARGUMENTS.has(name));
-  const fields = asked.map(([name, said]) => inputField(name, said));
+  const questions = Object.entries(args).filter(([name]) => choices.length === 0 || !CHOICE_ARGUMENTS.has(name));
+  const fields = questions.map(([name, said]) => inputField(name, said));
   if (fields.length === 0) fields.push(inputField("answer", "Answer"));
   const [{ name, label }] = fields;
   if (name === "answer" && choices.length > 0 && fields.length === 1) return [selectField(name, label, choices)];

@@ -51,11 +51,11 @@ class HtmlRenderer extends Renderer {
     const parser = new Parser({ ...getDefaults(), renderer: this });
     const outlines = [];
     this.outline = outline;
-    const written = tokens.map((token) => {
+    const html = tokens.map((token) => {
       outlines.push(this.outline);
       return parser.parse([token]);
     });
-    return { written, outlines };
+    return { html, outlines };
   }
 
   /** A heading is one level below the heading above it, so that no level is skipped. */
@@ -149,18 +149,18 @@ export class StreamingMarkdown {
     const source = head + this.#tail.slice(at);
     const { tokens, defines } = lex(source, open);
     this.#hasDefinitions ||= defines;
-    const { written, outlines } = this.#renderer.renderTokens(tokens, outline);
-    if (head && !written[0].startsWith(lead)) {
+    const { html: rendered, outlines } = this.#renderer.renderTokens(tokens, outline);
+    if (head && !rendered[0].startsWith(lead)) {
       this.#split = NO_SPLIT; // new text made it another kind of block
       return this.#parse(open);
     }
-    if (head) written[0] = html + written[0].slice(lead.length);
+    if (head) rendered[0] = html + rendered[0].slice(lead.length);
     this.html.length = this.#stableBlocks;
-    for (const one of written) if (one) this.html.push(one); // push(...) of so many would overflow the stack
+    for (const one of rendered) if (one) this.html.push(one); // push(...) of so many would overflow the stack
     if (!open) return;
     const sure = stableTokenCount(tokens, source);
     if (sure) {
-      this.#stableBlocks += written.slice(0, sure).filter(Boolean).length;
+      this.#stableBlocks += rendered.slice(0, sure).filter(Boolean).length;
       this.#tail = source.slice(tokensLength(tokens.slice(0, sure)));
       this.#outline = outlines[sure];
       this.#split = NO_SPLIT;
@@ -174,7 +174,7 @@ export class StreamingMarkdown {
     const known = this.#split;
     if (!(found?.at > known.head.length)) return;
     const { part, head, close } = found;
-    const before = (one) => this.#renderer.renderTokens([one], outline).written[0].slice(0, -close.length);
+    const before = (one) => this.#renderer.renderTokens([one], outline).html[0].slice(0, -close.length);
     const lead = before(lexOpen(head)[0]);
     const html = known.html + before(part).slice(known.lead.length);
     this.#split = { head, lead, at: known.at + found.at - known.head.length, html, outline: this.#renderer.outline };

@@ -7,12 +7,12 @@ import { SessionElement } from "../ui/base-element.js";
 import "./panels.css";
 
 export class GuidePanel extends SessionElement {
-  #drawn = { guide: "", nodes: null };
+  #rendered = { guide: "", nodes: null };
 
   /** Return the rendered guide; it is rendered once. */
   #nodes(guide) {
-    if (this.#drawn.guide !== guide) this.#drawn = { guide, nodes: renderMarkdown(guide) };
-    return this.#drawn.nodes;
+    if (this.#rendered.guide !== guide) this.#rendered = { guide, nodes: renderMarkdown(guide) };
+    return this.#rendered.nodes;
   }
 
   #suggest(text) {

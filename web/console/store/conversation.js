@@ -36,7 +36,7 @@ export class Conversation {
   /** Return the entry that shows an event, or the last one before it. */
   find(event) {
     const { seq, agent_id, payload } = event;
-    const thread = this.#threadOf(event);
+    const thread = this.#threadFor(event);
     const own =
       this.calls.get(pairKey(agent_id, payload.call_id)) ??
       this.#blocks.get(payload.block_id) ??
@@ -50,12 +50,12 @@ export class Conversation {
     return [...this.#openAgents.values()].filter((agent) => agent.thread === thread && agent.unfinished.size === 0);
   }
 
-  #threadOf({ agent_id }) {
+  #threadFor({ agent_id }) {
     return this.#threads.get(agent_id) ?? this.thread;
   }
 
   /** Append an entry of an event to its thread. */
-  #addEntry(event, kind, thread = this.#threadOf(event)) {
+  #addEntry(event, kind, thread = this.#threadFor(event)) {
     return thread.add(this.#buildEntry(event, kind, thread));
   }
 
@@ -89,9 +89,9 @@ export class Conversation {
 
   /** Move the messages of a turn to where the turn starts. */
   #placeTurnMessages({ trace_id, seq }) {
-    const taken = this.#unstartedMessages.get(trace_id) ?? [];
+    const messages = this.#unstartedMessages.get(trace_id) ?? [];
     this.#unstartedMessages.delete(trace_id);
-    for (const entry of taken) {
+    for (const entry of messages) {
       this.queue = this.queue.filter((each) => each !== entry);
       this.thread.remove(entry);
       entry.place = seq;
@@ -111,7 +111,7 @@ export class Conversation {
 
   /** Show the end of an agent once: by its error, by the card of its call, or else by a note. */
   end(event, { stop_reason, reason }) {
-    const agent = this.#openAgents.get(event.agent_id) ?? new OpenAgent(event, null, this.#threadOf(event));
+    const agent = this.#openAgents.get(event.agent_id) ?? new OpenAgent(event, null, this.#threadFor(event));
     this.#openAgents.delete(event.agent_id);
     agent.thread.owner?.touch();
     const [isStop, isRestart] = [stop_reason === "cancelled", reason === "interrupted"];
@@ -144,7 +144,7 @@ export class Conversation {
   }
 
   blockStart(event, { block_id, kind, call_id, tool }) {
-    const thread = this.#threadOf(event);
+    const thread = this.#threadFor(event);
     if (kind === "tool_call")
       this.#blocks.set(block_id, this.#getOrAddCall(event, call_id ?? block_id, tool, block_id));
     else if (kind !== "other") this.#blocks.set(block_id, thread.add(new TextEntry(kind, event, thread)));
@@ -155,7 +155,7 @@ export class Conversation {
     const key = pairKey(event.agent_id, call_id);
     const known = this.calls.get(key);
     if (known) return known;
-    const thread = this.#threadOf(event);
+    const thread = this.#threadFor(event);
     const call = thread.add(new CallEntry(event, thread, call_id, tool ?? "tool"));
     call.block_id = block_id;
     this.calls.set(key, call);
@@ -207,7 +207,7 @@ export class Conversation {
   /** The complete text of a block; live deltas before it are replaced. */
   text(event, { block_id, text, citations, speaker }) {
     const kind = event.type === "assistant.thinking" ? "thinking" : "text";
-    const thread = this.#threadOf(event);
+    const thread = this.#threadFor(event);
     const block = this.#blocks.get(block_id) ?? thread.add(new TextEntry(kind, event, thread));
     block.redacted = Boolean(event.payload.redacted);
     block.close(text, { citations: citations ?? [], speaker: speaker ?? null });
@@ -294,18 +294,18 @@ export class Conversation {
 
   /** Record an action on its call or its view; without either it is an entry. */
   action(event, { call_id, view_id, shown, action }) {
-    const done = { actor: event.actor ?? null, ts: event.ts, action };
+    const record = { actor: event.actor ?? null, ts: event.ts, action };
     const call = this.calls.get(pairKey(event.agent_id, call_id));
     const view =
       this.#entries.get(shown) ??
       this.#views.get(pairKey(event.channel, view_id)) ??
       this.#views.get(pairKey(null, view_id));
     if (call) {
-      Object.assign(call, { awaited: null, input: action.values ?? null, answer: done });
+      Object.assign(call, { awaited: null, input: action.values ?? null, answer: record });
       this.#updateWaiting(call);
     } else if (view) {
       this.#entries.set(event.id, view);
-      view.actions.push(done);
+      view.actions.push(record);
       view.touch();
     } else this.#addEntry(event, "action");
   }

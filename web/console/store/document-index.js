@@ -23,10 +23,10 @@ export class DocumentIndex {
   #documents = new Documents();
 
   apply(event) {
-    for (const made of this.#documents.apply(event)) {
+    for (const document of this.#documents.apply(event)) {
       this.version += 1;
-      this.byId.set(made.id, made);
-      this.byCategory.get(made.category).set(made.id, made);
+      this.byId.set(document.id, document);
+      this.byCategory.get(document.category).set(document.id, document);
     }
   }
 }

@@ -46,8 +46,8 @@ const TESTS = {
 
 /** Return the ids of the calls in a payload. */
 export function callIds({ call_id, calls }) {
-  const asked = Array.isArray(calls) ? calls.map((call) => call?.call_id) : [];
-  return [call_id, ...asked].filter((id) => typeof id === "string");
+  const awaited = Array.isArray(calls) ? calls.map((call) => call?.call_id) : [];
+  return [call_id, ...awaited].filter((id) => typeof id === "string");
 }
 
 const texts = new WeakMap(); // event -> its JSON in lower case

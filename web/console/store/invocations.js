@@ -43,18 +43,18 @@ export class Invocations {
   }
 }
 
-const title = (text) => oneLine(String(text), MAX_TITLE_CHARS);
+const shorten = (text) => oneLine(String(text), MAX_TITLE_CHARS);
 
 function turnTitle({ type, payload }) {
-  const told = { "ui.message": payload.text, "ui.command": payload.command?.kind, "ui.action": payload.action?.kind };
-  return title(told[type] ?? type);
+  const titles = { "ui.message": payload.text, "ui.command": payload.command?.kind, "ui.action": payload.action?.kind };
+  return shorten(titles[type] ?? type);
 }
 
 /**
  * Return the prompt of a called agent in one line; "" for an agent that answers a person, whose prompt is the turn's
  * title.
  */
-export const promptSubject = ({ via, prompt }) => (via === "prompt" ? "" : title(prompt ?? ""));
+export const promptSubject = ({ via, prompt }) => (via === "prompt" ? "" : shorten(prompt ?? ""));
 
 function startAgent(fold, event, turn) {
   const { agent_id, seq, channel = null, payload } = event;
@@ -62,9 +62,22 @@ function startAgent(fold, event, turn) {
   const { name, via, model = null, parent_id = null, resumes = null } = payload;
   const from = fold.handoffSources.get(agent_id) ?? null;
   const subject = promptSubject(payload);
-  const made = { agent_id, name, subject, via, model, resumes, channel, seq, ended: null, from, to: null, agents: [] };
-  fold.byId.set(agent_id, made);
-  (fold.byId.get(parent_id) ?? turn).agents.push(made);
+  const invocation = {
+    agent_id,
+    name,
+    subject,
+    via,
+    model,
+    resumes,
+    channel,
+    seq,
+    ended: null,
+    from,
+    to: null,
+    agents: [],
+  };
+  fold.byId.set(agent_id, invocation);
+  (fold.byId.get(parent_id) ?? turn).agents.push(invocation);
 }
 
 function recordHandoff(fold, { agent_id, payload }) {

@@ -42,10 +42,10 @@ const isReadable = (value) =>
 
 /** Return the first readable argument of a call, or else its first one. */
 export function callSummary(args) {
-  const given = Object.entries(args ?? {});
-  const [, text] = given.find(([, value]) => isReadable(value)) ?? [];
+  const entries = Object.entries(args ?? {});
+  const [, text] = entries.find(([, value]) => isReadable(value)) ?? [];
   if (text !== undefined) return shortText(text);
-  const [name, value] = given[0] ?? [];
+  const [name, value] = entries[0] ?? [];
   return name === undefined ? "" : `${humanizeName(name)}: ${valueText(value)}`;
 }
 
@@ -63,12 +63,15 @@ const EVENT_PHRASES = {
 
 /** Return title and detail of an event without a look of its own. */
 export function eventLabel({ type, payload }) {
-  const [title, said] = EVENT_PHRASES[type]?.(payload) ?? [];
-  if (title) return { title, said: said ?? "" };
+  const [title, detail] = EVENT_PHRASES[type]?.(payload) ?? [];
+  if (title) return { title, detail: detail ?? "" };
   const values = Object.values(payload ?? {}).filter(
     (value) => value !== null && !(isContainer(value) && isEmpty(value)),
   );
-  return { title: humanizeName(type.slice(type.indexOf(".") + 1)), said: shortText(values.map(valueText).join(", ")) };
+  return {
+    title: humanizeName(type.slice(type.indexOf(".") + 1)),
+    detail: shortText(values.map(valueText).join(", ")),
+  };
 }
 
 const isEmpty = (value) => Object.keys(value).length === 0;

@@ -62,13 +62,13 @@ export function neutralizeMarkdown(text) {
 
 /** Escape what a viewer would run or load, outside code spans. */
 function neutralizeLine(line) {
-  let made = "";
+  let result = "";
   let at = 0;
   for (const code of line.matchAll(CODE_SPAN)) {
-    made += neutralizeSpan(line.slice(at, code.index)) + code[0];
+    result += neutralizeSpan(line.slice(at, code.index)) + code[0];
     at = code.index + code[0].length;
   }
-  return made + neutralizeSpan(line.slice(at));
+  return result + neutralizeSpan(line.slice(at));
 }
 
 const neutralizeSpan = (text) => text.replace(/<(?=[a-z/!?])/gi, "&lt;").replace(/!(?=\[)/g, "&#33;");

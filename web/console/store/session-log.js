@@ -46,12 +46,12 @@ export class SessionLog {
   /** Return the fold of this class over all durable events, up to date. */
   fold(Fold) {
     if (!this.#folds.has(Fold)) this.#folds.set(Fold, { fold: new Fold(), at: 0 });
-    const kept = this.#folds.get(Fold);
-    while (kept.at < this.events.length) {
-      kept.at += 1; // before apply: an event that makes a fold throw must not stop the next ones
-      kept.fold.apply(this.events[kept.at - 1]);
+    const cached = this.#folds.get(Fold);
+    while (cached.at < this.events.length) {
+      cached.at += 1; // before apply: an event that makes a fold throw must not stop the next ones
+      cached.fold.apply(this.events[cached.at - 1]);
     }
-    return kept.fold;
+    return cached.fold;
   }
 
   /** Return the index of a seq in `events`, or of the last one before it, or -1. */

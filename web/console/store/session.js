@@ -137,9 +137,9 @@ export class Session {
   #notify() {
     this.#timer = null;
     this.#notifiedMs = performance.now();
-    const told = [...this.#watchers].filter(([, live]) => live || this.#hasDurableChange);
+    const watchers = [...this.#watchers].filter(([, live]) => live || this.#hasDurableChange);
     this.#hasDurableChange = false;
-    for (const [tell] of told) tell();
+    for (const [tell] of watchers) tell();
     if (this.connection === "reset") this.#endReset();
   }
   /** Return to "live" after a while: a reset that another tab passed on is not followed by a state. */

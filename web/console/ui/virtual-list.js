@@ -83,8 +83,8 @@ export class VirtualList extends ConsoleElement {
 
   /** Keep the active row in view when the box shrinks. */
   #onResize() {
-    const seen = this.active >= 0 && this.#virtualScroll.shows(this.active, this.#scroll);
-    if (seen && this.#pendingScroll === null) this.reveal(this.active);
+    const isActiveInView = this.active >= 0 && this.#virtualScroll.shows(this.active, this.#scroll);
+    if (isActiveInView && this.#pendingScroll === null) this.reveal(this.active);
     this.requestUpdate();
   }
 

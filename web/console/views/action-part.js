@@ -148,7 +148,7 @@ export class ActionPart extends ConsoleElement {
   }
 
   renderStatus(words = "Sent") {
-    const said = this.sending ? "Sending" : this.lastAction ? words : "";
-    return html`<span class="told" role="status">${said}</span>`;
+    const text = this.sending ? "Sending" : this.lastAction ? words : "";
+    return html`<span class="told" role="status">${text}</span>`;
   }
 }

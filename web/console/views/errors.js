@@ -17,8 +17,9 @@ const ROW_GONE_MESSAGE = "This row was already deleted.";
 /** Return the problems of a refused request, in the form of `OpenViews.validateAction`. */
 export function responseProblems(error) {
   const kind = error.status === 409 ? "conflict" : "invalid";
-  const told = error.fault?.details?.problems;
-  if (Array.isArray(told) && told.length > 0) return told.map(({ path, message }) => ({ kind, path, message }));
+  const reported = error.fault?.details?.problems;
+  if (Array.isArray(reported) && reported.length > 0)
+    return reported.map(({ path, message }) => ({ kind, path, message }));
   return [{ kind: "failed", path: [], message: `Not sent: ${error.message}` }];
 }
 

@@ -106,14 +106,14 @@ export const cellText = (row, column, edits) => edits.text(row.key, column.name)
 
 /** Return the action of Save, and the keys of its rows. */
 export function buildSave(node, rows, edits) {
-  const kept = rows.filter(({ key }) => !edits.isRemoved(key));
-  const flat = kept.map((row) => {
+  const saved = rows.filter(({ key }) => !edits.isRemoved(key));
+  const flat = saved.map((row) => {
     const cells = node.columns.map((column) => [column.name, parseValue(column, cellText(row, column, edits))]);
     return Object.fromEntries(row.row_id === null ? cells : [["row_id", row.row_id], ...cells]);
   });
   const deleted = rows.filter(({ key, row_id }) => row_id !== null && edits.isRemoved(key)).map(({ row_id }) => row_id);
   const action = { kind: "table.save", table_id: node.id, rows: flat, ...(deleted.length > 0 && { deleted }) };
-  return { action, keys: kept.map(({ key }) => key) };
+  return { action, keys: saved.map(({ key }) => key) };
 }
 
 /** Return how many rows to draw per page: selects repeat their options in every row, and date pickers are heavy. */

@@ -10,17 +10,18 @@ const TS = "2026-01-08T02:34:56.789Z"; // the evening before, there
 
 test("clock: the time of day is that of the machine", () => assert.equal(formatClock(TS), "18:34:56.789"));
 
-test("momentOf: the day is that of the machine too", () => assert.equal(formatDateTime(TS), "2026-01-07 18:34:56"));
+test("formatDateTime: the day is that of the machine too", () =>
+  assert.equal(formatDateTime(TS), "2026-01-07 18:34:56"));
 
-test("whenOf: a time of today has no day", () => {
+test("formatShortTime: a time of today has no day", () => {
   assert.equal(formatShortTime(TS, new Date("2026-01-08T07:59:59Z")), "18:34");
 });
 
-test("whenOf: a time of another day has its day", () => {
+test("formatShortTime: a time of another day has its day", () => {
   assert.equal(formatShortTime(TS, new Date("2026-01-08T08:00:00Z")), "2026-01-07 18:34");
 });
 
-test("zoneOf: a tooltip has the time in UTC and the zone of what is shown", () => {
+test("utcTooltip: a tooltip has the time in UTC and the zone of what is shown", () => {
   assert.equal(utcTooltip(TS), "2026-01-08 02:34:56.789 UTC, shown in the time zone America/Los_Angeles");
 });
 

@@ -82,5 +82,5 @@ for (const [name, look] of [
   ["report.pdf", null],
   ["plain", null],
 ]) {
-  test(`lookOf: ${name} is shown as ${look}`, () => assert.equal(previewKind(name), look));
+  test(`previewKind: ${name} is shown as ${look}`, () => assert.equal(previewKind(name), look));
 }

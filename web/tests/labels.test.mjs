@@ -27,7 +27,7 @@ for (const [name, title] of [
   ["Größe (kg)", "Größe (kg)"],
   ["_", "_"],
 ]) {
-  test(`titleOf: ${name}`, () => assert.equal(humanizeName(name), title));
+  test(`humanizeName: ${name}`, () => assert.equal(humanizeName(name), title));
 }
 
 for (const [args, gist] of [
@@ -42,7 +42,7 @@ for (const [args, gist] of [
   [{}, ""],
   [null, ""],
 ]) {
-  test(`gistOf: ${JSON.stringify(args)}`, () => assert.equal(callSummary(args), gist));
+  test(`callSummary: ${JSON.stringify(args)}`, () => assert.equal(callSummary(args), gist));
 }
 
 for (const [type, payload, title, said] of [
@@ -57,7 +57,7 @@ for (const [type, payload, title, said] of [
   ["process.end", { process: "model", reason: "user_ended" }, "The model process ended", "user ended"],
   ["new.thing", { deep: { a: [1, { b: 1 }] }, no: null }, "Thing", "1 value"],
 ]) {
-  test(`eventOf: ${type}`, () => assert.deepEqual(eventLabel({ type, payload }), { title, said }));
+  test(`eventLabel: ${type}`, () => assert.deepEqual(eventLabel({ type, payload }), { title, detail: said }));
 }
 
 const TREE = {
@@ -83,10 +83,10 @@ for (const [action, words] of [
   [{ kind: "table.save", table_id: "t", rows: [{}] }, "Sarah saved the table: 1 row"],
   [{ kind: "new.deed" }, "Sarah did new.deed"],
 ]) {
-  test(`actionOf: ${words}`, () => assert.equal(actionLabel("Sarah", action, TREE), words));
+  test(`actionLabel: ${words}`, () => assert.equal(actionLabel("Sarah", action, TREE), words));
 }
 
-test("valuesOf gives what was sent by the labels of the form", () => {
+test("submittedValues gives what was sent by the labels of the form", () => {
   const values = { weight_lbs: 187, unit: "kg", more_of_it: null };
   assert.deepEqual(submittedValues({ kind: "form.submit", form_id: "f", values }, TREE), [
     ["Weight (lbs)", 187],
@@ -104,23 +104,23 @@ for (const [result, question, words] of [
   [{ a: 1 }, {}, "1"],
   ["", {}, "none"],
 ]) {
-  test(`answerOf: ${words}`, () =>
+  test(`answerLabel: ${words}`, () =>
     assert.equal(answerLabel({ input: null, question, result: { ok: true, result } }), words));
 }
 
-test("answerOf says that a person could not answer, and that one gave fields", () => {
+test("answerLabel says that a person could not answer, and that one gave fields", () => {
   assert.equal(answerLabel({ input: null, question: {}, result: { ok: false } }), "Not answered");
   assert.equal(answerLabel({ input: { a: 1 }, question: {}, result: null }), "Answered");
 });
 
-test("endOf says who stopped an agent, and that a restart cut it off", () => {
+test("endLabel says who stopped an agent, and that a restart cut it off", () => {
   const end = (fields) => endLabel({ agent_name: "Lead", by: null, isRestart: false, ...fields });
   assert.equal(end({ payload: { stop_reason: "cancelled" }, by: "ada" }), "Lead was stopped by ada");
   assert.equal(end({ payload: { stop_reason: "error" }, isRestart: true }), "Lead was cut off by a restart");
   assert.equal(end({ payload: { stop_reason: "other" } }), "Lead ended: other");
 });
 
-test("commandOf names what was asked", () => {
+test("commandLabel names what was asked", () => {
   assert.equal(commandLabel("ada", { kind: "offer_work" }), "ada asked: offer work");
 });
 
@@ -130,10 +130,10 @@ for (const [risk, words, isSafe] of [
   ["It cannot be undone.", "It cannot be undone.", false],
   ["money_moves", "Money moves", false],
 ]) {
-  test(`riskOf: ${risk}`, () => assert.deepEqual(riskLabel(risk), { words, isSafe }));
+  test(`riskLabel: ${risk}`, () => assert.deepEqual(riskLabel(risk), { words, isSafe }));
 }
 
-test("wordsOf says nothing, lists and objects in few words", () => {
+test("valueText says nothing, lists and objects in few words", () => {
   assert.deepEqual([null, "", [1, 2], [{}], {}].map(valueText), ["none", "none", "1, 2", "1 item", "0 values"]);
 });
 
@@ -162,14 +162,14 @@ for (const [error, words, detail] of [
   [new HttpError("store is full", 507), /could not do this/, /store is full/],
   [new TypeError("x is undefined"), /could not do this/, /x is undefined/],
 ]) {
-  test(`problemOf: ${error.name} is told in words, with its message as the detail`, () => {
+  test(`errorMessage: ${error.name} is told in words, with its message as the detail`, () => {
     const problem = errorMessage(error);
     assert.match(problem.words, words);
     assert.match(problem.detail, detail);
   });
 }
 
-test("problemOf: what a person entered wrong is said at once, and so is a sentence of our own", () => {
+test("errorMessage: what a person entered wrong is said at once, and so is a sentence of our own", () => {
   assert.deepEqual(errorMessage(new Invalid("at most 100000 characters", 400)), {
     words: "This was not accepted: at most 100000 characters",
     detail: null,
@@ -182,7 +182,7 @@ test("problemOf: what a person entered wrong is said at once, and so is a senten
 
 for (const name of ["constructor", "__proto__", "hasOwnProperty", "toString"]) {
   test(`words of a log that uses the name ${name} are words`, () => {
-    assert.equal(eventLabel({ type: name, payload: {} }).said, "");
+    assert.equal(eventLabel({ type: name, payload: {} }).detail, "");
     assert.equal(typeof riskLabel(name).words, "string");
     assert.match(actionLabel("Sarah", { kind: name }), /^Sarah did /);
     assert.match(endLabel({ agent_name: "Lead", payload: { stop_reason: name }, by: null }), /^Lead ended: /);

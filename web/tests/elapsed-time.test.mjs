@@ -36,6 +36,6 @@ test("callsLasted: waiting for a person is apart from the time of tools", () => 
   assert.deepEqual(callTimes(meters, BEGIN + MINUTE), { tool_ms: MINUTE - 2 + 1, wait_ms: MINUTE - 4 });
 });
 
-test("lastedOf: what has not begun has no time", () => {
+test("meterElapsedMs: what has not begun has no time", () => {
   assert.equal(meterElapsedMs({ duration_ms: null, running: 0, began: "" }, BEGIN), null);
 });
