@@ -1,9 +1,9 @@
 """Consoles with and without their defences, built of the same sources.
 
-    markdown  markup in a text stays text; links and images must be on a list    markdown/streaming.js, url-policy.js
-    purify    DOMPurify passes listed tags only; links and images checked again   markdown/render.js
-    text      everything else is text; addresses and colours are checked          Lit, url-policy.js, team-commands.js
-    policy    the content security policy of the page, with its trusted types     turnlog.server.page
+    markdown  markup in a text stays text; links and images must be on a list   streaming.js, url-policy.js
+    purify    DOMPurify passes listed tags; links and images are checked again  render.js
+    text      everything else is text; addresses and colours are checked        Lit, url-policy.js, team-commands
+    policy    the content security policy of the page, with its trusted types   turnlog.server.page
 
 A defence is taken away by editing a copy of the sources; an edit that finds nothing to edit fails. Markup
 that is not sanitised goes through the policy `dompurify`, as it would if DOMPurify had a hole: otherwise

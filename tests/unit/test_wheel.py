@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 CONSOLE = "turnlog/server/console/"
 # What a browser takes, compressed, before it shows a conversation. A change that adds more than MAX_GROWTH
 # writes the new figure here and gives the reason in its commit.
-FIRST_LOAD_BYTES = 66_800
+FIRST_LOAD_BYTES = 71_700
 MAX_GROWTH = 0.10
 README_SIZES = re.compile(r"About (\d+) kB compressed, and (\d+) kB with the panels")
 ROUNDING = 0.05  # of a size that people read
