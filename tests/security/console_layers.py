@@ -2,7 +2,7 @@
 
     markdown  markup in a text stays text; links and images must be on a list   streaming.js, url-policy.js
     purify    DOMPurify passes listed tags; links and images are checked again  render.js
-    text      everything else is text; addresses and colours are checked        Lit, url-policy.js, team-commands
+    text      other values are text; addresses and colours are checked          Lit, team-commands.js
     policy    the content security policy of the page, with its trusted types   turnlog.server.page
 
 A defence is taken away by editing a copy of the sources; an edit that finds nothing to edit fails. Markup

@@ -11,7 +11,7 @@ export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024; // 1 MiB of input is at worst
 
 const CR = 13;
 const LF = 10;
-const RETRY_MS = /^[0-9]{1,15}$/; // 30,000 years; a number holds no more exactly
+const RETRY_PATTERN = /^[0-9]{1,15}$/; // 30,000 years; a number holds no more exactly
 const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** The input breaks a limit. */
@@ -197,7 +197,7 @@ export class Decoder {
     [
       "retry",
       (self, value) => {
-        if (RETRY_MS.test(value)) self.retryMs = self.#retryMs = Number(value);
+        if (RETRY_PATTERN.test(value)) self.retryMs = self.#retryMs = Number(value);
       },
     ],
   ]);

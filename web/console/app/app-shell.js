@@ -275,10 +275,7 @@ export class AppShell extends ConsoleElement {
   async #prefillMessage(text) {
     this.screen = "chat";
     await this.updateComplete;
-    const field = this.querySelector("tl-composer textarea");
-    field.value = [field.value.trimEnd(), text].filter(Boolean).join("\n\n"); // what is written there stays
-    field.dispatchEvent(new Event("input", { bubbles: true }));
-    field.focus();
+    this.querySelector("tl-composer").prefill(text);
   }
 
   /** `/` focuses the composer from anywhere. */
@@ -286,7 +283,7 @@ export class AppShell extends ConsoleElement {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    this.querySelector("tl-composer textarea")?.focus();
+    this.querySelector("tl-composer")?.focusInput();
   }
 
   /** The row of the open session in the list. */

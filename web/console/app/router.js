@@ -14,7 +14,7 @@ export function currentRoute(search = location.search) {
   return { ...route, seq: /^\d{1,15}$/.test(route.seq ?? "") ? Number(route.seq) : null };
 }
 
-export function routeUrl(route) {
+function routeUrl(route) {
   const parameters = new URLSearchParams();
   for (const name of PARAMETERS) if (route[name] != null) parameters.set(name, route[name]);
   return `?${parameters}`;

@@ -10,7 +10,7 @@ export const currentTheme = () => {
   return THEMES.includes(stored) ? stored : "auto";
 };
 
-export const applyTheme = () => (document.documentElement.dataset.theme = currentTheme());
+const applyTheme = () => (document.documentElement.dataset.theme = currentTheme());
 
 export function switchTheme() {
   browserStorage.write(KEY, THEMES[(THEMES.indexOf(currentTheme()) + 1) % THEMES.length]);

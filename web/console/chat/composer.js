@@ -76,6 +76,18 @@ export class Composer extends SessionElement {
     tabStorage.write(this.#draftKey, this.#field.value);
   }
 
+  /** Append a text to what is typed, unsent, and focus the box. */
+  prefill(text) {
+    const field = this.#field;
+    field.value = [field.value.trimEnd(), text].filter(Boolean).join("\n\n");
+    this.#onInput();
+    this.focusInput();
+  }
+
+  focusInput() {
+    this.#field?.focus();
+  }
+
   /** Fit the height to the text where CSS cannot: reading a height lays out the whole page. */
   #fitHeight() {
     if (HAS_FIELD_SIZING) return;

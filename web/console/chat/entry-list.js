@@ -15,7 +15,7 @@ const MIN_SHOWN = 30;
 const STEP = 15;
 
 /** Return the index of the first entry that is shown of `count`. */
-export const firstShownIndex = (count) => Math.max(0, Math.floor((count - MIN_SHOWN) / STEP) * STEP);
+const firstShownIndex = (count) => Math.max(0, Math.floor((count - MIN_SHOWN) / STEP) * STEP);
 
 export class EntryListElement extends ConsoleElement {
   static properties = {

@@ -198,7 +198,7 @@ const lexOpen = (source) => lex(source, true).tokens;
 const normalizeLineEnds = (piece, split = false) => (split ? piece.replace(/^\n/, "") : piece).replace(/\r\n?/g, "\n");
 
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
-export const escapeHtml = (text) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]);
+const escapeHtml = (text) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]);
 
 /** Mark a line of a diff as inserted or deleted. */
 function diffLine(line) {

@@ -8,7 +8,7 @@ import { oneLine } from "./one-line.js";
 const MAX_TITLE_CHARS = 80;
 
 /** By stop reason: a label and a class. */
-export const END_LABELS = {
+const END_LABELS = {
   end_turn: ["done", "good"],
   stop_sequence: ["done", "good"],
   handoff: ["handed over", "good"],

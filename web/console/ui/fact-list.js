@@ -20,7 +20,7 @@ export const drawFacts = (pairs) =>
 /** Return an object's entries with readable names. */
 export const labelledPairs = (value) => Object.entries(value ?? {}).map(([name, inner]) => [humanizeName(name), inner]);
 
-export function drawValue(value, depth = 0) {
+function drawValue(value, depth = 0) {
   if (!isContainer(value)) return html`${typeof value === "string" && value ? value : valueText(value)}`;
   if (Object.keys(value).length === 0) return html`none`;
   if (depth > 1) return html`<code>${JSON.stringify(value)}</code>`;

@@ -26,7 +26,7 @@ export const requiredMark = ({ required }) =>
   required ? html`<span class="star" aria-hidden="true">\u00a0*</span>` : nothing;
 
 /** Return the ids of the help and the error of an input. */
-export const describedBy = (id, help, problem) =>
+const describedBy = (id, help, problem) =>
   [help && `${id}-help`, problem != null && `${id}-wrong`].filter(Boolean).join(" ") || nothing;
 
 /** Draw the texts that `describedBy` refers to. */
