@@ -116,7 +116,8 @@ export class StreamingMarkdown {
   #tail = ""; // the text after the stable blocks, with \n for every line end
   #stableBlocks = 0; // blocks before the tail
   #outline = []; // where the tail stands
-  #split = NO_SPLIT; // where to parse the tail from: the `html` before, the `head` to put before it, and the `lead` that the head renders to
+  // where to parse the tail from: the `html` before, the `head` to put before it, the `lead` that the head renders to
+  #split = NO_SPLIT;
   #hasDefinitions = false;
 
   /** Parse the current text into `html`. While `open`, a text may only grow. */
@@ -133,15 +134,13 @@ export class StreamingMarkdown {
   }
 
   #reset() {
-    Object.assign(this, { html: [] });
-    [this.#text, this.#tail, this.#stableBlocks, this.#outline, this.#split, this.#hasDefinitions] = [
-      "",
-      "",
-      0,
-      [],
-      NO_SPLIT,
-      false,
-    ];
+    this.html = [];
+    this.#text = "";
+    this.#tail = "";
+    this.#stableBlocks = 0;
+    this.#outline = [];
+    this.#split = NO_SPLIT;
+    this.#hasDefinitions = false;
   }
 
   #parse(open) {
