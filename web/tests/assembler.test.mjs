@@ -1,4 +1,4 @@
-// The JavaScript reader of the dialect `blocks` on the vectors it shares with Python.
+// The assembler of the dialect `blocks`, on the vectors shared with Python.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

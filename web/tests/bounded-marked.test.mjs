@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 import { StreamingMarkdown } from "../console/markdown/streaming.js";
 import { Lexer, Tokenizer, marked } from "../node_modules/marked/lib/marked.esm.js";
-import { renderHtml } from "./markdowns.mjs";
+import { renderHtml } from "./markdown-samples.mjs";
 
 const CHARS = 4000;
 const TIMES = 4; // as long is the second text

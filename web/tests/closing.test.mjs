@@ -1,4 +1,4 @@
-// A feed that is closed at any moment says nothing more, asks nothing more and leaves no timer behind.
+// A feed that is closed at any moment calls no hook, sends no request and leaves no timer behind.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// What the panels of the console are made of, without a browser.
+// The folds and formats of the console's panels, without a browser.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

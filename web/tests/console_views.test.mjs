@@ -1,4 +1,4 @@
-// Views and asking in the console: what needs no browser.
+// Views and pending calls of the console, without a browser.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

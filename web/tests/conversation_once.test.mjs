@@ -1,4 +1,4 @@
-// The chat as a fold: what was queued, who works, and that every deed, failure and stop is told once.
+// The chat as a fold: the queue, working agents, and that every action, failure and stop is shown once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -7,7 +7,7 @@
 import { connect as dial, createServer } from "node:net";
 
 import { connect } from "../client/transport/connect.js";
-import { numbers } from "./numbers.mjs";
+import { numbers } from "./random.mjs";
 
 const { url, cuts, piece, seed, last, wish } = JSON.parse(process.argv[2]);
 const upstream = new URL(url);

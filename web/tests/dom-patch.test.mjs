@@ -1,11 +1,11 @@
-// What changes in elements while text is written: they end as if they had been made at once, and what was there stays.
+// Patched elements equal elements that were built at once, and elements before the change stay.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { EMPTY_BLOCK, diffHtml, patchElement } from "../console/markdown/dom-patch.js";
 import { StreamingMarkdown } from "../console/markdown/streaming.js";
-import { drawn } from "./markdowns.mjs";
+import { drawn } from "./markdown-samples.mjs";
 
 /** As much of a node as `graft` touches. */
 class Node {

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { StreamingMarkdown } from "../console/markdown/streaming.js";
 import { allowedImage, allowedLink, linkHost } from "../console/markdown/url-policy.js";
 import { Lexer } from "../node_modules/marked/lib/marked.esm.js";
-import { drawn, renderHtml, single } from "./markdowns.mjs";
+import { drawn, renderHtml, single } from "./markdown-samples.mjs";
 
 const TEXTS = 1200;
 

@@ -1,4 +1,4 @@
-// What members are called, on the vectors that Python shares.
+// Display names of members, on the vectors shared with Python.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// What took time in a session: turns, agents, completions and calls, whatever the clocks say.
+// The spans of turns, agents, completions and calls, whatever the clocks say.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -105,7 +105,8 @@ export class Composer extends SessionElement {
   }
 
   async #submit() {
-    const [text, key] = [this.#field.value, this.#draftKey];
+    const text = this.#field.value;
+    const key = this.#draftKey;
     if (!text.trim() || this.sending || !(await this.send(text))) return;
     tabStorage.remove(key);
     if (key !== this.#draftKey || this.#field.value !== text) return; // the person typed on meanwhile

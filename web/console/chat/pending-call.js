@@ -71,7 +71,9 @@ export class PendingCallForm extends ConsoleElement {
   async #send(work) {
     if (this.sending || this.sent) return;
     Object.assign(this, { sending: true, problem: null });
-    const [question, draft] = [this.#question, this.#draft]; // the call may ask the next question before the response
+    // the call may ask the next question before the response
+    const question = this.#question;
+    const draft = this.#draft;
     try {
       await work(this.session.client, this.session.id);
       draft.clear();

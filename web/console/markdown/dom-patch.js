@@ -16,7 +16,8 @@ export const EMPTY_BLOCK = { whole: "", around: [], kept: [0], from: 0 };
  */
 export function diffHtml(known, whole) {
   const start = whole.startsWith(known.whole.slice(0, known.from)) ? known : EMPTY_BLOCK;
-  const [around, kept] = [[...start.around], [...start.kept]];
+  const around = [...start.around];
+  const kept = [...start.kept];
   let same = start.from;
   while (same < whole.length && known.whole[same] === whole[same]) same += 1;
   let { from } = start;
@@ -45,7 +46,8 @@ export function patchElement(shown, fresh, [count, ...deeper]) {
     first.remove();
   }
   let stays = last ?? null;
-  const [old, text] = [last ? last.nextSibling : shown.firstChild, fresh.firstChild];
+  const old = last ? last.nextSibling : shown.firstChild;
+  const text = fresh.firstChild;
   if (old?.nodeType === TEXT_NODE && text?.nodeType === TEXT_NODE && text.data.startsWith(old.data)) {
     old.appendData(text.data.slice(old.length));
     text.remove();

@@ -100,7 +100,8 @@ class HtmlRenderer extends Renderer {
 
   /** An image of another server is a link: loading it would tell that server who reads. */
   image({ href, text }) {
-    const [image, link] = [allowedImage(href), allowedLink(href)];
+    const image = allowedImage(href);
+    const link = allowedLink(href);
     if (image !== null) return `<img src="${escapeHtml(image)}" alt="${escapeHtml(text)}">`;
     if (link === null) return escapeHtml(text);
     return anchor(link, `Image: ${escapeHtml(text || "no description")} (${escapeHtml(linkHost(link))})`);

@@ -114,7 +114,8 @@ export class Conversation {
     const agent = this.#openAgents.get(event.agent_id) ?? new OpenAgent(event, null, this.#threadFor(event));
     this.#openAgents.delete(event.agent_id);
     agent.thread.owner?.touch();
-    const [isStop, isRestart] = [stop_reason === "cancelled", reason === "interrupted"];
+    const isStop = stop_reason === "cancelled";
+    const isRestart = reason === "interrupted";
     if (QUIET_ENDS.has(stop_reason) || agent.fault || (isRestart && agent.hasAbortedText)) return;
     if (isStop && agent.thread.owner instanceof CallEntry) return;
     const by = isStop ? (this.#lastStop?.actor ?? null) : null;

@@ -1,5 +1,5 @@
 /**
- * The base of a view's form, table and button: one action at a time, validated before it is sent, confirmed first if
+ * The base of a view's form, table and button: one action at a time, validated before it is sent, onConfirm first if
  * the node says so, with errors at their places.
  */
 
@@ -20,7 +20,7 @@ export class ActionPart extends ConsoleElement {
     node: { attribute: false },
     stamp: { attribute: false },
     sending: { state: true },
-    confirmed: { state: true },
+    onConfirm: { state: true },
     problems: { state: true },
   };
   #lastSeq = -1; // the seq of the last action: the next one waits until the log has it
@@ -29,7 +29,7 @@ export class ActionPart extends ConsoleElement {
     super();
     count += 1;
     this.key = `view${count}`; // of the ids of its inputs
-    Object.assign(this, { sending: false, confirmed: null, problems: null });
+    Object.assign(this, { sending: false, onConfirm: null, problems: null });
   }
 
   get draft() {
@@ -66,7 +66,7 @@ export class ActionPart extends ConsoleElement {
 
   /** Validate, confirm and send an action. `place` maps problems to their places. */
   act(action, place, found = this.#validate(action)) {
-    this.confirmed = null;
+    this.onConfirm = null;
     if (this.isBusy) return;
     if (found.length > 0) this.#showErrors(place(found));
     else if (this.node.confirm) this.#askConfirmation(() => this.#send(action, place));
@@ -85,7 +85,7 @@ export class ActionPart extends ConsoleElement {
   }
 
   async #send(action, place) {
-    Object.assign(this, { sending: true, confirmed: null, problems: null });
+    Object.assign(this, { sending: true, onConfirm: null, problems: null });
     const { client, id } = this.session;
     try {
       this.#lastSeq = await client.submitView(id, this.entry.view.view_id, action, { shown: this.entry.event_id });
@@ -117,26 +117,26 @@ export class ActionPart extends ConsoleElement {
 
   /** Remove the error of an edited place. */
   clearError(place) {
-    if (this.confirmed === null && !this.problems?.has(place)) return;
-    this.confirmed = null;
+    if (this.onConfirm === null && !this.problems?.has(place)) return;
+    this.onConfirm = null;
     this.problems = new Map([...(this.problems ?? [])].filter(([key]) => key !== place));
   }
 
   async #askConfirmation(go) {
-    this.confirmed = go;
+    this.onConfirm = go;
     await this.updateComplete;
     this.querySelector(".confirm button:last-of-type")?.focus(); // focus Cancel: a key that is held down does no harm
   }
 
   /** Draw the button, or the confirmation that it asks for. */
   renderAction(button, words) {
-    if (this.confirmed === null) return button;
-    const leave = () => (this.confirmed = null);
+    if (this.onConfirm === null) return button;
+    const leave = () => (this.onConfirm = null);
     return html`<div class="confirm" role="group" aria-label=${this.node.confirm}
       @keydown=${({ key }) => key === "Escape" && leave()}>
       <p>${this.node.confirm}</p>
       <button type="button" class=${this.node.style === "danger" ? "danger" : "strong"}
-        @click=${() => this.confirmed()}>${words}</button>
+        @click=${() => this.onConfirm()}>${words}</button>
       <button type="button" @click=${leave}>Cancel</button>
     </div>`;
   }

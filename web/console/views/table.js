@@ -54,7 +54,7 @@ export class ViewTable extends ActionPart {
   async #remove(key, again) {
     this.#edits[again ? "restore" : "remove"](key);
     this.#saveDraft();
-    this.confirmed = null;
+    this.onConfirm = null;
     this.requestUpdate();
     await this.updateComplete;
     (this.#findRow(key)?.querySelector("td.tools button") ?? this.querySelector(".add"))?.focus();

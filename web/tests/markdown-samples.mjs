@@ -1,7 +1,7 @@
 // Markdown to try: texts that a seed gives, and long ones that are a single block.
 
 import { StreamingMarkdown } from "../console/markdown/streaming.js";
-import { numbers } from "./numbers.mjs";
+import { numbers } from "./random.mjs";
 
 /** Render a complete text to HTML. */
 export function renderHtml(text) {

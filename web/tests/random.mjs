@@ -1,4 +1,4 @@
-// Chance that comes again.
+// Seeded random numbers.
 
 /** Numbers between 0 and 1 that a seed gives (mulberry32). */
 export function numbers(start) {
