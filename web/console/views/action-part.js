@@ -1,5 +1,5 @@
 /**
- * The base of a view's form, table and button: one action at a time, validated before it is sent, onConfirm first if
+ * The base of a view's form, table and button: one action at a time, validated before it is sent, confirmed first if
  * the node says so, with errors at their places.
  */
 
