@@ -60,11 +60,11 @@ from turnlog.parse.json_values import (
     as_opaque_id,
     convert_or_none,
     get_field,
-    make_reject,
     printable_name,
     to_json_value,
 )
 from turnlog.parse.messages_api import bounded_text
+from turnlog.parse.rejects import make_reject
 from turnlog.parse.reply import TextParserFactory, tag_parser_factory
 
 MAX_KNOWN_LINES = 1024  # whose blocks can still be named: a turn has a few hundred

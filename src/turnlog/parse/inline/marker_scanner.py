@@ -7,7 +7,6 @@ stops being JSON ends the marker there, what follows is text again. Limit: 64 Ki
 and skipped as long as it is JSON.
 """
 
-import hashlib
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -22,6 +21,7 @@ from turnlog.parse.inline.json_scanner import JsonObjectScanner
 from turnlog.parse.inline.parsed_text import TagEvent
 from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS, WHITESPACE
 from turnlog.parse.json_values import JsonObject
+from turnlog.parse.rejects import make_text_reject
 
 
 class Marker(NamedTuple):
@@ -140,8 +140,7 @@ class OpenMarker:
 
     def _make_reject(self, reason: str) -> ParseReject:
         raw = "".join(self._parts)[:MAX_TAG_CHARS]
-        sha256 = hashlib.sha256(raw.encode(errors="surrogatepass")).hexdigest()
-        return ParseReject(reason=reason, length=len(raw), sha256=sha256, name=self._marker.strip("[]"))
+        return make_text_reject(reason, raw, self._marker.strip("[]"))
 
 
 def parse_marker_event(marker: str, text: str) -> TagEvent | str:

@@ -15,7 +15,6 @@ to `</agent-event>`; where none comes within the limit only it is, and the rest 
 beyond the seed's three dialects.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +29,7 @@ from turnlog.parse.inline.markdown_code import MULTILINE_MODES, LineLookahead, m
 from turnlog.parse.inline.marker_scanner import OpenMarker
 from turnlog.parse.inline.parsed_text import ParsedText, TagEvent
 from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS, TAG_START, WHITESPACE, TagScanner
+from turnlog.parse.rejects import make_text_reject
 
 MAX_DEFERRED_CHARS = 256  # a tag that begins this near to the end of a chunk can wait for the next one
 END_TAG = "</agent-event>"
@@ -430,12 +430,6 @@ class AgentStreamParser:
         name = walk.parse_attributes(raw)[0].get("type", "")
         readable = name if _TYPE_NAME.fullmatch(name) else None
         self._rejects.append(make_text_reject(reason, raw, readable))
-
-
-def make_text_reject(reason: str, raw: str, name: str | None = None) -> ParseReject:
-    """The trace of a text that was refused."""
-    sha256 = hashlib.sha256(raw.encode(errors="surrogatepass")).hexdigest()
-    return ParseReject(reason=reason, length=len(raw), sha256=sha256, name=name)
 
 
 def strip_event_tags(
