@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import CORE, TEAM, Catalog, ParseReject, decode_envelope, encode_envelope
-from turnlog.parse.claude.agents import EventDraft
+from turnlog.events import CORE, TEAM, Catalog, EventDraft, ParseReject, decode_envelope, encode_envelope
 from turnlog.parse.claude.lines import CLAUDE_CLI, Line
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage

@@ -1,49 +1,51 @@
-"""The errors of Turnlog, split by who is at fault.
+"""The errors of Turnlog, grouped by who is at fault: the caller, a peer, or the store.
 
     TurnlogError
-    ├── CallerError          the program that called us is wrong
-    │   ├── InvalidEvent     an event that breaks the vocabulary; carries the JSON path
-    │   ├── UnknownType      a type that no vocabulary declares
-    │   ├── Forbidden        who asks is known and may not do this
-    │   ├── NotFound         a session, agent or call that is not there
-    │   ├── Conflict         the log moved on, or the id is taken by another event
-    │   ├── LimitReached     there are as many of something as there may be
-    │   ├── Fenced           a newer writer has taken over
-    │   ├── SessionClosed    the session takes no more events
-    │   └── RuleError        a rule of the application failed; carries which
+    ├── CallerError          the calling program is wrong
+    │   ├── InvalidEvent     an event breaks the vocabulary; has the JSON path
+    │   ├── UnknownType      no vocabulary declares the type
+    │   ├── Forbidden        the principal may not do this
+    │   ├── NotFound         the session, agent or call does not exist
+    │   ├── Conflict         the log is not at the expected seq, or another event has the id
+    │   ├── LimitReached     a limit on the number of something is reached
+    │   ├── Fenced           a newer writer owns the session
+    │   ├── SessionClosed    the session is closed
+    │   └── RuleError        a rule of the application failed; has the names of the rules
     │       └── RulesDidNotConverge   the rules do not reach a fixed point
-    ├── PeerError            what came from outside is wrong
-    │   └── BadInput         JSON that `events/strict_json` refuses; carries the JSON path
-    └── StoreError           the store cannot do its work
-        ├── SessionDamaged   a part of a session is lost; carries which
+    ├── PeerError            input from outside is wrong
+    │   └── BadInput         JSON that `events/strict_json` refuses; has the JSON path
+    └── StoreError           the store failed
+        ├── SessionDamaged   a part of a session is lost; has its first and last seq
         └── Unavailable      the log, or the follower of a session, has stopped
 
-A message says what was expected, what came and where, with at most 80 characters of the input.
+A message says what was expected, what was found and where, with at most 80 characters of the input.
 """
 
-MAX_QUOTE_CHARS = 80  # enough to recognise the input, too little to fill a log
+MAX_QUOTE_CHARS = 80  # enough to recognise the input, too few to fill a log file
 
 
 def quote(text: object) -> str:
-    """The input as it may appear in a message: one line, at most 80 characters."""
-    shown = repr(text)
-    return shown if len(shown) <= MAX_QUOTE_CHARS else shown[: MAX_QUOTE_CHARS - 1] + "…"
+    """Return the `repr` of an input for a message: one line, at most 80 characters."""
+    line = repr(text)
+    if len(line) <= MAX_QUOTE_CHARS:
+        return line
+    return line[: MAX_QUOTE_CHARS - 1] + "…"
 
 
 class TurnlogError(Exception):
-    """Everything Turnlog raises on purpose."""
+    """The base of all errors that Turnlog raises."""
 
 
 class CallerError(TurnlogError):
-    """The calling program is wrong; the same call will fail again."""
+    """The calling program is wrong. The same call will fail again."""
 
 
 class PeerError(TurnlogError):
-    """What came from outside is wrong."""
+    """Input from outside is wrong."""
 
 
 class StoreError(TurnlogError):
-    """The store cannot do its work; the call may succeed later."""
+    """The store failed. The same call may succeed later."""
 
 
 class InvalidEvent(CallerError):
@@ -56,19 +58,19 @@ class InvalidEvent(CallerError):
 
 
 class UnknownType(CallerError):
-    """A type that no vocabulary declares."""
+    """No vocabulary declares the type."""
 
 
 class Forbidden(CallerError):
-    """Who asks is known and may not do this."""
+    """The principal is known and may not do this."""
 
 
 class NotFound(CallerError):
-    """A session, agent or call that is not there."""
+    """The session, agent or call does not exist."""
 
 
 class Conflict(CallerError):
-    """The log is not where the caller expected it, or the id is taken; `last` is its real last seq."""
+    """The log is not at the expected seq, or another event has the id. `last` is the log's last seq."""
 
     def __init__(self, problem: str, last: int) -> None:
         super().__init__(f"{problem}; the last seq is {last}")
@@ -76,19 +78,19 @@ class Conflict(CallerError):
 
 
 class LimitReached(CallerError):
-    """There are as many of something as there may be; one has to go before another comes."""
+    """A limit on the number of something is reached; one must be removed before another is added."""
 
 
 class Fenced(CallerError):
-    """A newer writer has taken over the session; this one must stop."""
+    """A newer writer owns the session. This one must stop."""
 
 
 class SessionClosed(CallerError):
-    """The session is closed and takes no more events."""
+    """The session is closed and accepts no more events."""
 
 
 class RuleError(CallerError):
-    """Rules of an application that cannot be followed, each named once."""
+    """Rules of an application failed. `rules` are their names, each once."""
 
     code = "rule_failed"
 
@@ -98,23 +100,22 @@ class RuleError(CallerError):
 
 
 class RulesDidNotConverge(RuleError):
-    """Rules that kept firing."""
+    """Rules still matched after the last round."""
 
     code = "rules_unsettled"
 
     def __init__(self, rule_names: list[str], rounds: int) -> None:
-        named = ", ".join(dict.fromkeys(rule_names))
-        super().__init__(
-            f"expected the rules to settle in {rounds} rounds, got no end of {named}", *rule_names
-        )
+        names = ", ".join(dict.fromkeys(rule_names))
+        super().__init__(f"the rules did not settle in {rounds} rounds; still matching: {names}", *rule_names)
 
 
 class SessionDamaged(StoreError):
-    """A part of a session is lost: `first` to `last`. The rest stays readable."""
+    """A part of a session is lost: seq `first` to `last`. The rest can be read."""
 
     def __init__(self, session_id: str, first: int, last: int, problem: str) -> None:
-        place = f" at seq {first} to {last}" if first >= 0 else ""  # below 0: the session's own record
-        super().__init__(f"{session_id} is damaged{place}: {problem}")
+        # Below 0: the session's own record is damaged.
+        seqs = f" at seq {first} to {last}" if first >= 0 else ""
+        super().__init__(f"{session_id} is damaged{seqs}: {problem}")
         self.session_id = session_id
         self.first = first
         self.last = last
@@ -122,11 +123,11 @@ class SessionDamaged(StoreError):
 
 
 class Unavailable(StoreError):
-    """The log is closed, or a session has no follower: the same request succeeds after a restart."""
+    """The log is closed, or a session has no follower. The same request succeeds after a restart."""
 
 
 class BadInput(PeerError):
-    """JSON from outside that the gate refuses."""
+    """JSON from outside is not accepted."""
 
     def __init__(self, problem: str, path: str = "$") -> None:
         super().__init__(f"{problem} (at {path})")

@@ -1,6 +1,6 @@
-"""Where ids and time come from: the edge, never the pure rooms.
+"""New ids and the current time. The pure packages get both as values.
 
-Ids are a prefix and a UUIDv7, so they sort by time. Nothing orders by them: order is `seq`.
+An id is a prefix and a UUIDv7, so ids sort by time. Nothing relies on that: the order of events is `seq`.
 """
 
 import os
@@ -11,12 +11,12 @@ Prefix = Literal["evt_", "sess_", "tr_", "agt_", "blk_", "call_", "inv_"]
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def uuid7(ms: int, random: bytes) -> str:
-    """A UUIDv7 (RFC 9562) from a time and ten random bytes."""
+    """Build a UUIDv7 (RFC 9562) from a time and ten random bytes."""
     tail = int.from_bytes(random[:10])
     value = (ms & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (tail >> 68) << 64 | 0b10 << 62 | tail & (1 << 62) - 1
     text = f"{value:032x}"
@@ -24,15 +24,14 @@ def uuid7(ms: int, random: bytes) -> str:
 
 
 def new_id(prefix: Prefix) -> str:
-    """A fresh id: the prefix and a UUIDv7."""
     return prefix + uuid7(now_ms(), os.urandom(10))
 
 
 def new_session_id() -> str:
-    """A fresh name for a session: 128 random bits, for who knows it may ask for it."""
+    """Return a session id of 128 random bits. It must not be guessed: a request may name any id."""
     return "sess_" + os.urandom(16).hex()
 
 
 def new_epoch() -> str:
-    """A fresh epoch for a session's history: eight characters that need no escaping anywhere."""
+    """Return a new epoch for a session's history: eight characters that never need escaping."""
     return os.urandom(4).hex()

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from tests.cli_process import assert_lawful, counting
 from tests.fuzz.cuts import cuttings
-from turnlog.parse import CliParser, EventDraft, SentMessage
+from turnlog.events import EventDraft
+from turnlog.parse import CliParser, SentMessage
 
 
 def parse_pieces(pieces: Iterable[bytes]) -> list[EventDraft]:

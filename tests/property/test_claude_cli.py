@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.cli_process import VECTORS, assert_lawful, bytes_of, counting
 from tests.support.examples import examples
-from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, ToolCall
+from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, EventDraft, ToolCall
 from turnlog.parse import CliParser, MarkerParser, SentMessage
-from turnlog.parse.claude.agents import EventDraft
 from turnlog.parse.claude.parser import LINE_READERS, SYSTEM_READERS
 from turnlog.parse.deeds import ToolEffects
 from turnlog.parse.inline.marker_scanner import MARKERS

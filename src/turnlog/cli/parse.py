@@ -32,6 +32,7 @@ from turnlog.events import (
     AgentUsage,
     Catalog,
     Event,
+    EventDraft,
     Origin,
     ParseReject,
     Payload,
@@ -48,7 +49,7 @@ from turnlog.events.payload import SessionId
 from turnlog.events.strict_json import decode_strict_json
 from turnlog.ids import new_id, now_ms
 from turnlog.log.transfer import SessionLine
-from turnlog.parse import AgentStreamParser, CliParser, EventDraft, MessagesParser, ReplyBuilder
+from turnlog.parse import AgentStreamParser, CliParser, MessagesParser, ReplyBuilder
 from turnlog.parse.blocks import UntypedEvent
 from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.parse.claude.parser import PROCESS_EXITED

@@ -1,10 +1,12 @@
-"""The vocabulary of Turnlog: one name for each thing that can happen.
+"""The vocabulary of Turnlog: one payload class for each type of event.
 
-Every payload class is importable from here. `CORE` declares the package's own types, `TEAM` the team's;
-`CATALOG` joins both. An application adds its own: `Catalog(CORE, TEAM, Vocabulary("broker", [...]))`.
-The reference `docs/events.md` is generated from the classes; the rules are in `docs/protocol.md` 2 and 3.
+Every payload class can be imported from here. `CORE` declares the package's own types, `TEAM` the team's;
+`CATALOG` joins both. An application adds its own: `Catalog(CORE, TEAM, Vocabulary("broker", [...]))`. Each
+family module lists its classes once, in `EVENTS`. The reference `docs/events.md` is generated from the
+classes; the rules are in `docs/protocol.md` 2 and 3.
 """
 
+from turnlog.events import agent, assistant, block, parse, process, tool, ui
 from turnlog.events.agent import AgentEnd, AgentHandoff, AgentStart, AgentUsage, ContextCompact, Cost, Usage
 from turnlog.events.assistant import (
     AssistantBlock,
@@ -22,6 +24,7 @@ from turnlog.events.envelope import (
     Entry,
     Envelope,
     Event,
+    EventDraft,
     Scope,
     UnknownPayload,
     decode_envelope,
@@ -66,41 +69,15 @@ from turnlog.events.ui import UiAction, UiCommand, UiMessage
 CORE = Vocabulary(
     "turnlog",
     [
-        ProcessStart,
-        ProcessEnd,
-        ProcessAuth,
-        SessionError,
-        SessionMember,
-        SessionInvite,
-        SessionInviteEnd,
-        SessionTitle,
-        UiMessage,
-        UiAction,
-        UiCommand,
-        AgentStart,
-        AgentEnd,
-        AgentHandoff,
-        AgentUsage,
-        ContextCompact,
-        BlockStart,
-        BlockDelta,
-        BlockEnd,
-        BlockRetract,
-        AssistantMessage,
-        AssistantThinking,
-        AssistantBlock,
-        AssistantView,
-        AssistantFiles,
-        ToolCall,
-        ToolProgress,
-        ToolResult,
-        ToolAwait,
-        ApprovalRequest,
-        ApprovalDecision,
-        ParseReject,
+        *process.EVENTS,
+        *ui.EVENTS,
+        *agent.EVENTS,
+        *block.EVENTS,
+        *assistant.EVENTS,
+        *tool.EVENTS,
+        *parse.EVENTS,
     ],
 )
-
 CATALOG = Catalog(CORE, TEAM)
 
 __all__ = [
@@ -132,6 +109,7 @@ __all__ = [
     "Envelope",
     "ErrorInfo",
     "Event",
+    "EventDraft",
     "EventType",
     "File",
     "Image",

@@ -1,7 +1,7 @@
 """The invocations of agents: every start has exactly one end.
 
-Sums of tokens and costs saturate: a sum that no reader can hold would make every `agent.end` that carries it
-invalid, and no recovery could close the agent.
+`Usage` and `Cost` are added with `+`. Sums saturate: a sum above what a JSON reader can hold would make every
+`agent.end` that carries it invalid, and recovery could not close the agent.
 """
 
 from sys import float_info
@@ -41,7 +41,7 @@ StopReason = Literal[
 
 
 def add_counts(*counts: int) -> int:
-    """Return the sum, at most `LARGEST_COUNT`."""
+    """Return the sum, at most `MAX_COUNT`."""
     return min(sum(counts), MAX_COUNT)
 
 
@@ -84,7 +84,7 @@ class Cost(Record, frozen=True, kw_only=True):
 
 
 class AgentStart(Payload, frozen=True, kw_only=True):
-    """An invocation began: by a prompt, a call of its parent or a hand-off. The runtime emits it."""
+    """An invocation began: by a prompt, a call of its parent, or a hand-off."""
 
     TYPE: ClassVar = "agent.start"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -105,16 +105,16 @@ class AgentStart(Payload, frozen=True, kw_only=True):
     call_id: Annotated[OpaqueId | None, Meta(description="The tool call that spawned it.")] = None
     tools: tuple[Name, ...] = ()
     prompt: str | None = None
-    source_session: Annotated[OpaqueId | None, Meta(description="The session id the source itself uses.")] = (
+    source_session: Annotated[OpaqueId | None, Meta(description="The session id of the source itself.")] = (
         None
     )
     resumes: Annotated[
-        AgentId | None, Meta(description="The ended agent whose conversation it goes on with.")
+        AgentId | None, Meta(description="The ended agent whose conversation it continues.")
     ] = None
 
 
 class AgentEnd(Payload, frozen=True, kw_only=True):
-    """An invocation ended, whatever ended it. The runtime emits it; after a crash, recovery does."""
+    """An invocation ended, for whatever reason. After a crash, recovery emits it."""
 
     TYPE: ClassVar = "agent.end"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -135,7 +135,7 @@ class AgentEnd(Payload, frozen=True, kw_only=True):
 
 
 class AgentHandoff(Payload, frozen=True, kw_only=True):
-    """An agent gave its caller and its depth to another one; stands between the call's result and its end."""
+    """An agent handed its caller and depth over to another, between the call's result and its own end."""
 
     TYPE: ClassVar = "agent.handoff"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -146,7 +146,7 @@ class AgentHandoff(Payload, frozen=True, kw_only=True):
 
 
 class AgentUsage(Payload, frozen=True, kw_only=True):
-    """One completion of a model finished; the runtime reports its tokens. An unknown price is no cost."""
+    """The tokens of one completion of a model. `cost` is absent if the price is not known."""
 
     TYPE: ClassVar = "agent.usage"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -159,7 +159,7 @@ class AgentUsage(Payload, frozen=True, kw_only=True):
 
 
 class ContextCompact(Payload, frozen=True, kw_only=True):
-    """The model's context was compressed; the runtime or a model process reports it."""
+    """The model's context was compacted."""
 
     TYPE: ClassVar = "context.compact"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -167,3 +167,6 @@ class ContextCompact(Payload, frozen=True, kw_only=True):
 
     tokens_before: Count | None = None
     tokens_after: Count | None = None
+
+
+EVENTS = (AgentStart, AgentEnd, AgentHandoff, AgentUsage, ContextCompact)

@@ -1,4 +1,4 @@
-"""What the assistant said and showed, whole."""
+"""Complete output of the assistant: texts, thinking, other blocks, views and files."""
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -13,7 +13,7 @@ ASSISTANT_ORIGINS: frozenset[str] = frozenset({"model", "app", "tool", "system"}
 
 
 class Citation(Record, frozen=True, kw_only=True):
-    """One source of a text; which fields are set depends on `type`, the provider's name of the kind."""
+    """One source of a text. Which fields are set depends on `type`, the provider's name of its kind."""
 
     type: Name
     cited_text: str
@@ -34,7 +34,7 @@ class Citation(Record, frozen=True, kw_only=True):
 
 
 class AssistantMessage(Payload, frozen=True, kw_only=True):
-    """A whole text of the assistant: the durable twin of a text block, without tags and markers."""
+    """A complete text of the assistant: the final event of a text block, without tags and markers."""
 
     TYPE: ClassVar = "assistant.message"
     ORIGINS: ClassVar[Origins] = ASSISTANT_ORIGINS
@@ -54,7 +54,7 @@ class AssistantMessage(Payload, frozen=True, kw_only=True):
 
 
 class AssistantThinking(Payload, frozen=True, kw_only=True):
-    """The model's thinking: the durable twin of a thinking block. Never parsed for tags."""
+    """The model's thinking: the final event of a thinking block. Never parsed for tags."""
 
     TYPE: ClassVar = "assistant.thinking"
     ORIGINS: ClassVar[Origins] = frozenset({"model"})
@@ -63,14 +63,14 @@ class AssistantThinking(Payload, frozen=True, kw_only=True):
     text: str
     signature: str | None = None
     redacted: Annotated[
-        str | None, Meta(description="The provider's encrypted form, passed back as it is.")
+        str | None, Meta(description="The provider's encrypted form; it is sent back unchanged.")
     ] = None
     block_id: OpaqueId | None = None
     message_id: OpaqueId | None = None
 
 
 class AssistantBlock(Payload, frozen=True, kw_only=True):
-    """A block of a kind that has no event of its own, whole: the durable twin of an `other` block."""
+    """A complete block of a kind that has no event of its own: the final event of an `other` block."""
 
     TYPE: ClassVar = "assistant.block"
     ORIGINS: ClassVar[Origins] = frozenset({"model"})
@@ -81,13 +81,13 @@ class AssistantBlock(Payload, frozen=True, kw_only=True):
     }
 
     kind: Name
-    data: Annotated[dict[str, Any], Meta(description="The block as it came, passed back as it is.")]
+    data: Annotated[dict[str, Any], Meta(description="The provider's block; it is sent back unchanged.")]
     block_id: OpaqueId | None = None
     message_id: OpaqueId | None = None
 
 
 class View(Record, frozen=True, kw_only=True):
-    """What is shown; another view with the same `view_id` takes its place, an empty one takes it away."""
+    """A tree of nodes. A later view with the same `view_id` replaces it, an empty one removes it."""
 
     kind: Literal["a2ui.v1"]
     view_id: OpaqueId
@@ -96,7 +96,7 @@ class View(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, view_id: str, tree: "Root", title: str | None = None) -> "View":
-        """A view of these nodes (`turnlog.events.view_nodes`)."""
+        """Build a view of these nodes (`turnlog.events.view_nodes`)."""
         return cls(kind="a2ui.v1", view_id=view_id, tree=to_builtins(tree), title=title)
 
 
@@ -110,10 +110,11 @@ class AssistantView(Payload, frozen=True, kw_only=True):
     view: View
 
     def __post_init__(self) -> None:
-        from turnlog.events.view_nodes import find_view_error  # `import turnlog` does not pay for it
+        from turnlog.events.view_nodes import find_view_error  # keeps `import turnlog` fast
 
-        if found := find_view_error(self.view.tree):
-            sentence, path = found
+        error = find_view_error(self.view.tree)
+        if error is not None:
+            sentence, path = error
             raise ValidationError(f"{sentence} - at `$.view.tree{path[1:]}`")
 
 
@@ -124,7 +125,7 @@ class File(Record, frozen=True, kw_only=True):
 
 
 class AssistantFiles(Payload, frozen=True, kw_only=True):
-    """Files were made during the run, for instance in a code execution container."""
+    """Files were created during the run, for instance in a code execution container."""
 
     TYPE: ClassVar = "assistant.files"
     ORIGINS: ClassVar[Origins] = ASSISTANT_ORIGINS
@@ -133,3 +134,6 @@ class AssistantFiles(Payload, frozen=True, kw_only=True):
     }
 
     files: tuple[File, ...]
+
+
+EVENTS = (AssistantMessage, AssistantThinking, AssistantBlock, AssistantView, AssistantFiles)

@@ -1,7 +1,7 @@
-"""The model's output while it is being made, block by block.
+"""The model's output while it streams, block by block.
 
-A block that completes has a durable twin (`assistant.message`, `assistant.thinking`, `tool.call`) in the
-same append as its end. A block that does not complete has none; its end carries the partial text.
+A complete block has a durable final event (`assistant.message`, `assistant.thinking`, `assistant.block`,
+`tool.call`) in the same append as its end. An aborted block has none; its end carries the partial text.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -14,14 +14,14 @@ BlockKind = Literal["text", "thinking", "tool_call", "other"]
 Interruption = Annotated[
     Literal["stopped", "timeout", "interrupted"] | None,
     Meta(
-        description="Who ended it from outside: a person stopped it, its turn took too long, or the process "
-        "that ran it ended. None: it ended by itself."
+        description="What interrupted it: a person stopped it, its turn took too long, or the process that "
+        "ran it ended. None: it ended by itself."
     ),
 ]
 
 
 class BlockStart(Payload, frozen=True, kw_only=True):
-    """A block began; for text, with its first visible character."""
+    """A block began. A text block begins with its first visible character."""
 
     TYPE: ClassVar = "block.start"
     ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
@@ -34,7 +34,7 @@ class BlockStart(Payload, frozen=True, kw_only=True):
 
 
 class BlockDelta(Payload, frozen=True, kw_only=True):
-    """A piece of an open block; the model's channel emits it as it arrives."""
+    """A piece of an open block, emitted as it arrives."""
 
     TYPE: ClassVar = "block.delta"
     ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
@@ -46,7 +46,7 @@ class BlockDelta(Payload, frozen=True, kw_only=True):
 
 
 class BlockEnd(Payload, frozen=True, kw_only=True):
-    """A block is finished; aborted ones carry what there was of the text."""
+    """A block ended. An aborted one carries its partial text."""
 
     TYPE: ClassVar = "block.end"
     ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
@@ -59,7 +59,7 @@ class BlockEnd(Payload, frozen=True, kw_only=True):
 
 
 class BlockRetract(Payload, frozen=True, kw_only=True):
-    """Blocks that were shown are void, finished ones too; a retry emits it before it starts again."""
+    """Blocks that were sent are withdrawn, complete ones too. A retry emits it before it starts."""
 
     TYPE: ClassVar = "block.retract"
     ORIGINS: ClassVar[Origins] = MODEL_ORIGINS
@@ -67,3 +67,6 @@ class BlockRetract(Payload, frozen=True, kw_only=True):
 
     block_ids: tuple[OpaqueId, ...]
     reason: str
+
+
+EVENTS = (BlockStart, BlockDelta, BlockEnd, BlockRetract)

@@ -1,10 +1,10 @@
-"""Vocabularies and the catalog: the one place where a name becomes a class, and a class a name.
+"""Vocabularies and the catalog: the only place where a type name becomes a class, and a class its name.
 
-A `Vocabulary` is a list of payload classes. The package's own classes carry their full names; an
-application's names are its vocabulary's name and the class name in snake case, so that
+A `Vocabulary` is a list of payload classes. The package's own classes declare their full names. The name of
+an application's type is the vocabulary's name and the class name in snake case:
 `Vocabulary("broker", [RecordEligibility])` declares `broker.record_eligibility`, whose bare tag name is
-`record_eligibility`. A `Catalog` joins vocabularies, builds events and reads payloads. It knows nothing else:
-behaviour lives in tables of other rooms, keyed by class.
+`record_eligibility`. A `Catalog` joins vocabularies, builds events and decodes payloads. What happens with an
+event is in tables of other packages, keyed by class.
 """
 
 import re
@@ -21,15 +21,13 @@ from turnlog.events.payload import ANY_ORIGIN, EventId, Origin, Origins, Payload
 from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth, one_line, split_validation_error
 from turnlog.events.tool import ToolResult, find_contradiction
 
-MAX_PAYLOAD_DEPTH = (
-    2 * MAX_JSON_DEPTH
-)  # what came through the gate and what stands around it; any stack can read it back
+MAX_PAYLOAD_DEPTH = 2 * MAX_JSON_DEPTH  # validated input plus the payload that wraps it
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class EventType(msgspec.Struct, frozen=True):
-    """One declared type of event."""
+    """A declared type: its full name, its class, and the decoder of its payloads."""
 
     name: str
     payload_class: type[Payload]
@@ -41,7 +39,7 @@ class EventType(msgspec.Struct, frozen=True):
         return self.name.rpartition(".")[2]
 
     def decode_payload(self, body: bytes | msgspec.Raw) -> Payload:
-        """Return the payload that JSON holds; raise `InvalidEvent` with the path if it does not fit."""
+        """Decode a payload. Raise `InvalidEvent` with the path if it does not fit the class."""
         try:
             payload = self.decoder.decode(body)
         except msgspec.ValidationError as error:
@@ -52,13 +50,14 @@ class EventType(msgspec.Struct, frozen=True):
         return payload
 
     def allows_origin(self, payload: Payload, origin: str) -> bool:
-        """Whether this origin may emit this payload."""
         origins: Origins = self.payload_class.ORIGINS
-        return origin in (origins(payload) if callable(origins) else origins)
+        if callable(origins):
+            return origin in origins(payload)
+        return origin in origins
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """A declared type of which stored events do not decode. `problem` is that of the first of them."""
+    """A declared type whose stored events no longer decode. `problem` is the first event's."""
 
     type: str
     count: int
@@ -66,90 +65,96 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class Vocabulary:
-    """The declared types of one application (or of the package itself)."""
+    """The declared types of one application (or of the package itself). Raises `InvalidEvent`."""
 
     def __init__(self, name: str, payloads: Iterable[type[Payload]]) -> None:
         check_type_name(name)
         self.name = name
         self.types: dict[str, EventType] = {}
-        for payload in payloads:
-            self._declare(payload)
+        for payload_class in payloads:
+            self._declare(payload_class)
 
-    def _declare(self, payload: object) -> None:
-        if not (isinstance(payload, type) and issubclass(payload, Payload)):
-            raise InvalidEvent(f"expected a subclass of Payload, got {quote(payload)}", self.name)
-        name = payload.TYPE or f"{self.name}.{_CAMEL_BOUNDARY.sub('_', payload.__name__).lower()}"
+    def _declare(self, payload_class: object) -> None:
+        if not (isinstance(payload_class, type) and issubclass(payload_class, Payload)):
+            raise InvalidEvent(f"expected a subclass of Payload, got {quote(payload_class)}", self.name)
+
+        snake_case = _CAMEL_BOUNDARY.sub("_", payload_class.__name__).lower()
+        name = payload_class.TYPE or f"{self.name}.{snake_case}"
         check_type_name(name)
         if name in self.types:
             raise InvalidEvent(f"expected each type once, got {name} twice", self.name)
-        check_declarations(name, payload)
-        self.types[name] = EventType(name, payload, msgspec.json.Decoder(payload))
+
+        check_declarations(name, payload_class)
+        self.types[name] = EventType(name, payload_class, msgspec.json.Decoder(payload_class))
 
     def __iter__(self) -> Iterator[EventType]:
         return iter(self.types.values())
 
     def find_tag(self, tag: str) -> EventType | None:
-        """The kind of a bare tag name, in this vocabulary only."""
+        """Return the type with this bare tag name; None if this vocabulary does not declare it."""
         return self.types.get(f"{self.name}.{tag}")
 
 
 class Catalog:
-    """Every type a session may meet: name to class, class to name."""
+    """All types of a session: name to class, class to name. Raises `InvalidEvent` for a duplicate."""
 
     def __init__(self, *vocabularies: Vocabulary) -> None:
         self.types: dict[str, EventType] = {}
         for vocabulary in vocabularies:
-            for kind in vocabulary:
-                if self.types.setdefault(kind.name, kind) is not kind:
-                    raise InvalidEvent(f"expected each type once, got {kind.name} twice", vocabulary.name)
+            for event_type in vocabulary:
+                name = event_type.name
+                if self.types.setdefault(name, event_type) is not event_type:
+                    raise InvalidEvent(f"expected each type once, got {name} twice", vocabulary.name)
+
         self._type_names: dict[type[Payload], str] = {}
-        for kind in self:
-            if (known := self._type_names.setdefault(kind.payload_class, kind.name)) != kind.name:
-                raise InvalidEvent(f"expected each class once, got {known} and {kind.name} of one", kind.name)
+        for event_type in self:
+            name = event_type.name
+            first_name = self._type_names.setdefault(event_type.payload_class, name)
+            if first_name != name:
+                raise InvalidEvent(f"expected each class once, got {first_name} and {name} of one", name)
 
     def __iter__(self) -> Iterator[EventType]:
         return iter(self.types.values())
 
     def get_event_type(self, name: str) -> EventType:
-        """The kind of a full name."""
+        """Return the type with this full name. Raise `UnknownType`."""
         try:
             return self.types[name]
         except KeyError:
             raise UnknownType(f"expected a declared type, got {quote(name)}") from None
 
-    def get_type_name(self, payload: type[Payload]) -> str:
-        """The full name of a class."""
+    def get_type_name(self, payload_class: type[Payload]) -> str:
+        """Return the full name of a class. Raise `UnknownType`."""
         try:
-            return self._type_names[payload]
+            return self._type_names[payload_class]
         except KeyError:
-            raise UnknownType(f"expected a declared class, got {payload.__name__}") from None
+            raise UnknownType(f"expected a declared class, got {payload_class.__name__}") from None
 
     def decode_payload(self, envelope: Envelope) -> Payload | UnknownPayload:
-        """The typed payload of an envelope. What this version cannot read is kept as `Unknown`."""
+        """Decode the payload of an envelope. Return an `UnknownPayload` if this version cannot."""
         return self.decode_or_unknown(envelope.type, envelope.payload)
 
     def decode_or_unknown(self, name: str, data: msgspec.Raw) -> Payload | UnknownPayload:
-        """Return a stored payload as its class, or as `Unknown` with the problem if it does not fit."""
-        kind = self.types.get(name)
-        if kind is None:
+        """Decode a stored payload. Return an `UnknownPayload`, with the problem, if it does not fit."""
+        event_type = self.types.get(name)
+        if event_type is None:
             return UnknownPayload(data)
         try:
-            return kind.decode_payload(data)
-        except InvalidEvent as wrong:
-            return UnknownPayload(data, str(wrong))
+            return event_type.decode_payload(data)
+        except InvalidEvent as error:
+            return UnknownPayload(data, str(error))
 
     def find_misfits(self, stored: Iterable[tuple[str, bytes]]) -> list["Misfit"]:
-        """Return the declared types of which stored (type, payload) pairs no longer decode, with how many."""
-        found: dict[str, Misfit] = {}
+        """Return the declared types whose stored (type, payload) pairs no longer decode, with counts."""
+        misfits: dict[str, Misfit] = {}
         for name, data in stored:
             payload = self.decode_or_unknown(name, msgspec.Raw(data))
             if isinstance(payload, UnknownPayload) and payload.problem is not None:
-                first = found.get(name) or Misfit(name, 0, payload.problem)
-                found[name] = msgspec.structs.replace(first, count=first.count + 1)
-        return list(found.values())
+                misfit = misfits.get(name) or Misfit(name, 0, payload.problem)
+                misfits[name] = msgspec.structs.replace(misfit, count=misfit.count + 1)
+        return list(misfits.values())
 
     def decode_entry(self, envelope: Envelope) -> Entry:
-        """An envelope, read."""
         return Entry(
             type=envelope.type,
             id=envelope.id,
@@ -175,82 +180,91 @@ class Catalog:
         origin: Origin = "app",
         scope: Scope = Scope(),  # noqa: B008
     ) -> Event:
-        """Build a validated event, from a payload or by name; legacy types and wrong origins are refused."""
-        kind = self.get_event_type(
-            payload_or_type if isinstance(payload_or_type, str) else self.get_type_name(type(payload_or_type))
-        )
-        body = encode_payload(
-            kind.name, (data or {}) if isinstance(payload_or_type, str) else payload_or_type
-        )
-        payload = decode_for_append(kind, body)
-        if isinstance(
-            payload_or_type, str
-        ):  # by name: the class decides order and form, not the caller's dict
-            body = encode_payload(kind.name, payload)
-        if kind.payload_class.LEGACY:
-            raise InvalidEvent(
-                f"{kind.name} is a legacy type: it is read, but not written any more", "$.type"
-            )
-        if not kind.allows_origin(payload, origin):
-            raise InvalidEvent(f"{kind.name} may not come from {origin}", "$.origin")
-        if channel := get_payload_channel(payload):
+        """Build a validated event from a payload, or from a type name and the fields of its payload.
+
+        Raise `UnknownType`, or `InvalidEvent` with the path: for a payload that does not fit, a legacy type,
+        an origin that may not emit it, a bad id or scope.
+        """
+        if isinstance(payload_or_type, str):
+            event_type = self.get_event_type(payload_or_type)
+            by_name = decode_for_append(event_type, encode_payload(event_type.name, data or {}))
+            # The class decides the order of the fields and which are written, not the caller's dict.
+            payload, body = by_name, encode_payload(event_type.name, by_name)
+        else:
+            event_type = self.get_event_type(self.get_type_name(type(payload_or_type)))
+            body = encode_payload(event_type.name, payload_or_type)
+            payload = decode_for_append(event_type, body)
+
+        if event_type.payload_class.LEGACY:
+            raise InvalidEvent(f"{event_type.name} is a legacy type: new events may not use it", "$.type")
+        if not event_type.allows_origin(payload, origin):
+            raise InvalidEvent(f"{event_type.name} may not come from {origin}", "$.origin")
+
+        channel = get_payload_channel(payload)
+        if channel:
             scope = msgspec.structs.replace(scope, channel=channel)
         check_id_and_scope(id, scope)
         return Event(
-            type=kind.name,
+            type=event_type.name,
             id=id,
             payload=payload,
             body=body,
             origin=origin,
             scope=scope,
-            live=kind.payload_class.LIVE,
+            live=event_type.payload_class.LIVE,
         )
 
 
 def get_payload_channel(payload: Payload | UnknownPayload) -> str | None:
-    """Return the channel that a payload itself names; None for all classes but those that declare it."""
+    """Return the channel that a payload names itself; None unless its class declares `NAMES_CHANNEL`."""
     if not isinstance(payload, Payload) or not payload.NAMES_CHANNEL:
         return None
     channel: str | None = getattr(payload, "channel", None)
     return channel
 
 
-def check_declarations(name: str, payload: type[Payload]) -> None:
-    """Refuse origins that do not exist, and an example that the class would not take."""
-    origins = payload.ORIGINS
-    if payload.EXAMPLE and not callable(origins):
-        build_example(name, payload)
-    declared = origins(build_example(name, payload)) if callable(origins) else origins
-    if wrong := sorted(set(declared) - ANY_ORIGIN):
+def check_declarations(name: str, payload_class: type[Payload]) -> None:
+    """Raise `InvalidEvent` for unknown origins, and for an example that does not fit the class."""
+    origins = payload_class.ORIGINS
+    if callable(origins):
+        declared = origins(build_example(name, payload_class))
+    else:
+        declared = origins
+        if payload_class.EXAMPLE:
+            build_example(name, payload_class)
+
+    unknown = sorted(set(declared) - ANY_ORIGIN)
+    if unknown:
         known = ", ".join(sorted(ANY_ORIGIN))
-        raise InvalidEvent(f"ORIGINS of {name}: expected some of {known}, got {quote(wrong[0])}", name)
+        raise InvalidEvent(f"ORIGINS of {name}: expected some of {known}, got {quote(unknown[0])}", name)
 
 
-def build_example(name: str, payload: type[Payload]) -> Payload:
-    """The example of a class as its payload."""
-    if unknown := find_unknown_fields(payload, payload.EXAMPLE):
+def build_example(name: str, payload_class: type[Payload]) -> Payload:
+    """Build the payload of a class's EXAMPLE. Raise `InvalidEvent` if it does not fit."""
+    unknown = find_unknown_fields(payload_class, payload_class.EXAMPLE)
+    if unknown:
         raise InvalidEvent(f"EXAMPLE of {name}: the class has no field {quote(unknown[0])}", name)
     try:
-        return msgspec.convert(payload.EXAMPLE, payload)
+        return msgspec.convert(payload_class.EXAMPLE, payload_class)
     except msgspec.ValidationError as error:
         sentence, path = split_validation_error(error)
         raise InvalidEvent(f"EXAMPLE of {name} does not fit its class: {sentence}", path) from None
 
 
-def find_unknown_fields(payload: type[Payload], data: Mapping[str, Any]) -> list[str]:
-    """The keys of an object that are no fields of a class; decoding drops them without a word."""
-    return [key for key in data if key not in payload.__struct_encode_fields__]
+def find_unknown_fields(payload_class: type[Payload], data: Mapping[str, Any]) -> list[str]:
+    """Return the keys of an object that are no fields of the class. Decoding drops them silently."""
+    return [key for key in data if key not in payload_class.__struct_encode_fields__]
 
 
 def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:
-    """The payload as one line of JSON; what JSON cannot say is refused."""
+    """Encode a payload as one line of JSON. Raise `InvalidEvent` for what JSON cannot express."""
     try:
         body = msgspec.json.encode(payload)
-        if len(body) > 2 * MAX_PAYLOAD_DEPTH and exceeds_depth(
-            body, MAX_PAYLOAD_DEPTH
-        ):  # a shorter one has not so many brackets
+        # A shorter body has too few brackets to be that deep.
+        if len(body) > 2 * MAX_PAYLOAD_DEPTH and exceeds_depth(body, MAX_PAYLOAD_DEPTH):
             raise ValueError(f"expected at most {MAX_PAYLOAD_DEPTH} levels")
-        if b"null" in body:  # msgspec writes NaN as null; the plain encoder refuses it
+        # msgspec writes NaN as null; the encoder of the standard library refuses it.
+        if b"null" in body:
             check_finite(payload)
         return body
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError) as error:
@@ -258,41 +272,42 @@ def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:
 
 
 def check_finite(payload: Payload | Mapping[str, Any]) -> None:
-    """Refuse NaN and infinity."""
-    import json  # only payloads with a null pay for it
+    """Raise `ValueError` for NaN and infinity."""
+    import json  # only for payloads with a null
 
     json.dumps(msgspec.to_builtins(payload), allow_nan=False)
 
 
 def decode_for_append(event_type: EventType, body: bytes) -> Payload:
-    """Return a payload that may be appended; raise `InvalidEvent` with the path inside the event."""
+    """Decode a payload that may be appended. Raise `InvalidEvent` with the path inside the event."""
     try:
         payload = event_type.decode_payload(body)
-    except InvalidEvent as wrong:
-        raise InvalidEvent(f"{event_type.name}: {wrong.problem}", "$.payload" + wrong.path[1:]) from None
+    except InvalidEvent as error:
+        raise InvalidEvent(f"{event_type.name}: {error.problem}", "$.payload" + error.path[1:]) from None
+
     check = APPEND_CHECKS.get(event_type.payload_class)
-    if check and (found := check(payload)):
-        raise InvalidEvent(f"{event_type.name}: {found}", "$.payload")
+    problem = check(payload) if check else None
+    if problem:
+        raise InvalidEvent(f"{event_type.name}: {problem}", "$.payload")
     return payload
 
 
-# What no field can say alone. It holds for new events only: what a log has already is read as it is.
+# Rules over several fields. They hold for new events only: stored events are decoded without them.
 APPEND_CHECKS: Mapping[type[Payload], Callable[[Any], str | None]] = {ToolResult: find_contradiction}
 
 
 def check_id_and_scope(event_id: str, scope: Scope) -> None:
-    """Refuse what is not an event id, and a wrong scope."""
     try:
         msgspec.convert(event_id, EventId)
     except msgspec.ValidationError:
-        wanted = "`evt_` and 1 to 64 of A-Z a-z 0-9 _ -"
-        raise InvalidEvent(f"expected {wanted}, got {quote(event_id)}", "$.id") from None
+        form = "`evt_` and 1 to 64 of A-Z a-z 0-9 _ -"
+        raise InvalidEvent(f"expected {form}, got {quote(event_id)}", "$.id") from None
     check_scope(scope)
 
 
 @lru_cache(256)  # the events of one invocation share one scope
 def check_scope(scope: Scope) -> None:
-    """Refuse a scope that could not be read back."""
+    """Raise `InvalidEvent` for a scope that could not be decoded again."""
     try:
         msgspec.convert(msgspec.structs.asdict(scope), Scope)
     except msgspec.ValidationError as error:
@@ -301,6 +316,6 @@ def check_scope(scope: Scope) -> None:
 
 
 def check_type_name(name: str) -> None:
-    """Refuse a vocabulary or type name that no tag and no URL could carry."""
+    """Raise `InvalidEvent` for a vocabulary or type name that does not fit into a tag or a URL."""
     if not _TYPE_NAME.fullmatch(name):
         raise InvalidEvent(f"expected a name like `broker` or `tool.call`, got {quote(name)}", "name")

@@ -1,13 +1,15 @@
-"""The envelope around every payload, and the step from an event to its envelope.
+"""The envelope around every payload, and the steps from a draft to an event to its SSE frame.
 
-An `Event` is what an emitter hands to the log: a validated payload, encoded once, with its identity and
-scope. `stamp` gives it its place: session, seq and time come in as values, nothing is read from the world.
-It writes one line of JSON with no newline in it, ready for one SSE `data:` line. An `Envelope` is such a
-line read back; it keeps its payload as raw bytes, so types and fields this version does not know survive.
+An `EventDraft` is a payload with its scope and origin. A catalog validates and encodes it once: an `Event`.
+`encode_sse_frame` adds session, seq and time, which come in as values: nothing is read from the world. It
+writes the frame that the log stores and the server sends, one `data:` line of JSON without a newline in it.
+An `Envelope` is such a line decoded. Its payload stays raw bytes, so that types and fields which this version
+does not know are stored and sent unchanged.
 """
 
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Raw, Struct, ValidationError, convert, structs
 from msgspec.json import Decoder, Encoder
@@ -29,10 +31,13 @@ from turnlog.events.payload import (
 )
 from turnlog.events.strict_json import one_line
 
+if TYPE_CHECKING:
+    from turnlog.events.catalog import Catalog
+
 
 class Scope(Record, frozen=True, kw_only=True):
-    """Whose event it is: the turn, the invocation with its depth, the role whose members alone see it, and
-    the person who sent it."""
+    """The turn and the invocation an event belongs to, the role whose members alone may read it, and the
+    principal who sent it."""
 
     trace_id: TraceId | None = None
     agent_id: AgentId | None = None
@@ -43,18 +48,31 @@ class Scope(Record, frozen=True, kw_only=True):
 
 
 class UnknownPayload(Struct, frozen=True):
-    """A payload that this version cannot read: stored, replayed, ignored by folds.
+    """A payload that this version cannot decode: stored, replayed, ignored by folds.
 
-    `problem` is None if no vocabulary here declares the type. Otherwise it says why the stored payload does
-    not fit the class of today: the application has retyped a field, and its state lacks this event.
+    `problem` is None if no vocabulary declares the type. Otherwise it says why the stored payload does not
+    fit its class: the application has changed the type of a field since, and its state lacks this event.
     """
 
     data: Raw
     problem: str | None = None
 
 
+class EventDraft(Struct, frozen=True):
+    """An event before it is validated. `id` is set if the id must follow from what the event is about."""
+
+    payload: Payload
+    scope: Scope
+    origin: Origin
+    id: str | None = None
+
+    def build(self, catalog: "Catalog", event_id: str) -> "Event":
+        """Build the event; `event_id` is used unless the draft has its own. Raise `InvalidEvent`."""
+        return catalog.build_event(self.payload, id=self.id or event_id, origin=self.origin, scope=self.scope)
+
+
 class Event(Struct, frozen=True, kw_only=True):
-    """What an emitter hands to the log. `body` is the payload as it will be stored, encoded once."""
+    """A validated event. `body` is the payload as it will be stored, encoded once."""
 
     type: str
     id: str
@@ -66,7 +84,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event in its place in the log; the field order is the order on the wire."""
+    """An event with session, seq and time; the order of the fields is their order on the wire."""
 
     type: Name
     id: EventId
@@ -84,7 +102,7 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """An event of the log as it is read: the fields of its envelope, and its payload as its class."""
+    """The fields of an envelope and its decoded payload."""
 
     type: str
     id: str
@@ -107,20 +125,22 @@ _decoder = Decoder(Envelope)
 _encoder = Encoder()
 
 
-@lru_cache(8)  # events come many to the second
+@lru_cache(8)  # a busy session has many events per second
 def _format_iso_second(s: int) -> str:
-    """Seconds since 1970 as `2026-01-08T12:34:56`."""
     return (UNIX_EPOCH + timedelta(seconds=s)).isoformat()
 
 
-@lru_cache(64)  # and some to the millisecond
+@lru_cache(64)  # and some per millisecond
 def format_timestamp(ms: int) -> str:
-    """Milliseconds since 1970 as `2026-01-08T12:34:56.789Z`."""
+    """Format milliseconds since 1970 as `2026-01-08T12:34:56.789Z`."""
     return f"{_format_iso_second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
 def parse_timestamp_ms(ts: str) -> int:
-    """A time stamp as milliseconds since 1970; a date that no calendar has, as a foreign log may, is 1970."""
+    """Parse a timestamp to milliseconds since 1970.
+
+    Return 0 for an impossible date: imported logs are only checked against the pattern.
+    """
     try:
         return (datetime.fromisoformat(ts[:-1]) - UNIX_EPOCH) // timedelta(milliseconds=1)
     except ValueError:
@@ -128,24 +148,23 @@ def parse_timestamp_ms(ts: str) -> int:
 
 
 def encode_sse_frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
-    """An event in its place, as it is stored and sent. Pure: the same values give the same bytes."""
+    """Return the frame that is stored and sent. The same values always give the same bytes."""
     start, middle = _encode_prefix_and_middle(event.type, session_id, event.scope, event.origin)
-    place = f'{event.id}","seq":{seq},"ts":"{format_timestamp(ts_ms)}'.encode()
-    return b"".join((start, place, middle, event.body, b"}\n\n"))
+    id_seq_ts = f'{event.id}","seq":{seq},"ts":"{format_timestamp(ts_ms)}'.encode()
+    return b"".join((start, id_seq_ts, middle, event.body, b"}\n\n"))
 
 
 def encode_envelope(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
-    """An event in its place, as one line of JSON."""
-    return encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)[
-        len(b"data: ") : -len(b"\n\n")
-    ]
+    """Return the JSON of an SSE frame, without the framing."""
+    frame = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
+    return frame[len(b"data: ") : -len(b"\n\n")]
 
 
-@lru_cache(1024)  # events come many to an invocation
+@lru_cache(1024)  # the events of one invocation share scope and origin
 def _encode_prefix_and_middle(
     type: str, session_id: str, scope: Scope, origin: Origin
 ) -> tuple[bytes, bytes]:
-    """The bytes before the id of an event, and those between its time and its payload."""
+    """Return the bytes before an event's id, and the bytes between its time and its payload."""
     fields = {"session_id": session_id, **structs.asdict(scope), "origin": origin}
     present = {name: value for name, value in fields.items() if value is not None}
     start = b'data: {"type":%b,"id":"' % _encoder.encode(type)
@@ -153,7 +172,7 @@ def _encode_prefix_and_middle(
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a session may be called so."""
+    """Return True if `text` is a valid session id."""
     try:
         convert(text, SessionId)
     except ValidationError:
@@ -162,7 +181,7 @@ def is_session_id(text: str) -> bool:
 
 
 def decode_envelope(line: bytes) -> Envelope:
-    """Read a stored line; the payload stays raw."""
+    """Decode a stored line; the payload stays raw. Raise `InvalidEvent`."""
     if b"\n" in line or b"\r" in line:
         raise InvalidEvent("not an envelope: expected one line")
     try:

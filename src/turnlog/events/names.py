@@ -1,7 +1,7 @@
-"""The bound of names in bytes: a schema can only count characters (protocol 2.8).
+"""The limit of names in bytes; a schema can only count characters (protocol 2.8).
 
-`check_names` raises `InvalidEvent` with the path inside the value. The fields of a class are looked at once,
-also where its annotations are strings; a class without names, such as a delta, costs nothing.
+`check_names` raises `InvalidEvent` with the path inside the value. The check of a class is built once, also
+if its annotations are strings. A class without names, such as a delta, has no check and costs nothing.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ CheckCache = dict[type, NameCheck | None]  # by class of a struct
 
 
 def check_name_bytes(name: Any, path: str) -> None:
-    """Raise `InvalidEvent` for a name that is too long; null and values of other types pass."""
+    """Raise `InvalidEvent` for a name that is too long. Accept None and values of other types."""
     if isinstance(name, str) and len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         field = path.rpartition(".")[2].partition("[")[0]
         raise InvalidEvent(f"expected {field} to be a name of at most {MAX_NAME_BYTES} bytes", path)
 
 
 def check_names(type_: Any, value: Any) -> None:
-    """Raise `InvalidEvent` for a name in a value of this type that is too long."""
+    """Raise `InvalidEvent` if a name inside a value of this type is too long."""
     check = build_name_check(type_)
     if check is not None:
         check(value, "$")
@@ -31,8 +31,8 @@ def check_names(type_: Any, value: Any) -> None:
 
 @lru_cache(1024)  # the classes of a process: a few hundred
 def build_name_check(type_: Any) -> NameCheck | None:
-    """Return the check of all names in values of a type; None if it has none."""
-    from msgspec import inspect  # with the first event: `import turnlog` does not pay for it
+    """Build the check of all names in values of a type. Return None if the type has no names."""
+    from msgspec import inspect  # with the first event, to keep `import turnlog` fast
 
     return _build_check(inspect.type_info(type_), {})
 
@@ -60,22 +60,24 @@ def _build_struct_check(shape: Any, cache: CheckCache) -> NameCheck | None:
     if shape.cls in cache:
         return cache[shape.cls]
 
-    found: dict[str, NameCheck] = {}
+    field_checks: dict[str, NameCheck] = {}
 
     def check_fields(value: Any, path: str) -> None:
-        for name, check in found.items():
+        for name, check in field_checks.items():
             check(getattr(value, name), f"{path}.{name}")
 
-    cache[shape.cls] = check_fields  # also for structs of this class inside it
+    cache[shape.cls] = check_fields  # before the fields: they may contain the class itself
     for field in shape.fields:
-        if check := _build_check(field.type, cache):
-            found[field.name] = check
-    cache[shape.cls] = check_fields if found else None
+        check = _build_check(field.type, cache)
+        if check is not None:
+            field_checks[field.name] = check
+
+    cache[shape.cls] = check_fields if field_checks else None
     return cache[shape.cls]
 
 
 def _build_union_check(shape: Any, cache: CheckCache) -> NameCheck | None:
-    """Return the check of a union: a struct is checked as its class, all else by what it may be."""
+    """Build the check of a union: structs are checked by their class, all else by every other member."""
     structs: dict[type, NameCheck] = {}
     others: list[NameCheck] = []
     for member in shape.types:
@@ -86,7 +88,11 @@ def _build_union_check(shape: Any, cache: CheckCache) -> NameCheck | None:
             others.append(check)
 
     def check_member(value: Any, path: str) -> None:
-        for check in [structs[type(value)]] if type(value) in structs else others:
+        struct_check = structs.get(type(value))
+        if struct_check is not None:
+            struct_check(value, path)
+            return
+        for check in others:
             check(value, path)
 
     return check_member if structs or others else None

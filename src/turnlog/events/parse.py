@@ -1,4 +1,4 @@
-"""What a parser refused."""
+"""The event of a parser that refused its input."""
 
 from typing import Annotated, ClassVar
 
@@ -8,7 +8,7 @@ from turnlog.events.payload import SYSTEM_ORIGINS, Count, Name, OpaqueId, Origin
 
 
 class ParseReject(Payload, frozen=True, kw_only=True):
-    """Model output that looked like an event and was refused. The text itself is not kept, only its hash."""
+    """A parser refused model output that looked like an event. Only its hash is stored, not the text."""
 
     TYPE: ClassVar = "parse.reject"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -22,5 +22,8 @@ class ParseReject(Payload, frozen=True, kw_only=True):
     reason: Name
     length: Annotated[Count, Meta(description="Characters of the refused text.")]
     sha256: OpaqueId
-    name: Annotated[Name | None, Meta(description="The event it wanted to be, if that could be read.")] = None
+    name: Annotated[Name | None, Meta(description="The event that it names, if that is readable.")] = None
     block_id: OpaqueId | None = None
+
+
+EVENTS = (ParseReject,)

@@ -1,4 +1,4 @@
-"""The session itself, its members, and the processes behind it: the server, model processes, their errors."""
+"""The session, its members and invites, and its processes: the server, model processes, their errors."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -10,7 +10,7 @@ ProcessKind = Literal["server", "model"]
 
 
 class ProcessStart(Payload, frozen=True, kw_only=True):
-    """A model process or the server started; the server appends it to every open session after a restart."""
+    """A model process or the server started. After a restart the server appends it to every open session."""
 
     TYPE: ClassVar = "process.start"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -23,7 +23,7 @@ class ProcessStart(Payload, frozen=True, kw_only=True):
 
 
 class ProcessEnd(Payload, frozen=True, kw_only=True):
-    """A model process or the server ended, with the true reason. The session lives on."""
+    """A model process or the server ended, and why. The session goes on."""
 
     TYPE: ClassVar = "process.end"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -36,7 +36,7 @@ class ProcessEnd(Payload, frozen=True, kw_only=True):
 
 
 class ProcessAuth(Payload, frozen=True, kw_only=True):
-    """The sign-in state of a model process changed; the server reports it."""
+    """The sign-in state of a model process changed."""
 
     TYPE: ClassVar = "process.auth"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -48,7 +48,7 @@ class ProcessAuth(Payload, frozen=True, kw_only=True):
 
 
 class SessionError(Payload, frozen=True, kw_only=True):
-    """Something failed that is nobody's tool result: a model, a process, a limit. The runtime reports it."""
+    """A failure that is not the result of a tool call: of a model, a process, or at a limit."""
 
     TYPE: ClassVar = "session.error"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -61,9 +61,9 @@ class SessionError(Payload, frozen=True, kw_only=True):
 
 
 class SessionMember(Payload, frozen=True, kw_only=True):
-    """Somebody became a member of the session, has other roles now, or with no role is a member no more.
+    """A principal joined the session, got other roles, or left it: `roles` is empty then.
 
-    The server appends it, at the session's start for whoever made it.
+    The server appends it. The first one is for the principal who created the session.
     """
 
     TYPE: ClassVar = "session.member"
@@ -73,16 +73,16 @@ class SessionMember(Payload, frozen=True, kw_only=True):
     principal: Name
     roles: tuple[Role, ...] = ()
     name: Annotated[
-        Name | None, Meta(description="What people call the member; without it the name stays as it was.")
+        Name | None, Meta(description="The display name; without it the name does not change.")
     ] = None
     invite_id: Annotated[
         InviteId | None,
-        Meta(description="The invite that was used up by joining."),
+        Meta(description="The invite that this member used."),
     ] = None
 
 
 class SessionInvite(Payload, frozen=True, kw_only=True):
-    """A member made a link for one person, or invited a principal; the actor is the member who invites.
+    """A member created a link for one person, or invited a principal. The actor is the member who invites.
 
     The invite is open until a `session.member` or a `session.invite_end` names it.
     """
@@ -99,17 +99,18 @@ class SessionInvite(Payload, frozen=True, kw_only=True):
     roles: Annotated[tuple[Role, ...], Meta(min_length=1)]
     expires_ms: Annotated[Count, Meta(description="Milliseconds since 1970.")]
     principal: Annotated[
-        Name | None, Meta(description="Who is invited; without it the invite is a link, for who redeems it.")
+        Name | None,
+        Meta(description="The invited principal; without it the invite is a link for one person."),
     ] = None
-    as_operator: Annotated[
-        bool, Meta(description="The actor had the right to invite by a server role alone.")
-    ] = False
+    as_operator: Annotated[bool, Meta(description="The actor may invite only because of a server role.")] = (
+        False
+    )
 
 
 class SessionInviteEnd(Payload, frozen=True, kw_only=True):
-    """An invite ended without a new member; the actor is who revoked or declined it.
+    """An invite ended without a new member. The actor is the principal who revoked or declined it.
 
-    Invites of a member who loses the right to invite are revoked with the event that takes the right.
+    If a member loses the right to invite, the same append revokes the member's open invites.
     """
 
     TYPE: ClassVar = "session.invite_end"
@@ -121,10 +122,22 @@ class SessionInviteEnd(Payload, frozen=True, kw_only=True):
 
 
 class SessionTitle(Payload, frozen=True, kw_only=True):
-    """The session has another title; until then the first message is its title."""
+    """The session got a title. Before that, its first message is its title."""
 
     TYPE: ClassVar = "session.title"
     ORIGINS: ClassVar[Origins] = frozenset({"system", "app", "ui"})
     EXAMPLE: ClassVar = {"title": "A trip to Oslo"}
 
     title: Name
+
+
+EVENTS = (
+    ProcessStart,
+    ProcessEnd,
+    ProcessAuth,
+    SessionError,
+    SessionMember,
+    SessionInvite,
+    SessionInviteEnd,
+    SessionTitle,
+)

@@ -1,6 +1,6 @@
-"""The vocabulary `team`: a roster of agents, their artifacts, screen and jobs.
+"""The vocabulary `team`: a roster of agents, their artifacts, screen and jobs (document 004).
 
-Declared like any application's; only its names are given, because others speak them too.
+It is declared like an application's vocabulary, but with fixed type names, because other programs use them.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,7 +10,7 @@ from msgspec import Meta
 from turnlog.events.catalog import Vocabulary
 from turnlog.events.payload import Count, Name, Origins, Payload, Record
 
-Seat = Annotated[int, Meta(ge=0, le=8, description="The place on the 3 x 3 grid.")]
+Seat = Annotated[int, Meta(ge=0, le=8, description="The position on the 3 x 3 grid.")]
 TEAM_ORIGINS: frozenset[str] = frozenset({"model", "app", "system"})
 
 
@@ -20,7 +20,7 @@ class Face(Record, frozen=True, kw_only=True):
 
 
 class RosterJoin(Payload, frozen=True, kw_only=True):
-    """An agent joined the team; parsed from the model's registration marker."""
+    """An agent joined the team. Parsed from the model's registration marker."""
 
     TYPE: ClassVar = "roster.join"
     ORIGINS: ClassVar[Origins] = TEAM_ORIGINS
@@ -49,7 +49,7 @@ class RosterMember(Record, frozen=True, kw_only=True):
 
 
 class RosterStatus(Payload, frozen=True, kw_only=True):
-    """Who of the team is there; parsed from the model's status marker. Whoever is not listed sleeps."""
+    """The status of the team's agents. Parsed from the model's status marker; agents not listed sleep."""
 
     TYPE: ClassVar = "roster.status"
     ORIGINS: ClassVar[Origins] = TEAM_ORIGINS
@@ -59,7 +59,7 @@ class RosterStatus(Payload, frozen=True, kw_only=True):
 
 
 class RosterOffer(Payload, frozen=True, kw_only=True):
-    """Work was offered to an agent of the team."""
+    """Jobs were offered to an agent of the team."""
 
     TYPE: ClassVar = "roster.offer"
     ORIGINS: ClassVar[Origins] = TEAM_ORIGINS
@@ -76,7 +76,7 @@ class ArtifactMeta(Record, frozen=True, kw_only=True):
 
 
 class ArtifactWrite(Payload, frozen=True, kw_only=True):
-    """An artifact was written; emitted after the tool's result confirmed it."""
+    """A tool wrote an artifact, and its result confirmed it."""
 
     TYPE: ClassVar = "artifact.write"
     ORIGINS: ClassVar[Origins] = TEAM_ORIGINS | {"tool"}
@@ -96,7 +96,7 @@ class ArtifactWrite(Payload, frozen=True, kw_only=True):
 
 
 class ScreenCommand(Payload, frozen=True, kw_only=True):
-    """The agent drew on its screen; found in a tool call."""
+    """An agent sent a command to its screen. Parsed from a tool call."""
 
     TYPE: ClassVar = "screen.command"
     ORIGINS: ClassVar[Origins] = TEAM_ORIGINS | {"tool"}
@@ -107,7 +107,7 @@ class ScreenCommand(Payload, frozen=True, kw_only=True):
 
 
 class JobSuggest(Payload, frozen=True, kw_only=True):
-    """The agent helped with a job form."""
+    """An agent suggested values for a job form."""
 
     TYPE: ClassVar = "job.suggest"
     ORIGINS: ClassVar[Origins] = TEAM_ORIGINS

@@ -1,8 +1,9 @@
 """Calls of tools, their progress and results, and the approvals that guard them."""
 
+from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, field, json
 
 from turnlog.events.payload import (
     ANY_ORIGIN,
@@ -16,16 +17,23 @@ from turnlog.events.payload import (
     explicit_null,
 )
 
+ARGS_HASH_DIGITS = 32  # 128 bits: an approval holds for these arguments only
+
 ExecutorKind = Literal["backend", "frontend", "provider", "remote"]
 Extra = Annotated[
     dict[str, Any] | None,
-    Meta(description="What else the provider's block says, passed back as it is."),
+    Meta(description="Other fields of the provider's block; they are sent back unchanged."),
 ]
 
 
+def hash_args(args: dict[str, Any]) -> str:
+    """Hash the arguments of a call. Equal JSON has equal hashes, whatever the order of its keys."""
+    return sha256(json.encode(args, order="deterministic")).hexdigest()[:ARGS_HASH_DIGITS]
+
+
 class ToolCall(Payload, frozen=True, kw_only=True):
-    """The model asked for a tool. `executor` says who runs it: this process, the page, the provider or a
-    process elsewhere, which follows the session and answers."""
+    """The model called a tool. `executor` is where it runs: in this process, in the page, at the provider, or
+    in a remote process that follows the session and appends the result."""
 
     TYPE: ClassVar = "tool.call"
     ORIGINS: ClassVar[Origins] = frozenset({"model", "app", "system"})
@@ -41,18 +49,23 @@ class ToolCall(Payload, frozen=True, kw_only=True):
     executor: ExecutorKind = "backend"
     block_id: OpaqueId | None = None
     message_id: OpaqueId | None = None
-    incomplete: Annotated[str | None, Meta(description="Arguments that never became JSON, as they came.")] = (
+    incomplete: Annotated[str | None, Meta(description="Arguments that are not valid JSON, unchanged.")] = (
         None
     )
     extra: Extra = None
     idempotency_key: Annotated[
         OpaqueId | None,
-        Meta(description="A call of this tool that repeats the key is answered, not run again."),
+        Meta(description="Another call of this tool with the same key gets the same result and is not run."),
     ] = None
+
+    @property
+    def args_hash(self) -> str:
+        """The hash that binds an approval, or an idempotency key, to these arguments."""
+        return hash_args(self.args)
 
 
 class ToolProgress(Payload, frozen=True, kw_only=True):
-    """Output of a running tool; the tool emits it."""
+    """A running tool reported progress."""
 
     TYPE: ClassVar = "tool.progress"
     ORIGINS: ClassVar[Origins] = frozenset({"tool", "app"})
@@ -64,7 +77,7 @@ class ToolProgress(Payload, frozen=True, kw_only=True):
 
 
 class ErrorInfo(Record, frozen=True, kw_only=True):
-    """Why a call failed; no stack traces."""
+    """Why a call failed, without stack traces."""
 
     code: Name
     message: str
@@ -72,14 +85,14 @@ class ErrorInfo(Record, frozen=True, kw_only=True):
 
 
 class Image(Record, frozen=True, kw_only=True):
-    """An image by its address: of a blob, or a data URI if that is short. It must fit into one message."""
+    """An image by its address: a blob's, or a short data URI. It must fit into one SSE message."""
 
     src: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[!#-\[\]-~]+$(?!\n)")]
     media_type: Name
 
 
 class ToolResult(Payload, frozen=True, kw_only=True):
-    """A call was answered, by whoever ran it. `ok`, `result` and `error` are always there, null included."""
+    """A call has its result. `ok`, `result` and `error` are always written, also if they are null."""
 
     TYPE: ClassVar = "tool.result"
     ORIGINS: ClassVar[Origins] = ANY_ORIGIN
@@ -104,9 +117,15 @@ class ToolResult(Payload, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
     extra: Extra = None
 
+    @classmethod
+    def cancelled(cls, call: ToolCall, message: str) -> "ToolResult":
+        """Build the result of a call that will not be answered any more."""
+        error = ErrorInfo(code="CANCELLED", message=message)
+        return cls(call_id=call.call_id, tool=call.tool, ok=False, error=error)
+
 
 def find_contradiction(result: ToolResult) -> str | None:
-    """Return what is wrong with a result that says both that a call succeeded and that it failed."""
+    """Return the problem of a result that reports success and failure at once; None if it has none."""
     if result.ok and result.error is not None:
         return "expected no error in a result that is ok"
     if not result.ok and result.error is None:
@@ -126,7 +145,7 @@ class AwaitedCall(Record, frozen=True, kw_only=True):
 
 
 class ToolAwait(Payload, frozen=True, kw_only=True):
-    """The agent waits for the page to answer these calls; its backend calls are done."""
+    """The agent waits until the page answers these calls. Its backend calls are done."""
 
     TYPE: ClassVar = "tool.await"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -138,7 +157,7 @@ class ToolAwait(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalRequest(Payload, frozen=True, kw_only=True):
-    """A call may run only if a person agrees; bound to the call and its arguments, single use, expiring."""
+    """A call needs a person's approval, valid once for this call and its arguments, until it expires."""
 
     TYPE: ClassVar = "approval.request"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -171,3 +190,6 @@ class ApprovalDecision(Payload, frozen=True, kw_only=True):
     args_hash: OpaqueId
     decision: Literal["approve", "deny", "expired"]
     notes: str | None = None
+
+
+EVENTS = (ToolCall, ToolProgress, ToolResult, ToolAwait, ApprovalRequest, ApprovalDecision)

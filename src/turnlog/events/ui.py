@@ -1,4 +1,4 @@
-"""What people and their pages send: messages, actions on views, commands."""
+"""Events from people and their pages: messages, actions on views, commands."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -18,7 +18,7 @@ from turnlog.events.payload import (
 
 
 class UiMessage(Payload, frozen=True, kw_only=True):
-    """A person wrote to the agent; the send route appends it. It opens a turn or joins one that waits."""
+    """A person wrote to the agent. The message opens a turn, or joins a turn that waits for one."""
 
     TYPE: ClassVar = "ui.message"
     ORIGINS: ClassVar[Origins] = UI_ORIGINS
@@ -46,7 +46,7 @@ class TableSave(Record, frozen=True, kw_only=True, tag_field="kind", tag="table.
     rows: tuple[dict[str, Any], ...]
     deleted: Annotated[
         tuple[OpaqueId, ...],
-        Meta(description="The rows to delete; a row that is in neither list stays as it is."),
+        Meta(description="The rows to delete; a row in neither list does not change."),
     ] = ()
 
 
@@ -71,7 +71,7 @@ Action = FormSubmit | TableSave | TableAddRow | TableDeleteRow | ButtonClick | I
 
 
 class UiAction(Payload, frozen=True, kw_only=True):
-    """A person acted on a view that was sent, or gave the input a call waits for."""
+    """A person acted on a view, or gave the input that a call waits for."""
 
     TYPE: ClassVar = "ui.action"
     ORIGINS: ClassVar[Origins] = UI_ORIGINS
@@ -90,8 +90,8 @@ class UiAction(Payload, frozen=True, kw_only=True):
     shown: Annotated[
         EventId | None,
         Meta(
-            description="The `assistant.view` the person saw; the server fills it in. The action is refused "
-            "if another one took its place, also while the action waited for its turn."
+            description="The `assistant.view` that the person acted on; the server fills it in. The action "
+            "is refused if another view has replaced it, also while the action waited for its turn."
         ),
     ] = None
 
@@ -133,7 +133,7 @@ class JobHelp(Record, frozen=True, kw_only=True, tag_field="kind", tag="job_help
 
 
 class Stop(Record, frozen=True, kw_only=True, tag_field="kind", tag="stop"):
-    """Stop everything in the channel of the command. The fields only say when it does nothing."""
+    """Stop everything in the channel of the command. The fields are conditions: all must hold."""
 
     turn: Annotated[
         TraceId | None, Meta(description="Only if this turn is still open; other turns stop with it.")
@@ -147,10 +147,13 @@ Command = Summon | Wake | StartSession | EndSession | OfferWork | JobHelp | Stop
 
 
 class UiCommand(Payload, frozen=True, kw_only=True):
-    """A person told the session what to do: summon, wake, start, end, offer work, ask for help, stop."""
+    """A person sent a command to the session: summon, wake, start, end, offer work, ask for help, stop."""
 
     TYPE: ClassVar = "ui.command"
     ORIGINS: ClassVar[Origins] = UI_ORIGINS
     EXAMPLE: ClassVar = {"command": {"kind": "stop"}}
 
     command: Command
+
+
+EVENTS = (UiMessage, UiAction, UiCommand)

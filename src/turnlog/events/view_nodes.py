@@ -1,22 +1,20 @@
 """The nodes of an `assistant.view`: screens, texts, forms, table editors and buttons (protocol 3.3).
 
-A view is built of these classes, and a tree that came from elsewhere is held against them: nothing that is
-not listed here is ever shown. There is no node for HTML, for an image or for an address, and texts are plain
-texts. A view is an answerable form: the fields say what a submit may hold, and `state/view_actions` holds
-the submit against the view as it was sent. `error` texts show what was wrong with the last one.
+A view is built of these classes, and a tree from elsewhere is validated against them: nothing else is ever
+shown. There is no node for HTML, images or addresses, and texts are plain texts. The fields declare what a
+submit may contain; `state/view_actions` validates a submit against the view that was sent.
 
     View.of("weigh_in", Form("weight_entry", [
         DatetimeField("measured_at", "Day", required=True, picks="date"),
         NumberField("weight_lbs", "Weight (lbs)", required=True, above=0, step=0.1),
     ]))
 
-What a class alone can see is refused where it is made, the rest by `flaw`: more than 20 levels, more than
-2,000 parts (nodes, rows and options), and ids that stand twice. Names and ids are such that no object of
-JavaScript is harmed by them.
+Limits: 20 levels, 2,000 parts (nodes, rows and options), unique ids (`find_view_error`). Names and ids cannot
+collide with properties of JavaScript objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -24,16 +22,16 @@ from msgspec import Meta, Struct
 from turnlog.errors import quote
 
 MAX_VIEW_DEPTH = 20  # real views have 4
-MAX_VIEW_PARTS = 2000  # what a page can show without a pause
+MAX_VIEW_PARTS = 2000  # a page can show as many without a pause
 MAX_COLUMNS = 64
 MAX_LABEL_CHARS = 200
 MAX_TEXT_CHARS = 10_000
-MAX_DOUBLE = 1.7976931348623157e308  # of a double; beyond it JSON readers see infinity
+MAX_DOUBLE = 1.7976931348623157e308  # JSON readers read a larger number as infinity
 
 NAME_PATTERN = r"^(?!constructor$|prototype$)[A-Za-z][A-Za-z0-9_]{0,63}$(?!\n)"
 ID_PATTERN = r"^(?!constructor$|prototype$)[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$(?!\n)"
 DAY_PATTERN = r"^\d{4}-\d\d-\d\d$(?!\n)"
-PATTERN_HELP = {  # how a refusal says it
+PATTERN_HELP = {  # for error messages
     NAME_PATTERN: "a name: a letter, then letters, digits and _, 64 at most",
     ID_PATTERN: "an id: letters, digits and _ . : -, 128 at most",
     DAY_PATTERN: "a day like 2026-01-08",
@@ -48,7 +46,7 @@ Number = int | float
 
 
 class ViewPart(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
-    """What every part of a view is: nothing but what it declares."""
+    """A part of a view; unknown fields are refused."""
 
 
 class LabelledPart(ViewPart, frozen=True):
@@ -57,7 +55,7 @@ class LabelledPart(ViewPart, frozen=True):
 
 
 class Input(LabelledPart, frozen=True, kw_only=True):
-    """What all fields have: `error` says what was wrong with the last answer."""
+    """The base of all fields. `error` is shown: it says what was wrong with the last answer."""
 
     required: bool = False
     help: Label | None = None
@@ -83,15 +81,15 @@ class NumberField(Input, frozen=True, kw_only=True, tag="field.number"):
     step: Number | None = None
 
     def __post_init__(self) -> None:
-        given = (self.value, self.min, self.max, self.above, self.step)
-        if not all(number is None or is_finite(number) for number in given):
+        numbers = (self.value, self.min, self.max, self.above, self.step)
+        if not all(number is None or is_finite(number) for number in numbers):
             raise ValueError("Expected numbers that a double can hold")
         if self.step is not None and not self.step > 0:
             raise ValueError("Expected a step above 0")
 
 
 class DatetimeField(Input, frozen=True, kw_only=True, tag="field.datetime"):
-    """A day, or a time of a day with or without its offset; `min` and `max` are days as they are written."""
+    """A day, or a time with or without its offset. `min` and `max` are days in the same notation."""
 
     value: Label | None = None
     picks: Literal["date", "datetime"] = "datetime"
@@ -100,7 +98,7 @@ class DatetimeField(Input, frozen=True, kw_only=True, tag="field.datetime"):
 
 
 class Option(ViewPart, frozen=True, tag=False):
-    """A choice; without a label its value is shown."""
+    """A choice. Without a label its value is shown."""
 
     value: Label
     label: Label | None = None
@@ -120,7 +118,7 @@ Field = TextField | NumberField | DatetimeField | SelectField
 
 
 class Form(ViewPart, frozen=True, tag="form"):
-    """Fields that are sent together. It is sent once, unless `repeat` says that it may be sent again."""
+    """Fields that are submitted together: once, or several times if `repeat` is set."""
 
     id: Id
     fields: Sequence[Field]
@@ -135,7 +133,7 @@ class Form(ViewPart, frozen=True, tag="form"):
 
 
 class TableRow(ViewPart, frozen=True, tag=False):
-    """A row of a table, with its values and what is wrong with them by column."""
+    """A row of a table: values and error texts by column."""
 
     row_id: Id
     values: Mapping[str, str | int | float | None]
@@ -144,7 +142,7 @@ class TableRow(ViewPart, frozen=True, tag=False):
 
 
 class TableEditor(ViewPart, frozen=True, tag="table_editor"):
-    """A table that is edited and saved whole. A column is a field; a new row begins with its `value`."""
+    """A table that is edited and saved as a whole. A column is a field; its `value` is the default."""
 
     id: Id
     columns: Annotated[Sequence[Field], Meta(min_length=1, max_length=MAX_COLUMNS)]
@@ -167,7 +165,7 @@ class TableEditor(ViewPart, frozen=True, tag="table_editor"):
 
 
 class Button(ViewPart, frozen=True, tag="button"):
-    """A click, once, unless `repeat` says that there may be more; `confirm` is asked before."""
+    """A button, for one click or for several if `repeat` is set. `confirm` is asked before the click."""
 
     id: Id
     label: Label
@@ -177,7 +175,7 @@ class Button(ViewPart, frozen=True, tag="button"):
 
 
 class Text(ViewPart, frozen=True, tag="text"):
-    """A plain text; nothing in it is markup."""
+    """A plain text without markup."""
 
     text: LongText
     style: Literal["body", "heading", "subheading", "caption"] = "body"
@@ -194,7 +192,7 @@ Node = Section | Text | Form | TableEditor | Button
 
 
 class Screen(ViewPart, frozen=True, tag="screen"):
-    """Everything a view shows, with a title."""
+    """The root of a view with several nodes."""
 
     children: Sequence[Node]
     title: Label | None = None
@@ -203,85 +201,102 @@ class Screen(ViewPart, frozen=True, tag="screen"):
 Root = Screen | Node
 AnyPart = Root | Field | TableRow | Option
 
-CHILD_FIELDS = ("children", "fields", "columns", "rows", "options")  # where a part holds others
+CHILD_FIELDS = ("children", "fields", "columns", "rows", "options")  # the fields that contain other parts
 FIELD_TYPES = "field.text, field.number, field.datetime, field.select"
 NODE_TYPES = "section, text, form, table_editor, button"
 
 
 def is_finite(number: Number) -> bool:
-    """Whether a double can hold it: neither NaN nor too large."""
+    """Return True if a double can hold the number: it is neither NaN nor too large."""
     return abs(number) <= MAX_DOUBLE
 
 
-def require_unique(what: str, names: Iterable[str]) -> None:
-    """Refuse a name that stands twice."""
+def require_unique(kind: str, names: Iterable[str]) -> None:
+    """Raise `ValueError` for a duplicate name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"Expected each {what} once, got {quote(name)} twice")
+            raise ValueError(f"Expected each {kind} once, got {quote(name)} twice")
         seen.add(name)
 
 
 def check_row(row: TableRow, columns: Mapping[str, Field]) -> None:
-    """Refuse cells that no column shows, and values a column cannot hold."""
+    """Raise `ValueError` for cells without a column, and for values that do not fit their column."""
     for name in (*row.values, *row.errors):
         if name not in columns:
             raise ValueError(f"Expected cells of columns, got {quote(name)} in row {row.row_id}")
+
     for name, value in row.values.items():
-        number = isinstance(columns[name], NumberField)
-        if value is not None and isinstance(value, str) == number:
-            raise ValueError(f"Expected a {'number' if number else 'text'} as {name} of row {row.row_id}")
-        if number and value is not None and not is_finite(value):  # type: ignore[arg-type]
+        if value is None:
+            continue
+        if not isinstance(columns[name], NumberField):
+            if not isinstance(value, str):
+                raise ValueError(f"Expected a text as {name} of row {row.row_id}")
+        elif isinstance(value, str):
+            raise ValueError(f"Expected a number as {name} of row {row.row_id}")
+        elif not is_finite(value):
             raise ValueError(f"Expected a number that a double can hold as {name} of row {row.row_id}")
 
 
 def parse_view_tree(tree: object) -> Root | None:
-    """The nodes of a tree, or none of an empty one; a `ValidationError` if it is no view."""
+    """Return the nodes of a tree; None for an empty tree. Raise `ValidationError`."""
     return None if tree == {} else msgspec.convert(tree, Root)
 
 
 def iter_parts(part: AnyPart, path: str = "$", level: int = 1) -> Iterator[tuple[str, int, AnyPart]]:
-    """A part and all parts in it, each with its path and its level."""
+    """Yield a part and all parts in it, each with its path and its level."""
     yield path, level, part
-    for place in CHILD_FIELDS:
-        for index, inner in enumerate(getattr(part, place, ())):
-            yield from iter_parts(inner, f"{path}.{place}[{index}]", level + 1)
+    for field in CHILD_FIELDS:
+        for index, child in enumerate(getattr(part, field, ())):
+            yield from iter_parts(child, f"{path}.{field}[{index}]", level + 1)
 
 
 def find_view_error(tree: object) -> tuple[str, str] | None:
-    """What is wrong with a tree, and where (a JSON path); nothing, if it can be shown."""
+    """Return the message and the JSON path of the first error of a tree; None if it is a valid view."""
     try:
         root = parse_view_tree(tree)
     except RecursionError:
         return f"Expected at most {MAX_VIEW_DEPTH} levels", "$"
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).rpartition(" - at `")
-        return (explain_view_error(sentence, path), path.rstrip("`")) if sentence else (str(error), "$")
-    return find_structure_error(root) if root is not None else None
+        if not sentence:
+            return str(error), "$"
+        return explain_view_error(sentence, path), path.rstrip("`")
+
+    if root is None:
+        return None
+    return find_structure_error(root)
 
 
 def find_structure_error(root: Root) -> tuple[str, str] | None:
-    """What no part can see alone: too deep, too many, an id that stands twice."""
+    """Check the limits that span nodes: depth, number of parts, unique ids.
+
+    Return the message and the path of the first violation, or None.
+    """
     ids: set[str] = set()
     for count, (path, level, part) in enumerate(iter_parts(root), 1):
         if level > MAX_VIEW_DEPTH:
             return f"Expected at most {MAX_VIEW_DEPTH} levels", path
         if count > MAX_VIEW_PARTS:
             return f"Expected at most {MAX_VIEW_PARTS} parts", path
-        key: Any = getattr(part, "id", None)
-        if key in ids:
-            return f"Expected each id once, got {key} twice", path
-        ids |= {key} - {None}
+        part_id: str | None = getattr(part, "id", None)
+        if part_id is None:
+            continue
+        if part_id in ids:
+            return f"Expected each id once, got {part_id} twice", path
+        ids.add(part_id)
     return None
 
 
 def explain_view_error(sentence: str, path: str) -> str:
-    """A refusal of the decoder in words that help."""
-    for form, words in PATTERN_HELP.items():
-        if repr(form) in sentence:
-            return f"Expected {words}"
+    """Return the decoder's message with the expected form or the known types instead of a pattern."""
+    for pattern, description in PATTERN_HELP.items():
+        if repr(pattern) in sentence:
+            return f"Expected {description}"
+
     if sentence.startswith("Invalid value") and path.endswith(".type`"):
-        _, _, place = path.rpartition("[")[0].rpartition(".")
-        known = {"": f"screen, {NODE_TYPES}", "children": NODE_TYPES}.get(place, FIELD_TYPES)
+        _, _, parent_field = path.rpartition("[")[0].rpartition(".")
+        types_by_field = {"": f"screen, {NODE_TYPES}", "children": NODE_TYPES}
+        known = types_by_field.get(parent_field, FIELD_TYPES)
         return f"{sentence}: expected one of {known}"
     return sentence

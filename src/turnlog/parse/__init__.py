@@ -1,11 +1,10 @@
 """Model output in, events out. Every parser is pure, bounded, linear and never raises (docs/protocol.md 5).
 
-A parser with memory has `feed` and `flush`; a whole-text function is feed and flush. Any way of cutting the
-input gives the same result. What was refused leaves a `ParseReject`. Parsers of a model's stream say what
-they read to a `Reply`, the one machine that makes blocks, twins and calls of it.
+A streaming parser has `feed` and `flush`. However the input is cut, the result is the same. Refused input
+becomes a `ParseReject`. Parsers of a model's stream pass what they parse to a `ReplyBuilder`, which builds
+the blocks, their final events and the calls.
 """
 
-from turnlog.parse.claude.agents import EventDraft
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
 from turnlog.parse.inline.markers import MarkerParser, TagAndMarkerParser
@@ -17,7 +16,6 @@ from turnlog.parse.reply import ReplyBuilder
 __all__ = [
     "AgentStreamParser",
     "CliParser",
-    "EventDraft",
     "MarkerParser",
     "MessagesParser",
     "ParsedText",

@@ -1,13 +1,12 @@
-"""The blocks of a reply while they are made: pieces in, events out. Pure: ids come in.
+"""The blocks of a reply while it streams: pieces in, events out. Pure: ids come in.
 
-Each class has `end` for a block that is complete, which gives `block.end`, the durable twin and what was
-found in the block, in this order and for one append; and `abort` for one that is not, which gives an aborted
-`block.end` with what there was, and no twin. `block.start` of a text or a thinking comes with its first
-character. Pieces are kept in lists and joined once. Limits: the blocks of one reply keep 2 Mi characters of
-pieces and 64 MiB of what came whole; what is beyond is refused, and its block is aborted.
+`end` of a complete block returns `block.end`, the final event and the events found in the block, in this
+order and for one append. `abort` returns an aborted `block.end` with the partial text, and no final event.
+`block.start` of a text or a thinking block comes with its first character. Pieces are stored in lists and
+joined once. Limits: the blocks of one reply store 2 Mi characters of pieces and 64 MiB of values that came
+whole. Input beyond the limits is refused, and its block is aborted.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -27,21 +26,22 @@ from turnlog.events import (
     ToolCall,
 )
 from turnlog.parse.inline.parsed_text import ParsedText
-from turnlog.parse.json_values import MAX_VALUE_BYTES, SurrogateJoiner, decode_json, make_reject
+from turnlog.parse.json_values import MAX_VALUE_BYTES, SurrogateJoiner, decode_json
+from turnlog.parse.rejects import RejectedInput, make_reject
 
-MAX_REPLY_CHARS = 2 << 20  # four times what a model says at most; 12 MiB when every character is escaped
+MAX_REPLY_CHARS = 2 << 20  # four times the longest reply of a model; 12 MiB if every character is escaped
 MAX_REPLY_VALUE_BYTES = 64 << 20  # documents and images in the results of the provider's tools
 
 
 class UntypedEvent(Payload, frozen=True, kw_only=True):
-    """A tag that was read without a vocabulary: an event under its bare name. It is declared nowhere."""
+    """A tag parsed without a vocabulary. For inspection only: no catalog can build an event of it."""
 
     type: str
     data: dict[str, Any]
 
 
 class ReplyContext:
-    """What the blocks of one reply share."""
+    """State that the blocks of one reply share: ids and limits."""
 
     def __init__(self, new_id: Callable[[Any], str]) -> None:
         self.new_id = new_id
@@ -49,147 +49,129 @@ class ReplyContext:
         self.block_ids: list[str] = []
         self.chars_left = MAX_REPLY_CHARS
         self.bytes_left = MAX_REPLY_VALUE_BYTES
-        self.joining_space: list[str] | None = (
-            None  # between two neighbouring texts; None: the next begins afresh
-        )
+        # White space between two neighbouring text blocks. None: leading white space is dropped.
+        self.joining_space: list[str] | None = None
 
     def reserve(self, chars: int, value: object = None) -> bool:
-        """Take what something costs from what is left, if there is as much."""
-        size = 0 if value is None else len(msgspec.json.encode(value))
-        if chars > self.chars_left or size > self.bytes_left:
+        """Subtract `chars` and the encoded size of `value` from the reply's limits.
+
+        Return False and subtract nothing if one of them does not fit.
+        """
+        size_bytes = 0
+        if value is not None:
+            size_bytes = len(msgspec.json.encode(value))
+        if chars > self.chars_left or size_bytes > self.bytes_left:
             return False
+
         self.chars_left -= chars
-        self.bytes_left -= size
+        self.bytes_left -= size_bytes
         return True
 
     def new_block_id(self) -> str:
-        """A new block that is shown."""
         block_id = self.new_id("blk_")
         self.block_ids.append(block_id)
         return block_id
 
 
-class Overflow:
-    """What went beyond the limit: counted and hashed, not kept."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._hash = hashlib.sha256()
-
-    def truncate(self, piece: str, chars_left: int) -> str:
-        """The part of a piece that is within the limit."""
-        over = piece[chars_left:]
-        self.length += len(over)
-        self._hash.update(over.encode())
-        return piece[:chars_left]
-
-    def to_reject(self, block_id: str | None) -> ParseReject:
-        """The trace of it."""
-        sha256 = self._hash.hexdigest()
-        return ParseReject(reason="too_long", length=self.length, sha256=sha256, block_id=block_id)
-
-
 class TextParser(Protocol):
-    """What finds events in a text: tags, markers or both."""
+    """Finds events in a text: tags, markers or both."""
 
-    def feed(self, chunk: str) -> ParsedText:
-        """The next piece of text."""
-        ...
+    def feed(self, chunk: str) -> ParsedText: ...
 
-    def flush(self) -> ParsedText:
-        """The text is over."""
-        ...
+    def flush(self) -> ParsedText: ...
 
 
 class Block(Protocol):
-    """What a reply needs of a block."""
+    """An open block of a reply."""
 
-    is_deferred: bool  # whether its end waits for the end of the message
+    is_deferred: bool  # True: the block ends with the message, because this side runs the call
 
     def end(self) -> list[Payload]:
-        """The block is complete."""
+        """Complete the block and return the events of its end."""
         ...
 
     def abort(self) -> list[Payload]:
-        """The block will not be completed."""
+        """Close the block incomplete and return the events of its end."""
         ...
 
 
 class BlockBuffer:
-    """What blocks that come in pieces have in common: the pieces, and the limit."""
+    """The pieces of one block, within the limits of the reply."""
 
     def __init__(self, context: ReplyContext) -> None:
         self._context = context
         self.pieces: list[str] = []
-        self._overflow: Overflow | None = None
+        self._overflow: RejectedInput | None = None  # the input beyond the limit
         self._joiner = SurrogateJoiner()
         self.block_id: str | None = None
 
     def accept(self, piece: str) -> str:
-        """Return the piece as far as it is decided text and within the limit."""
+        """Return the part of the piece that is complete text and within the limit."""
         return self._truncate_to_limit(self._joiner.feed(piece))
 
     def flush(self) -> str:
-        """Return what `admit` held back: no more pieces come."""
+        """Return what `accept` kept: no more pieces follow."""
         return self._truncate_to_limit(self._joiner.flush())
 
     def _truncate_to_limit(self, piece: str) -> str:
-        draft = self._context
-        left = draft.chars_left - len(piece)
-        if left < 0:
-            self._overflow = self._overflow or Overflow()
-            piece, left = self._overflow.truncate(piece, draft.chars_left), 0
-        draft.chars_left = left
+        context = self._context
+        chars_left = context.chars_left - len(piece)
+        if chars_left >= 0:
+            context.chars_left = chars_left
+            return piece
+
+        self._reject(piece[context.chars_left :])
+        piece = piece[: context.chars_left]
+        context.chars_left = 0
         return piece
 
+    def _reject(self, text: str) -> None:
+        if self._overflow is None:
+            self._overflow = RejectedInput()
+        self._overflow.add_text(text)
+
     def append(self, piece: str) -> BlockDelta:
-        """A piece that is shown."""
         self.pieces.append(piece)
         return BlockDelta(block_id=self.block_id or "", text=piece)
 
     def begin(self, kind: Any, **fields: Any) -> BlockStart:
-        """The block is shown from now on."""
+        """Give the block its id and return its start."""
         self.block_id = self._context.new_block_id()
         return BlockStart(block_id=self.block_id, kind=kind, **fields)
 
     @property
     def text(self) -> str:
-        """What was kept."""
         return "".join(self.pieces)
 
     @property
     def has_overflow(self) -> bool:
-        """Whether something was beyond the limit."""
+        """Whether input was beyond the limit: the block must be aborted."""
         return self._overflow is not None
 
     def append_json(self, value: object) -> None:
-        """Show a value as the text of a block that is aborted, if the text fits into one event."""
-        body = msgspec.json.encode(value)
-        text = body.decode()
-        if (
-            len(msgspec.json.encode(text)) <= MAX_VALUE_BYTES
-        ):  # as it is written in an event: escaped once more
+        """Add a value as the partial text of an aborted block, if it fits into one event."""
+        text = msgspec.json.encode(value).decode()
+        # In the event it is a string: escaped once more.
+        if len(msgspec.json.encode(text)) <= MAX_VALUE_BYTES:
             self.pieces.append(text)
         else:
-            self._overflow = self._overflow or Overflow()
-            self._overflow.truncate(text, 0)
+            self._reject(text)
 
     def end_event(self) -> BlockEnd:
-        """The end of a complete block."""
         return BlockEnd(block_id=self.block_id or "", status="complete")
 
     def abort_events(self) -> list[Payload]:
-        """The end of a block that is not complete, and what was refused of it."""
-        ends: list[Payload] = []
+        """Return the aborted end, if the block has started, and the reject of what was beyond the limit."""
+        events: list[Payload] = []
         if self.block_id is not None:
-            ends.append(BlockEnd(block_id=self.block_id, status="aborted", text=self.text))
-        if self._overflow:
-            ends.append(self._overflow.to_reject(self.block_id))
-        return ends
+            events.append(BlockEnd(block_id=self.block_id, status="aborted", text=self.text))
+        if self._overflow is not None:
+            events.append(self._overflow.to_reject("too_long", block_id=self.block_id))
+        return events
 
 
 class TextBlock:
-    """Prose without its tags; what the tags say comes with the end of the block."""
+    """Text without its tags. The events of its tags follow the end of the block."""
 
     is_deferred = False
 
@@ -202,27 +184,27 @@ class TextBlock:
 
     @property
     def text(self) -> str:
-        """What was shown."""
         return self._buffer.text
 
     def feed(self, piece: str) -> list[Payload]:
-        """The next piece of text."""
-        kept = self._buffer
-        parsed = self._parser.feed(kept.accept(piece))
+        buffer = self._buffer
+        parsed = self._parser.feed(buffer.accept(piece))
         text = parsed.display_text
-        if kept.block_id is None or not text or parsed.events or parsed.rejects:
+        if buffer.block_id is None or not text or parsed.events or parsed.rejects:
             return self._emit(parsed)
-        kept.pieces.append(text)
-        return [BlockDelta(block_id=kept.block_id, text=text)]
+
+        # Nearly every piece is plain text of a block that has started.
+        buffer.pieces.append(text)
+        return [BlockDelta(block_id=buffer.block_id, text=text)]
 
     def cite(self, citation: Citation) -> None:
-        """A source of this text."""
         self._citations.append(citation)
 
     def end(self) -> list[Payload]:
-        said = self._flush()
+        events = self._flush()
         if self._buffer.has_overflow:
-            return [*said, *self._abort_events()]
+            return events + self._abort_events()
+
         block_id = self._buffer.block_id
         if block_id is not None:
             message = AssistantMessage(
@@ -231,50 +213,56 @@ class TextBlock:
                 block_id=block_id,
                 message_id=self._context.message_id,
             )
-            said += [self._buffer.end_event(), message]
+            events += [self._buffer.end_event(), message]
         elif self._citations:
             self._inline_events.append(make_reject("citation_without_text", self._citations))
-        return said + self._inline_events
+        return events + self._inline_events
 
     def abort(self) -> list[Payload]:
-        return [*self._flush(), *self._abort_events()]
+        return self._flush() + self._abort_events()
 
     def _flush(self) -> list[Payload]:
+        events: list[Payload] = []
         rest = self._buffer.flush()
-        said = self._emit(self._parser.feed(rest)) if rest else []
-        return said + self._emit(self._parser.flush())
+        if rest:
+            events += self._emit(self._parser.feed(rest))
+        return events + self._emit(self._parser.flush())
 
     def _abort_events(self) -> list[Payload]:
-        """The application events found in it are void, refusals stay."""
-        return self._buffer.abort_events() + [
-            found for found in self._inline_events if isinstance(found, ParseReject)
-        ]
+        """Return the aborted end. Events of its tags are dropped, their rejects are not."""
+        rejects = [event for event in self._inline_events if isinstance(event, ParseReject)]
+        return self._buffer.abort_events() + rejects
 
     def _emit(self, parsed: ParsedText) -> list[Payload]:
-        if parsed.events or parsed.rejects:
-            self._inline_events += [
-                event.payload or UntypedEvent(type=event.type, data=event.data) for event in parsed.events
-            ]
-            self._inline_events += parsed.rejects
-        text, kept = parsed.display_text, self._buffer
-        if kept.block_id is not None:
-            return [kept.append(text)] if text else []
-        return self._start_if_visible(text)
+        for event in parsed.events:
+            self._inline_events.append(event.payload or UntypedEvent(type=event.type, data=event.data))
+        self._inline_events += parsed.rejects
+
+        text = parsed.display_text
+        if self._buffer.block_id is None:
+            return self._start_if_visible(text)
+        if not text:
+            return []
+        return [self._buffer.append(text)]
 
     def _start_if_visible(self, text: str) -> list[Payload]:
-        """The block starts with its first visible character; white space before it only joins two texts."""
-        white = self._context.joining_space
+        """Start the block with its first visible character.
+
+        White space before it is dropped, unless it separates this block from a text block before it.
+        """
+        space = self._context.joining_space
         if not text or text.isspace():
-            if white is not None:
-                white.append(text)
+            if space is not None:
+                space.append(text)
             return []
-        text = text.lstrip() if white is None else "".join(white) + text
+
+        text = text.lstrip() if space is None else "".join(space) + text
         self._context.joining_space = []
         return [self._buffer.begin("text"), self._buffer.append(text)]
 
 
 class ThinkingBlock:
-    """The model's thinking, with its signature; never parsed."""
+    """The model's thinking with its signature; not parsed for tags."""
 
     is_deferred = False
 
@@ -285,96 +273,102 @@ class ThinkingBlock:
         self._redacted: str | None = None
 
     def feed(self, piece: str) -> list[Payload]:
-        """The next piece of thinking."""
         return self._append(self._buffer.accept(piece))
 
     def _append(self, piece: str) -> list[Payload]:
-        return [*self._start_once(), self._buffer.append(piece)] if piece else []
+        if not piece:
+            return []
+        return [*self._start_once(), self._buffer.append(piece)]
 
     def sign(self, signature: str) -> list[Payload]:
-        """The signature; a later one replaces it."""
-        said = self._append(self._buffer.flush())
+        """Set the signature; a later one replaces it."""
+        events = self._append(self._buffer.flush())
         self._signature = self._buffer.accept(signature) + self._buffer.flush()
-        return said
+        return events
 
     def redact(self, data: str) -> list[Payload]:
-        """The encrypted form, instead of the text."""
-        said = self._append(self._buffer.flush())
+        """Set the encrypted form that replaces the text."""
+        events = self._append(self._buffer.flush())
         self._redacted = self._buffer.accept(data) + self._buffer.flush()
-        return said + self._start_once()
+        return events + self._start_once()
 
     def _start_once(self) -> list[Payload]:
-        return [self._buffer.begin("thinking")] if self._buffer.block_id is None else []
+        if self._buffer.block_id is not None:
+            return []
+        return [self._buffer.begin("thinking")]
 
     def end(self) -> list[Payload]:
-        said = self._append(self._buffer.flush())
+        events = self._append(self._buffer.flush())
         if self._buffer.has_overflow:
-            return said + self._buffer.abort_events()
+            return events + self._buffer.abort_events()
         if self._buffer.block_id is None and not self._signature:
             return []
-        said += self._start_once()
-        twin = AssistantThinking(
+
+        events += self._start_once()
+        thinking = AssistantThinking(
             text=self._buffer.text,
             signature=self._signature,
             redacted=self._redacted,
             block_id=self._buffer.block_id,
             message_id=self._context.message_id,
         )
-        return [*said, self._buffer.end_event(), twin]
+        return [*events, self._buffer.end_event(), thinking]
 
     def abort(self) -> list[Payload]:
         return self._append(self._buffer.flush()) + self._buffer.abort_events()
 
 
 class CallBlock:
-    """A call of a tool: its arguments come in pieces and are read once, at the end."""
+    """A tool call. Its arguments come in pieces and are decoded once, at the end."""
 
     def __init__(self, context: ReplyContext, call: ToolCall) -> None:
         self._buffer = BlockBuffer(context)
-        self._call = call  # with the arguments that count if no piece of them comes
+        self._call = call  # its arguments are used if no piece of arguments comes
         self.is_deferred = call.executor != "provider"
 
     def start(self) -> list[Payload]:
-        """The call is announced."""
         return [self._buffer.begin("tool_call", call_id=self._call.call_id, tool=self._call.tool)]
 
     def feed(self, piece: str) -> list[Payload]:
-        """The next piece of the arguments."""
         return self._append(self._buffer.accept(piece))
 
     def _append(self, piece: str) -> list[Payload]:
-        return [self._buffer.append(piece)] if piece else []
+        if not piece:
+            return []
+        return [self._buffer.append(piece)]
 
     def end(self) -> list[Payload]:
-        said = self._append(self._buffer.flush())
+        events = self._append(self._buffer.flush())
         if self._buffer.has_overflow:
-            return said + self._buffer.abort_events()
-        raw, block_id = self._buffer.text, self._buffer.block_id
-        read = parse_arguments(raw) if raw.strip() else {}
-        return [
-            *said,
-            self._buffer.end_event(),
-            msgspec.structs.replace(self._call, block_id=block_id, **read),
-        ]
+            return events + self._buffer.abort_events()
+
+        fields: dict[str, Any] = {}
+        raw = self._buffer.text
+        if raw.strip():
+            fields = parse_arguments(raw)
+        call = msgspec.structs.replace(self._call, block_id=self._buffer.block_id, **fields)
+        return [*events, self._buffer.end_event(), call]
 
     def abort(self) -> list[Payload]:
-        said = self._append(self._buffer.flush())
+        events = self._append(self._buffer.flush())
         if not self._buffer.text and self._call.args:
             self._buffer.append_json(self._call.args)
-        return said + self._buffer.abort_events()
+        return events + self._buffer.abort_events()
 
 
 def parse_arguments(raw: str) -> dict[str, Any]:
-    """The fields of a call that its arguments decide: what never became JSON is kept as it came."""
+    """Return the fields of a call: `args`, and `incomplete` if the arguments are no JSON object."""
     try:
         args = decode_json(raw.encode())
     except BadInput:
         args = None
-    return {"args": args} if isinstance(args, dict) else {"args": {}, "incomplete": raw}
+    if isinstance(args, dict):
+        return {"args": args}
+    return {"args": {}, "incomplete": raw}
 
 
 class OtherBlock:
-    """A block of any other kind: kept as it came; pieces of its text fields are joined."""
+    """A block of any other kind, stored unchanged. Pieces of its text fields are joined."""
 
     is_deferred = False
 
@@ -383,16 +377,17 @@ class OtherBlock:
     ) -> None:
         self._context = context
         self._buffer = BlockBuffer(context)
-        self._kind, self._fields, self._file_events = kind, data, file_events
+        self._kind = kind
+        self._fields = data
+        self._file_events = file_events
         self._parts: dict[str, list[str]] = {}
         self._joiners: dict[str, SurrogateJoiner] = {}
 
     def start(self) -> list[Payload]:
-        """The block is announced."""
         return [self._buffer.begin("other")]
 
     def merge(self, fields: dict[str, Any]) -> list[Payload]:
-        """More of its fields: text goes on with the text that is there, the rest replaces it."""
+        """Add fields of a delta: a text is appended to the field, any other value replaces it."""
         for name, value in fields.items():
             self._buffer.accept(name)
             if isinstance(value, str):
@@ -403,35 +398,33 @@ class OtherBlock:
                 self._fields[name] = value
         return []
 
-    @property
-    def _joined_fields(self) -> dict[str, Any]:
-        for name, joiner in self._joiners.items():
-            self._parts[name].append(joiner.flush())
-        joined = {name: "".join([*self._initial_text(name), *parts]) for name, parts in self._parts.items()}
-        return self._fields | joined
-
-    def _initial_text(self, name: str) -> list[str]:
-        value = self._fields.get(name)
-        return [value] if isinstance(value, str) else []
+    def _join_fields(self) -> dict[str, Any]:
+        """Return the fields with their pieces of text joined. Flushes the joiners: call it once."""
+        fields = dict(self._fields)
+        for name, parts in self._parts.items():
+            first = fields.get(name)
+            prefix = first if isinstance(first, str) else ""
+            fields[name] = prefix + "".join(parts) + self._joiners[name].flush()
+        return fields
 
     def end(self) -> list[Payload]:
         if self._buffer.has_overflow:
             return self.abort()
-        twin = AssistantBlock(
+        block = AssistantBlock(
             kind=self._kind,
-            data=self._joined_fields,
+            data=self._join_fields(),
             block_id=self._buffer.block_id,
             message_id=self._context.message_id,
         )
-        return [self._buffer.end_event(), twin, *self._file_events]
+        return [self._buffer.end_event(), block, *self._file_events]
 
     def abort(self) -> list[Payload]:
-        self._buffer.append_json(self._joined_fields)
+        self._buffer.append_json(self._join_fields())
         return self._buffer.abort_events()
 
 
 class CompleteEvents:
-    """Events that came complete, in their place among the blocks."""
+    """Events that came complete. They keep their order among the blocks."""
 
     is_deferred = False
 

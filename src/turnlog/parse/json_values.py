@@ -1,19 +1,15 @@
-"""Values of a foreign stream: plain dicts and objects of an SDK look alike from here on. Pure.
+"""Values of a foreign stream: dicts and objects of an SDK in, JSON values that the log can hold out. Pure.
 
-`field` reads one field, `plain` gives JSON values that the log can hold: at most 12 MiB, 32 levels, as at the
-gate (docs/protocol.md 2). What JSON cannot say is refused, except lone surrogates, which are replaced, and
-NaN, which becomes null. `refused` is the trace of what was not taken. Nothing here raises but `BadInput`.
+Limits: 12 MiB, 32 levels, as for strict JSON (docs/protocol.md 2). Lone surrogates are replaced, NaN becomes
+null, everything else that JSON cannot express is refused. Nothing here raises but `BadInput`.
 """
 
-import hashlib
-import reprlib
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from turnlog.errors import BadInput, InvalidEvent
-from turnlog.events import ParseReject
 from turnlog.events.names import check_names
 from turnlog.events.payload import MAX_NAME_BYTES, Name, OpaqueId
 from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth
@@ -21,44 +17,45 @@ from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth
 JsonObject = dict[str, Any]
 
 MAX_VALUE_BYTES = 12 << 20  # a document of 9 MB as base64; fits into one SSE message of 16 MiB
-MAX_REPR_CHARS = 1000  # of something that JSON cannot say
 MAX_REJECT_NAME_CHARS = 32  # of a foreign name in a reject: at most 128 bytes of UTF-8
 
-_deterministic_encoder = msgspec.json.Encoder(enc_hook=vars, order="deterministic")
+
+def get_field(item: Any, name: str) -> Any:
+    """Return a field of a dict or of an object; None if it is missing."""
+    if type(item) is dict:
+        return item.get(name)
+    return getattr(item, name, None)
 
 
-def get_field(thing: Any, name: str) -> Any:
-    """A field of a dict or of an object; None if it is not there."""
-    return thing.get(name) if type(thing) is dict else getattr(thing, name, None)
+def sdk_to_dict(item: Any) -> Any:
+    """Return the dict of an object that has `to_dict`, as objects of Anthropic's SDK have."""
+    to_dict = getattr(item, "to_dict", None)
+    if to_dict is None:
+        return item
+    return to_dict(mode="json", warnings=False)
 
 
-def sdk_to_dict(thing: Any) -> Any:
-    """An object of an SDK as the dict it was made from."""
-    dump = getattr(thing, "to_dict", None)
-    return thing if dump is None else dump(mode="json", warnings=False)
-
-
-def to_json_value(thing: Any, fields: Callable[[Any], Any] | None = None) -> Any:
-    """JSON values that the log can hold; else `BadInput`. `fields` says what other objects are made of."""
+def to_json_value(item: Any, enc_hook: Callable[[Any], Any] | None = None) -> Any:
+    """Return plain JSON values. `enc_hook` converts other objects. Raise `BadInput`."""
     try:
-        body = encode_json(sdk_to_dict(thing), fields)
+        body = encode_json(sdk_to_dict(item), enc_hook)
     except (TypeError, ValueError, RecursionError):
-        raise BadInput("expected what JSON can say") from None
+        raise BadInput("expected a value that JSON can express") from None
     return decode_json(body)
 
 
-def encode_json(tree: Any, fields: Callable[[Any], Any] | None) -> bytes:
-    """The JSON of a tree, lone surrogates replaced."""
+def encode_json(tree: Any, enc_hook: Callable[[Any], Any] | None) -> bytes:
+    """Encode a tree with lone surrogates replaced."""
     try:
-        return msgspec.json.encode(tree, enc_hook=fields)
+        return msgspec.json.encode(tree, enc_hook=enc_hook)
     except UnicodeEncodeError:
-        import json  # such input only: `import turnlog` does not pay for it
+        import json  # for such input only, to keep `import turnlog` fast
 
-        return replace_lone_surrogates(json.dumps(tree, ensure_ascii=False, default=fields)).encode()
+        return replace_lone_surrogates(json.dumps(tree, ensure_ascii=False, default=enc_hook)).encode()
 
 
 def decode_json(body: bytes) -> Any:
-    """The value of strict JSON; of a key that stands twice the last one counts. Else `BadInput`."""
+    """Decode JSON. The last of duplicate keys counts. Raise `BadInput`."""
     if len(body) > MAX_VALUE_BYTES:
         raise BadInput(f"expected at most {MAX_VALUE_BYTES} bytes of JSON, got {len(body)}")
     try:
@@ -71,7 +68,7 @@ def decode_json(body: bytes) -> Any:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """The text, lone surrogates replaced: no store and no socket can carry them."""
+    """Return the text with U+FFFD for lone surrogates, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -80,73 +77,64 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 class SurrogateJoiner:
-    """Mends a text that comes in pieces: a pair of surrogates that was cut in two is one character."""
+    """Joins surrogate pairs that are cut between two pieces of a text, and replaces lone surrogates."""
 
     def __init__(self) -> None:
         self._high_surrogate = ""
 
     def feed(self, piece: str) -> str:
-        """Return what is decided of the text; half a pair at its end waits for the next piece."""
+        """Return the text so far. The first half of a pair at its end is kept for the next piece."""
         if not self._high_surrogate and piece.isascii():
             return piece
-        text, self._high_surrogate = self._high_surrogate + piece, ""
+
+        text = self._high_surrogate + piece
+        self._high_surrogate = ""
         if "\ud800" <= text[-1:] <= "\udbff":
-            text, self._high_surrogate = text[:-1], text[-1]
+            self._high_surrogate = text[-1]
+            text = text[:-1]
         return replace_lone_surrogates(text)
 
     def flush(self) -> str:
-        """Return the rest: no second half came."""
-        text, self._high_surrogate = replace_lone_surrogates(self._high_surrogate), ""
+        """Return what `feed` kept: no second half follows."""
+        text = replace_lone_surrogates(self._high_surrogate)
+        self._high_surrogate = ""
         return text
 
 
-def make_reject(reason: str, thing: Any, name: Any = None, block_id: str | None = None) -> ParseReject:
-    """The trace of something that was not taken: how long it was, its hash, what it called itself."""
-    try:
-        body = _deterministic_encoder.encode(sdk_to_dict(thing))
-    except (TypeError, ValueError, RecursionError):
-        body = reprlib.repr(thing)[:MAX_REPR_CHARS].encode(errors="replace")
-    label = printable_name(name)
-    sha256 = hashlib.sha256(body).hexdigest()
-    length = len(body.decode())
-    return ParseReject(reason=reason, length=length, sha256=sha256, name=label, block_id=block_id)
-
-
 def convert_or_none(value: Any, type_: Any) -> Any:
-    """The value, if it is of this kind; else None."""
+    """Convert a value to a type. Return None if it does not fit."""
     try:
-        found = msgspec.convert(value, type_)
-        check_names(type_, found)
+        converted = msgspec.convert(value, type_)
+        check_names(type_, converted)
     except (msgspec.ValidationError, InvalidEvent, UnicodeEncodeError):
         return None
-    return found
+    return converted
 
 
 def as_opaque_id(value: Any) -> str | None:
-    """The value, if it can be an id."""
-    found: str | None = convert_or_none(value, OpaqueId)
-    return found
+    """Return the value if it is a valid id, else None."""
+    opaque_id: str | None = convert_or_none(value, OpaqueId)
+    return opaque_id
 
 
 def as_name(value: Any) -> str | None:
-    """The value, if it can be a name."""
-    found: str | None = convert_or_none(value, Name)
-    return (
-        found
-        if found
-        and len(replace_lone_surrogates(found).encode()) <= MAX_NAME_BYTES
-        and replace_lone_surrogates(found) == found
-        else None
-    )
+    """Return the value if it is a valid name, else None."""
+    name: str | None = convert_or_none(value, Name)
+    if not name:
+        return None
+    if replace_lone_surrogates(name) != name or len(name.encode()) > MAX_NAME_BYTES:
+        return None
+    return name
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
 
 
 def printable_name(name: Any) -> str | None:
-    """A foreign name as it may stand in a reject."""
+    """Return the printable characters of a foreign name, at most 32; None if there are none."""
     if not isinstance(name, str):
         return None
-    return (
-        "".join(character for character in replace_lone_surrogates(name) if character.isprintable())[
-            :MAX_REJECT_NAME_CHARS
-        ]
-        or None
-    )
+    characters = [character for character in replace_lone_surrogates(name) if character.isprintable()]
+    return "".join(characters[:MAX_REJECT_NAME_CHARS]) or None

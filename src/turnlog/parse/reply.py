@@ -1,10 +1,10 @@
-"""One reply of a model as events, whatever the model. Pure: ids come in.
+"""One reply of any model as events. Pure: ids come in.
 
-Every method returns a batch: events for one append. Prose streams without its tags, thinking and arguments
-stream as they come; a block's end, its durable twin and what was found in it are one batch. Calls that this
-side has to run, and every block that ends after one, wait for `done`: tools start when the message is
-complete, so a reply that breaks off has nothing to take back. `done` or `abort` comes last, and closes what
-is open. Limits: those of `blocks`; each block costs 64 of the characters, so their number is bounded too.
+Every method returns a batch: events for one append. Text streams without its tags; thinking and arguments
+stream unchanged. The end of a block, its final event and the events found in it are one batch. Calls that
+this side runs, and every block that ends after such a call, are deferred until `done`: tools start when the
+message is complete, so an interrupted reply has started none. `done` or `abort` comes last and closes all
+open blocks. Limits: those of `blocks`. Each block costs 64 characters, so their number is limited too.
 """
 
 from collections.abc import Callable
@@ -40,41 +40,41 @@ from turnlog.parse.blocks import (
 )
 from turnlog.parse.inline.markers import TagAndMarkerParser
 from turnlog.parse.inline.tags import AgentStreamParser
-from turnlog.parse.json_values import as_name, as_opaque_id, convert_or_none, make_reject, to_json_value
+from turnlog.parse.json_values import as_name, as_opaque_id, convert_or_none, to_json_value
+from turnlog.parse.rejects import make_reject
 
-MessageStop = (
-    StopReason | Literal["tool_use", "pause_turn"]
-)  # why a message ended; the last two: its agent goes on
+# Why a message ended. After "tool_use" and "pause_turn" its agent goes on.
+MessageStop = StopReason | Literal["tool_use", "pause_turn"]
 TextParserFactory = Callable[[], TextParser]
 B = TypeVar("B", bound=Block)
 R = TypeVar("R", bound=Record)
 
-NO_VOCABULARY = Vocabulary("none", [])  # an application without events: every tag is refused, none vanishes
-BLOCK_COST_CHARS = 64  # what a block or a citation costs beside its content
+NO_VOCABULARY = Vocabulary("none", [])  # no declared events: every tag becomes a ParseReject
+BLOCK_COST_CHARS = 64  # of a block or a citation, besides its content
 
 
 def tag_parser_factory(vocabulary: Vocabulary | None) -> TextParserFactory:
-    """A parser of tags for each text of an application."""
+    """Return a factory of text parsers that find an application's tags."""
     return partial(AgentStreamParser, vocabulary or NO_VOCABULARY)
 
 
 def tag_and_marker_parser_factory(vocabulary: Vocabulary | None) -> TextParserFactory:
-    """A parser of tags and of a team's markers for each text of an application."""
+    """Return a factory of text parsers that find an application's tags and a team's markers."""
     return partial(TagAndMarkerParser, vocabulary or NO_VOCABULARY)
 
 
 def always_backend(tool: str) -> ExecutorKind:
-    """Every tool runs here."""
     return "backend"
 
 
 def is_valid_call(tool: str, call_id: str | None) -> bool:
-    """Whether an event can carry the names of a call."""
-    return as_name(tool) is not None and (call_id is None or as_opaque_id(call_id) is not None)
+    if as_name(tool) is None:
+        return False
+    return call_id is None or as_opaque_id(call_id) is not None
 
 
 def to_json_object(data: Any) -> dict[str, Any] | None:
-    """Return an object as the log can hold it, lone surrogates replaced; None if it cannot."""
+    """Return an object as plain JSON values, lone surrogates replaced; None if JSON cannot express it."""
     try:
         value = to_json_value(data)
     except BadInput:
@@ -83,18 +83,17 @@ def to_json_object(data: Any) -> dict[str, Any] | None:
 
 
 def sanitize_record(record: R) -> R | None:
-    """Return a record as the log can hold it, lone surrogates replaced; None if it cannot."""
-    found: R | None = convert_or_none(to_json_object(msgspec.to_builtins(record)), type(record))
-    return found
+    """Return a record with lone surrogates replaced; None if it is not valid."""
+    sanitized: R | None = convert_or_none(to_json_object(msgspec.to_builtins(record)), type(record))
+    return sanitized
 
 
 def file_events(files: tuple[File, ...]) -> list[Payload]:
-    """The event that names files, if there are any."""
     return [AssistantFiles(files=files)] if files else []
 
 
 class ReplyBuilder:
-    """A reply while it is made, and what is known of it afterwards."""
+    """Builds the events of one reply. Afterwards `calls`, `usage`, `stop_reason` and `error` describe it."""
 
     def __init__(
         self,
@@ -103,7 +102,8 @@ class ReplyBuilder:
         executor_for: Callable[[str], ExecutorKind] = always_backend,
     ) -> None:
         self._context = ReplyContext(new_id)
-        self._make_text_parser, self._executor_for = make_text_parser, executor_for
+        self._make_text_parser = make_text_parser
+        self._executor_for = executor_for
         self._open_blocks: list[Block] = []
         self._deferred_blocks: list[Block] = []
         self._text_blocks: list[TextBlock] = []
@@ -116,141 +116,167 @@ class ReplyBuilder:
 
     @property
     def message_id(self) -> str | None:
-        """The provider's id of the message."""
         return self._context.message_id
 
     @property
     def block_ids(self) -> tuple[str, ...]:
-        """The blocks that were shown; a retry retracts them."""
+        """The blocks that have started. A retry retracts them."""
         return tuple(self._context.block_ids)
 
     @property
     def text_so_far(self) -> str:
-        """The text, all blocks of it."""
+        """The text of all text blocks."""
         return "".join(block.text for block in self._text_blocks)
 
     @property
     def has_deferred_calls(self) -> bool:
-        """Whether calls wait for the end of the message."""
+        """Whether calls are deferred until the end of the message."""
         return any(block.is_deferred for block in self._deferred_blocks)
 
     def begin(self, model: str | None = None, message_id: str | None = None) -> list[Payload]:
-        """What is known of the message before its first block."""
-        self.model, self._context.message_id = as_name(model), as_opaque_id(message_id)
+        """Set the model and the provider's message id. Return an empty batch."""
+        self.model = as_name(model)
+        self._context.message_id = as_opaque_id(message_id)
         return []
 
     def text(self, piece: str) -> list[Payload]:
-        """A piece of text; it goes on with the text that is open."""
+        """Add a piece to the open text, or begin a text."""
         block = self._current_block(TextBlock)
-        return (
-            block.feed(piece)
-            if block
-            else self._start_block(self.open_text, piece, lambda new: new.feed(piece))
-        )
+        if block is not None:
+            return block.feed(piece)
+
+        batch = self.end()
+        block = self.open_text()
+        if block is None:
+            return [*batch, make_reject("too_long", piece)]
+        return batch + block.feed(piece)
 
     def cite(self, citation: Citation) -> list[Payload]:
-        """A source of the open text."""
+        """Add a source to the open text."""
         block = self._current_block(TextBlock)
         if block is None:
             return [make_reject("citation_without_text", citation)]
-        mended = sanitize_record(citation)
-        return self.add_citation(block, mended) if mended else [make_reject("bad_citation", citation)]
+        sanitized = sanitize_record(citation)
+        if sanitized is None:
+            return [make_reject("bad_citation", citation)]
+        return self.add_citation(block, sanitized)
 
     def think(self, piece: str) -> list[Payload]:
-        """A piece of thinking."""
+        """Add a piece to the open thinking, or begin a thinking."""
         block = self._current_block(ThinkingBlock)
-        return (
-            block.feed(piece)
-            if block
-            else self._start_block(self.open_thinking, piece, lambda new: new.feed(piece))
-        )
+        if block is not None:
+            return block.feed(piece)
+
+        batch = self.end()
+        block = self.open_thinking()
+        if block is None:
+            return [*batch, make_reject("too_long", piece)]
+        return batch + block.feed(piece)
 
     def sign(self, signature: str) -> list[Payload]:
-        """The signature of the open thinking, or of one without a text."""
+        """Sign the open thinking, or a new one without a text."""
         block = self._current_block(ThinkingBlock)
-        if block:
+        if block is not None:
             return block.sign(signature)
-        return self._start_block(self.open_thinking, signature, lambda new: new.sign(signature))
 
-    def redact(self, data: str) -> list[Payload]:
-        """A thinking that only the provider can read."""
-        return self._start_block(self.open_thinking, data, lambda new: [*new.redact(data), *self.close(new)])
+        batch = self.end()
+        block = self.open_thinking()
+        if block is None:
+            return [*batch, make_reject("too_long", signature)]
+        return batch + block.sign(signature)
 
     def start_call(self, tool: str, call_id: str | None = None) -> list[Payload]:
-        """A call begins; its arguments follow in pieces."""
+        """Begin a call whose arguments follow in pieces."""
+        batch = self.end()
         if not is_valid_call(tool, call_id):
-            return [*self.end(), make_reject("bad_call", [tool, call_id], tool)]
-        return self._start_block(partial(self.open_call, tool, call_id), tool, CallBlock.start)
+            return [*batch, make_reject("bad_call", [tool, call_id], tool)]
+        block = self.open_call(tool, call_id)
+        if block is None:
+            return [*batch, make_reject("too_long", tool)]
+        return batch + block.start()
 
     def arguments(self, piece: str) -> list[Payload]:
-        """A piece of the open call's arguments, which are one JSON object."""
+        """Add a piece to the arguments of the open call. All pieces together are one JSON object."""
         block = self._current_block(CallBlock)
-        return block.feed(piece) if block else [make_reject("arguments_without_call", piece)]
+        if block is None:
+            return [make_reject("arguments_without_call", piece)]
+        return block.feed(piece)
 
     def call(self, tool: str, args: dict[str, Any], call_id: str | None = None) -> list[Payload]:
-        """A whole call at once."""
-        given = to_json_object(args)
-        if given is None or not is_valid_call(tool, call_id):
-            return [*self.end(), make_reject("bad_call", [tool, args], tool)]
-        opened = partial(self.open_call, tool, call_id, args=given)
-        return self._start_block(opened, [tool, args], lambda new: [*new.start(), *self.close(new)])
-
-    def other(self, kind: str, data: dict[str, Any]) -> list[Payload]:
-        """A whole block of another kind."""
-        given = to_json_object(data)
-        if given is None or as_name(kind) is None:
-            return [*self.end(), make_reject("bad_block", data, kind)]
-        opened = partial(self.open_other, kind, given)
-        return self._start_block(opened, data, lambda new: [*new.start(), *self.close(new)])
+        """Add a complete call."""
+        batch = self.end()
+        json_args = to_json_object(args)
+        if json_args is None or not is_valid_call(tool, call_id):
+            return [*batch, make_reject("bad_call", [tool, args], tool)]
+        block = self.open_call(tool, call_id, args=json_args)
+        if block is None:
+            return [*batch, make_reject("too_long", [tool, args])]
+        return batch + block.start() + self.close(block)
 
     def result(self, result: ToolResult, files: tuple[File, ...] = ()) -> list[Payload]:
-        """What a tool of the provider answered."""
-        mended = sanitize_record(result)
-        if mended is None or find_contradiction(mended):
-            return [*self.end(), make_reject("bad_result", result, result.tool)]
-        return self._start_block(partial(self.open_result, mended, files), result, self.close)
+        """Add the result of a tool of the provider, and the files it made."""
+        batch = self.end()
+        sanitized = sanitize_record(result)
+        if sanitized is None or find_contradiction(sanitized):
+            return [*batch, make_reject("bad_result", result, result.tool)]
+        block = self.open_result(sanitized, files)
+        if block is None:
+            return [*batch, make_reject("too_long", result)]
+        return batch + self.close(block)
 
     def end(self) -> list[Payload]:
-        """The open block is complete."""
-        return [payload for block in tuple(self._open_blocks) for payload in self.close(block)]
+        """Complete the open blocks."""
+        batch: list[Payload] = []
+        for block in tuple(self._open_blocks):
+            batch += self.close(block)
+        return batch
 
     def done(self, stop_reason: MessageStop, usage: Usage | None = None) -> list[Payload]:
-        """The message is complete. Calls of one that was refused are void."""
+        """Complete the message. After a refusal its calls are aborted: they must not run."""
         batch = self.end()
-        void = stop_reason == "refusal"
         for block in self._take_deferred():
-            batch += block.abort() if void and block.is_deferred else block.end()
+            if stop_reason == "refusal" and block.is_deferred:
+                batch += block.abort()
+            else:
+                batch += block.end()
+
         self.calls = [
             payload for payload in batch if isinstance(payload, ToolCall) and payload.executor != "provider"
         ]
         self.usage = usage or self.usage
-        self.stop_reason, self.complete = stop_reason, True
+        self.stop_reason = stop_reason
+        self.complete = True
         return batch
 
     def flush_deferred(self) -> list[Payload]:
-        """What waits for the end of the message, now: its source has begun to run the calls."""
-        return [payload for block in self._take_deferred() for payload in block.end()]
+        """End the deferred blocks now, for a source that runs calls before the message is complete."""
+        batch: list[Payload] = []
+        for block in self._take_deferred():
+            batch += block.end()
+        return batch
 
     def abort(self, error: ErrorInfo | None = None) -> list[Payload]:
-        """The message will not be completed: what is open is closed with what there was, calls are void."""
+        """Close an incomplete message: open blocks and deferred calls are aborted."""
         batch: list[Payload] = []
         for block in self._take_deferred():
             batch += block.abort() if block.is_deferred else block.end()
         for block in self._open_blocks:
             batch += block.abort()
+
         self._open_blocks = []
         self.error = error or self.error
         return batch
 
+    # The open_* methods are for a source that names its blocks. They return None if the reply's limits leave
+    # no room for another block.
+
     def open_text(self) -> TextBlock | None:
-        """A text, for a source that names its blocks; None if there is no room for another block."""
         block = self._register(TextBlock(self._context, self._make_text_parser()))
-        if block:
+        if block is not None:
             self._text_blocks.append(block)
         return block
 
     def open_thinking(self) -> ThinkingBlock | None:
-        """A thinking."""
         return self._register(ThinkingBlock(self._context))
 
     def open_call(
@@ -261,7 +287,7 @@ class ReplyBuilder:
         args: dict[str, Any] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> CallBlock | None:
-        """A call; `args` count if no piece of them comes; who runs it is known or follows from the tool."""
+        """Open a call. `args` are used if no argument deltas come; `executor` defaults to the tool's own."""
         call = ToolCall(
             call_id=call_id or self._context.new_id("call_"),
             tool=tool,
@@ -273,53 +299,43 @@ class ReplyBuilder:
         return self._register(CallBlock(self._context, call), call)
 
     def open_other(self, kind: str, data: dict[str, Any], files: tuple[File, ...] = ()) -> OtherBlock | None:
-        """A block of another kind, and the files it names."""
         return self._register(OtherBlock(self._context, kind, data, file_events(files)), data)
 
     def open_result(self, result: ToolResult, files: tuple[File, ...] = ()) -> CompleteEvents | None:
-        """What a tool of the provider answered, and the files it made."""
         return self._register(CompleteEvents([result, *file_events(files)]), result)
 
     def add_citation(self, block: TextBlock, citation: Citation) -> list[Payload]:
-        """A source of a text."""
         if not self._context.reserve(BLOCK_COST_CHARS, citation):
             return [make_reject("too_long", citation, citation.type)]
         block.cite(citation)
         return []
 
     def close(self, block: Block) -> list[Payload]:
-        """A block is complete; its end is said now, or with the end of the message."""
+        """Complete a block. Return its end, or nothing if it is deferred to the end of the message."""
         self._open_blocks.remove(block)
-        return self._end_or_defer(block)
+        # A block after a deferred call waits too, so that events keep the order of the blocks.
+        if block.is_deferred or self._deferred_blocks:
+            self._deferred_blocks.append(block)
+            return []
+        return block.end()
 
     def drop(self, block: Block) -> list[Payload]:
-        """A block will not be completed, although the message goes on."""
+        """Abort a block; the message goes on."""
         self._open_blocks.remove(block)
         return block.abort()
 
-    def _end_or_defer(self, block: Block) -> list[Payload]:
-        if not self._deferred_blocks and not block.is_deferred:
-            return block.end()
-        self._deferred_blocks.append(block)
-        return []
-
     def _take_deferred(self) -> list[Block]:
-        held, self._deferred_blocks = self._deferred_blocks, []
-        return held
+        deferred = self._deferred_blocks
+        self._deferred_blocks = []
+        return deferred
 
-    def _current_block(self, kind: type[B]) -> B | None:
-        """The block that is open, if it is of this kind."""
+    def _current_block(self, block_class: type[B]) -> B | None:
+        """Return the last open block if it is of this class, else None."""
         block = self._open_blocks[-1] if self._open_blocks else None
-        return block if isinstance(block, kind) else None
-
-    def _start_block(
-        self, open_block: Callable[[], B | None], thing: object, fill: Callable[[B], list[Payload]]
-    ) -> list[Payload]:
-        """End what is open and go on with a new block, if there is room for one."""
-        batch, block = self.end(), open_block()
-        return [*batch, *(fill(block) if block else [make_reject("too_long", thing)])]
+        return block if isinstance(block, block_class) else None
 
     def _register(self, block: B, value: object = None) -> B | None:
+        """Reserve the cost of a block and open it. Return None if it does not fit."""
         if not self._context.reserve(BLOCK_COST_CHARS, value):
             return None
         if not isinstance(block, TextBlock):

@@ -10,8 +10,7 @@ from typing import Any
 
 from tests.cli_process import assert_lawful, counting
 from tests.support.limits import HANG_S
-from turnlog.events import Payload
-from turnlog.parse.claude.agents import EventDraft
+from turnlog.events import EventDraft, Payload
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
 from turnlog.parse.deeds import ToolEffects

@@ -26,6 +26,7 @@ from turnlog.events import (
     ArtifactWrite,
     BlockDelta,
     ErrorInfo,
+    EventDraft,
     ParseReject,
     ScreenCommand,
     SessionError,
@@ -35,7 +36,7 @@ from turnlog.events import (
 from turnlog.events.payload import MAX_COUNT
 from turnlog.parse import CliParser, SentMessage
 from turnlog.parse.blocks import MAX_REPLY_CHARS
-from turnlog.parse.claude.agents import MAX_KNOWN_CALLERS, MAX_OPEN_AGENTS, MAX_OPEN_CALLS, EventDraft
+from turnlog.parse.claude.agents import MAX_KNOWN_CALLERS, MAX_OPEN_AGENTS, MAX_OPEN_CALLS
 from turnlog.parse.claude.lines import Line
 from turnlog.parse.claude.results import MAX_MODELS
 from turnlog.parse.claude.turns import MAX_OPEN_TURNS

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from turnlog.events import AgentStart, ParseReject
-from turnlog.parse import CliParser
-from turnlog.parse.claude import lines as cli_lines
+from turnlog.parse import CliParser, rejects
 from turnlog.parse.claude.lines import MAX_LINE_BYTES, Line, LineDecoder
 
 
@@ -34,7 +33,7 @@ def hashed_by(monkeypatch: pytest.MonkeyPatch, data: bytes) -> tuple[int, list[A
         begun.append(None)
         return hashlib.sha256()
 
-    monkeypatch.setattr(cli_lines, "hashlib", type("counting", (), {"sha256": staticmethod(sha256)}))
+    monkeypatch.setattr(rejects, "hashlib", type("counting", (), {"sha256": staticmethod(sha256)}))
     lines = LineDecoder()
     found = [*lines.feed(data), *lines.flush()]
     return len(begun), found

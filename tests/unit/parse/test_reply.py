@@ -307,16 +307,24 @@ def test_thinking_without_a_text_is_kept_for_its_signature() -> None:
     assert nothing.think("") + finish(nothing) == []
 
 
+def whole_block(reply: ReplyBuilder, kind: str, data: dict[str, Any]) -> list[Payload]:
+    block = reply.open_other(kind, data)
+    assert block is not None
+    return block.start() + reply.close(block)
+
+
 def test_redacted_thinking_is_kept_as_it_is() -> None:
     reply = replying()
     thinking = AssistantThinking(text="", redacted="ZW5j", block_id="blk_1")
-    assert reply.redact("ZW5j") == [start(1, "thinking"), END, thinking]
+    block = reply.open_thinking()
+    assert block is not None
+    assert block.redact("ZW5j") + reply.close(block) == [start(1, "thinking"), END, thinking]
 
 
 def test_blocks_of_another_kind_are_kept_whole() -> None:
     reply = replying()
     data = {"type": "hologram", "x": [1]}
-    assert reply.other("hologram", data) == [
+    assert whole_block(reply, "hologram", data) == [
         start(1, "other"),
         END,
         AssistantBlock(kind="hologram", data=data, block_id="blk_1"),
@@ -384,7 +392,7 @@ def test_the_calls_of_an_aborted_reply_are_void_and_what_ended_stays() -> None:
 def test_the_calls_of_a_refused_reply_are_void() -> None:
     reply, _ = begun("Sure.")
     reply.call("weather", {})
-    reply.other("hologram", {})
+    whole_block(reply, "hologram", {})
     ended = reply.done("refusal")
     assert ended[0] == aborted("", 2)
     assert isinstance(ended[-1], AssistantBlock)
@@ -401,13 +409,12 @@ def test_a_text_is_bounded_and_the_rest_of_it_leaves_a_trace() -> None:
         reply.text("x"),
         reply.think("x"),
         reply.sign("x"),
-        reply.redact("x"),
         reply.start_call("x"),
         reply.call("x", {}),
-        reply.other("x", {}),
         reply.result(ToolResult(call_id="x", tool="x", ok=True)),
     ]
-    assert [[getattr(payload, "reason", None) for payload in batch] for batch in full] == [["too_long"]] * 8
+    assert [[getattr(payload, "reason", None) for payload in batch] for batch in full] == [["too_long"]] * 6
+    assert (reply.open_thinking(), reply.open_other("x", {})) == (None, None)
     assert reply.done("end_turn") == []
 
 
@@ -416,7 +423,8 @@ def test_everything_that_streams_is_bounded(begin: str) -> None:
     reply = replying()
     if begin == "arguments":
         reply.start_call("weather")
-    said = getattr(reply, begin)("x" * MAX_REPLY_CHARS)
+    stream: Any = reply.open_thinking() if begin == "redact" else reply
+    said = getattr(stream, begin)("x" * MAX_REPLY_CHARS)
     ended = [payload for payload in said + finish(reply) if isinstance(payload, BlockEnd | ParseReject)]
     assert [getattr(payload, "reason", None) or getattr(payload, "status", None) for payload in ended] == [
         "aborted",

@@ -44,8 +44,6 @@ REFUSED: list[Any] = [
     (lambda reply: reply.call("t", {"x": object()}), "bad_call"),
     (lambda reply: reply.call("t", [1]), "bad_call"),
     (lambda reply: reply.start_call(LONG), "bad_call"),
-    (lambda reply: reply.other(LONG, {}), "bad_block"),
-    (lambda reply: reply.other("kind", {"x": object()}), "bad_block"),
     (lambda reply: reply.cite(citation("x", LONG)), "bad_citation"),
     (lambda reply: reply.result(answer(tool=LONG)), "bad_result"),
     (lambda reply: reply.result(answer(ok=False)), "bad_result"),

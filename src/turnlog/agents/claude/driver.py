@@ -36,6 +36,7 @@ from turnlog.events import (
     Catalog,
     Envelope,
     ErrorInfo,
+    EventDraft,
     Payload,
     ProcessEnd,
     ProcessStart,
@@ -52,7 +53,6 @@ from turnlog.events.agent import StopReason
 from turnlog.events.ui import EndSession, StartSession, Stop
 from turnlog.ids import new_id
 from turnlog.log import Log, Page, Row
-from turnlog.parse.claude.agents import EventDraft
 from turnlog.parse.claude.lines import interrupt_line, message_line
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage

@@ -9,9 +9,8 @@ from msgspec import structs
 from turnlog.agents.claude.process import ClaudeProcess
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.turn_timeout import Trace
-from turnlog.events import AgentEnd, ErrorInfo, ToolResult
+from turnlog.events import AgentEnd, ErrorInfo, EventDraft, ToolResult
 from turnlog.events.agent import StopReason
-from turnlog.parse.claude.agents import EventDraft
 from turnlog.parse.claude.parser import PROCESS_EXITED, CliParser
 
 ProcessEndReason = Literal["user_ended", "inactivity_timeout", "process_crash", "server_shutdown"]
@@ -43,10 +42,11 @@ class ProcessRun:
 
 def filter_output(process_run: ProcessRun, events: Iterable[EventDraft]) -> Iterator[TurnEvent]:
     """What a process said, without results that are known, and with the true end of what ran too long."""
-    for payload, scope, origin in events:
+    for draft in events:
+        payload, scope = draft.payload, draft.scope
         if isinstance(payload, ToolResult) and payload.call_id in process_run.answered_calls:
             continue
         broken = isinstance(payload, AgentEnd) and payload.stop_reason in ("cancelled", "error")
         if broken and scope.trace_id in process_run.timed_out_traces:
             payload = structs.replace(payload, stop_reason="timeout")
-        yield TurnEvent(payload, scope, origin)
+        yield TurnEvent(payload, scope, draft.origin)

@@ -1,14 +1,14 @@
-"""The agents of a Claude CLI process: who is open, who called whom, and what closes them (protocol 4).
+"""The open agents of a Claude CLI process, and how they end (docs/protocol.md 4).
 
-The process names an agent by the call that spawned it; one without is the main agent, of which each turn of
-the process is one invocation. Payloads go in with their agent and come out as `Said`, with scope and origin.
-Nothing is left open: `end` closes an agent's blocks, answers its calls with `CANCELLED` and ends the agents
-it waits for, before it. An agent in the background outlives its caller. Limits: 256 open agents, 1024 open
-calls of each, and the callers of the last 4096 calls.
+The process identifies a sub-agent by the call that started it. Lines without such a call belong to the main
+agent; each turn of the process is one invocation of it. Payloads go in with their agent and are appended to
+`output` as `EventDraft`, with scope and origin. Invariant: `end` closes an agent's blocks, answers its calls
+with `CANCELLED`, and first ends the sub-agents that it waits for. A background agent outlives its caller.
+Limits: 256 open agents, 1024 open calls of each, and the callers of the last 4096 calls.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import structs
 
@@ -23,7 +23,7 @@ from turnlog.events import (
     AssistantMessage,
     BlockRetract,
     ContextCompact,
-    ErrorInfo,
+    EventDraft,
     Origin,
     ParseReject,
     Payload,
@@ -38,7 +38,6 @@ from turnlog.events import (
 from turnlog.events.agent import StopReason
 from turnlog.parse.claude.lines import Line
 from turnlog.parse.claude.message import CliMessage
-from turnlog.parse.deeds import ToolEffects
 from turnlog.parse.json_values import JsonObject
 from turnlog.parse.reply import ReplyBuilder, TextParserFactory
 
@@ -46,7 +45,7 @@ T = TypeVar("T")
 
 MAX_OPEN_AGENTS = 256  # the process itself runs a handful at once
 MAX_OPEN_CALLS = 1024  # of one agent, without a result
-MAX_KNOWN_CALLERS = 4096  # an answer, or an agent, may come long after its call
+MAX_KNOWN_CALLERS = 4096  # a result, or a sub-agent, may come long after its call
 
 ORIGIN_BY_PAYLOAD: dict[type[Payload], Origin] = {
     AgentStart: "system",
@@ -63,174 +62,217 @@ ORIGIN_BY_PAYLOAD: dict[type[Payload], Origin] = {
     ToolProgress: "tool",
     ArtifactWrite: "tool",
     ScreenCommand: "tool",
-}  # all others are the model's
+}  # all others come from the model
 AGENT_ENDED_MESSAGE = "Its agent has ended."
-FAILED_REASONS = frozenset({"error", "cancelled", "timeout"})  # ends that reach everybody below
+FAILED_REASONS = frozenset({"error", "cancelled", "timeout"})  # sub-agents end with the same reason
 
 
-class EventDraft(NamedTuple):
-    """An event before it is built."""
+class ToolEffects(Protocol):
+    """Derives events from the tool calls of an agent and from their results."""
 
-    payload: Payload
-    scope: Scope
-    origin: Origin
+    def on_call(self, call: ToolCall) -> list[Payload]: ...
+
+    def on_result(self, call: ToolCall, result: ToolResult, tool_report: Any) -> list[Payload]:
+        """`tool_report` is the tool's own structured result; None if the process sent none."""
+        ...
 
 
 class CliAgent:
-    """One invocation that is open."""
+    """An open invocation. Only `OpenAgents` changes it."""
 
-    def __init__(self, scope: Scope, caller: "CliAgent | None" = None, call_id: str | None = None) -> None:
-        self.scope, self.caller, self.call_id = scope, caller, call_id
-        self.task_id: str | None = None
+    def __init__(
+        self,
+        scope: Scope,
+        caller: "CliAgent | None" = None,
+        call_id: str | None = None,
+        speaker: str | None = None,
+    ) -> None:
+        self.scope = scope
+        self.caller = caller
+        self.call_id = call_id
+        self.speaker = speaker  # in whose name the main agent answers
         self.prompt: str | None = None
-        self.speaker: str | None = None  # in whose name the main agent speaks
-        self.answered_uuids: list[str] = []  # the messages it answers
+        self.task_id: str | None = None
         self.is_background = False
-        self.task_stop_reason: StopReason | None = (
-            None  # of a task that is over, though nobody has ended its agent
-        )
+        self.task_stop_reason: StopReason | None = None  # set if its task has ended before the agent
         self.message: CliMessage | None = None
         self.steps = 0
         self.open_calls: dict[str, ToolCall] = {}
-        self.last_text: str | None = None  # its last text
-        self.last_text_block: str | None = None  # the block of it
+        self.last_text: str | None = None
+        self.last_text_block_id: str | None = None
 
     @property
     def agent_id(self) -> str:
-        """Which invocation it is."""
         return self.scope.agent_id or ""
 
-    def close_message(self) -> list[Payload]:
-        """Its message is over; what it showed is still known."""
-        return self.message.close() if self.message else []
+    def owns_open_call(self, call_id: str | None) -> bool:
+        return call_id is not None and call_id in self.open_calls
 
 
 class OpenAgents:
-    """Every agent that is open, in the order of their starts."""
+    """All open agents in the order of their starts. Appends their events to `output`."""
 
     def __init__(
-        self, new_id: Callable[[Any], str], make_text_parser: TextParserFactory, tool_effects: ToolEffects
+        self,
+        output: list[EventDraft],
+        new_id: Callable[[Any], str],
+        make_text_parser: TextParserFactory,
+        tool_effects: ToolEffects | None,
     ) -> None:
-        self._new_id, self._make_text_parser, self._tool_effects = new_id, make_text_parser, tool_effects
+        self._output = output
+        self._new_id = new_id
+        self._make_text_parser = make_text_parser
+        self._tool_effects = tool_effects
         self.by_id: dict[str, CliAgent] = {}
-        self._caller_by_call: dict[str, CliAgent] = {}  # by call
-        self._child_by_call: dict[str, CliAgent] = {}  # by call
+        self._caller_by_call: dict[str, CliAgent] = {}
+        self._child_by_call: dict[str, CliAgent] = {}
 
-    def begin(self, start: AgentStart, agent: CliAgent) -> list[EventDraft]:
-        """An invocation begins."""
+    def begin(self, start: AgentStart, agent: CliAgent) -> None:
         self.by_id[agent.agent_id] = agent
         agent.prompt = start.prompt
         if agent.call_id:
             self._child_by_call[agent.call_id] = agent
-        return self.emit(agent, [start])
+        self.emit(agent, start)
 
     def new_scope(self, name: str, trace_id: str, depth: int, channel: str | None = None) -> Scope:
-        """The scope of a new invocation."""
-        return Scope(
-            trace_id=trace_id,
-            agent_id=self._new_id("agt_"),
-            agent_name=name,
-            depth=depth,
-            channel=channel,
-        )
+        agent_id = self._new_id("agt_")
+        return Scope(trace_id=trace_id, agent_id=agent_id, agent_name=name, depth=depth, channel=channel)
 
-    def find_child(self, call_id: str | None, task_id: str | None = None) -> CliAgent | None:
-        """The open agent that a call spawned, or that is this task."""
-        by_task = (agent for agent in self.by_id.values() if task_id and agent.task_id == task_id)
-        return self._child_by_call.get(call_id or "") or next(by_task, None)
+    def find_by_call(self, call_id: str | None) -> CliAgent | None:
+        """Return the open agent that this call started."""
+        return self._child_by_call.get(call_id or "")
+
+    def find_by_task(self, task_id: str | None) -> CliAgent | None:
+        """Return the open agent that runs as this task of the process."""
+        if task_id is None:
+            return None
+        for agent in self.by_id.values():
+            if agent.task_id == task_id:
+                return agent
+        return None
 
     def find_caller(self, call_id: str | None) -> CliAgent | None:
-        """The open agent that made a call."""
+        """Return the agent that made a call. It may have ended since."""
         return self._caller_by_call.get(call_id or "")
 
-    def begin_message(self, agent: CliAgent, start: JsonObject) -> tuple[CliMessage, list[EventDraft]]:
-        """Another message of an agent; the one before is over."""
-        said = self.emit(agent, agent.close_message())
+    def update_task(
+        self,
+        agent: CliAgent,
+        *,
+        task_id: str | None = None,
+        is_background: bool = False,
+        stop_reason: StopReason | None = None,
+    ) -> None:
+        """Store what a line reports about an agent's task. The first id and the last stop reason count."""
+        agent.task_id = agent.task_id or task_id
+        agent.is_background = agent.is_background or is_background
+        agent.task_stop_reason = stop_reason or agent.task_stop_reason
+
+    def begin_message(self, agent: CliAgent, start: JsonObject) -> CliMessage:
+        """Close the agent's message and begin another."""
+        self.close_message(agent)
         agent.message = CliMessage(ReplyBuilder(self._new_id, self._make_text_parser), start)
         agent.steps += 1
-        return agent.message, said
+        return agent.message
 
-    def emit(self, agent: CliAgent, payloads: list[Payload]) -> list[EventDraft]:
-        """What an agent says or does, and what follows from it."""
-        said: list[EventDraft] = []
+    def close_message(self, agent: CliAgent) -> None:
+        """Close the agent's message. It stays known, because later lines may repeat its blocks."""
+        if agent.message is not None:
+            agent.message.close()
+            self.emit_message(agent)
+
+    def emit_message(self, agent: CliAgent) -> None:
+        """Append the events that the agent's message has parsed since the last time."""
+        if agent.message is not None:
+            self.emit(agent, *agent.message.take_output())
+
+    def emit(self, agent: CliAgent, *payloads: Payload) -> None:
+        """Append events of an agent, and the events that follow from its calls."""
         for payload in payloads:
             if isinstance(payload, AssistantMessage):
                 payload = structs.replace(payload, speaker=agent.speaker)
-                agent.last_text, agent.last_text_block = payload.text, payload.block_id
-            said.append(EventDraft(payload, agent.scope, get_origin(payload)))
+                agent.last_text = payload.text
+                agent.last_text_block_id = payload.block_id
+
+            self._output.append(EventDraft(payload, agent.scope, get_origin(payload)))
             if isinstance(payload, ToolCall):
-                said += self._on_call(agent, payload)
+                self._add_call(agent, payload)
             elif isinstance(payload, ToolResult):
                 agent.open_calls.pop(payload.call_id, None)
-        return said
 
-    def _on_call(self, agent: CliAgent, call: ToolCall) -> list[EventDraft]:
-        put_bounded(agent.open_calls, call.call_id, call, MAX_OPEN_CALLS + 1)
+    def _add_call(self, agent: CliAgent, call: ToolCall) -> None:
+        agent.open_calls[call.call_id] = call
         put_bounded(self._caller_by_call, call.call_id, agent, MAX_KNOWN_CALLERS)
-        said = self.emit(agent, self._tool_effects.on_call(call))
-        oldest = next(iter(agent.open_calls))
-        return said + (self.cancel_call(agent, oldest) if len(agent.open_calls) > MAX_OPEN_CALLS else [])
+        if self._tool_effects is not None:
+            self.emit(agent, *self._tool_effects.on_call(call))
+        if len(agent.open_calls) > MAX_OPEN_CALLS:
+            self._cancel_call(agent, next(iter(agent.open_calls)))
 
-    def add_result(self, agent: CliAgent, result: ToolResult, tool_report: Any) -> list[EventDraft]:
-        """A call has its result; an agent that it waited for is over."""
+    def add_result(self, agent: CliAgent, result: ToolResult, tool_report: Any) -> None:
+        """Answer an open call. The sub-agent that it started ends first, unless it runs in the background."""
         call = agent.open_calls[result.call_id]
-        child = self._child_by_call.get(result.call_id)
-        said: list[EventDraft] = []
-        if child and child.caller is agent and not child.is_background:
+        child = self.find_by_call(result.call_id)
+        if child is not None and child.caller is agent and not child.is_background:
             reason: StopReason = child.task_stop_reason or ("end_turn" if result.ok else "error")
-            text = result.result if isinstance(result.result, str) else None
-            said = self.end(child, reason, child.last_text or text)
-        said.append(EventDraft(result, agent.scope, "tool"))
+            result_text = result.result if isinstance(result.result, str) else None
+            self.end(child, reason, child.last_text or result_text)
+
+        self._output.append(EventDraft(result, agent.scope, "tool"))
         del agent.open_calls[result.call_id]
-        return said + self.emit(agent, self._tool_effects.on_result(call, result, tool_report))
+        if self._tool_effects is not None:
+            self.emit(agent, *self._tool_effects.on_result(call, result, tool_report))
 
-    def cancel_call(self, agent: CliAgent, call_id: str) -> list[EventDraft]:
-        """A call that nobody will answer."""
-        fault = ErrorInfo(code="CANCELLED", message=AGENT_ENDED_MESSAGE)
+    def _cancel_call(self, agent: CliAgent, call_id: str) -> None:
         call = agent.open_calls.pop(call_id)
-        result = ToolResult(call_id=call_id, tool=call.tool, ok=False, error=fault)
-        return [EventDraft(result, agent.scope, "system")]
+        result = ToolResult.cancelled(call, AGENT_ENDED_MESSAGE)
+        self._output.append(EventDraft(result, agent.scope, "system"))
 
-    def retract_blocks(self, agent: CliAgent, block_ids: list[str], reason: str) -> list[EventDraft]:
-        """Blocks are void, and so are their calls and whom they called."""
-        void = [key for key, call in agent.open_calls.items() if call.block_id in block_ids]
-        called = [child for child in self.by_id.values() if child.caller is agent and child.call_id in void]
-        said = [event for child in called for event in self.end(child, "cancelled")]
-        for key in void:
-            del agent.open_calls[key]
-        agent.last_text = None if agent.last_text_block in block_ids else agent.last_text
-        retracted = BlockRetract(block_ids=tuple(block_ids), reason=reason)
-        return said + (self.emit(agent, [retracted]) if block_ids else [])
+    def retract_blocks(self, agent: CliAgent, block_ids: list[str], reason: str) -> None:
+        """Retract blocks, forget their calls, and cancel the sub-agents that these calls started."""
+        call_ids = [call_id for call_id, call in agent.open_calls.items() if call.block_id in block_ids]
+        for child in list(self.by_id.values()):
+            if child.caller is agent and child.call_id in call_ids:
+                self.end(child, "cancelled")
+        for call_id in call_ids:
+            del agent.open_calls[call_id]
 
-    def end(
-        self, agent: CliAgent, reason: StopReason, result: str | None = None, **known: Any
-    ) -> list[EventDraft]:
-        """An invocation is over: first whom it waits for, then its blocks, then its calls, then itself."""
-        unfinished: StopReason = reason if reason in FAILED_REASONS else "cancelled"
-        awaited = [(child, child.task_stop_reason or unfinished) for child in self._agents_ending_with(agent)]
-        said = [event for child, outcome in awaited for event in self.end(child, outcome, child.last_text)]
-        said += self.emit(agent, agent.close_message())
-        said += [event for call_id in list(agent.open_calls) for event in self.cancel_call(agent, call_id)]
-        ended = AgentEnd(**{"stop_reason": reason, "steps": agent.steps, "result": result, **known})
-        said += self.emit(agent, [ended])
+        if agent.last_text_block_id in block_ids:
+            agent.last_text = None
+        if block_ids:
+            self.emit(agent, BlockRetract(block_ids=tuple(block_ids), reason=reason))
+
+    def end(self, agent: CliAgent, reason: StopReason, result: str | None = None, **end_fields: Any) -> None:
+        """End an agent: first the sub-agents that it waits for, then its blocks, its calls, and itself."""
+        child_reason: StopReason = reason if reason in FAILED_REASONS else "cancelled"
+        for child in self._children_ending_with(agent):
+            self.end(child, child.task_stop_reason or child_reason, child.last_text)
+
+        self.close_message(agent)
+        for call_id in list(agent.open_calls):
+            self._cancel_call(agent, call_id)
+        fields = {"stop_reason": reason, "steps": agent.steps, "result": result} | end_fields
+        self.emit(agent, AgentEnd(**fields))
+
         agent.message = None
         del self.by_id[agent.agent_id]
         self._child_by_call.pop(agent.call_id or "", None)
-        return said
 
-    def _agents_ending_with(self, agent: CliAgent) -> list[CliAgent]:
-        """The agents that end with this one: all that it called but those that run on in the background."""
-        called = [child for child in self.by_id.values() if child.caller is agent]
-        return [child for child in reversed(called) if not child.is_background or child.task_stop_reason]
+    def _children_ending_with(self, agent: CliAgent) -> list[CliAgent]:
+        """Return the sub-agents that end with this agent, the last started first."""
+        children: list[CliAgent] = []
+        for child in reversed(self.by_id.values()):
+            runs_on = child.is_background and child.task_stop_reason is None
+            if child.caller is agent and not runs_on:
+                children.append(child)
+        return children
 
 
 def get_origin(payload: Payload) -> Origin:
-    """Who says so: the table, or else the model."""
     return ORIGIN_BY_PAYLOAD.get(type(payload), "model")
 
 
 def put_bounded(table: dict[str, T], key: str, value: T, limit: int) -> None:
-    """Remember something; beyond the limit the oldest is forgotten."""
+    """Store a value; drop the oldest one beyond the limit."""
     table[key] = value
     if len(table) > limit:
         del table[next(iter(table))]

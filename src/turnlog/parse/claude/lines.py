@@ -1,12 +1,11 @@
-"""The lines between a Claude CLI process and its host: bytes of stdout in, objects out; lines for stdin back.
+"""The lines of a Claude CLI process: bytes of stdout in, JSON objects out; and the lines for its stdin.
 
-A line is one JSON object. What is none leaves a `ParseReject`, never an exception. Bytes that are no UTF-8
-and lone surrogates are mended, except in the delta of a block, which joins a pair that two lines share.
-Limits: a line of 15 MiB, 32 levels; a longer line is refused and skipped to its end without being kept. Any
-cutting of the bytes gives the same lines.
+A line is one JSON object. A line that is none becomes a `ParseReject`, never an exception. Bytes that are no
+UTF-8 and lone surrogates are replaced, except in the delta of a block: two lines may share a surrogate pair.
+Invariant: however the bytes are cut, the lines are the same. Limits: 15 MiB and 32 levels per line; a longer
+line is refused and skipped to its end without being stored.
 """
 
-import hashlib
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,13 +15,13 @@ from turnlog.events import ParseReject, Payload, Vocabulary
 from turnlog.events.payload import MAX_NAME_BYTES, Name, Origins
 from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth
 from turnlog.parse.json_values import JsonObject, get_field, printable_name, to_json_value
+from turnlog.parse.rejects import RejectedInput
 
-MAX_LINE_BYTES = 15 << 20  # an image comes as base64, and twice; its event fits into an SSE message of 16 MiB
-_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # bytes that begin no character
+MAX_LINE_BYTES = 15 << 20  # an image comes as base64, twice; its event fits into an SSE message of 16 MiB
 
 
 class Line(Payload, frozen=True, kw_only=True):
-    """A line of the process that has no event of its own, as it came: nothing is lost, no fold minds it."""
+    """A line of an unmapped type, stored unchanged. Folds and dialects ignore it."""
 
     ORIGINS: ClassVar[Origins] = frozenset({"system"})
     EXAMPLE: ClassVar = {"kind": "system.notification", "data": {"type": "system"}}
@@ -35,80 +34,74 @@ CLAUDE_CLI = Vocabulary("claude_cli", [Line])
 
 
 def make_raw_line_event(line: JsonObject) -> Line:
-    """A line as an event of its own."""
-    names = (printable_name(line.get(field)) for field in ("type", "subtype"))
-    kind = ".".join(name for name in names if name).encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+    names = [printable_name(line.get("type")), printable_name(line.get("subtype"))]
+    kind = ".".join(name for name in names if name)
+    kind = kind.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return Line(kind=kind or "unknown", data=line)
 
 
-class RejectedLine:
-    """A line that is not taken: counted and hashed, not kept."""
-
-    def __init__(self, reason: str, pieces: list[bytes]) -> None:
-        self._reason = reason
-        self._chars = 0
-        self._hash = hashlib.sha256()
-        for piece in pieces:
-            self.add(piece)
-
-    def add(self, piece: bytes) -> None:
-        """Take in more of the line."""
-        self._chars += len(piece.translate(None, _CONTINUATION_BYTES))
-        self._hash.update(piece)
-
-    def to_reject(self) -> ParseReject:
-        """Return the trace of the line."""
-        return ParseReject(reason=self._reason, length=self._chars, sha256=self._hash.hexdigest())
-
-
 class LineDecoder:
-    """Cuts bytes into lines and reads them. A good line is neither hashed nor counted."""
+    """Splits bytes into lines and decodes them. Only refused lines are hashed and counted."""
 
     def __init__(self) -> None:
-        self._reset()
+        self._start_line()
 
-    def _reset(self) -> None:
+    def _start_line(self) -> None:
         self._pieces: list[bytes] = []
-        self._size = 0
-        self._oversized_line: RejectedLine | None = None
+        self._size_bytes = 0
+        self._oversized_line: RejectedInput | None = None
 
     def feed(self, data: bytes) -> list[JsonObject | ParseReject]:
-        """The lines that are whole by now."""
-        *ended, rest = data.split(b"\n")
-        found: list[JsonObject | ParseReject] = []
-        for piece in ended:
+        """Return the lines that are complete now."""
+        *ends, rest = data.split(b"\n")
+        lines: list[JsonObject | ParseReject] = []
+        for piece in ends:
             self._append(piece)
-            found += self._finish_line("bad_line")
+            lines += self._finish_line("bad_line")
         self._append(rest)
-        return found
+        return lines
 
     def flush(self) -> list[JsonObject | ParseReject]:
-        """The bytes are over; a last line without its end counts if it is whole."""
+        """Return the last line, which may lack its newline. If it is cut, it becomes a reject."""
         return self._finish_line("cut_line")
 
     def _append(self, piece: bytes) -> None:
-        if self._oversized_line:
-            self._oversized_line.add(piece)
+        if self._oversized_line is not None:
+            self._oversized_line.add_bytes(piece)
             return
+
         self._pieces.append(piece)
-        self._size += len(piece)
-        if self._size > MAX_LINE_BYTES:
-            self._oversized_line, self._pieces = RejectedLine("too_long", self._pieces), []
+        self._size_bytes += len(piece)
+        if self._size_bytes > MAX_LINE_BYTES:
+            self._oversized_line = reject_pieces(self._pieces)
+            self._pieces = []
 
     def _finish_line(self, problem: str) -> list[JsonObject | ParseReject]:
-        held, too_long = self._pieces, self._oversized_line
-        self._reset()
-        if too_long:
-            return [too_long.to_reject()]
-        line = b"".join(held).strip()
+        """Return the finished line, or a reject with the reason `problem`; an empty list for a blank line."""
+        pieces = self._pieces
+        oversized_line = self._oversized_line
+        self._start_line()
+        if oversized_line is not None:
+            return [oversized_line.to_reject("too_long")]
+
+        line = b"".join(pieces).strip()
         if not line:
             return []
         value = decode_stdout_line(line)
-        return [RejectedLine(problem, held).to_reject() if value is None else value]
+        if value is None:
+            return [reject_pieces(pieces).to_reject(problem)]
+        return [value]
+
+
+def reject_pieces(pieces: list[bytes]) -> RejectedInput:
+    rejected = RejectedInput()
+    for piece in pieces:
+        rejected.add_bytes(piece)
+    return rejected
 
 
 def decode_stdout_line(line: bytes) -> JsonObject | None:
-    """The object of a line; None if it is none that the log can hold."""
+    """Return the object of a line; None if it is no JSON object or too deep."""
     try:
         value = msgspec.json.decode(line)
         if exceeds_depth(line, MAX_JSON_DEPTH):
@@ -119,8 +112,11 @@ def decode_stdout_line(line: bytes) -> JsonObject | None:
 
 
 def decode_line_lossy(line: bytes) -> Any:
-    """The value of a line that holds what is no Unicode: a program that cuts texts cuts characters too."""
-    import json  # such lines only: `import turnlog` does not pay for it
+    """Decode a line with bytes that are no UTF-8 or with lone surrogates; return None if that fails.
+
+    The process cuts texts without regard to characters.
+    """
+    import json  # for such lines only, to keep `import turnlog` fast
 
     try:
         raw = json.loads(line.decode(errors="replace"))
@@ -129,34 +125,34 @@ def decode_line_lossy(line: bytes) -> Any:
         return None
     event = get_field(value, "event")
     if get_field(value, "type") == "stream_event" and get_field(event, "type") == "content_block_delta":
-        event.update(delta=raw["event"].get("delta"))  # the next line may bring the other half of a pair
+        # The delta stays as it came: the next line may hold the other half of a surrogate pair.
+        event.update(delta=raw["event"].get("delta"))
     return value
 
 
 def encode_stdin_line(line: JsonObject) -> bytes:
-    """A line for stdin."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def message_line(text: str, uuid: str) -> bytes:
-    """What a person said; the answer comes back with this UUID (`CliParser.expect`)."""
+    """Return the line of a person's message. The answer names its UUID (`CliParser.expect`)."""
     message = {"role": "user", "content": [{"type": "text", "text": text}]}
     return encode_stdin_line({"type": "user", "message": message, "uuid": uuid})
 
 
 def interrupt_line(request_id: str) -> bytes:
-    """Stop the turn that runs; its `result` follows."""
+    """Return the line that stops the running turn. Its `result` line follows."""
     request = {"subtype": "interrupt"}
     return encode_stdin_line({"type": "control_request", "request_id": request_id, "request": request})
 
 
 def allow_line(request_id: str, args: JsonObject) -> bytes:
-    """A tool may run, with these arguments; answers to questions stand in them as `answers`."""
+    """Return the line that lets a tool run with these arguments; `answers` in them answer its questions."""
     return _control_response_line(request_id, {"behavior": "allow", "updatedInput": args})
 
 
 def deny_line(request_id: str, message: str) -> bytes:
-    """A tool may not run; the model reads why."""
+    """Return the line that denies a tool. The model reads the message."""
     return _control_response_line(request_id, {"behavior": "deny", "message": message})
 
 
@@ -166,6 +162,6 @@ def _control_response_line(request_id: str, response: JsonObject) -> bytes:
 
 
 def unsupported_line(request_id: str) -> bytes:
-    """The host does not know this request: without an answer the process would wait for ever."""
+    """Return the answer to an unknown request: without one the process would wait for ever."""
     body = {"subtype": "error", "request_id": request_id, "error": "not supported"}
     return encode_stdin_line({"type": "control_response", "response": body})

@@ -1,9 +1,9 @@
-"""One message of a Claude CLI agent: streamed events, whole blocks, or both, each block once.
+"""One message of a Claude CLI agent: streamed events, whole blocks, or both. Each block is emitted once.
 
-With partial messages a block comes twice: as events, and whole before it stops. A whole block that repeats a
-streamed one only confirms it: should the stream end before the block does, the block is complete all the
-same. Blocks are known by their place in the message; a call also by its id. Calls are said when their block
-is complete, not with the end of the message: the process begins to run them at once.
+With partial messages the process sends a block twice: as events, and whole before its stop event. A whole
+block that repeats a streamed one only confirms it: if the stream ends before the block does, the block is
+complete. A block is identified by its index in the message, a call also by its id. Calls are emitted when
+their block is complete, not at the end of the message: the process starts to run them at once.
 """
 
 from typing import Any
@@ -16,100 +16,107 @@ from turnlog.parse.reply import ReplyBuilder
 
 
 class CliMessage:
-    """A message while it is read."""
+    """Parses one message. `take_output` returns its events."""
 
     def __init__(self, reply: ReplyBuilder, start: JsonObject) -> None:
         self._parser = MessagesParser(reply)
         self._parser.feed(start)
         self.message_id = reply.message_id
-        self._unconfirmed_blocks: dict[
-            int, tuple[Any, Any]
-        ] = {}  # type and id; no whole block has repeated them yet
-        self._confirmed_indexes: set[int] = set()  # open ones whose whole block came
-        self._block_ids: dict[int, str] = {}
+        self._output: list[Payload] = []
+        self._unconfirmed_blocks: dict[int, tuple[Any, Any]] = {}  # identities of streamed blocks, by index
+        self._confirmed_indexes: set[int] = set()  # a whole block has repeated them
+        self._block_ids: dict[int, str] = {}  # by index
         self._block_count = 0
 
     @property
     def has_ended(self) -> bool:
-        """Whether its stream has ended."""
         return self._parser.has_ended
 
-    def feed_event(self, event: JsonObject) -> list[Payload]:
-        """One event of the Messages API."""
-        kind, index = event.get("type"), convert_or_none(event.get("index"), Count)
+    def take_output(self) -> list[Payload]:
+        """Return the events since the last time."""
+        output = self._output
+        self._output = []
+        return output
+
+    def feed_event(self, event: JsonObject) -> None:
+        """Parse an event of the Messages API."""
+        kind = event.get("type")
+        index = convert_or_none(event.get("index"), Count)
+        # The whole block may have stopped it already.
         if kind == "content_block_stop" and index in self._confirmed_indexes:
-            return self._stop_block(index)  # perhaps it was complete before
-        batch = self.finish_confirmed() if kind == "message_stop" else []
-        batch += self._feed(event, index)
+            self._stop_block(index)
+            return
+
+        if kind == "message_stop":
+            self.finish_confirmed()
+        self._feed(event, index)
         if kind == "content_block_start" and index in self._parser.open_indexes:
             self._unconfirmed_blocks[index] = get_block_identity(event.get("content_block"))
             self._block_count = max(self._block_count, index + 1)
-        return batch
 
-    def add_whole_block(self, block: Any, aborted: bool = False) -> tuple[list[Payload], list[str]]:
-        """A whole block: what it says that was not said before, and the blocks that it is."""
-        index, batch = self._take_streamed_index(block), list[Payload]()
+    def add_whole_block(self, block: Any, aborted: bool = False) -> str | None:
+        """Confirm the streamed block that this one repeats, or add it. Return its id, if it has started."""
+        index = self._take_streamed_index(block)
         if index is not None:
             self._confirmed_indexes.add(index)
         else:
-            index, self._block_count = self._block_count, self._block_count + 1
-            batch = self._feed({"type": "content_block_start", "index": index, "content_block": block}, index)
-            batch += [] if aborted else self._stop_block(index)
+            index = self._block_count
+            self._block_count += 1
+            self._feed({"type": "content_block_start", "index": index, "content_block": block}, index)
+            if not aborted:
+                self._stop_block(index)
         if aborted:
-            batch += self._drop_block(index)
-        return batch, self._ids_of_block(index)
+            self._drop_block(index)
+        return self._block_ids.get(index)
 
     def has_streamed(self, block: Any) -> bool:
-        """Whether a whole block was streamed."""
+        """Return True if a streamed block matches this whole block and is not confirmed yet."""
         return get_block_identity(block) in self._unconfirmed_blocks.values()
 
-    def abandon_from(self, start: int) -> tuple[list[Payload], list[str]]:
-        """The blocks from this one on are void: what closes those that are open, and which were shown."""
-        late = [index for index in self._parser.open_indexes if index >= start]
-        batch = [payload for index in late for payload in self._drop_block(index)]
-        return batch, [self._block_ids.pop(index) for index in list(self._block_ids) if index >= start]
+    def abandon_from(self, start: int) -> list[str]:
+        """Abort the open blocks from this index on. Return the ids of all blocks from there on."""
+        for index in [index for index in self._parser.open_indexes if index >= start]:
+            self._drop_block(index)
+        return [self._block_ids.pop(index) for index in list(self._block_ids) if index >= start]
 
-    def finish_confirmed(self) -> list[Payload]:
-        """The open blocks whose whole block came are complete."""
-        ready = [index for index in self._parser.open_indexes if index in self._confirmed_indexes]
-        return [payload for index in ready for payload in self._stop_block(index)]
+    def finish_confirmed(self) -> None:
+        """Complete the open blocks that a whole block has confirmed."""
+        for index in [index for index in self._parser.open_indexes if index in self._confirmed_indexes]:
+            self._stop_block(index)
 
-    def close(self) -> list[Payload]:
-        """The message is over, in order or not."""
-        return [*self.finish_confirmed(), *self._parser.flush()]
+    def close(self) -> None:
+        """End the message, complete or not."""
+        self.finish_confirmed()
+        self._output += self._parser.flush()
 
-    def _stop_block(self, index: int) -> list[Payload]:
-        """A block is complete, unless it never began."""
-        stop = {"type": "content_block_stop", "index": index}
-        return self._feed(stop, index) if index in self._parser.open_indexes else []
+    def _stop_block(self, index: int) -> None:
+        if index in self._parser.open_indexes:
+            self._feed({"type": "content_block_stop", "index": index}, index)
 
-    def _drop_block(self, index: int) -> list[Payload]:
-        return self._record_starts(self._parser.drop(index), index)
+    def _drop_block(self, index: int) -> None:
+        self._emit(self._parser.drop(index), index)
 
-    def _feed(self, event: JsonObject, index: int | None) -> list[Payload]:
-        return self._record_starts([*self._parser.feed(event), *self._parser.reply.flush_deferred()], index)
+    def _feed(self, event: JsonObject, index: int | None) -> None:
+        self._emit(self._parser.feed(event), index)
+        self._emit(self._parser.reply.flush_deferred(), index)
 
-    def _record_starts(self, batch: list[Payload], index: int | None) -> list[Payload]:
-        """The batch; which block it began is remembered."""
+    def _emit(self, batch: list[Payload], index: int | None) -> None:
         for payload in batch:
             if isinstance(payload, BlockStart) and index is not None:
                 self._block_ids[index] = payload.block_id
-        return batch
+        self._output += batch
 
     def _take_streamed_index(self, block: Any) -> int | None:
-        """The first streamed block that this one repeats; it repeats no other."""
-        wanted = get_block_identity(block)
+        """Remove the first streamed block that this one repeats. Return its index, or None."""
+        identity = get_block_identity(block)
         for index, streamed in self._unconfirmed_blocks.items():
-            if streamed == wanted:
+            if streamed == identity:
                 del self._unconfirmed_blocks[index]
                 return index
         return None
 
-    def _ids_of_block(self, index: int) -> list[str]:
-        return [self._block_ids[index]] if index in self._block_ids else []
-
 
 def get_block_identity(block: Any) -> tuple[Any, Any]:
-    """What a block is known by, beside its place."""
+    """Return what identifies a block besides its index: its type and its id."""
     kind = get_field(block, "type")
     return kind if isinstance(kind, str) else None, as_opaque_id(get_field(block, "id"))

@@ -1,22 +1,21 @@
-"""How a turn of a Claude CLI process ended and what it took: its `result` line. Pure.
+"""The `result` line of a Claude CLI turn: how the turn ended, its cost and its tokens. Pure.
 
-Whether it failed is what `is_error` says, whatever the subtype is called. Cost and tokens by model are those
-of the whole process so far, sub-agents included: a turn took the difference; numbers that fell have begun
-again. The text of the line is not used: it repeats raw text, and is not there when a turn fails.
+Only `is_error` says whether the turn failed; the subtype does not. Cost and tokens are totals of the process,
+sub-agents included: a turn's share is the increase. A total that is smaller than before has restarted. The
+text of the line is not used: it repeats raw text, and is missing if a turn fails.
 """
 
-from functools import reduce
-from operator import add
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from turnlog.events import AgentUsage, Cost, ErrorInfo, Usage
 from turnlog.events.agent import StopReason
 from turnlog.events.payload import Amount, Count
-from turnlog.parse.json_values import JsonObject, as_name, convert_or_none
+from turnlog.parse.json_values import JsonObject, as_list, as_name, convert_or_none
 from turnlog.parse.messages_api import USAGE_FIELDS, bounded_text
 
 MAX_MODELS = 64  # of one process
-DOLLAR_DIGITS = 9  # of a dollar; differences of sums have more, and they mean nothing
+DOLLAR_DIGITS = 9  # decimal places; differences of floats have more, which mean nothing
 MODEL_USAGE_FIELDS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -28,86 +27,111 @@ STOP_REASONS: dict[str, StopReason] = {
     "stop_sequence": "stop_sequence",
     "refusal": "refusal",
     "model_context_window_exceeded": "context_window",
-}  # all others are the end of a turn
+}  # all others are "end_turn"
 STOP_REASON_BY_SUBTYPE: dict[str, StopReason] = {"error_max_turns": "max_steps"}
 ERROR_CODES = {"authentication_failed": "auth_failed", "oauth_org_not_allowed": "auth_failed"}
 RETRIABLE_CODES = frozenset({"rate_limit", "overloaded", "server_error"})
 
 
 class TurnOutcome(NamedTuple):
-    """Why a turn ended, and the fault if it failed."""
+    """Why a turn ended; `error` is set if it failed."""
 
     reason: StopReason
     error: ErrorInfo | None = None
 
 
 def parse_turn_outcome(line: JsonObject, problem: str | None) -> TurnOutcome:
-    """What a `result` says; `problem` is what the model's last failed answer said it was."""
-    subtype, ending = as_name(line.get("subtype")) or "", as_name(line.get("terminal_reason")) or ""
+    """Parse a `result` line. `problem` is the error code of the turn's last failed completion, if any."""
+    subtype = as_name(line.get("subtype")) or ""
     if line.get("is_error") is not True:
         reason = STOP_REASONS.get(as_name(line.get("stop_reason")) or "", "end_turn")
         return TurnOutcome(STOP_REASON_BY_SUBTYPE.get(subtype, reason))
-    if ending.startswith("aborted"):
+
+    terminal_reason = as_name(line.get("terminal_reason")) or ""
+    if terminal_reason.startswith("aborted"):
         return TurnOutcome("cancelled")
-    code = problem or (ending if subtype == "success" else subtype) or "error"
+
+    # A failed turn may have the subtype "success".
+    fallback = terminal_reason if subtype == "success" else subtype
+    code = problem or fallback or "error"
     code = ERROR_CODES.get(code, code)
-    errors = line.get("errors")
-    words = [line.get("result"), *(errors if isinstance(errors, list) else [])]
-    message = next((word for word in map(bounded_text, words) if word), code)
+    texts = [bounded_text(text) for text in (line.get("result"), *as_list(line.get("errors")))]
+    message = next((text for text in texts if text), code)
     return TurnOutcome(STOP_REASON_BY_SUBTYPE.get(subtype, "error"), ErrorInfo(code=code, message=message))
 
 
+class ModelTotals(NamedTuple):
+    """The token counts and the cost of one model since the start of the process."""
+
+    counts: dict[str, int]
+    cost: float
+
+
 class UsageTotals:
-    """What the process has taken so far."""
+    """The totals of the last `result` line, to compute the increase of the next turn."""
 
     def __init__(self) -> None:
         self._total_cost = 0.0
-        self._models: dict[str, tuple[dict[str, int], float]] = {}
+        self._by_model: dict[str, ModelTotals] = {}
 
     def take_turn_cost(self, line: JsonObject) -> Cost | None:
-        """What the turn cost, if that is known."""
+        """Return the cost of the turn and store the new total; None if the line has no cost."""
         total = convert_or_none(line.get("total_cost_usd"), Amount)
         if total is None:
             return None
-        spent, self._total_cost = counter_increase(self._total_cost, total), total
-        return Cost(total_cost=spent)
+        increase = counter_increase(self._total_cost, total)
+        self._total_cost = total
+        return Cost(total_cost=increase)
 
     def take_turn_usages(self, line: JsonObject) -> list[AgentUsage]:
-        """What the turn took of each model."""
+        """Return the usage of each model in the turn and store the new totals."""
         models = line.get("modelUsage")
-        found = [self._take_model_usage(*pair) for pair in models.items()] if isinstance(models, dict) else []
-        return [usage for usage in found if usage]
+        if not isinstance(models, dict):
+            return []
+        usages = [self._take_model_usage(name, numbers) for name, numbers in models.items()]
+        return [usage for usage in usages if usage is not None]
 
     def _take_model_usage(self, name: str, numbers: Any) -> AgentUsage | None:
         model = as_name(name)
         if model is None or not isinstance(numbers, dict):
             return None
-        if model not in self._models and len(self._models) >= MAX_MODELS:
+        if model not in self._by_model and len(self._by_model) >= MAX_MODELS:
             return None
-        counts = {
-            own: convert_or_none(numbers.get(field), Count) or 0 for field, own in MODEL_USAGE_FIELDS.items()
-        }
+
+        counts = parse_token_counts(numbers, MODEL_USAGE_FIELDS)
         cost: float = convert_or_none(numbers.get("costUSD"), Amount) or 0.0
-        before, paid = self._models.get(model, (dict.fromkeys(counts, 0), 0.0))
-        self._models[model] = counts, cost
-        taken = {own: int(counter_increase(before[own], count)) for own, count in counts.items()}
-        if not any(taken.values()):
+        before = self._by_model.get(model, ModelTotals(dict.fromkeys(counts, 0), 0.0))
+        self._by_model[model] = ModelTotals(counts, cost)
+
+        increases = {
+            field: int(counter_increase(before.counts[field], count)) for field, count in counts.items()
+        }
+        if not any(increases.values()):
             return None
-        return AgentUsage(
-            model=model, usage=Usage(**taken), cost=Cost(total_cost=counter_increase(paid, cost))
-        )
+        turn_cost = Cost(total_cost=counter_increase(before.cost, cost))
+        return AgentUsage(model=model, usage=Usage(**increases), cost=turn_cost)
 
 
 def counter_increase(before: float, now: float) -> float:
-    """How much a sum grew; one that fell began again."""
-    return round(now - before if now >= before else now, DOLLAR_DIGITS)
+    """Return the increase of a running total. A smaller value means that the counter has restarted."""
+    increase = now - before if now >= before else now
+    return round(increase, DOLLAR_DIGITS)
+
+
+def parse_token_counts(numbers: JsonObject, fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the counts under the field names of `Usage`. A count that is missing or not valid is 0."""
+    return {field: convert_or_none(numbers.get(name), Count) or 0 for name, field in fields.items()}
 
 
 def parse_turn_usage(line: JsonObject, usages: list[AgentUsage]) -> Usage | None:
-    """The tokens of a turn: the sum over the models, or else what the line says of the main agent."""
+    """Return the tokens of a turn: the sum over the models, else the main agent's; None if not known."""
     if usages:
-        return reduce(add, (item.usage for item in usages))
-    said = line.get("usage")
-    if not isinstance(said, dict):
+        total = usages[0].usage
+        for item in usages[1:]:
+            total += item.usage
+        return total
+
+    main_usage = line.get("usage")
+    if not isinstance(main_usage, dict):
         return None
-    return Usage(**{own: convert_or_none(said.get(field), Count) or 0 for field, own in USAGE_FIELDS.items()})
+    return Usage(**parse_token_counts(main_usage, USAGE_FIELDS))

@@ -1,141 +1,177 @@
-"""The turns of a Claude CLI process: which message each one answers, and which `result` ends it. Pure.
+"""The turns of a Claude CLI process: which message a turn answers, and which `result` line ends it. Pure.
 
-Every `init` begins a turn, an invocation of the main agent. The UUID of a message comes back with its answer,
-but not before it: a turn answers the message that the process has taken up, else the oldest that went down
-and is not in the queue of the process. A turn that answers none (the process woke itself up) goes on with
-the trace of what is open, or has a new one. Several messages that the process answers together are one
-turn's; the traces of the others get an agent that starts and ends, so that none waits for ever. Results may
-come late and together: a UUID names their turn, else their number does, else it is the oldest. Limit: 64
-turns without a result; with another one the oldest has failed.
+Every `init` line begins a turn: an invocation of the main agent.
+
+How a turn finds its message (the process names the UUID only in its answer):
+1. the message that the process has started to work on, else
+2. the oldest message that was sent and is not in the queue of the process, else
+3. none: the process woke up by itself. The turn continues the trace of the last open agent, or has a new one.
+
+A turn may answer several messages. The traces of the others get an agent that starts and ends at once, so
+that no trace stays open. A result finds its turn by a UUID, else by its number, else it is the oldest turn's.
+Limit: 64 turns without a result; with another one, the oldest has failed.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from turnlog.events import AgentEnd, AgentStart, Scope
+from turnlog.events import AgentEnd, AgentStart, EventDraft, Scope
 from turnlog.events.agent import StopReason
-from turnlog.parse.claude.agents import CliAgent, EventDraft, OpenAgents
-from turnlog.parse.json_values import JsonObject, as_name, as_opaque_id
+from turnlog.parse.claude.agents import CliAgent, OpenAgents
+from turnlog.parse.json_values import JsonObject, as_list, as_name, as_opaque_id
 
 MAX_OPEN_TURNS = 64  # without a result; a background task makes two
 
 
 class SentMessage(NamedTuple):
-    """A message that went down: its turn, its channel, and in whose name the answer is spoken."""
+    """A message written to stdin: its turn, its channel, and the speaker of the answer."""
 
     trace_id: str
     channel: str | None = None
     speaker: str | None = None
-    state: str = ""  # what the process said of it: queued, started
+    state: str = ""  # as the process reported it: queued, started
+
+
+class OpenTurn:
+    """A turn without a result, and the messages that it answers."""
+
+    def __init__(self, agent: CliAgent, uuid: str | None) -> None:
+        self.agent = agent
+        self.answered_uuids = [uuid] if uuid else []
 
 
 class Turns:
-    """The turns of one process."""
+    """The turns of one process. Appends events to `output`, as `OpenAgents` does."""
 
-    def __init__(self, agents: OpenAgents, name: str, new_id: Callable[[Any], str]) -> None:
-        self._agents, self._name, self._new_id = agents, name, new_id
-        self._open_turns: dict[int, CliAgent] = {}  # without a result, by number
+    def __init__(
+        self, output: list[EventDraft], agents: OpenAgents, name: str, new_id: Callable[[Any], str]
+    ) -> None:
+        self._output = output
+        self._agents = agents
+        self._name = name
+        self._new_id = new_id
+        self._open_turns: dict[int, OpenTurn] = {}  # by number
         self._turn_count = 0
-        self._unanswered_messages: dict[str, SentMessage] = {}
+        self._unanswered_messages: dict[str, SentMessage] = {}  # by UUID
         self.source_session: str | None = None
 
     @property
     def current(self) -> CliAgent | None:
-        """The main agent that speaks."""
-        return list(self._open_turns.values())[-1] if self._open_turns else None
+        """The main agent of the latest turn; None between turns."""
+        if not self._open_turns:
+            return None
+        return next(reversed(self._open_turns.values())).agent
+
+    def current_or_new(self) -> CliAgent:
+        """Return the main agent of the latest turn; begin a turn if there is none."""
+        return self.current or self.begin({})
 
     def expect(self, uuid: str, message: SentMessage) -> None:
-        """A message went down."""
+        """Store a message that was written to stdin."""
         self._unanswered_messages[uuid] = message
 
     def set_message_state(self, uuid: str | None, state: str) -> None:
-        """The process has put a message into its queue, or taken it from there."""
+        """Store that the process has queued a message, or started to work on it."""
         if uuid in self._unanswered_messages:
             self._unanswered_messages[uuid] = self._unanswered_messages[uuid]._replace(state=state)
 
-    def begin(self, line: JsonObject) -> list[EventDraft]:
-        """A turn begins; `line` is what is known of it."""
-        said = self._expire_oldest() if len(self._open_turns) >= MAX_OPEN_TURNS else []
+    def begin(self, line: JsonObject) -> CliAgent:
+        """Begin a turn. `line` is the `init` line, or empty."""
+        if len(self._open_turns) >= MAX_OPEN_TURNS:
+            self._expire_oldest()
         self.source_session = as_opaque_id(line.get("session_id")) or self.source_session
-        uuid, asked = self._next_message()
-        agent = CliAgent(self._agents.new_scope(self._name, asked.trace_id, 0, asked.channel))
-        agent.speaker, agent.answered_uuids = asked.speaker, [uuid] if uuid else []
-        self._open_turns[self._turn_count] = agent
+
+        uuid, message = self._next_message()
+        scope = self._agents.new_scope(self._name, message.trace_id, 0, message.channel)
+        agent = CliAgent(scope, speaker=message.speaker)
+        self._open_turns[self._turn_count] = OpenTurn(agent, uuid)
         self._turn_count += 1
-        tools = line.get("tools")
-        names = [as_name(tool) for tool in tools] if isinstance(tools, list) else []
-        start = self._make_start(model=as_name(line.get("model")), tools=tuple(filter(None, names)))
-        return said + self._agents.begin(start, agent)
 
-    def _expire_oldest(self) -> list[EventDraft]:
-        """The oldest turn is over: its result will not come any more."""
-        agent = next(iter(self._open_turns.values()))
-        return self._agents.end(agent, "error", agent.last_text) + self.finish(agent, "error")
+        tools = [as_name(tool) for tool in as_list(line.get("tools"))]
+        model = as_name(line.get("model"))
+        start = self._make_start(model=model, tools=tuple(tool for tool in tools if tool))
+        self._agents.begin(start, agent)
+        return agent
 
-    def current_or_new(self) -> tuple[CliAgent, list[EventDraft]]:
-        """The main agent that speaks; a turn begins if there is none."""
-        said = [] if self._open_turns else self.begin({})
-        return list(self._open_turns.values())[-1], said
+    def _expire_oldest(self) -> None:
+        agent = next(iter(self._open_turns.values())).agent
+        self._agents.end(agent, "error", agent.last_text)
+        self.finish(agent, "error")
 
     def record_answered(self, agent: CliAgent, line: JsonObject) -> None:
-        """A line names the messages that it answers."""
-        agent.answered_uuids += [
-            uuid
-            for uuid in parse_answered_uuids(line)
-            if uuid in self._unanswered_messages and not self._has_turn(uuid)
-        ]
+        """Store the messages that a line of a main agent answers."""
+        turn = self._find_turn(agent)
+        if turn is None:
+            return
+        for uuid in parse_answered_uuids(line):
+            if uuid in self._unanswered_messages and not self._has_turn(uuid):
+                turn.answered_uuids.append(uuid)
 
-    def turn_for_result(self, line: JsonObject) -> tuple[CliAgent, list[EventDraft]]:
-        """The turn that a result ends."""
-        _, said = self.current_or_new()
-        named, number = parse_answered_uuids(line), line.get("result_index")
-        found = [run for run in self._open_turns.values() if set(named) & set(run.answered_uuids)]
-        found += [run for key, run in self._open_turns.items() if key == number]
-        return [*found, *self._open_turns.values()][0], said
+    def turn_for_result(self, line: JsonObject) -> CliAgent:
+        """Return the main agent of the turn that a `result` line ends; begin a turn if there is none."""
+        self.current_or_new()
+        uuids = set(parse_answered_uuids(line))
+        for turn in self._open_turns.values():
+            if uuids.intersection(turn.answered_uuids):
+                return turn.agent
 
-    def finish(self, agent: CliAgent, reason: StopReason) -> list[EventDraft]:
-        """A turn has its result; the other messages that it answered have no agent of their own."""
-        self._open_turns = {number: run for number, run in self._open_turns.items() if run is not agent}
-        said: list[EventDraft] = []
-        for uuid in agent.answered_uuids:
-            asked = self._unanswered_messages.get(uuid)
-            if asked and asked.trace_id == agent.scope.trace_id:
+        number = line.get("result_index")
+        for turn_number, turn in self._open_turns.items():
+            if turn_number == number:
+                return turn.agent
+        return next(iter(self._open_turns.values())).agent
+
+    def finish(self, agent: CliAgent, reason: StopReason) -> None:
+        """Remove a turn that has its result, and close the traces of the other messages that it answers."""
+        turn = self._find_turn(agent)
+        self._open_turns = {key: item for key, item in self._open_turns.items() if item is not turn}
+        for uuid in turn.answered_uuids if turn else ():
+            message = self._unanswered_messages.get(uuid)
+            if message is not None and message.trace_id == agent.scope.trace_id:
                 del self._unanswered_messages[uuid]
             else:
-                said += self.close_unanswered(uuid, reason)
-        return said
+                self._close_unanswered(uuid, reason)
 
-    def close_unanswered(self, uuid: str, reason: StopReason) -> list[EventDraft]:
-        """A message has no agent of its own: its turn is over all the same."""
-        asked = self._unanswered_messages.pop(uuid, None)
-        if asked is None:
-            return []
-        scope = self._agents.new_scope(self._name, asked.trace_id, 0, asked.channel)
-        ends = (self._make_start(), AgentEnd(stop_reason=reason))
-        return [EventDraft(payload, scope, "system") for payload in ends]
+    def _close_unanswered(self, uuid: str, reason: StopReason) -> None:
+        """Start and end an agent for a message that has none, so that its trace does not stay open."""
+        message = self._unanswered_messages.pop(uuid, None)
+        if message is None:
+            return
+        scope = self._agents.new_scope(self._name, message.trace_id, 0, message.channel)
+        for payload in (self._make_start(), AgentEnd(stop_reason=reason)):
+            self._output.append(EventDraft(payload, scope, "system"))
 
-    def cancel_message(self, uuid: str) -> list[EventDraft]:
-        """The process will not answer a message, unless a turn does."""
-        return [] if self._has_turn(uuid) else self.close_unanswered(uuid, "cancelled")
+    def cancel_message(self, uuid: str) -> None:
+        """Close the trace of a message that the process has dropped, unless a turn answers it."""
+        if not self._has_turn(uuid):
+            self._close_unanswered(uuid, "cancelled")
+
+    def _find_turn(self, agent: CliAgent) -> OpenTurn | None:
+        for turn in self._open_turns.values():
+            if turn.agent is agent:
+                return turn
+        return None
 
     def _has_turn(self, uuid: str) -> bool:
-        return any(uuid in run.answered_uuids for run in self._open_turns.values())
+        return any(uuid in turn.answered_uuids for turn in self._open_turns.values())
 
-    def _make_start(self, **known: Any) -> AgentStart:
-        return AgentStart(name=self._name, via="prompt", source_session=self.source_session, **known)
+    def _make_start(self, **fields: Any) -> AgentStart:
+        return AgentStart(name=self._name, via="prompt", source_session=self.source_session, **fields)
 
     def _next_message(self) -> tuple[str | None, SentMessage]:
-        """The message that the next turn answers."""
+        """Return the message that the next turn answers. Without a UUID no message was sent for it."""
         for state in ("started", ""):
-            for uuid, asked in self._unanswered_messages.items():
-                if asked.state == state and not self._has_turn(uuid):
-                    return uuid, asked
-        scope = list(self._agents.by_id.values())[-1].scope if self._agents.by_id else Scope()
+            for uuid, message in self._unanswered_messages.items():
+                if message.state == state and not self._has_turn(uuid):
+                    return uuid, message
+
+        scope = Scope()
+        if self._agents.by_id:
+            scope = next(reversed(self._agents.by_id.values())).scope
         return None, SentMessage(scope.trace_id or self._new_id("tr_"), scope.channel)
 
 
 def parse_answered_uuids(line: JsonObject) -> list[str]:
-    """The messages that a line says it answers."""
-    several = line.get("user_message_uuids")
-    named = [line.get("user_message_uuid"), *(several if isinstance(several, list) else [])]
-    return list(dict.fromkeys(uuid for uuid in named if isinstance(uuid, str)))
+    """Return the UUIDs of the messages that a line answers, each once."""
+    uuids = [line.get("user_message_uuid"), *as_list(line.get("user_message_uuids"))]
+    return list(dict.fromkeys(uuid for uuid in uuids if isinstance(uuid, str)))

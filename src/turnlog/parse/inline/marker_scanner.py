@@ -1,15 +1,15 @@
-"""One marker in model text: the table that says which event it is, and the walk through its JSON.
+"""One marker in model text: the definition of a marker, and the scanner of its JSON.
 
     [AGENT_STATUS] {"agents": [...]}      the marker, white space, one JSON object, over any number of lines
 
-A `Span` takes text from behind the marker until it has ended: `event` or `reject` says with what. JSON that
-stops being JSON ends the marker there, what follows is text again. Limit: 64 KiB; what is longer is refused
+An `OpenMarker` takes the text after the marker until it has ended; then `event` or `reject` is set. Where the
+text stops being JSON the marker ends, and the rest is text again. Limit: 64 KiB; a longer marker is refused
 and skipped as long as it is JSON.
 """
 
-import hashlib
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,10 +22,11 @@ from turnlog.parse.inline.json_scanner import JsonObjectScanner
 from turnlog.parse.inline.parsed_text import TagEvent
 from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS, WHITESPACE
 from turnlog.parse.json_values import JsonObject
+from turnlog.parse.rejects import make_text_reject
 
 
 class Marker(NamedTuple):
-    """What a marker becomes; `fields` turns its JSON into the fields of the event."""
+    """The event of a marker. `convert_fields` turns its JSON into the fields of the payload."""
 
     payload_class: type[Payload]
     convert_fields: Callable[[JsonObject], JsonObject]
@@ -43,23 +44,24 @@ FIELD_NAMES = {
 
 
 def rename_fields(data: JsonObject) -> JsonObject:
-    """The fields under our names; null is as good as nothing."""
+    """Rename the fields of a marker's JSON and drop those that are null."""
     return {FIELD_NAMES.get(name, name): value for name, value in data.items() if value is not None}
 
 
 def convert_status_fields(data: JsonObject) -> JsonObject:
-    """The members of a team, each renamed."""
+    """Rename the fields of each member. Without a list the payload is refused later."""
     agents = data.get("agents")
-    members = agents if isinstance(agents, list) else []
-    known = [rename_fields(member) if isinstance(member, dict) else member for member in members]
-    return {"agents": known} if isinstance(agents, list) else {}
+    if not isinstance(agents, list):
+        return {}
+    return {"agents": [rename_fields(agent) if isinstance(agent, dict) else agent for agent in agents]}
 
 
 def convert_join_fields(data: JsonObject) -> JsonObject:
-    """A new member; parts of a face that are null are as good as nothing."""
     fields = rename_fields(data)
     face = fields.get("face")
-    return fields | ({"face": rename_fields(face)} if isinstance(face, dict) else {})
+    if isinstance(face, dict):
+        fields["face"] = rename_fields(face)
+    return fields
 
 
 MARKERS: dict[str, Marker] = {
@@ -70,89 +72,108 @@ MARKERS: dict[str, Marker] = {
 }
 
 
-class OpenMarker:
-    """A marker that is open. `text_after` is what followed a marker without JSON: it is shown."""
+class MarkerState(Enum):
+    """Where the scanner is in a marker."""
 
-    def __init__(self, marker: str) -> None:
+    SPACE = "space"  # between the marker and its JSON
+    JSON = "json"
+    SKIPPING = "skipping"  # in JSON that is too long and has its reject
+    ENDED = "ended"
+
+
+class OpenMarker:
+    """Scans an open marker. `text_after` is the white space after a marker without JSON: it is shown."""
+
+    def __init__(self, name: str, marker: Marker) -> None:
         self.event: TagEvent | None = None
         self.reject: ParseReject | None = None
-        self.has_ended = False
         self.text_after = ""
+        self._name = name
         self._marker = marker
-        self._state: Literal["between", "json"] = "between"
+        self._state = MarkerState.SPACE
         self._scanner = JsonObjectScanner()
-        self._parts: list[str] = [marker]  # nothing once it is too long
-        self._size = len(marker)
+        self._parts: list[str] = [name]
+        self._size = len(name)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._state is MarkerState.ENDED
 
     def feed(self, text: str, at: int) -> int:
-        """Take text from `at` on; return where the marker ends, or the end of the text."""
-        if self._state == "between":
-            at = self._feed_whitespace(text, at)
-        if self._state == "json" and not self.has_ended:
+        """Scan text from `at` on. Return where the marker ends, or the end of the text."""
+        if self._state is MarkerState.SPACE:
+            at = self._feed_space(text, at)
+        if self._state is MarkerState.JSON or self._state is MarkerState.SKIPPING:
             at = self._feed_json(text, at)
         return at
 
     def flush(self) -> None:
-        """End the marker: the text is over."""
-        self._reject("no_json" if self._state == "between" else "unclosed")
+        """End the marker at the end of the text."""
+        self._end_with_reject("no_json" if self._state is MarkerState.SPACE else "unclosed")
 
-    def _feed_whitespace(self, text: str, at: int) -> int:
-        rest = text[at : at + MAX_HELD_SPACE_CHARS + 1]
-        white = rest[: len(rest) - len(rest.lstrip(WHITESPACE))]
-        self._append(white)
-        at += len(white)
-        near = self._size - len(self._marker) <= MAX_HELD_SPACE_CHARS
-        if near and text[at : at + 1] == "{":
-            self._state = "json"
-        elif not near or at < len(text):
+    def _feed_space(self, text: str, at: int) -> int:
+        window = text[at : at + MAX_HELD_SPACE_CHARS + 1]
+        space = window[: len(window) - len(window.lstrip(WHITESPACE))]
+        self._append(space)
+        at += len(space)
+
+        is_near = self._size - len(self._name) <= MAX_HELD_SPACE_CHARS
+        if is_near and text[at : at + 1] == "{":
+            self._state = MarkerState.JSON
+        elif not is_near or at < len(text):
             self.text_after = "".join(self._parts[1:])
-            self._reject("no_json")
+            self._end_with_reject("no_json")
         return at
 
     def _feed_json(self, text: str, at: int) -> int:
         end = self._scanner.feed(text, at)
         self._append(text[at:end])
         if self._scanner.is_invalid:
-            self._reject("bad_json")
+            self._end_with_reject("bad_json")
         elif self._scanner.is_complete:
             self._finish()
         return end
 
     def _append(self, piece: str) -> None:
+        if self._state is MarkerState.SKIPPING:
+            return
         self._size += len(piece)
-        if self._parts:
-            self._parts.append(piece)
-        if self._parts and self._size > MAX_TAG_CHARS:
+        self._parts.append(piece)
+        if self._size > MAX_TAG_CHARS:
             self.reject = self._make_reject("too_long")
+            self._state = MarkerState.SKIPPING
             self._parts = []
 
     def _finish(self) -> None:
-        found = parse_marker_event(self._marker, "".join(self._parts[1:])) if self._parts else ""
-        if isinstance(found, TagEvent):
-            self.event, self.has_ended = found, True
+        """Parse the complete JSON. A marker that was too long has its reject already."""
+        if self._state is MarkerState.SKIPPING:
+            self._state = MarkerState.ENDED
+            return
+        event = parse_marker_event(self._marker, "".join(self._parts[1:]))
+        if isinstance(event, TagEvent):
+            self.event = event
+            self._state = MarkerState.ENDED
         else:
-            self._reject(found)
+            self._end_with_reject(event)
 
-    def _reject(self, reason: str) -> None:
-        self.has_ended = True
-        if self._parts:  # else it was too long, and has its reject
+    def _end_with_reject(self, reason: str) -> None:
+        if self._state is not MarkerState.SKIPPING:
             self.reject = self._make_reject(reason)
+        self._state = MarkerState.ENDED
 
     def _make_reject(self, reason: str) -> ParseReject:
         raw = "".join(self._parts)[:MAX_TAG_CHARS]
-        sha256 = hashlib.sha256(raw.encode(errors="surrogatepass")).hexdigest()
-        return ParseReject(reason=reason, length=len(raw), sha256=sha256, name=self._marker.strip("[]"))
+        return make_text_reject(reason, raw, self._name.strip("[]"))
 
 
-def parse_marker_event(marker: str, text: str) -> TagEvent | str:
-    """The event of a marker with this JSON, or the reason why there is none."""
-    kind = MARKERS[marker]
+def parse_marker_event(marker: Marker, text: str) -> TagEvent | str:
+    """Return the event of a marker with this JSON, or the reason of its reject."""
     try:
         data: JsonObject = decode_strict_json(text.encode(errors="surrogatepass"), dict)
-        payload = msgspec.convert(kind.convert_fields(data), kind.payload_class)
-        check_names(kind.payload_class, payload)
+        payload = msgspec.convert(marker.convert_fields(data), marker.payload_class)
+        check_names(marker.payload_class, payload)
     except BadInput:
         return "bad_json"
     except (msgspec.ValidationError, InvalidEvent):
         return "bad_payload"
-    return TagEvent(kind.payload_class.TYPE, data, payload)
+    return TagEvent(marker.payload_class.TYPE, data, payload)

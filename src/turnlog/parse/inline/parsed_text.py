@@ -1,4 +1,4 @@
-"""What a parser of model text gives: text to show, events and rejects, in document order."""
+"""The output of a parser of model text: text to show, events and rejects, in document order."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from turnlog.events import ParseReject, Payload
 
 
 class TagEvent(msgspec.Struct):
-    """An event found in the text; `payload` is its typed form when there is a vocabulary."""
+    """An event found in the text. `payload` is None if the parser has no vocabulary."""
 
     type: str
     data: dict[str, Any]
@@ -16,7 +16,7 @@ class TagEvent(msgspec.Struct):
 
 
 class ParsedText(msgspec.Struct, gc=False):
-    """What one feed or flush decided."""
+    """The output of one `feed` or `flush`."""
 
     display_text: str
     events: list[TagEvent]
