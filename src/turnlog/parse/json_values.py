@@ -17,6 +17,7 @@ from turnlog.events import ParseReject
 from turnlog.events.names import check_names
 from turnlog.events.payload import MAX_NAME_BYTES, Name, OpaqueId
 from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth
+from turnlog.events.surrogates import replace_lone_surrogates
 
 JsonObject = dict[str, Any]
 
@@ -68,15 +69,6 @@ def decode_json(body: bytes) -> Any:
     if exceeds_depth(body, MAX_JSON_DEPTH):
         raise BadInput(f"expected at most {MAX_JSON_DEPTH} levels")
     return value
-
-
-def replace_lone_surrogates(text: str) -> str:
-    """The text, lone surrogates replaced: no store and no socket can carry them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 class SurrogateJoiner:
