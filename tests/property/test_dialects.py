@@ -17,7 +17,8 @@ from tests.support.examples import examples
 from turnlog import events as ev
 from turnlog.client.assembler import Assembler
 from turnlog.log import open_log
-from turnlog.state.history import History, result_text
+from turnlog.state.content_parts import result_text
+from turnlog.state.history import History
 from turnlog.wire import sse
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.grammar import Legal, expected, logs, pruned
 from tests.logs import Item, log
 from tests.support.examples import examples
+from tests.support.folds import apply_events, fold_documents
 from turnlog import events as ev
 from turnlog.events import team, ui
-from turnlog.state.documents import fold_documents
-from turnlog.state.fold import apply_events
 from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_without_actor

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.logs import Item, log, scope
+from tests.support.folds import root_messages
 from tests.support.tables import for_each_row
 from turnlog import events as ev
 from turnlog.parse.messages_api import MessagesParser
@@ -169,7 +170,7 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     *_, meta = said(told, first, ev.AssistantMessage(text="1"), end)
     turns = json.loads(json.loads(meta)["delta"])["conversation_history"]
     assert [turn["role"] for turn in turns] == ["user", "assistant"]
-    assert told.history.root[0] == Message("user", [{"type": "text", "text": "one"}])
+    assert root_messages(told.history)[0] == Message("user", [{"type": "text", "text": "one"}])
     assert told.idle
     assert told.close() == [DONE]
     assert DIALECT_NAMES == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from turnlog.events import Envelope, Payload, ToolCall, ToolResult, UnknownPayload, Usage
-from turnlog.state.history import Message, result_text
+from turnlog.state.content_parts import result_text
+from turnlog.state.history import Message
 
 HistoryLookup = Callable[[str], list[Message]]  # an agent's messages as of the event at hand
 

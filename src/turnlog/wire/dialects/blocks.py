@@ -33,7 +33,7 @@ from turnlog.events import (
     ToolResult,
     UnknownPayload,
 )
-from turnlog.state.history import result_text
+from turnlog.state.content_parts import result_text
 from turnlog.wire.chunks import available_payload_bytes, chunk, encode_json_lossy
 from turnlog.wire.dialects.base import (
     DEFAULT_OPTIONS,

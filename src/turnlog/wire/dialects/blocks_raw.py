@@ -42,7 +42,7 @@ from turnlog.events import (
     UnknownPayload,
     Usage,
 )
-from turnlog.state.history import call_part, provider_result_part
+from turnlog.state.content_parts import call_part, provider_result_part
 from turnlog.wire.chunks import chunk
 from turnlog.wire.dialects.base import (
     DEFAULT_OPTIONS,

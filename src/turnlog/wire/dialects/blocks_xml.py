@@ -40,7 +40,7 @@ from turnlog.events import (
     ToolResult,
     UnknownPayload,
 )
-from turnlog.state.history import result_text
+from turnlog.state.content_parts import result_text
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import (
     DEFAULT_OPTIONS,

@@ -44,7 +44,7 @@ from turnlog.events import (
 from turnlog.events.agent import add_counts
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.ui import EndSession, StartSession, Summon, Wake
-from turnlog.state.documents import PART_BUILDERS, document_text_part
+from turnlog.state.content_parts import DISPLAY_PARTS, display_text_part
 from turnlog.wire.dialects.base import DONE, result_text_with_images
 
 Body = dict[str, Any]
@@ -181,7 +181,7 @@ def _agent_end(_: Envelope, payload: AgentEnd) -> Body:
 
 def _block(envelope: Envelope, payload: Any) -> Body | None:
     """A whole block; one without a message of its own is one by itself, for readers join by this id."""
-    part = PART_BUILDERS[type(payload)](payload)
+    part = DISPLAY_PARTS[type(payload)](payload)
     if part is None:
         return None
     message_id = payload.message_id or "msg_" + envelope.id.removeprefix("evt_")
@@ -190,7 +190,7 @@ def _block(envelope: Envelope, payload: Any) -> Body | None:
 
 def _message(envelope: Envelope, payload: AssistantMessage) -> Body | None:
     """A text, of the model itself or of somebody of the team."""
-    part = document_text_part(payload)
+    part = display_text_part(payload)
     if part is None or payload.speaker is None:
         return _block(envelope, payload)
     return {"type": "agent_message", "agentName": payload.speaker, "content": [part]}
