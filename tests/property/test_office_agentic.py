@@ -17,7 +17,8 @@ from turnlog.events import team, ui
 from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_without_actor
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history, strip_agent_prefix
+from turnlog.wire.dialects._common import strip_agent_prefix
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history
 from turnlog.wire.dialects.registry import DIALECT_FACTORIES
 
 quick = examples(14)

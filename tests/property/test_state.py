@@ -23,7 +23,7 @@ from turnlog.state.pending import build_pending_report
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
-from turnlog.wire.dialects.base import strip_agent_prefix
+from turnlog.wire.dialects._common import strip_agent_prefix
 
 FOLDS: list[Any] = [Tree, Transcript, Meters, Documents]
 some = examples(17)
