@@ -17,7 +17,7 @@ from turnlog.events import (
     decode_envelope,
     encode_envelope,
 )
-from turnlog.state.tree import ClosingEvent
+from turnlog.state.closing import ClosingEvent
 
 Item = tuple[Envelope, Payload | UnknownPayload]
 

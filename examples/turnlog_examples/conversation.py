@@ -3,7 +3,8 @@
 import re
 from typing import NamedTuple
 
-from turnlog.state.history import ContentPart, Message
+from turnlog.state.content_parts import ContentPart
+from turnlog.state.history import Message
 
 HELLO = r"hi|hello|hey|hallo|good (?:morning|day|evening)|thanks|thank you|help|what can you do"
 GREETING = re.compile(rf"\W*(?:{HELLO})(?:,? (?:there|all|everyone|me|you))?\W*", re.I)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.logs import Item
 from tests.property.test_state import CATALOG, Agree, sessions
 from tests.support.examples import examples
+from tests.support.folds import fold_documents
 from turnlog.app import read_models
 from turnlog.app.read_models import ReadModels, ReadModelStore
 from turnlog.events import Catalog, Envelope, Event, Payload, ToolResult, UiMessage
 from turnlog.log import Document, Log, MemoryStore, SqliteStore, Store
-from turnlog.state.documents import fold_documents
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import build_pending_report
 from turnlog.state.roster import build_roster_report

@@ -17,13 +17,14 @@ from tests.support.examples import examples
 from turnlog import events as ev
 from turnlog.client.assembler import Assembler
 from turnlog.log import open_log
-from turnlog.state.history import History, result_text
+from turnlog.state.content_parts import result_text
+from turnlog.state.history import History
 from turnlog.wire import sse
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.registry import (
-    BLOCK_DIALECT_FACTORIES,
+    DIALECT_FACTORIES,
     DialectRequest,
     DialectWithHistory,
     encode_frames,
@@ -34,7 +35,8 @@ thorough = examples(25)
 options = st.builds(
     BlocksOptions, stream_meta_history_and_tool_results=st.booleans(), stream_tool_results=st.booleans()
 )
-EACH = pytest.mark.parametrize("name", BLOCK_DIALECT_FACTORIES)
+BLOCK_DIALECTS = ("blocks", "blocks-xml", "blocks-raw")
+EACH = pytest.mark.parametrize("name", BLOCK_DIALECTS)
 
 
 class Placed(NamedTuple):
@@ -85,7 +87,7 @@ def test_a_reader_that_comes_back_misses_and_repeats_nothing(
 def test_between_turns_nothing_is_kept_and_a_response_ends(
     name: str, legal: Legal, asked: BlocksOptions
 ) -> None:
-    dialect = BLOCK_DIALECT_FACTORIES[name](asked, History().messages)
+    dialect = DIALECT_FACTORIES[name](asked, History().messages)
     begins = {first for first, _ in legal.turns}
     for envelope, payload in legal.items:
         if envelope.seq in begins:

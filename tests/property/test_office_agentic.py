@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.grammar import Legal, expected, logs, pruned
 from tests.logs import Item, log
 from tests.support.examples import examples
+from tests.support.folds import apply_events, fold_documents
 from turnlog import events as ev
 from turnlog.events import team, ui
-from turnlog.state.documents import fold_documents
-from turnlog.state.fold import apply_events
 from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_without_actor
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history, strip_agent_prefix
+from turnlog.wire.dialects._common import strip_agent_prefix
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history
 from turnlog.wire.dialects.registry import DIALECT_FACTORIES
 
 quick = examples(14)

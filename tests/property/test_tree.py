@@ -26,7 +26,8 @@ from turnlog.events import (
     UiMessage,
     Usage,
 )
-from turnlog.state.tree import Tree, build_closing_events
+from turnlog.state.closing import build_closing_events
+from turnlog.state.tree import Tree
 
 DEPTH = 3
 STEPS = [("tool",), ("page",), ("agent",), ("agent", "agent"), ("tool", "page"), ("agent", "page", "tool")]

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from tests.logs import Item, log, scope
+from tests.support.folds import apply_events
 from tests.support.work import count_lines, is_linear
 from turnlog.events import (
     AgentEnd,
@@ -28,7 +29,6 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.state.documents import Documents
-from turnlog.state.fold import apply_events
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.transcript import Transcript

@@ -27,10 +27,10 @@ from tests.scale.test_folds import (
 from tests.scale.test_reconnect import reconnect
 from tests.security.test_text import BODIES, EVIL, decoded, parsed
 from tests.soak.figures import Measure
+from tests.support.folds import apply_events
 from tests.unit.app.test_derived import filled
 from turnlog.log import Log, MemoryStore
 from turnlog.state.documents import Documents
-from turnlog.state.fold import apply_events
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.transcript import Transcript

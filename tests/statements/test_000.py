@@ -25,6 +25,7 @@ from tests.statements.room import (
     touring,
     trip,
 )
+from tests.support.folds import root_messages
 from turnlog import Agent, App, events, open_log
 from turnlog.agents import ReplyBuilder, Request
 from turnlog.app import LOCAL, ClientEvent, Sessions
@@ -152,7 +153,9 @@ def test_the_model_reads_no_blank_turn_and_no_two_turns_of_one_role() -> None:
     one, two = (events.AgentStart(name="Guide", via="prompt", prompt=text) for text in ("one", "two"))
     for payload in (one, events.AssistantMessage(text=" \n"), two):
         history.apply(*entry(payload, scope("agt_1")))
-    assert history.root == [Message("user", [{"type": "text", "text": text} for text in ("one", "two")])]
+    assert root_messages(history) == [
+        Message("user", [{"type": "text", "text": text} for text in ("one", "two")])
+    ]
 
 
 def test_state_is_made_of_the_events_of_its_session_and_nothing_else() -> None:

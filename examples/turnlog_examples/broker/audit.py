@@ -19,9 +19,10 @@ from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.parse import strip_event_tags
 from turnlog.parse.reply import tag_parser_factory
+from turnlog.state.content_parts import text_part
 from turnlog.state.descriptions import describe_app_event, is_app_event_for_model
 from turnlog.state.fold import Item, fold
-from turnlog.state.history import Message, MessageRole, append_part, text_part
+from turnlog.state.history import Message, MessageRole, append_part
 from turnlog_examples.broker import events as said
 from turnlog_examples.broker.answers import Tag
 from turnlog_examples.broker.case import REDUCERS, Case, new_case

@@ -12,7 +12,8 @@ from turnlog.events.roles import OWNER, SERVER_ROLES
 from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Phase, Rule
-from turnlog.wire.dialects.registry import DialectFactory, check_dialect_names
+from turnlog.wire.dialects.base import DialectFactory
+from turnlog.wire.dialects.registry import check_dialect_names
 
 GUEST = "guest"  # takes part, where an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so

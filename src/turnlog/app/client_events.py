@@ -46,7 +46,7 @@ from turnlog.events.roles import EXECUTOR, OWNER
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, envelope_json
-from turnlog.state.tree import closing_id
+from turnlog.state.closing import closing_id
 from turnlog.state.view_actions import build_action_error, validate_action
 
 log = logging.getLogger("turnlog.app")

@@ -21,15 +21,8 @@ from turnlog.events import CATALOG, Catalog, Envelope
 from turnlog.log.blobs import BlobLine
 from turnlog.log.transfer import SessionLine, decode_export_line
 from turnlog.wire import sse
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions
-from turnlog.wire.dialects.registry import (
-    DIALECT_NAMES,
-    DialectFactory,
-    DialectRequest,
-    DialectWithHistory,
-    encode_frames,
-    ignore_options,
-)
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, DialectFactory
+from turnlog.wire.dialects.registry import DIALECT_NAMES, DialectRequest, DialectWithHistory, encode_frames
 
 file_argument = click.argument(
     "file", type=click.File("rb"), default="-", callback=lambda context, option, value: require_input(value)
@@ -87,7 +80,7 @@ def find_dialect(name: str, options: BlocksOptions, own: Mapping[str, DialectFac
     names = (*DIALECT_NAMES, *own)
     if name not in names:
         raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint="--to")
-    return DialectRequest(name, options, ignore_options(own[name]) if name in own else None)
+    return DialectRequest(name, options, own.get(name))
 
 
 class Converter:

@@ -61,7 +61,7 @@ from turnlog.parse.reply import (
     tag_and_marker_parser_factory,
     tag_parser_factory,
 )
-from turnlog.state.tree import build_cancelled_result
+from turnlog.state.closing import build_cancelled_result
 from turnlog.wire.dialects.base import DONE
 from turnlog.wire.sse import MAX_SSE_MESSAGE_BYTES, Decoder
 

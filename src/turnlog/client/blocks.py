@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from turnlog.client.portable_json import JsonObject, to_well_formed
+from turnlog.client.portable_json import JsonObject
+from turnlog.events.surrogates import replace_lone_surrogates
 from turnlog.wire.chunks import Scalar
 
 RESULT_TYPES = frozenset({"tool_result", "server_tool_result"})
@@ -107,7 +108,7 @@ def is_wait(block: AssembledBlock) -> bool:
 def join_pieces(pieces: list[str]) -> str:
     """Pieces as one text; they stay joined. The two halves of a character may have come in two pieces."""
     pieces[:] = ["".join(pieces)]
-    return to_well_formed(pieces[0])
+    return replace_lone_surrogates(pieces[0])
 
 
 def last_valid_block(blocks: list[AssembledBlock]) -> AssembledBlock | None:

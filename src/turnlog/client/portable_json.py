@@ -1,7 +1,8 @@
-"""JSON read so that Python and JavaScript hold the same value, and messages of `blocks` read from it.
+"""Decode JSON so that Python and JavaScript hold the same value, and read messages of `blocks` from it.
 
-Where the two could not agree (numbers beyond 2**53 - 1, lone surrogates, more than 128 levels) a value stays
-text: `read_value` gives UNSET. Nothing here raises; `web/client/blocks/json.js` is the same in JavaScript.
+A value on which the two languages would differ stays text, and `read_value` returns UNSET: numbers beyond
+2**53 - 1, lone surrogates, more than 128 levels. Nothing here raises. `web/client` has the same rules in
+JavaScript.
 """
 
 import json
@@ -11,21 +12,22 @@ from typing import TypeGuard
 
 from msgspec import UNSET, Struct
 
-from turnlog.wire.chunks import Scalar, replace_scalar_surrogates
+from turnlog.events.surrogates import replace_lone_surrogates
+from turnlog.wire.chunks import Scalar
 
-MAX_DEPTH = 128  # the gate stops at 32, histories wrap what passed it; far below any stack
-MAX_SAFE_INTEGER = 2**53 - 1  # beyond it a JavaScript number is not the one that was written
+MAX_DEPTH = 128  # strict JSON has at most 32 levels, histories wrap it; far below any stack limit
+MAX_SAFE_INTEGER = 2**53 - 1  # JavaScript rounds larger numbers
 
 COMMON_FIELDS = frozenset({"type", "agent", "final", "delta", "index"})
 
-_OBJECT = re.compile(r"[ \t\r\n]*\{")
+_OBJECT_START = re.compile(r"[ \t\r\n]*\{")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 JsonObject = dict[str, object]
 
 
 class BlocksMessage(Struct, frozen=True):
-    """A message whose common fields are as they should be; `extra` holds the other scalars."""
+    """A message whose common fields have the right types. `extra` holds the other scalar fields."""
 
     type: str
     agent: str
@@ -35,82 +37,97 @@ class BlocksMessage(Struct, frozen=True):
     extra: dict[str, Scalar]
 
     def get_text(self, key: str) -> str | None:
-        """An extra field that is a text, and not empty."""
+        """Return an extra field; None if it is missing, empty or not a text."""
         value = self.extra.get(key)
         return value if isinstance(value, str) and value else None
 
 
 def read_fields(text: str) -> JsonObject | None:
-    """The fields of a message: none for a line that is no object, None for an object that is broken."""
-    if not _OBJECT.match(text):
+    """Return the fields of a message: {} for a line that is not an object, None for a broken object."""
+    if not _OBJECT_START.match(text):
         return {}
     fields = read_json(text)
     return fields if isinstance(fields, dict) else None
 
 
 def read_message(fields: JsonObject) -> BlocksMessage | None:
-    """A message; None when a common field is missing or of another type."""
-    kind, agent, delta, final = map(fields.get, ("type", "agent", "delta", "final"))
-    if not (isinstance(kind, str) and isinstance(agent, str) and isinstance(delta, str)):
+    """Return the message; None if a common field is missing or has the wrong type."""
+    kind = fields.get("type")
+    agent = fields.get("agent")
+    final = fields.get("final")
+    delta = fields.get("delta")
+    if not isinstance(kind, str) or not isinstance(agent, str):
         return None
-    found = {key: to_scalar(value) for key, value in fields.items() if key not in COMMON_FIELDS}
-    extra: dict[str, Scalar] = {
-        to_well_formed(key): value for key, value in found.items() if value is not None
-    }
-    index = place if is_count(place := fields.get("index")) else None
-    return (
-        BlocksMessage(kind, to_well_formed(agent), final, delta, index, extra)
-        if isinstance(final, bool)
-        else None
+    if not isinstance(final, bool) or not isinstance(delta, str):
+        return None
+
+    extra: dict[str, Scalar] = {}
+    for key, value in fields.items():
+        scalar = None if key in COMMON_FIELDS else to_scalar(value)
+        if scalar is not None:
+            extra[replace_lone_surrogates(key)] = scalar
+
+    index = fields.get("index")
+    return BlocksMessage(
+        type=kind,
+        agent=replace_lone_surrogates(agent),
+        final=final,
+        delta=delta,
+        index=index if is_count(index) else None,
+        extra=extra,
     )
 
 
 def to_scalar(value: object) -> Scalar:
-    """A value that may stand beside a delta; None for every other."""
+    """Return a value that an extra field may have; None for arrays, objects, null and NaN."""
     if isinstance(value, str):
-        return to_well_formed(value)
-    return value if isinstance(value, bool | int | float) and not math.isnan(value) else None
-
-
-def to_well_formed(text: str) -> str:
-    """Text without lone surrogates, which UTF-8 cannot say."""
-    return str(replace_scalar_surrogates(text)) if _SURROGATE.search(text) else text
+        return replace_lone_surrogates(value)
+    if isinstance(value, bool | int | float) and not math.isnan(value):
+        return value
+    return None
 
 
 def read_value(text: str) -> object:
-    """What a JSON text says; UNSET when it is no JSON, or not the same in every language."""
+    """Return the value of a JSON text; UNSET if it is not JSON, or not the same in every language."""
     value = read_json(text)
+    if value is UNSET:
+        return UNSET
     try:
-        again = "" if value is UNSET else json.dumps(value, ensure_ascii=False, allow_nan=False)
+        canonical = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
         return UNSET
-    return UNSET if _SURROGATE.search(again) else value
+    return UNSET if _SURROGATE.search(canonical) else value
 
 
 def read_json(text: str) -> object:
+    """Return the decoded value; UNSET if the text is not JSON or too deep. Large numbers are NaN."""
     try:
         value: object = DECODER.decode(text)
-        deep = text.count("[") + text.count("{") > MAX_DEPTH and measure_depth(value) > MAX_DEPTH
+        may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
+        if may_be_deep and measure_depth(value) > MAX_DEPTH:
+            return UNSET
     except (ValueError, RecursionError):
         return UNSET
-    return UNSET if deep else value
+    return value
 
 
 def measure_depth(value: object) -> int:
-    """How many arrays and objects stand around the innermost value."""
+    """Return the number of arrays and objects around the innermost value."""
     items = list(value.values()) if isinstance(value, dict) else value
-    return 1 + max(map(measure_depth, items), default=0) if isinstance(items, list) else 0
+    if not isinstance(items, list):
+        return 0
+    return 1 + max(map(measure_depth, items), default=0)
 
 
 def parse_number(text: str) -> int | float:
-    """A number as JavaScript has it: 1.0 is 1. One that it would change is not a number."""
+    """Return a number as JavaScript has it: 1.0 is 1. Return NaN for one that JavaScript would change."""
     value = float(text)
     if abs(value) > MAX_SAFE_INTEGER:
         return math.nan
     return int(value) if value.is_integer() else value
 
 
-# int refuses NaN and Infinity, which are not JSON
+# `int` raises ValueError for NaN and Infinity, which are not JSON.
 DECODER = json.JSONDecoder(parse_int=parse_number, parse_float=parse_number, parse_constant=int)
 
 
@@ -119,13 +136,18 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def read_files(text: str) -> object:
+    """Return the list of generated files; UNSET if the text holds none."""
     value = read_value(text)
     files = value.get("files") if isinstance(value, dict) else None
     return files if isinstance(files, list) else UNSET
 
 
 def read_calls(text: str) -> object:
-    value = read_value(text)
-    calls = value if isinstance(value, list) else [None]
-    named = all(isinstance(call, dict) and isinstance(call.get("tool_use_id"), str) for call in calls)
-    return calls if named else UNSET
+    """Return the list of awaited calls; UNSET unless every call has a `tool_use_id`."""
+    calls = read_value(text)
+    if not isinstance(calls, list):
+        return UNSET
+    for call in calls:
+        if not isinstance(call, dict) or not isinstance(call.get("tool_use_id"), str):
+            return UNSET
+    return calls

@@ -13,6 +13,7 @@ from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events.names import check_names
 from turnlog.events.payload import MAX_NAME_BYTES, Name, OpaqueId
 from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth
+from turnlog.events.surrogates import replace_lone_surrogates
 
 JsonObject = dict[str, Any]
 
@@ -65,15 +66,6 @@ def decode_json(body: bytes) -> Any:
     if exceeds_depth(body, MAX_JSON_DEPTH):
         raise BadInput(f"expected at most {MAX_JSON_DEPTH} levels")
     return value
-
-
-def replace_lone_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for lone surrogates, which UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 class SurrogateJoiner:

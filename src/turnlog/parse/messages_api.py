@@ -14,6 +14,7 @@ from typing import Any
 from turnlog.errors import BadInput
 from turnlog.events import Citation, ErrorInfo, File, Payload, ToolResult, Usage
 from turnlog.events.payload import Count
+from turnlog.events.surrogates import replace_lone_surrogates
 from turnlog.parse.blocks import Block, CallBlock, OtherBlock, TextBlock, ThinkingBlock
 from turnlog.parse.json_values import (
     JsonObject,
@@ -23,7 +24,6 @@ from turnlog.parse.json_values import (
     convert_or_none,
     get_field,
     printable_name,
-    replace_lone_surrogates,
     to_json_value,
 )
 from turnlog.parse.rejects import make_reject

@@ -48,12 +48,8 @@ from turnlog.server.routes.chat import ChatRoutes
 from turnlog.server.routes.invites import InviteRoutes
 from turnlog.server.routes.sign_in import SignIn
 from turnlog.server.streaming.event_stream import EventStreamRoute
-from turnlog.wire.dialects.registry import (
-    DIALECT_FACTORIES,
-    ConfiguredDialectFactory,
-    DialectFactory,
-    ignore_options,
-)
+from turnlog.wire.dialects.base import DialectFactory
+from turnlog.wire.dialects.registry import DIALECT_FACTORIES
 
 SSE_MEDIA_TYPE = "text/event-stream"
 EVENTS_QUERY = {
@@ -343,14 +339,14 @@ def is_always_valid(identity: Identity) -> bool:
     return True
 
 
-def merge_app_dialects(apps: Iterable[App]) -> dict[str, ConfiguredDialectFactory]:
+def merge_app_dialects(apps: Iterable[App]) -> dict[str, DialectFactory]:
     """The dialects of all applications; several may have the same one."""
     kinds: dict[str, DialectFactory] = {}
     for app in apps:
         for name, kind in app.dialects.items():
             if kinds.setdefault(name, kind) is not kind:
                 raise CallerError(f"expected one dialect of the name {name}, got another from app {app.name}")
-    return {name: ignore_options(kind) for name, kind in kinds.items()}
+    return kinds
 
 
 def make_openapi_endpoint(operations: list[Operation]) -> Callable[[Request], Awaitable[Response]]:

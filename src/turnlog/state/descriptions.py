@@ -1,7 +1,7 @@
-"""How an event is told, and to whom: shared by a model's prompt, the transcript and the documents.
+"""Text descriptions of events, for the model's prompt, the transcript and the documents.
 
-What people do without words is told in words. An event that a page sends directly reads like the tag that a
-model would write: its bare name and its data.
+An action without words is described in words. An event that a page sent directly reads like the tag that a
+model would write: its bare name and its data. The same values give the same text.
 """
 
 from typing import TypeGuard
@@ -9,41 +9,44 @@ from typing import TypeGuard
 import msgspec
 
 from turnlog.events import Envelope, Payload, UiAction, UiMessage, UnknownPayload
-from turnlog.events.catalog import get_payload_channel
 
 
-def describe_input(name: str, payload: Payload) -> str:
-    """A message as it is; an action, or an event of the application by its name, told."""
+def describe_input(type_name: str, payload: Payload) -> str:
+    """Return the text of a message unchanged, and of an action or an application's event a description."""
     if isinstance(payload, UiMessage):
         return payload.text
     if isinstance(payload, UiAction):
         return describe_action({"action": payload.action, "view_id": payload.view_id})
-    return describe_action({"type": name.rpartition(".")[2], "data": payload})
+    return describe_action({"type": bare_name(type_name), "data": payload})
 
 
 def describe_action(fields: dict[str, object]) -> str:
-    """What somebody did, as the model reads it: the same values give the same text."""
-    return f"[The user acted: {msgspec.json.encode(fields).decode()}]"
+    return f"[The user acted: {encode_text(fields)}]"
 
 
 def describe_app_event(envelope: Envelope, payload: Payload) -> str:
-    """An event of the application, told as what it is: somebody acted, or something followed."""
+    """Describe an event of the application: as an act of the user, or as what a rule emitted."""
     if envelope.origin == "ui":
         return describe_input(envelope.type, payload)
-    fields = {"type": envelope.type.rpartition(".")[2], "data": payload}
-    return f"[It followed: {msgspec.json.encode(fields).decode()}]"
+    return f"[It followed: {encode_text({'type': bare_name(envelope.type), 'data': payload})}]"
+
+
+def bare_name(type_name: str) -> str:
+    return type_name.rpartition(".")[2]
+
+
+def encode_text(fields: dict[str, object]) -> str:
+    return msgspec.json.encode(fields).decode()
+
+
+# The package's own classes carry their full names in TYPE; an application's classes do not.
 
 
 def is_page_event(envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
-    """Whether a page sent an event of the application; the package's own classes carry their names."""
+    """Return whether a page sent this event of the application."""
     return envelope.origin == "ui" and isinstance(payload, Payload) and not payload.TYPE
 
 
 def is_app_event_for_model(payload: Payload | UnknownPayload, envelope: Envelope) -> TypeGuard[Payload]:
-    """Whether an event of the application is news to the model: a page sent it, or a rule said it."""
+    """Return whether the model reads this event of the application: a page sent it, or a rule emitted it."""
     return envelope.origin in ("ui", "app") and isinstance(payload, Payload) and not payload.TYPE
-
-
-def visible_channel(envelope: Envelope, payload: Payload | UnknownPayload) -> str | None:
-    """The role whose members alone see an event; none is everybody. Older events say it in their payload."""
-    return envelope.channel or get_payload_channel(payload)

@@ -1,18 +1,17 @@
-"""The documents that events become: 004's table, with the names its documents have.
+"""Documents derived from events: 004's table, with the names that its documents have.
 
-`STEPS` is the table; an event without a row there leaves no document. Ids are stable: the same events give
-the same documents, and an event that says more about one changes it. An id begins with the type.
+Input: the events of the log. Output: `apply` returns each document that an event changed, complete. The same
+events give the same ids and documents. An id begins with the type:
 
-    message:<agent>:<message>   a reply: its texts, calls and thinkings in order, as far as they have come
-    message:<event>             what a person said, or an agent of the team through another one
-    agent-identity:<seat>       an agent of the team: its looks and soul, later its status
+    message:<agent>:<message>   a reply: its texts, calls and thinkings so far, in order
+    message:<event>             a text of a person, or of a team member through another agent
+    agent-identity:<seat>       an agent of the team: its looks, its soul and its status
     artifact:<path>             a file, as it was written last
-    marker:<event>              a process started or ended
+    marker:<event>              the start or the end of a process
 
-What is retracted leaves its document, which says `retracted` when nothing is left. What is for one channel
-only has documents of its own, as in `message@customer:<event>`; their bodies name the channel. Kept here is
-only what can still change: replies of open agents, the team, the files. `apply` gives the documents that an
-event changed, whole; of several with one id the last counts.
+A retracted block leaves its document, which is marked `retracted` once it is empty. A channel has documents
+of its own, as in `message@customer:<event>`. The state holds only documents that can still change: replies of
+open agents, the team and the files.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -24,8 +23,6 @@ from msgspec import Struct, field
 from turnlog.events import (
     AgentEnd,
     ArtifactWrite,
-    AssistantMessage,
-    AssistantThinking,
     BlockRetract,
     Envelope,
     Payload,
@@ -33,12 +30,11 @@ from turnlog.events import (
     ProcessStart,
     RosterJoin,
     RosterStatus,
-    ToolCall,
     UiMessage,
     UnknownPayload,
 )
-from turnlog.state.descriptions import visible_channel
-from turnlog.state.fold import Item
+from turnlog.state.channels import is_channel_visible, visible_channel
+from turnlog.state.content_parts import DISPLAY_PARTS, text_part
 
 Body = dict[str, Any]
 Bodies = dict[str, Body]  # by id
@@ -64,7 +60,7 @@ class DerivedDocument(NamedTuple):
 
 
 class DocumentChannel(Struct):
-    """What a body says about who may see it."""
+    """The field of a body that decides who may see it."""
 
     channel: str | None = None
 
@@ -76,58 +72,48 @@ class ReplyDocument(Struct):
     parts: dict[str, Body] = field(default_factory=dict)
 
     def build_body(self) -> Body:
-        """The document."""
-        gone: Body = {} if self.parts else {"retracted": True}
-        return self.head | {"content": list(self.parts.values())} | gone
+        body = self.head | {"content": list(self.parts.values())}
+        if not self.parts:
+            body["retracted"] = True
+        return body
 
 
 class Documents(Struct):
-    """What can still change."""
+    """The documents that can still change."""
 
     replies: dict[str, dict[str, ReplyDocument]] = field(default_factory=dict)  # by open agent and id
-    reply_ids_by_block: dict[str, dict[str, str]] = field(
-        default_factory=dict
-    )  # the ids, by open agent and block
+    reply_ids_by_block: dict[str, dict[str, str]] = field(default_factory=dict)  # by open agent and block
     team: Bodies = field(default_factory=dict)
     files: Bodies = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[DerivedDocument]:
-        """Take one event into account; the documents that it changed."""
-        step = REDUCERS.get(type(payload))
-        return (
-            [build_document(key, body) for key, body in step(self, envelope, payload).items()] if step else []
-        )
-
-
-def fold_documents(items: Iterable[Item]) -> dict[str, DerivedDocument]:
-    """The documents of a session, by id."""
-    kept = Documents()
-    return {made.id: made for envelope, payload in items for made in kept.apply(envelope, payload)}
+        """Apply one event; return the documents that it changed."""
+        reduce = REDUCERS.get(type(payload))
+        if reduce is None:
+            return []
+        return [build_document(key, body) for key, body in reduce(self, envelope, payload).items()]
 
 
 def is_document_visible(channels: Collection[str], body: bytes) -> bool:
-    """Whether somebody sees a document who is in these channels."""
-    return msgspec.json.decode(body, type=DocumentChannel).channel in (None, *channels)
+    """Return whether a member of these channels sees a document."""
+    return is_channel_visible(msgspec.json.decode(body, type=DocumentChannel).channel, channels)
 
 
 def build_document(key: str, body: Body) -> DerivedDocument:
-    """A document as it is stored."""
     kind = key.partition(":")[0].partition("@")[0]
     return DerivedDocument(key, kind, CATEGORIES[kind], _encoder.encode(body))
 
 
 def document_id(kind: str, name: str, channel: str | None) -> str:
-    """The id of a document."""
     return f"{kind}@{channel}:{name}" if channel else f"{kind}:{name}"
 
 
 def drop_none_fields(body: Body) -> Body:
-    """The fields that have a value."""
     return {name: value for name, value in body.items() if value is not None}
 
 
 def origin_fields(envelope: Envelope, payload: Payload) -> Body:
-    """Where a document comes from."""
+    """Return the fields common to all documents: creation time, seq, turn and channel."""
     return drop_none_fields(
         {
             "createdAt": envelope.ts,
@@ -141,22 +127,23 @@ def origin_fields(envelope: Envelope, payload: Payload) -> Body:
 def _message(_: Documents, envelope: Envelope, payload: UiMessage) -> Bodies:
     if not payload.text.strip():
         return {}
-    said = {
+    fields = {
         "role": "user",
         "speakerType": "human",
         "speakerName": payload.speaker or envelope.actor,
         "targetAgent": payload.target,
-        "content": [{"type": "text", "text": payload.text}],
+        "content": [text_part(payload.text)],
     }
     key = document_id("message", envelope.id, visible_channel(envelope, payload))
-    return {key: origin_fields(envelope, payload) | drop_none_fields(said)}
+    return {key: origin_fields(envelope, payload) | drop_none_fields(fields)}
 
 
 def _part(documents: Documents, envelope: Envelope, payload: Any) -> Bodies:
-    """A block of a reply joins those that came before; what says nothing does not."""
-    part = PART_BUILDERS[type(payload)](payload)
+    """Add a block to the document of its reply. A block of an event without an agent is a whole document."""
+    part = DISPLAY_PARTS[type(payload)](payload)
     if part is None:
         return {}
+
     key, speaker = reply_id_and_speaker(envelope, payload)
     head = {
         "role": "assistant",
@@ -164,10 +151,8 @@ def _part(documents: Documents, envelope: Envelope, payload: Any) -> Bodies:
         "speakerName": speaker or envelope.agent_name,
         "messageId": payload.message_id,
     }
-    reply, block_id = (
-        ReplyDocument(origin_fields(envelope, payload) | drop_none_fields(head)),
-        payload.block_id or envelope.id,
-    )
+    reply = ReplyDocument(origin_fields(envelope, payload) | drop_none_fields(head))
+    block_id = payload.block_id or envelope.id
     if envelope.agent_id:
         reply = documents.replies.setdefault(envelope.agent_id, {}).setdefault(key, reply)
         documents.reply_ids_by_block.setdefault(envelope.agent_id, {})[block_id] = key
@@ -176,46 +161,44 @@ def _part(documents: Documents, envelope: Envelope, payload: Any) -> Bodies:
 
 
 def reply_id_and_speaker(envelope: Envelope, payload: Any) -> tuple[str, str | None]:
-    """The document that a block belongs to, and who of the team speaks; such a message stands by itself."""
+    """Return the document of a block, and the team member who speaks; such a text is its own document."""
     speaker = getattr(payload, "speaker", None)
-    whole = payload.message_id if envelope.agent_id and not speaker else None
-    name = f"{envelope.agent_id}:{whole}" if whole else envelope.id
+    name = envelope.id
+    if envelope.agent_id and payload.message_id and not speaker:
+        name = f"{envelope.agent_id}:{payload.message_id}"
     return document_id("message", name, visible_channel(envelope, payload)), speaker
-
-
-def document_text_part(payload: AssistantMessage) -> Body | None:
-    return {"type": "text", "text": payload.text} if payload.text.strip() else None
-
-
-def document_thinking_part(payload: AssistantThinking) -> Body | None:
-    return {"type": "thinking", "thinking": payload.text} if payload.text.strip() else None
-
-
-def document_call_part(payload: ToolCall) -> Body | None:
-    return {"type": "tool_use", "id": payload.call_id, "name": payload.tool, "input": payload.args}
 
 
 def _retract(documents: Documents, envelope: Envelope, payload: BlockRetract) -> Bodies:
     agent_id = envelope.agent_id or ""
-    places = documents.reply_ids_by_block.get(agent_id, {})
-    void = {block_id: places.pop(block_id) for block_id in payload.block_ids if block_id in places}
-    for block_id, key in void.items():
-        del documents.replies[agent_id][key].parts[block_id]
-    return {key: documents.replies[agent_id][key].build_body() for key in void.values()}
+    reply_ids = documents.reply_ids_by_block.get(agent_id, {})
+
+    changed: dict[str, ReplyDocument] = {}
+    for block_id in payload.block_ids:
+        if block_id in reply_ids:
+            key = reply_ids.pop(block_id)
+            changed[key] = documents.replies[agent_id][key]
+            del changed[key].parts[block_id]
+    return {key: reply.build_body() for key, reply in changed.items()}
 
 
 def _end(documents: Documents, envelope: Envelope, _: AgentEnd) -> Bodies:
-    """What an agent said before it ended cannot change any more."""
+    # Replies of an agent that ended cannot change any more.
     documents.replies.pop(envelope.agent_id or "", None)
     documents.reply_ids_by_block.pop(envelope.agent_id or "", None)
     return {}
 
 
 def _join(documents: Documents, envelope: Envelope, payload: RosterJoin) -> Bodies:
-    """An agent that joins again keeps the time of its birth; another one on its seat begins anew."""
     key = document_id("agent-identity", str(payload.seat), visible_channel(envelope, payload))
-    before = documents.team.get(key, {})
-    born = before["createdAt"] if before.get("name") == payload.name else payload.created_at or envelope.ts
+
+    # An agent that joins again keeps its time of birth; another agent on its seat does not.
+    previous = documents.team.get(key, {})
+    if previous.get("name") == payload.name:
+        created_at = previous["createdAt"]
+    else:
+        created_at = payload.created_at or envelope.ts
+
     looks = {
         "name": payload.name,
         "gridPosition": payload.seat,
@@ -224,88 +207,90 @@ def _join(documents: Documents, envelope: Envelope, payload: RosterJoin) -> Bodi
         "gender": payload.gender,
         "faceVariant": {"eyes": payload.face.eyes, "mouth": payload.face.mouth},
         "individuationArtifact": payload.soul,
-        "createdAt": born,
+        "createdAt": created_at,
     }
     documents.team[key] = origin_fields(envelope, payload) | looks | alive_fields(envelope)
     return {key: documents.team[key]}
 
 
 def alive_fields(envelope: Envelope) -> Body:
-    """That somebody of the team is there."""
     return {"status": "alive", "lastAliveAt": envelope.ts, "lastSessionId": envelope.session_id}
 
 
 def _status(documents: Documents, envelope: Envelope, payload: RosterStatus) -> Bodies:
-    """Who is listed has the status it says, everybody else sleeps. Nobody joins by being listed."""
+    """Set the status of the listed agents of the channel; the others sleep. Listing adds no agent."""
     channel = visible_channel(envelope, payload)
-    listed = {
-        document_id("agent-identity", str(one.seat), channel): DOCUMENT_STATUSES[one.status]
-        for one in payload.agents
-    }
-    mine = [key for key, body in documents.team.items() if body.get("channel") == channel]
-    awake = [key for key in mine if listed.get(key) == "alive"]
-    for key in awake:
-        documents.team[key] |= alive_fields(envelope)
-    return {key: documents.team[key] for key in awake} | put_to_sleep(
-        documents, [key for key in mine if key not in awake]
-    )
+    statuses: dict[str, str] = {}
+    for agent in payload.agents:
+        key = document_id("agent-identity", str(agent.seat), channel)
+        statuses[key] = DOCUMENT_STATUSES[agent.status]
+
+    awake: Bodies = {}
+    asleep: list[str] = []
+    for key, body in documents.team.items():
+        if body.get("channel") != channel:
+            continue
+        if statuses.get(key) == "alive":
+            body |= alive_fields(envelope)
+            awake[key] = body
+        else:
+            asleep.append(key)
+    return awake | put_to_sleep(documents, asleep)
 
 
 def put_to_sleep(documents: Documents, keys: Iterable[str]) -> Bodies:
-    """Whoever was awake sleeps."""
-    changed = [key for key in keys if documents.team[key]["status"] == "alive"]
-    for key in changed:
-        documents.team[key]["status"] = "sleeping"
-    return {key: documents.team[key] for key in changed}
+    """Put agents to sleep; return the documents of those that were alive."""
+    changed: Bodies = {}
+    for key in keys:
+        body = documents.team[key]
+        if body["status"] == "alive":
+            body["status"] = "sleeping"
+            changed[key] = body
+    return changed
 
 
 def _artifact(documents: Documents, envelope: Envelope, payload: ArtifactWrite) -> Bodies:
-    """A file that was there keeps the time it was made, and what it said about itself until it says more."""
     key = document_id("artifact", payload.path, visible_channel(envelope, payload))
-    before = {} if payload.is_new else documents.files.get(key, {})
-    wrote = {
+
+    # A file that existed keeps its creation time, and the metadata that this event does not replace.
+    previous = {} if payload.is_new else documents.files.get(key, {})
+    fields = {
         "filename": payload.filename,
         "path": payload.path,
         "sizeBytes": payload.size_bytes,
         "updatedAt": envelope.ts,
-        "meta": before.get("meta", {}) | msgspec.to_builtins(payload.meta or {}),
+        "meta": previous.get("meta", {}) | msgspec.to_builtins(payload.meta or {}),
     }
-    documents.files[key] = origin_fields(envelope, payload) | before | wrote
+    documents.files[key] = origin_fields(envelope, payload) | previous | fields
     return {key: documents.files[key]}
 
 
 def _process_start(_: Documents, envelope: Envelope, payload: ProcessStart) -> Bodies:
-    started = {
+    fields = {
         "kind": "session_start",
         "process": payload.process,
         "pid": payload.pid,
         "model": payload.model,
         "demoMode": payload.demo_mode,
     }
-    return {f"marker:{envelope.id}": origin_fields(envelope, payload) | started}
+    return {f"marker:{envelope.id}": origin_fields(envelope, payload) | fields}
 
 
 def _process_end(documents: Documents, envelope: Envelope, payload: ProcessEnd) -> Bodies:
-    """The end of a process, with which everybody of the team falls asleep."""
-    ended = {
+    """Add the marker and put the whole team to sleep."""
+    fields = {
         "kind": "session_end",
         "process": payload.process,
         "reason": payload.reason,
         "exitCode": payload.exit_code,
     }
-    return {f"marker:{envelope.id}": origin_fields(envelope, payload) | ended} | put_to_sleep(
-        documents, documents.team
-    )
+    marker = {f"marker:{envelope.id}": origin_fields(envelope, payload) | fields}
+    return marker | put_to_sleep(documents, documents.team)
 
 
-PART_BUILDERS: dict[type, Callable[[Any], Body | None]] = {
-    AssistantMessage: document_text_part,
-    AssistantThinking: document_thinking_part,
-    ToolCall: document_call_part,
-}
 REDUCERS: dict[type, Callable[[Documents, Envelope, Any], Bodies]] = {
     UiMessage: _message,  # user_message
-    **dict.fromkeys(PART_BUILDERS, _part),  # claude_text, agent_message
+    **dict.fromkeys(DISPLAY_PARTS, _part),  # claude_text, agent_message
     RosterJoin: _join,  # agent_registered
     RosterStatus: _status,  # agent_status
     ArtifactWrite: _artifact,  # artifact_written

@@ -1,14 +1,13 @@
 """The model's view of a session: messages in order, from the log alone (protocol section 4).
 
-The root agents of a channel share one conversation; an agent that was called has its own, which begins with
-its prompt, or goes on from a copy of the one it resumes in the same channel. A hand-off goes on with the
-conversation it takes over. What pages sent directly and rules said stands in the conversation of its channel,
-told. What asks for a turn of its own is read when that turn begins, together with what rules made of it:
-after all that a turn before it said. Blank turns are dropped, neighbours of one role are merged, what was
-retracted is gone, and a result stands in the user's turn right after its call. `messages` gives what a
-provider accepts: calls that nobody answered are left out, and so is a thinking that led to nothing. A part
-has the form of the Messages API; images in results are named by their address, which only an adapter
-resolves.
+Input: the events of the log. Output: `History.messages`, which a provider accepts.
+
+- The root agents of a channel share one conversation. A called agent has its own: it begins with the prompt,
+  or with a copy of the conversation it resumes in the same channel. A hand-off continues a conversation.
+- Events of the application are described in the conversation of their channel. What opens a turn is added
+  when that turn begins, after everything that the turn before it added.
+- Blank texts and retracted parts are dropped, and neighbours of one role are merged.
+- A result is in the user message right after its call, whenever it arrived.
 """
 
 from bisect import bisect
@@ -18,32 +17,33 @@ from itertools import count
 from math import inf
 from typing import Any, Literal
 
-import msgspec
-
 from turnlog.events import (
     AgentEnd,
     AgentStart,
-    AssistantBlock,
-    AssistantMessage,
-    AssistantThinking,
     BlockRetract,
     Envelope,
     Payload,
-    ToolCall,
     ToolResult,
     UiAction,
     UiMessage,
     UnknownPayload,
 )
+from turnlog.state.content_parts import (
+    PROVIDER_PARTS,
+    THINKING_TYPES,
+    ContentPart,
+    provider_result_part,
+    result_part,
+    text_part,
+)
 from turnlog.state.descriptions import describe_app_event, is_app_event_for_model
 
-ContentPart = dict[str, Any]
 MessageRole = Literal["user", "assistant"]
 
 
 @dataclass(slots=True)
 class Message:
-    """One turn of a conversation: texts, calls and results, as content parts."""
+    """One message of a conversation: texts, calls and results, as content parts."""
 
     role: MessageRole
     content: list[ContentPart]
@@ -51,7 +51,7 @@ class Message:
 
 @dataclass(slots=True)
 class ConversationCall:
-    """A call in a conversation: the message it stands in, its number among all calls, whose it is to run."""
+    """A call in a conversation: its message and its number among all calls."""
 
     message: Message
     number: float
@@ -61,98 +61,98 @@ class ConversationCall:
 
 @dataclass(slots=True)
 class Conversation:
-    """Messages in order, in a channel ("" is none). Calls are found by their id, and everything else from the
-    end: that is where a conversation changes, however long it is."""
+    """Messages in order, in a channel ("" is none).
+
+    Calls are found by their id. Everything else is found from the end, where conversations change, so the
+    cost does not grow with the length.
+    """
 
     messages: list[Message] = field(default_factory=list)
     channel: str = ""
     _calls: dict[str, ConversationCall] = field(default_factory=dict)  # the last one of each id
     _numbers: Iterator[int] = field(default_factory=count)
 
-    @classmethod
-    def from_messages(cls, messages: list[Message], channel: str = "") -> "Conversation":
-        """These messages, which are its own from now on."""
-        conversation = cls(messages, channel)
-        for message in messages:
-            for part in message.content:
-                conversation._index_part(message, part)
-        return conversation
-
     def copy(self) -> "Conversation":
-        """The same, to go its own way from here."""
-        messages = [Message(message.role, list(message.content)) for message in self.messages]
-        return Conversation.from_messages(messages, self.channel)
+        copy = Conversation(channel=self.channel)
+        for message in self.messages:
+            new_message = Message(message.role, list(message.content))
+            copy.messages.append(new_message)
+            for part in message.content:
+                copy._index_part(new_message, part)
+        return copy
 
     def add(self, role: MessageRole, part: ContentPart) -> bool:
-        """Append a part, unless it is blank."""
-        added = append_part(self.messages, role, part)
-        if added:
+        """Append a part. Return False and append nothing if it is blank."""
+        is_added = append_part(self.messages, role, part)
+        if is_added:
             self._index_part(self.messages[-1], part)
-        return added
+        return is_added
 
-    def call(self, call_id: str) -> ConversationCall | None:
-        """A call; of several with one id the last one counts."""
+    def find_call(self, call_id: str) -> ConversationCall | None:
+        """Return a call; the last one if several have this id."""
         return self._calls.get(call_id)
 
     def add_result(self, call: ConversationCall, part: ContentPart) -> None:
-        """Put a result behind its call: in the order of the calls, whatever was ready first, before words."""
-        place = self._index_after(call.message)
-        if place == len(self.messages) or self.messages[place].role != "user":
-            self.messages.insert(place, Message("user", []))
-        results = self.messages[place].content
-        results.insert(bisect(results, call.number, key=self._call_number), part)
+        """Insert a result after its call: before texts, in the order of the calls."""
+        index = self._index_after(call.message)
+        if index == len(self.messages) or self.messages[index].role != "user":
+            self.messages.insert(index, Message("user", []))
+
+        content = self.messages[index].content
+        content.insert(bisect(content, call.number, key=self._call_number), part)
         call.has_result = True
 
     def retract(self, parts: list[ContentPart]) -> set[int]:
-        """Take parts out, and with calls among them their results. Return the `id()` of all that went."""
-        void, calls = {id(part) for part in parts}, {part["id"] for part in parts if is_tool_use_part(part)}
+        """Remove parts, and the results of calls among them. Return the `id()` of every removed part."""
+        parts_left = {id(part) for part in parts}
+        call_ids = {part["id"] for part in parts if is_tool_use_part(part)}
         removed: set[int] = set()
-        place = len(self.messages)
-        while void and place:
-            place -= 1
-            content = self.messages[place].content
+
+        first_changed = len(self.messages)
+        while parts_left and first_changed:
+            first_changed -= 1
+            content = self.messages[first_changed].content
             for index in range(len(content) - 1, -1, -1):
-                if id(content[index]) in void or answered_call_id(content[index]) in calls:
-                    part = content.pop(index)
+                part = content[index]
+                if id(part) in parts_left or answered_call_id(part) in call_ids:
+                    del content[index]
                     removed.add(id(part))
-                    void.discard(id(part))
-                if not void:
+                    parts_left.discard(id(part))
+                if not parts_left:
                     break
-        for call_id in calls:
+
+        for call_id in call_ids:
             self._calls.pop(call_id, None)
-        self._merge_from(place)
+        self._merge_from(first_changed)
         return removed
 
-    def _merge_from(self, place: int) -> None:
-        """From a place on, empty messages are dropped and neighbours of one role merged."""
-        ends = self.messages[place:]
-        del self.messages[place:]
-        for message in ends:
-            if self.messages and self.messages[-1].role == message.role:
-                self._move_parts(message, self.messages[-1])
-            elif message.content:
-                self.messages.append(message)
+    def _merge_from(self, first_changed: int) -> None:
+        """Merge the messages from an index on, also with the one before it."""
+        start = max(0, first_changed - 1)
+        merged = merge_same_role_messages(self.messages[start:])
+        self.messages[start:] = merged
 
-    def _move_parts(self, message: Message, to: Message) -> None:
-        to.content += message.content
-        for part in message.content:
-            call = self._calls.get(part["id"]) if is_tool_use_part(part) else None
-            if call and call.message is message:
-                call.message = to
+        # A call must refer to the message that has its part now.
+        for message in merged:
+            for part in message.content:
+                call = self._calls.get(part["id"]) if is_tool_use_part(part) else None
+                if call is not None:
+                    call.message = message
 
     def _index_part(self, message: Message, part: ContentPart) -> None:
         if is_tool_use_part(part):
-            self._calls[part["id"]] = ConversationCall(
-                message, next(self._numbers), part["type"] == "tool_use"
-            )
-        elif call := self._calls.get(answered_call_id(part) or ""):
-            call.has_result = True
+            is_client_call = part["type"] == "tool_use"
+            self._calls[part["id"]] = ConversationCall(message, next(self._numbers), is_client_call)
+            return
+        answered = self._calls.get(answered_call_id(part) or "")
+        if answered is not None:
+            answered.has_result = True
 
     def _index_after(self, message: Message) -> int:
-        place = len(self.messages)
-        while self.messages[place - 1] is not message:
-            place -= 1
-        return place
+        index = len(self.messages)
+        while self.messages[index - 1] is not message:
+            index -= 1
+        return index
 
     def _call_number(self, part: ContentPart) -> float:
         call = self._calls.get(answered_call_id(part) or "")
@@ -163,127 +163,140 @@ class Conversation:
 class History:
     """The conversations of a session, folded from its events."""
 
-    by_channel: dict[str, Conversation] = field(default_factory=dict)  # by channel; "" is no channel
+    by_channel: dict[str, Conversation] = field(default_factory=dict)  # "" is no channel
     by_agent: dict[str, Conversation] = field(default_factory=dict)
     _running_traces: set[str] = field(default_factory=set)
-    # by turn that has not begun: the application's events that open it or follow from what opens it
+    # Application events by turn that has not begun: those that open it or follow from what opens it.
     _queued_parts: dict[str, list[ContentPart]] = field(default_factory=dict)
-    _parts_by_block: dict[str, dict[str, ContentPart]] = field(
-        default_factory=dict
-    )  # by open agent and block
-    _answering_agents: dict[tuple[str, str], str] = field(
-        default_factory=dict
-    )  # by caller and call: who answers
+    # By open agent and block.
+    _parts_by_block: dict[str, dict[str, ContentPart]] = field(default_factory=dict)
+    # By caller and call: the agent that answers.
+    _answering_agents: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
-        step = REDUCERS.get(type(payload))
-        if step is not None:
-            step(self, envelope, payload)
+        reduce = REDUCERS.get(type(payload))
+        if reduce is not None:
+            reduce(self, envelope, payload)
         elif is_app_event_for_model(payload, envelope):
             self._add_app_event(envelope, text_part(describe_app_event(envelope, payload)))
 
     def messages(self, agent_id: str, channel: str | None = None) -> list[Message]:
-        """What the model of this agent, in this channel, gets to read; later events do not change it."""
-        return prepare_for_provider(self.by_agent.get(agent_id, self._channel_conversation(channel)).messages)
+        """Return what the model of this agent, in this channel, reads. Later events do not change it."""
+        conversation = self.by_agent.get(agent_id) or self.by_channel.get(channel or "")
+        return prepare_for_provider(conversation.messages) if conversation else []
 
-    @property
-    def root(self) -> list[Message]:
-        """The conversation outside of all channels."""
-        return self._channel_conversation(None).messages
+    def begin_agent(self, envelope: Envelope, payload: AgentStart) -> None:
+        """Give an agent its conversation as it was before the start. A second call changes nothing."""
+        agent_id = envelope.agent_id or ""
+        new = Conversation(channel=envelope.channel or "")
+
+        if payload.via == "call":
+            resumed = self.by_agent.get(payload.resumes or "", new)
+            # The id of an agent is no permission to read another channel.
+            self.by_agent[agent_id] = resumed.copy() if resumed.channel == new.channel else new
+        elif payload.via == "handoff" and payload.call_id is not None:
+            predecessor = self._answering_agents.get((payload.parent_id or "", payload.call_id), "")
+            self.by_agent[agent_id] = self.by_agent.get(predecessor, new)
 
     def _channel_conversation(self, channel: str | None) -> Conversation:
         return self.by_channel.setdefault(channel or "", Conversation(channel=channel or ""))
 
     def _conversation_for(self, envelope: Envelope) -> Conversation:
-        """The conversation that an event belongs to."""
-        own = self.by_agent.get(envelope.agent_id or "")
-        return self._channel_conversation(envelope.channel) if own is None else own
-
-    def begin_agent(self, envelope: Envelope, payload: AgentStart) -> None:
-        """Give an agent that starts its conversation as it was before; to say so twice changes nothing."""
-        agent_id, call = envelope.agent_id or "", (payload.parent_id or "", payload.call_id or "")
-        new = Conversation(channel=envelope.channel or "")
-        if payload.via == "call":
-            resumed = self.by_agent.get(payload.resumes or "", new)
-            # the id of an agent is no right to read what was said in another channel
-            self.by_agent[agent_id] = resumed.copy() if resumed.channel == new.channel else new
-        elif payload.via == "handoff" and payload.call_id is not None:
-            self.by_agent[agent_id] = self.by_agent.get(self._answering_agents.get(call, ""), new)
+        conversation = self.by_agent.get(envelope.agent_id or "")
+        return self._channel_conversation(envelope.channel) if conversation is None else conversation
 
     def _start(self, envelope: Envelope, payload: AgentStart) -> None:
-        """A message that waits for its turn is read when the turn begins."""
         self.begin_agent(envelope, payload)
         agent_id = envelope.agent_id or ""
-        self._parts_by_block.pop(
-            agent_id, None
-        )  # of an agent that starts twice, the first conversation is gone
+        self._parts_by_block.pop(agent_id, None)  # an agent that starts twice lost its first conversation
         if agent_id not in self.by_agent:
             self._running_traces.add(envelope.trace_id or "")
         if payload.call_id is not None:
             self._answering_agents[payload.parent_id or "", payload.call_id] = agent_id
+
+        conversation = self._conversation_for(envelope)
         for part in self._queued_parts.pop(envelope.trace_id or "", ()):
-            self._conversation_for(envelope).add("user", part)
-        self._conversation_for(envelope).add("user", text_part(payload.prompt or ""))
-
-    def _add_app_event(self, envelope: Envelope, part: ContentPart) -> None:
-        if envelope.origin == "ui":
-            self._queue_turn(envelope)
-        coming = self._queued_parts.get(envelope.trace_id or "")
-        if coming is None:
-            self._channel_conversation(envelope.channel).add("user", part)
-        else:
-            coming.append(part)
-
-    def _queue_turn(self, envelope: Envelope) -> None:
-        """Hold back the application's events of a turn until it begins, unless it runs."""
-        if envelope.trace_id and envelope.trace_id not in self._running_traces:
-            self._queued_parts.setdefault(envelope.trace_id, [])
+            conversation.add("user", part)
+        conversation.add("user", text_part(payload.prompt or ""))
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:
         self._parts_by_block.pop(envelope.agent_id or "", None)
         if envelope.agent_id not in self.by_agent:
             self._running_traces.discard(envelope.trace_id or "")
 
+    def _add_app_event(self, envelope: Envelope, part: ContentPart) -> None:
+        if envelope.origin == "ui":
+            self._queue_turn(envelope)
+        queued = self._queued_parts.get(envelope.trace_id or "")
+        if queued is None:
+            self._channel_conversation(envelope.channel).add("user", part)
+        else:
+            queued.append(part)
+
+    def _queue_turn(self, envelope: Envelope) -> None:
+        """Hold back the application's events of a turn until it begins, unless it runs."""
+        if envelope.trace_id and envelope.trace_id not in self._running_traces:
+            self._queued_parts.setdefault(envelope.trace_id, [])
+
     def _message(self, envelope: Envelope, payload: UiMessage) -> None:
+        # A message that opens a turn is the prompt of that turn's agent.
         if envelope.trace_id in self._running_traces:
             self._conversation_for(envelope).add("user", text_part(payload.text))
         else:
             self._queue_turn(envelope)
 
     def _action(self, envelope: Envelope, payload: UiAction) -> None:
-        # an action with a call answers it, and opens no turn
+        # An action with a call answers it, and opens no turn.
         if payload.call_id is None:
             self._queue_turn(envelope)
 
     def _model_block(self, envelope: Envelope, payload: Any) -> None:
-        """A block of the model, whole."""
-        part = PART_BUILDERS[type(payload)](payload)
-        if part is not None and self._conversation_for(envelope).add("assistant", part) and payload.block_id:
+        part = PROVIDER_PARTS[type(payload)](payload)
+        if part is None:
+            return
+        is_added = self._conversation_for(envelope).add("assistant", part)
+        if is_added and payload.block_id:
             self._parts_by_block.setdefault(envelope.agent_id or "", {})[payload.block_id] = part
 
     def _result(self, envelope: Envelope, payload: ToolResult) -> None:
-        """What nobody called for is not told: its call was retracted, or was the provider's to answer."""
-        conversation, agent_id = self._conversation_for(envelope), envelope.agent_id or ""
-        call = conversation.call(payload.call_id)
-        if call is None or call.has_result:  # the first answer counts
+        conversation = self._conversation_for(envelope)
+        call = conversation.find_call(payload.call_id)
+        # The call was retracted, or has a result: the first one counts.
+        if call is None or call.has_result:
             return
+
         if payload.kind is not None:
             conversation.add("assistant", provider_result_part(payload))
         elif call.is_client_call:
-            answered_by = self._answering_agents.pop((agent_id, payload.call_id), None)
+            caller_id = envelope.agent_id or ""
+            answered_by = self._answering_agents.pop((caller_id, payload.call_id), None)
             conversation.add_result(call, result_part(payload, answered_by))
 
     def _retract(self, envelope: Envelope, payload: BlockRetract) -> None:
-        shown = self._parts_by_block.get(envelope.agent_id or "", {})
-        if gone := [shown.pop(block_id) for block_id in payload.block_ids if block_id in shown]:
-            void = self._conversation_for(envelope).retract(gone)
-            for block_id in [block_id for block_id, part in shown.items() if id(part) in void]:
-                del shown[block_id]  # a block that answered a retracted call
+        parts = self._parts_by_block.get(envelope.agent_id or "", {})
+        retracted = [parts.pop(block_id) for block_id in payload.block_ids if block_id in parts]
+        if not retracted:
+            return
+
+        removed = self._conversation_for(envelope).retract(retracted)
+        for block_id, part in list(parts.items()):
+            if id(part) in removed:  # a block that answered a retracted call
+                del parts[block_id]
+
+
+REDUCERS: dict[type, Callable[[History, Envelope, Any], None]] = {
+    AgentStart: History._start,
+    AgentEnd: History._end,
+    UiMessage: History._message,
+    UiAction: History._action,
+    ToolResult: History._result,
+    BlockRetract: History._retract,
+    **dict.fromkeys(PROVIDER_PARTS, History._model_block),
+}
 
 
 def append_part(messages: list[Message], role: MessageRole, part: ContentPart) -> bool:
-    """Append a part: blank text is dropped, the same role as before is continued."""
+    """Append a part to the last message of the same role, or as a new one. Return False for blank text."""
     if part["type"] == "text" and not part["text"].strip():
         return False
     if messages and messages[-1].role == role:
@@ -294,140 +307,53 @@ def append_part(messages: list[Message], role: MessageRole, part: ContentPart) -
 
 
 def is_tool_use_part(part: ContentPart) -> bool:
-    """Whether a part asks for a tool, ours or the provider's; what else it is, only the provider knows."""
+    """Return whether a part calls a tool, of the client or of the provider."""
     return isinstance(part.get("id"), str) and str(part["type"]).endswith("tool_use")
 
 
 def answered_call_id(part: ContentPart) -> str | None:
-    """The call that a part answers."""
+    """Return the id of the call that a part answers; None if it is no result."""
     call_id = part.get("tool_use_id")
     return call_id if isinstance(call_id, str) else None
 
 
 def merge_same_role_messages(messages: Iterable[Message]) -> list[Message]:
-    """Empty turns are dropped, neighbours of one role are merged."""
-    tidied: list[Message] = []
+    """Drop empty messages and merge neighbours of one role. The first of the neighbours is changed."""
+    merged: list[Message] = []
     for message in messages:
-        if tidied and tidied[-1].role == message.role:
-            tidied[-1].content += message.content
+        if merged and merged[-1].role == message.role:
+            merged[-1].content += message.content
         elif message.content:
-            tidied.append(message)
-    return tidied
+            merged.append(message)
+    return merged
 
 
 def prepare_for_provider(messages: list[Message]) -> list[Message]:
-    """A conversation as a provider takes it.
+    """Return a copy that the Messages API accepts.
 
-    Every call has its result; only a call of the provider's tools may still be open, if the model is about to
-    go on with its own turn. The last part of an assistant's turn is not a thinking.
+    Calls without a result are removed, except calls of the provider's tools in the message that the model
+    continues. Thinking at the end of a message is removed. Neighbours of one role are merged.
     """
     answered = {answered_call_id(part) for message in messages for part in message.content}
-    last = continued_message_index(messages)
-    told: list[Message] = []
-    for place, message in enumerate(messages):
-        content = [
-            part
-            for part in message.content
-            if not is_tool_use_part(part)
-            or part["id"] in answered
-            or (place == last and part["type"] != "tool_use")
-        ]
+    continued = continued_message_index(messages)
+
+    prepared: list[Message] = []
+    for index, message in enumerate(messages):
+        content: list[ContentPart] = []
+        for part in message.content:
+            is_open_call = is_tool_use_part(part) and part["id"] not in answered
+            may_stay_open = index == continued and part["type"] != "tool_use"
+            if not is_open_call or may_stay_open:
+                content.append(part)
         while content and content[-1]["type"] in THINKING_TYPES:
             content.pop()
-        told.append(Message(message.role, content))
-    return merge_same_role_messages(told)
+        prepared.append(Message(message.role, content))
+    return merge_same_role_messages(prepared)
 
 
 def continued_message_index(messages: list[Message]) -> int:
-    """The turn that the model goes on with: the last one, or the one before results."""
+    """Return the index of the message that the model continues: the last one, or the one before results."""
     last = len(messages) - 1
-    ours = last > 0 and all(part["type"] == "tool_result" for part in messages[last].content)
-    return last - 1 if ours else last
-
-
-def text_part(text: str) -> ContentPart:
-    return {"type": "text", "text": text}
-
-
-def message_part(payload: AssistantMessage) -> ContentPart:
-    """A text of the model, with its sources."""
-    cited = [msgspec.to_builtins(item) for item in payload.citations]
-    return text_part(payload.text) | ({"citations": cited} if cited else {})
-
-
-def thinking_part(payload: AssistantThinking) -> ContentPart | None:
-    """A thinking as the provider wants it back; nobody takes one that was not signed."""
-    if payload.redacted is not None:
-        return {"type": "redacted_thinking", "data": payload.redacted}
-    if payload.signature is None:
-        return None
-    return {"type": "thinking", "thinking": payload.text, "signature": payload.signature}
-
-
-def block_part(payload: AssistantBlock) -> ContentPart | None:
-    """A block of another kind; one that lacked what its kind needs is not taken back."""
-    part = {"type": payload.kind, **payload.data}
-    kind = part["type"]
-    return None if not isinstance(kind, str) or kind in TYPED_KINDS or kind.endswith("_tool_result") else part
-
-
-def call_part(payload: ToolCall) -> ContentPart:
-    """A call; what ran at the provider says so in `type`."""
-    kind = "server_tool_use" if payload.executor == "provider" else "tool_use"
-    part = {"type": kind, "id": payload.call_id, "name": payload.tool, "input": payload.args}
-    return part | (payload.extra or {})
-
-
-def provider_result_part(payload: ToolResult) -> ContentPart:
-    """A result of the provider's own tools: part of the model's message."""
-    content = payload.result
-    if not payload.ok:
-        # without the provider's own words only the code is known, in an older log not even that
-        code = payload.error.code if payload.error else "unavailable"
-        details = payload.error.details if payload.error else None
-        content = (details or {}).get("content", {"type": f"{payload.kind}_error", "error_code": code})
-    part = {"type": payload.kind, "tool_use_id": payload.call_id, "content": content}
-    return part | (payload.extra or {})
-
-
-def result_part(payload: ToolResult, agent_id: str | None = None) -> ContentPart:
-    """A tool result as the model reads it; one that an agent gave names it, so that it can be resumed."""
-    text = result_text(payload)
-    images = [{"type": "image", **msgspec.to_builtins(image)} for image in payload.images]
-    words = [text_part(text)] if text.strip() else []
-    return {
-        "type": "tool_result",
-        "tool_use_id": payload.call_id,
-        "content": [*words, *images] if images else text,
-        "is_error": not payload.ok,
-    } | ({"agent_id": agent_id} if agent_id else {})
-
-
-def result_text(payload: ToolResult) -> str:
-    """The result of a call in one text: text as it is, other values as JSON."""
-    value = payload.result if payload.ok else payload.error
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
-TYPED_KINDS = THINKING_TYPES | {
-    "text",
-    "tool_use",
-    "server_tool_use",
-    "mcp_tool_use",
-}  # kinds with an event of their own
-PART_BUILDERS: dict[type, Callable[[Any], ContentPart | None]] = {
-    AssistantMessage: message_part,
-    AssistantThinking: thinking_part,
-    AssistantBlock: block_part,
-    ToolCall: call_part,
-}
-REDUCERS: dict[type, Callable[[History, Envelope, Any], None]] = {
-    AgentStart: History._start,
-    AgentEnd: History._end,
-    UiMessage: History._message,
-    UiAction: History._action,
-    ToolResult: History._result,
-    BlockRetract: History._retract,
-    **dict.fromkeys(PART_BUILDERS, History._model_block),
-}
+    if last > 0 and all(part["type"] == "tool_result" for part in messages[last].content):
+        return last - 1
+    return last

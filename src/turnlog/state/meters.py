@@ -1,12 +1,13 @@
-"""What a session took: tokens, cost and time, for the whole, for each turn and for each invocation.
+"""Tokens, cost and time of a session, of each turn and of each invocation.
 
-Times are those of the events; live events are not needed. A turn lasts from its first event to the end of
-its last agent, waiting included. The first token is what an agent showed first: a block, a message or a call.
-A call counts when it is answered; one that started an agent counts as that agent. The time in which a call
-waits for a person is `wait_ms`, never `tool_ms`.
+Input: the events of the log; live events are not needed. Times are those of the events.
 
-Nothing counts twice: `agent.end` carries the sums of `agent.usage` and counts only for an agent that reported
-none. An agent's numbers are its own, without those it called.
+- A turn lasts from its first event to the end of its last agent, waiting included.
+- The first token is the first output of an agent: a block, a message or a call.
+- A call counts when it is answered. A call that started an agent counts as that agent.
+- The time in which a call waits for a person is `wait_ms`, never `tool_ms`.
+- `agent.end` has the sums of `agent.usage`. It counts only for an agent that reported no usage.
+- The numbers of an agent exclude the agents that it called.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -36,6 +37,7 @@ from turnlog.events import (
 )
 from turnlog.events.agent import add_costs, add_counts
 from turnlog.events.envelope import parse_timestamp_ms
+from turnlog.state.channels import is_channel_visible
 
 FIRST_OUTPUT_PAYLOADS = (BlockStart, AssistantMessage, AssistantThinking, AssistantBlock, ToolCall)
 TOKEN_FIELDS = Usage.__struct_fields__
@@ -59,8 +61,7 @@ FIELD_ADDERS: dict[str, Callable[..., Any]] = {
 class Meter(Struct, kw_only=True, omit_defaults=True):
     """The numbers of a session, a turn or an invocation.
 
-    `cost_usd` is the sum of what is known; `unpriced` completions are not in it. `agents` have started,
-    `running` of them have not ended. `channel` is whose turn or invocation it is.
+    `cost_usd` excludes the `unpriced` completions. `agents` have started; `running` of them have not ended.
     """
 
     began: str
@@ -83,7 +84,6 @@ class Meter(Struct, kw_only=True, omit_defaults=True):
     running: int = 0
 
     def add_completions(self, usage: Usage, cost: Cost | None, completions: int) -> None:
-        """Completions more."""
         self.completions = add_counts(self.completions, completions)
         for name in TOKEN_FIELDS:
             setattr(self, name, add_counts(getattr(self, name), getattr(usage, name)))
@@ -93,73 +93,77 @@ class Meter(Struct, kw_only=True, omit_defaults=True):
             self.cost_usd = add_costs(self.cost_usd, cost.total_cost)
 
     def end(self, ts: str) -> None:
-        """It is over for now; the successor of a hand-off goes on with a turn."""
-        self.ended, self.duration_ms = ts, elapsed_ms(self.began, ts)
+        """Set the end. The start of another agent, such as the target of a hand-off, clears it again."""
+        self.ended = ts
+        self.duration_ms = elapsed_ms(self.began, ts)
 
 
 class UnansweredCall(Struct):
-    """A call without a result. `waits` is since when it waits for a person, None if it does not."""
+    """A call without a result. `waiting_since` is None if it waits for no person."""
 
     called_at: str
     waiting_since: str | None = None
     waited_ms: int = 0
 
     def resume(self, ts: str) -> None:
-        """It waits no more."""
         if self.waiting_since is not None:
             self.waited_ms += elapsed_ms(self.waiting_since, ts)
             self.waiting_since = None
 
 
 class Meters(Struct, kw_only=True):
-    """The meters of a session. `asked` are the calls that have no result yet."""
+    """The meters of a session, and its calls that have no result yet."""
 
     session: Meter | None = None
     turns: dict[str, Meter] = field(default_factory=dict)
     agents: dict[str, Meter] = field(default_factory=dict)
-    unanswered_calls: dict[str, dict[str, UnansweredCall]] = field(
-        default_factory=dict
-    )  # by open agent and call
+    # By open agent and call.
+    unanswered_calls: dict[str, dict[str, UnansweredCall]] = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
         if self.session is None:
             self.session = Meter(began=envelope.ts)
         if envelope.trace_id and envelope.trace_id not in self.turns:
             self.turns[envelope.trace_id] = Meter(began=envelope.ts, channel=envelope.channel)
-        step = REDUCERS.get(type(payload))
-        if step is not None:
-            step(self, envelope, payload)
+        reduce = REDUCERS.get(type(payload))
+        if reduce is not None:
+            reduce(self, envelope, payload)
 
     def meters_for(self, envelope: Envelope) -> Iterator[Meter]:
-        """The meters that an event counts for."""
-        found = (
-            self.session,
-            self.turns.get(envelope.trace_id or ""),
-            self.agents.get(envelope.agent_id or ""),
-        )
-        return (meter for meter in found if meter is not None)
+        """Yield the meters that an event counts for: of its session, turn and agent."""
+        if self.session is not None:
+            yield self.session
+        turn = self.turns.get(envelope.trace_id or "")
+        if turn is not None:
+            yield turn
+        agent = self.agents.get(envelope.agent_id or "")
+        if agent is not None:
+            yield agent
 
     def report(self) -> dict[str, Any]:
-        """All numbers as JSON values; the session's own with its turns and the time they took."""
-        lasted = [turn.duration_ms or 0 for turn in self.turns.values()]
-        session = {**to_builtins(self.session or {}), "turns": len(lasted), "turn_ms": sum(lasted)}
+        """Return all numbers as JSON values. The session also has the number and the time of its turns."""
+        session = to_builtins(self.session or {})
+        session["turns"] = len(self.turns)
+        session["turn_ms"] = sum(turn.duration_ms or 0 for turn in self.turns.values())
         return {"session": session, "turns": to_builtins(self.turns), "agents": to_builtins(self.agents)}
 
     def visible_in(self, channels: Collection[str]) -> "Meters":
-        """The meters of who is in these channels; the session's own are then the sums of these turns."""
+        """Return the meters for a member of these channels. The session has the sums of the visible turns."""
+        turns = visible_meters(self.turns, channels)
+        agents = visible_meters(self.agents, channels)
+        if self.session is None:
+            return Meters(turns=turns, agents=agents)
 
-        def seen(meters: dict[str, Meter]) -> dict[str, Meter]:
-            may = {None, *channels}
-            return {name: meter for name, meter in meters.items() if meter.channel in may}
+        session = Meter(began=self.session.began)
+        for name, add in FIELD_ADDERS.items():
+            total = add(*(getattr(turn, name) for turn in turns.values()))
+            if total:  # a zero stays the default, which is not encoded
+                setattr(session, name, total)
+        return Meters(session=session, turns=turns, agents=agents)
 
-        turns = seen(self.turns)
-        sums = {
-            name: add(*(getattr(turn, name) for turn in turns.values())) for name, add in FIELD_ADDERS.items()
-        }
-        counted = {name: total for name, total in sums.items() if total}  # what is none is not told
-        whole = self.session and Meter(began=self.session.began, **counted)
-        return Meters(session=whole, turns=turns, agents=seen(self.agents))
+
+def visible_meters(meters: dict[str, Meter], channels: Collection[str]) -> dict[str, Meter]:
+    return {key: meter for key, meter in meters.items() if is_channel_visible(meter.channel, channels)}
 
 
 def _start(meters: Meters, envelope: Envelope, payload: AgentStart) -> None:
@@ -177,10 +181,10 @@ def _end(meters: Meters, envelope: Envelope, payload: AgentEnd) -> None:
     agent = meters.agents.get(envelope.agent_id or "")
     if agent is None or agent.ended is not None:
         return
-    unsaid = payload.usage if agent.completions == 0 else None
+    unreported_usage = payload.usage if agent.completions == 0 else None
     for meter in meters.meters_for(envelope):
-        if unsaid is not None:
-            meter.add_completions(unsaid, payload.cost, max(1, payload.steps))
+        if unreported_usage is not None:
+            meter.add_completions(unreported_usage, payload.cost, max(1, payload.steps))
         meter.running -= 1
         if meter.running == 0 and meter is not meters.session:
             meter.end(envelope.ts)
@@ -193,7 +197,6 @@ def _usage(meters: Meters, envelope: Envelope, payload: AgentUsage) -> None:
 
 
 def _first_output(meters: Meters, envelope: Envelope, _: Payload) -> None:
-    """Something of an agent: the first is what people have waited for."""
     if envelope.agent_id in meters.agents:
         for meter in meters.meters_for(envelope):
             if meter.first_token_ms is None and meter is not meters.session:
@@ -203,16 +206,17 @@ def _first_output(meters: Meters, envelope: Envelope, _: Payload) -> None:
 def _call(meters: Meters, envelope: Envelope, payload: ToolCall) -> None:
     _first_output(meters, envelope, payload)
     if envelope.agent_id in meters.agents:
-        meters.unanswered_calls.setdefault(envelope.agent_id, {})[payload.call_id] = UnansweredCall(
-            envelope.ts
-        )
+        calls = meters.unanswered_calls.setdefault(envelope.agent_id, {})
+        calls[payload.call_id] = UnansweredCall(envelope.ts)
 
 
 def _wait(meters: Meters, envelope: Envelope, payload: ToolAwait | ApprovalRequest) -> None:
     calls = meters.unanswered_calls.get(envelope.agent_id or "", {})
-    asked = payload.calls if isinstance(payload, ToolAwait) else (payload,)
-    for call in (calls[one.call_id] for one in asked if one.call_id in calls):
-        call.waiting_since = call.waiting_since or envelope.ts
+    requests = payload.calls if isinstance(payload, ToolAwait) else (payload,)
+    for request in requests:
+        call = calls.get(request.call_id)
+        if call is not None and call.waiting_since is None:
+            call.waiting_since = envelope.ts
 
 
 def _resume(meters: Meters, envelope: Envelope, payload: ApprovalDecision | UiAction) -> None:
@@ -250,5 +254,5 @@ REDUCERS: dict[type, Callable[[Meters, Envelope, Any], None]] = {
 
 
 def elapsed_ms(earlier: str, later: str) -> int:
-    """Milliseconds from one time to another; clocks that went back count as no time."""
+    """Return the milliseconds from one timestamp to another; 0 if the clock went back."""
     return max(0, parse_timestamp_ms(later) - parse_timestamp_ms(earlier))

@@ -1,8 +1,8 @@
-"""What people are called: a fold over `session.member`. Pure.
+"""Display names of the members of a session: a fold over `session.member`.
 
-Events name their sender by its principal (`actor`), which never changes. A member may have a name beside it,
-which is for people to read and proves nothing: guests choose theirs. A later `session.member` without a name
-leaves the name as it is, so that a change of roles does not take it away.
+Events name their sender by the principal (`actor`), which never changes. The name is for people to read and
+proves nothing: guests choose theirs. A `session.member` without a name leaves the name unchanged, so a change
+of roles does not remove it.
 """
 
 from dataclasses import dataclass, field
@@ -12,15 +12,14 @@ from turnlog.events import Envelope, Payload, SessionMember, UnknownPayload
 
 @dataclass(slots=True)
 class MemberNames:
-    """The names of members by principal; those without a name are not in it."""
+    """The names of members by principal. Members without a name are not in it."""
 
     names: dict[str, str] = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
         if isinstance(payload, SessionMember) and payload.name is not None:
             self.names[payload.principal] = payload.name
 
     def display_name(self, principal: str) -> str:
-        """What to show for a principal: its name, or else the principal itself."""
+        """Return the name of a principal, or the principal itself if it has no name."""
         return self.names.get(principal, principal)

@@ -1,8 +1,8 @@
-"""What is open in a session, as JSON values: for panels and for a look from outside.
+"""What is open in a session, as JSON values: for panels, the API and `turnlog state`.
 
-Derived from the `Tree` and nothing else. `waits_for` says who has to act on a call: the `page`, a person who
-gives an `approval`, a process elsewhere (`remote`), the `agent` that it started, the `provider`, or this side
-(`backend`), which also runs what comes before a question to the page.
+Input: a `Tree`, nothing else. `waits_for` names the party that must act on a call: the `page`, a person who
+gives an `approval`, another process (`remote`), the `agent` that the call started, the `provider`, or this
+process (`backend`), which also runs what precedes a question to the page.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 
 def build_pending_report(tree: Tree) -> JsonObject:
-    """All of it: the agents as a tree, every open call and block, and what waits for its turn."""
+    """Return the agents as a tree, every open call and block, and the queued turns."""
     return {
         "agents": pending_agents(tree),
         "calls": pending_calls(tree),
@@ -26,18 +26,19 @@ def build_pending_report(tree: Tree) -> JsonObject:
 
 
 def pending_agents(tree: Tree) -> list[JsonObject]:
-    """The open agents, each with those that it called."""
-    waiters = tree.waiting_agents()
-    nodes = {key: agent_node(invocation, is_waiting=key in waiters) for key, invocation in tree.open.items()}
+    """Return the open agents, each with those that it called. An agent without an open parent is a root."""
+    waiting = tree.waiting_agents()
+    nodes = {key: agent_node(invocation, is_waiting=key in waiting) for key, invocation in tree.open.items()}
+
     roots: list[JsonObject] = []
     for agent_id, invocation in tree.open.items():
         parent = nodes.get(invocation.start.parent_id or "")
-        (parent["agents"] if parent else roots).append(nodes[agent_id])
+        siblings = parent["agents"] if parent else roots
+        siblings.append(nodes[agent_id])
     return roots
 
 
 def agent_node(invocation: Invocation, *, is_waiting: bool) -> JsonObject:
-    """One agent, with nobody below it yet."""
     return {
         **owner_fields(invocation),
         "model": invocation.start.model,
@@ -54,7 +55,7 @@ def agent_node(invocation: Invocation, *, is_waiting: bool) -> JsonObject:
 
 
 def owner_fields(invocation: Invocation) -> JsonObject:
-    """Which agent, turn and channel something belongs to."""
+    """Return the agent, turn and channel that something belongs to."""
     scope = invocation.scope
     return {
         "agent_id": scope.agent_id,
@@ -65,32 +66,39 @@ def owner_fields(invocation: Invocation) -> JsonObject:
 
 
 def pending_calls(tree: Tree) -> list[JsonObject]:
-    """The calls without a result, and whom they wait for."""
     children = tree.children_by_call()
-    found = []
+    calls = []
     for agent_id, invocation in tree.open.items():
         for call_id, call in invocation.calls.items():
-            child = children.get((agent_id, call_id))
-            asked = to_builtins(call.approval_request)
-            fields = {"call_id": call_id, "tool": call.call.tool, "args": call.call.args}
-            waits = {"waits_for": responsible_party(call, child), "child_id": child, "approval": asked}
-            found.append({**owner_fields(invocation), **fields, **waits})
-    return found
+            child_id = children.get((agent_id, call_id))
+            calls.append(
+                {
+                    **owner_fields(invocation),
+                    "call_id": call_id,
+                    "tool": call.call.tool,
+                    "args": call.call.args,
+                    "waits_for": responsible_party(call, child_id),
+                    "child_id": child_id,
+                    "approval": to_builtins(call.approval_request),
+                }
+            )
+    return calls
 
 
-def responsible_party(call: OpenCall, child: str | None) -> str:
-    """Who has to act."""
+def responsible_party(call: OpenCall, child_id: str | None) -> str:
     if call.approval_request is not None:
         return "approval"
     if call.awaits_page:
         return "page"
-    if child is not None:
+    if child_id is not None:
         return "agent"
-    return "backend" if call.is_denied or call.call.executor == "frontend" else call.call.executor
+    if call.is_denied or call.call.executor == "frontend":
+        return "backend"
+    return call.call.executor
 
 
 def streaming_blocks(tree: Tree) -> list[JsonObject]:
-    """The blocks that are being written, with what there is of them."""
+    """Return the blocks that are being written, with their text so far."""
     return [
         {**owner_fields(invocation), "block_id": block_id, "text": "".join(pieces)}
         for invocation in tree.open.values()
@@ -99,12 +107,12 @@ def streaming_blocks(tree: Tree) -> list[JsonObject]:
 
 
 def pending_turns(tree: Tree) -> list[JsonObject]:
-    """What waits for its turn, in order."""
+    """Return the queued turns, in order. `text` is None if only application events opened a turn."""
     return [
         {
             "turn": trace,
-            "channel": opening.scope.channel,
-            "text": describe_input("", opening.trigger) if opening.trigger else None,
+            "channel": turn.scope.channel,
+            "text": describe_input("", turn.trigger) if turn.trigger else None,
         }
-        for trace, opening in tree.queued_turns.items()
+        for trace, turn in tree.queued_turns.items()
     ]

@@ -1,13 +1,13 @@
-"""The team on its 3 x 3 grid: who is hatching, alive or asleep (vocabulary `team`).
+"""The team on its 3 x 3 grid: which agents are hatching, alive or asleep (vocabulary `team`).
 
-An agent is known by its seat, 0 to 8; names are not unique. `roster.join` makes it alive, and so does being
-listed as alive or idle in a `roster.status`; who is listed as shut down, or not at all, sleeps. The end of a
-process puts everybody to sleep, whatever ended it, so nobody is left over from a crash or a restart.
+Input: the events of the log. Output: one team for each channel, with its agents by seat, 0 to 8. Names are
+not unique.
 
-A summon names nobody and makes no agent: the team as a whole is `hatching`. A wake names seats, which hatch
-until they join or are listed. Both are over when a status tells who is there, when the turn is over (that of
-the command, or else the next one to begin) or when a process ends; who never joined is forgotten then. What
-is for one channel is a team of its own.
+- `roster.join` makes an agent alive, and so does a `roster.status` that lists it as alive or idle. An agent
+  that is listed as shut down, or not listed, sleeps. The end of any process puts all agents to sleep.
+- A summon makes the team `hatching` and no agent. A wake makes its seats hatch until they join or are listed.
+- Hatching ends with a status, with the end of its turn (of the command, or else the next one to begin) or
+  with the end of a process. Agents that never joined are then removed.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -27,16 +27,16 @@ from turnlog.events import (
     UnknownPayload,
 )
 from turnlog.events.ui import Summon, Wake, WakeAgent
-from turnlog.state.descriptions import visible_channel
+from turnlog.state.channels import is_channel_visible, visible_channel
 
 MemberState = Literal["hatching", "alive", "sleeping"]
 
 SEAT_COUNT = 9
-NO_CHANNEL = ""  # the team of those events that have no channel
+NO_CHANNEL = ""  # the key of the team whose events have no channel
 
 
 class TeamMember(Struct, kw_only=True):
-    """An agent of the team. `born` is when it was first there; who has only been woken was not yet."""
+    """An agent of the team. `born` is None while it has only been woken and never joined."""
 
     name: str
     seat: int
@@ -52,30 +52,32 @@ class TeamMember(Struct, kw_only=True):
 
 
 class Team(Struct, kw_only=True):
-    """The agents of one channel by seat. `hatching` is since when somebody is expected, `turn` is the turn
-    that makes them come."""
+    """The agents of one channel by seat.
+
+    `hatching` is the time of the summon or wake that is under way, `turn` the turn that carries it out.
+    """
 
     seats: dict[int, TeamMember] = field(default_factory=dict)
     hatching: str | None = None
     turn: str | None = None
 
     def grid(self) -> list[TeamMember | None]:
-        """All nine places, from the first row to the last."""
+        """Return all nine seats, row by row."""
         return [self.seats.get(seat) for seat in range(SEAT_COUNT)]
 
     def end_hatching(self) -> None:
-        """Nobody hatches any more; who never joined is gone."""
-        self.hatching = self.turn = None
+        """Remove agents that never joined; put the other hatching ones to sleep."""
+        self.hatching = None
+        self.turn = None
         self.seats = {seat: member for seat, member in self.seats.items() if member.born is not None}
         for member in self.seats.values():
             if member.state == "hatching":
                 member.state = "sleeping"
 
-    def put_to_sleep_except(self, awake: Collection[int] = ()) -> None:
-        """Everybody else sleeps."""
+    def put_to_sleep_except(self, awake_seats: Collection[int] = ()) -> None:
         self.end_hatching()
         for seat, member in self.seats.items():
-            if seat not in awake:
+            if seat not in awake_seats:
                 member.state = "sleeping"
 
 
@@ -85,22 +87,25 @@ class Roster(Struct):
     teams: dict[str, Team] = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
-        step = REDUCERS.get(type(payload))
-        if step is not None:
-            step(self, envelope, payload)
+        reduce = REDUCERS.get(type(payload))
+        if reduce is not None:
+            reduce(self, envelope, payload)
 
     def visible_in(self, channels: Collection[str]) -> dict[str, Team]:
-        """The teams that somebody sees who is in these channels."""
-        return {name: team for name, team in self.teams.items() if name in (NO_CHANNEL, *channels)}
+        """Return the teams that a member of these channels sees."""
+        return {name: team for name, team in self.teams.items() if is_channel_visible(name or None, channels)}
 
     def team_for(self, envelope: Envelope, payload: Payload) -> Team:
-        """The team that an event is about."""
-        return self.teams.setdefault(visible_channel(envelope, payload) or NO_CHANNEL, Team())
+        """Return the team of the event's channel; create it if there is none."""
+        return self.teams.setdefault(team_key(envelope, payload), Team())
+
+
+def team_key(envelope: Envelope, payload: Payload) -> str:
+    return visible_channel(envelope, payload) or NO_CHANNEL
 
 
 def build_roster_report(teams: Mapping[str, Team]) -> list[dict[str, Any]]:
-    """Teams as JSON values: their channel, since when somebody is expected, and the nine places."""
+    """Return teams as JSON values: their channel, the time of hatching and the nine seats."""
     return [
         {"channel": name or None, "hatching": team.hatching, "grid": team.grid()}
         for name, team in sorted(teams.items())
@@ -112,32 +117,35 @@ def _command(roster: Roster, envelope: Envelope, payload: UiCommand) -> None:
     if not isinstance(command, Summon | Wake):
         return
     team = roster.team_for(envelope, payload)
-    team.hatching, team.turn = envelope.ts, envelope.trace_id
-    for agent in command.agents if isinstance(command, Wake) else ():
-        wake_member(team, agent)
+    team.hatching = envelope.ts
+    team.turn = envelope.trace_id
+    if isinstance(command, Wake):
+        for agent in command.agents:
+            wake_member(team, agent)
 
 
 def wake_member(team: Team, agent: WakeAgent) -> None:
-    """Somebody is woken: by its seat, with its looks if nobody sat there."""
-    member = team.seats.setdefault(
-        agent.seat,
-        TeamMember(
+    """Make the agent of a seat hatch if it sleeps. An empty seat gets an agent with the event's looks."""
+    member = team.seats.get(agent.seat)
+    if member is None:
+        team.seats[agent.seat] = TeamMember(
             name=agent.name,
             seat=agent.seat,
             state="hatching",
             color=agent.color,
             color_name=agent.color_name,
-        ),
-    )
-    if member.state == "sleeping":
+        )
+    elif member.state == "sleeping":
         member.state = "hatching"
 
 
 def _join(roster: Roster, envelope: Envelope, payload: RosterJoin) -> None:
-    """Somebody is here; who joins again keeps its birth, another one on the seat begins anew."""
     team = roster.team_for(envelope, payload)
-    before = team.seats.get(payload.seat)
-    born = before.born if before is not None and before.name == payload.name else None
+
+    # An agent that joins again keeps its time of birth; another agent on its seat does not.
+    previous = team.seats.get(payload.seat)
+    born = previous.born if previous is not None and previous.name == payload.name else None
+
     team.seats[payload.seat] = TeamMember(
         name=payload.name,
         seat=payload.seat,
@@ -154,28 +162,33 @@ def _join(roster: Roster, envelope: Envelope, payload: RosterJoin) -> None:
 
 
 def _status(roster: Roster, envelope: Envelope, payload: RosterStatus) -> None:
-    """Who is there. Somebody who is alive and unknown is known from now on; one who is not is no ghost."""
+    """Make the listed agents alive. A listed agent without a seat gets one, unless it is shut down."""
     team = roster.team_for(envelope, payload)
-    last = {listed.seat: listed for listed in payload.agents}
-    awake = {seat: listed.name for seat, listed in last.items() if listed.status != "shutdown"}
-    for seat, name in awake.items():
-        member = team.seats.setdefault(seat, TeamMember(name=name, seat=seat, state="alive"))
-        member.state, member.born, member.last_alive = "alive", member.born or envelope.ts, envelope.ts
-    team.put_to_sleep_except(awake)
+    agents_by_seat = {agent.seat: agent for agent in payload.agents}
+
+    awake_seats: set[int] = set()
+    for seat, agent in agents_by_seat.items():
+        if agent.status == "shutdown":
+            continue
+        awake_seats.add(seat)
+        member = team.seats.setdefault(seat, TeamMember(name=agent.name, seat=seat, state="alive"))
+        member.state = "alive"
+        member.born = member.born or envelope.ts
+        member.last_alive = envelope.ts
+    team.put_to_sleep_except(awake_seats)
 
 
 def _agent_start(roster: Roster, envelope: Envelope, payload: AgentStart) -> None:
-    """A command that opened no turn of its own is carried out by the next one."""
-    team = roster.teams.get(visible_channel(envelope, payload) or NO_CHANNEL)
+    # A command that opened no turn of its own is carried out by the next turn.
+    team = roster.teams.get(team_key(envelope, payload))
     if team and team.hatching and team.turn is None:
         team.turn = envelope.trace_id
 
 
 def _agent_end(roster: Roster, envelope: Envelope, payload: AgentEnd) -> None:
-    """The turn of a summon or a wake is over."""
-    team = roster.teams.get(visible_channel(envelope, payload) or NO_CHANNEL)
-    over = not envelope.depth and payload.stop_reason != "handoff"
-    if team and over and team.turn is not None and team.turn == envelope.trace_id:
+    is_turn_over = not envelope.depth and payload.stop_reason != "handoff"
+    team = roster.teams.get(team_key(envelope, payload))
+    if team and is_turn_over and team.turn is not None and team.turn == envelope.trace_id:
         team.end_hatching()
 
 

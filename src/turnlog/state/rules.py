@@ -1,12 +1,11 @@
-"""Rules: what follows from a state, said as events (000 calls it reconciliation).
+"""Rules: events that follow from a state (000 calls it reconciliation).
 
-A rule looks at the state alone: when it holds, it emits. `settle` lets rules speak until none has anything to
-say. A round is the first rule that holds, in the order of the list; what it emits is folded into the state
-before the next round. Rules of the phase `apply` speak after every batch, those of `submit` only after the
-model's own events, when the others may speak too.
+A rule is a pure predicate and an emitter over the state. `settle` runs the first rule whose predicate holds,
+in the order of the list, folds the events that it emitted, and repeats until no rule holds. Rules of the
+phase `apply` run after every batch; rules of the phase `submit` run only after the model's own events.
 
-Nothing is appended here. Whoever does it (origin `app`, with the rule's name) gets the events in order, and
-hands in `enter`, which gives each the envelope that it will have, so that reducers find its time and place.
+Nothing is appended here. The caller appends the events in order (origin `app`, with the rule's name). Its
+`make_envelope` gives each event the envelope that it will have, so that reducers find its time and seq.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +19,12 @@ from turnlog.state.fold import Reducers, fold
 
 Phase = Literal["apply", "submit"]
 PHASES_TO_RUN: dict[Phase, tuple[Phase, ...]] = {"apply": ("apply",), "submit": ("apply", "submit")}
-MAX_ROUNDS = 100  # rounds; many times what a set needs that comes to rest, and still done in milliseconds
+MAX_ROUNDS = 100  # many times what a set needs that converges, and still done in milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`when` and `emit` are pure functions of the state; what is emitted must make `when` false."""
+    """`when` and `emit` are pure functions of the state. The emitted events must make `when` false."""
 
     name: str
     phase: Phase
@@ -41,7 +40,7 @@ class EmittedEvent(NamedTuple):
 
 
 class SettledState(NamedTuple):
-    """The state after the rules have spoken, and what they said."""
+    """The state in which no rule holds, and the events that the rules emitted."""
 
     state: Any
     emitted: list[EmittedEvent]
@@ -55,35 +54,35 @@ def settle(
     make_envelope: Callable[[EmittedEvent], Envelope],
     max_rounds: int = MAX_ROUNDS,
 ) -> SettledState:
-    """Let the rules of a phase speak until none holds; `Unsettled` names those that do not stop.
+    """Run the rules of a phase until none holds.
 
-    One that raises, or emits what `enter` refuses, is a `RuleFault` with its name.
+    Raise `RulesDidNotConverge` with the names of the rules that did not stop, and `RuleError` if a rule
+    raises or emits an event that `make_envelope` refuses.
     """
-    heard = [rule for rule in rules if rule.phase in PHASES_TO_RUN[phase]]
-    fired: list[str] = []
+    active_rules = [rule for rule in rules if rule.phase in PHASES_TO_RUN[phase]]
+    rounds: list[str] = []  # the name of the rule in each round
     emitted: list[EmittedEvent] = []
-    while rule := next((rule for rule in heard if can_fire(rule, state)), None):
-        if len(fired) == max_rounds:
-            raise RulesDidNotConverge(
-                fired[max_rounds // 2 :], max_rounds
-            )  # by then, those that come to rest have done so
-        fired.append(rule.name)
+
+    while rule := next((rule for rule in active_rules if can_fire(rule, state)), None):
+        if len(rounds) == max_rounds:
+            # Rules that converge have stopped in the first half.
+            raise RulesDidNotConverge(rounds[max_rounds // 2 :], max_rounds)
+        rounds.append(rule.name)
         with attribute_errors_to(rule):
-            said = [EmittedEvent(rule.name, payload) for payload in rule.emit(state)]
-            state = fold(reducers, ((make_envelope(event), event.payload) for event in said), state)
-        emitted += said
+            events = [EmittedEvent(rule.name, payload) for payload in rule.emit(state)]
+            state = fold(reducers, ((make_envelope(event), event.payload) for event in events), state)
+        emitted += events
     return SettledState(state, emitted)
 
 
 def can_fire(rule: Rule, state: Any) -> bool:
-    """Whether a rule has something to say."""
     with attribute_errors_to(rule):
         return rule.when(state)
 
 
 @contextmanager
 def attribute_errors_to(rule: Rule) -> Iterator[None]:
-    """What goes wrong meanwhile is the fault of a rule."""
+    """Raise a `RuleError` with the rule's name for any exception inside."""
     try:
         yield
     except Exception as error:

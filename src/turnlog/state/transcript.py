@@ -1,8 +1,8 @@
-"""What was said in a session, as bubbles: by people, by agents, and notes of what people did without words.
+"""The texts of a session for people to read: of people, of agents, and notes about acts without words.
 
-A bubble stands where its event stands in the log. Blank texts leave none, nor do events without prose. What
-was retracted vanishes; a text that was aborted stays, marked `partial`. Texts that are still being written
-are not here but in what is open (`pending`).
+Input: the events of the log. Output: entries in log order, by the seq of their event. Blank texts have no
+entry. A retracted text is removed; an aborted one stays and is marked `partial`. Texts that are still being
+written are in `pending`, not here.
 """
 
 from collections.abc import Callable, Collection
@@ -22,14 +22,15 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
-from turnlog.state.descriptions import describe_input, is_page_event, visible_channel
+from turnlog.state.channels import is_channel_visible, visible_channel
+from turnlog.state.descriptions import describe_input, is_page_event
 
 EntryRole = Literal["user", "assistant", "note"]
-NO_ENTRY_SEQ = -1  # the place of a text that has no bubble yet
+NO_ENTRY_SEQ = -1  # of a text block that has no entry yet
 
 
 class TranscriptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One text. `channel` is the role whose members see it; none is everybody."""
+    """One text. Members of `channel` see it; without a channel every member does."""
 
     seq: int
     ts: str
@@ -45,29 +46,28 @@ class TranscriptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Transcript(Struct):
-    """The bubbles of a session by seq. `blocks` has the seqs of texts that can still be retracted."""
+    """The entries of a session by seq, and the seqs of the texts that can still be retracted."""
 
     entries: dict[int, TranscriptEntry] = field(default_factory=dict)
     seqs_by_block: dict[str, dict[str, int]] = field(default_factory=dict)  # by open agent and block
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
-        step = REDUCERS.get(type(payload))
-        if step is not None:
-            step(self, envelope, payload)
+        reduce = REDUCERS.get(type(payload))
+        if reduce is not None:
+            reduce(self, envelope, payload)
         elif is_page_event(envelope, payload):
             _note(self, envelope, payload)
 
     def visible_in(self, channels: Collection[str]) -> list[TranscriptEntry]:
-        """What somebody sees who is in these channels, in order."""
-        return [bubble for bubble in self.entries.values() if bubble.channel in (None, *channels)]
+        """Return the entries that a member of these channels sees, in order."""
+        return [entry for entry in self.entries.values() if is_channel_visible(entry.channel, channels)]
 
     def block_seqs(self, envelope: Envelope) -> dict[str, int]:
-        """The texts of an agent."""
+        """Return the seqs of the texts of the event's agent by block, to change in place."""
         return self.seqs_by_block.setdefault(envelope.agent_id or "", {})
 
     def add(self, entry: TranscriptEntry) -> bool:
-        """Add a bubble, unless there is nothing to read."""
+        """Add an entry. Return False and add nothing if its text is blank."""
         if not entry.text.strip():
             return False
         self.entries[entry.seq] = entry
@@ -77,7 +77,6 @@ class Transcript(Struct):
 def build_entry(
     envelope: Envelope, payload: Any, who: EntryRole, text: str, speaker: str | None
 ) -> TranscriptEntry:
-    """A text in its place."""
     return TranscriptEntry(
         seq=envelope.seq,
         ts=envelope.ts,
@@ -94,24 +93,24 @@ def build_entry(
 
 
 def _user_message(transcript: Transcript, envelope: Envelope, payload: UiMessage) -> None:
-    transcript.add(build_entry(envelope, payload, "user", payload.text, payload.speaker or envelope.actor))
+    speaker = payload.speaker or envelope.actor
+    transcript.add(build_entry(envelope, payload, "user", payload.text, speaker))
 
 
 def _action(transcript: Transcript, envelope: Envelope, payload: UiAction) -> None:
-    """An action that answers a call is a result, which has no words here either."""
+    # An action that answers a call is a result, and results have no entries.
     if payload.call_id is None:
         _note(transcript, envelope, payload)
 
 
 def _note(transcript: Transcript, envelope: Envelope, payload: Any) -> None:
-    transcript.add(
-        build_entry(envelope, payload, "note", describe_input(envelope.type, payload), envelope.actor)
-    )
+    text = describe_input(envelope.type, payload)
+    transcript.add(build_entry(envelope, payload, "note", text, envelope.actor))
 
 
 def _assistant_message(transcript: Transcript, envelope: Envelope, payload: AssistantMessage) -> None:
-    said = build_entry(envelope, payload, "assistant", payload.text, payload.speaker)
-    if transcript.add(said) and payload.block_id:
+    entry = build_entry(envelope, payload, "assistant", payload.text, payload.speaker)
+    if transcript.add(entry) and payload.block_id:
         transcript.block_seqs(envelope)[payload.block_id] = envelope.seq
 
 
@@ -121,18 +120,20 @@ def _block_start(transcript: Transcript, envelope: Envelope, payload: BlockStart
 
 
 def _block_end(transcript: Transcript, envelope: Envelope, payload: BlockEnd) -> None:
-    """A text that was aborted has no twin: what there is of it stands here."""
-    texts = transcript.block_seqs(envelope)
-    if payload.status == "complete" or texts.pop(payload.block_id, None) != NO_ENTRY_SEQ:
+    # A complete block has a final event, `assistant.message`. An aborted one has none.
+    if payload.status == "complete":
+        return
+    seqs = transcript.block_seqs(envelope)
+    if seqs.pop(payload.block_id, None) != NO_ENTRY_SEQ:
         return
     if transcript.add(build_entry(envelope, payload, "assistant", payload.text or "", None)):
-        texts[payload.block_id] = envelope.seq
+        seqs[payload.block_id] = envelope.seq
 
 
 def _retract(transcript: Transcript, envelope: Envelope, payload: BlockRetract) -> None:
-    texts = transcript.block_seqs(envelope)
+    seqs = transcript.block_seqs(envelope)
     for block_id in payload.block_ids:
-        transcript.entries.pop(texts.pop(block_id, NO_ENTRY_SEQ), None)
+        transcript.entries.pop(seqs.pop(block_id, NO_ENTRY_SEQ), None)
 
 
 def _agent_end(transcript: Transcript, envelope: Envelope, _: AgentEnd) -> None:

@@ -1,16 +1,15 @@
-"""The views of a session that are open, and whether an action on one may be taken (protocol 3.4 and 3.5).
+"""The open views of a session, and whether an action on one is valid (protocol 3.4 and 3.5).
 
-`Views` is a fold over the log: `assistant.view` opens a view or takes the place of the one with its id in its
-channel, an empty one takes it away, and a `ui.action` in the log was taken. `check` holds an action that is
-not in the log yet against the view as it was sent, and says all that is wrong, or nothing:
+`OpenViews` is a fold over the log. `assistant.view` opens a view or replaces the one with its id in its
+channel; an empty one closes it. A `ui.action` in the log has been accepted. `validate_action` checks an
+action that is not in the log yet against the view as it was sent, and returns all problems:
 
-    conflict   the action comes too late or to the wrong place: the view is not open here, it was shown anew,
-               its form was sent already. To send it again does not help.
-    invalid    what the action holds is wrong; `path` says where in the action, for the field or the cell.
+    conflict   the action is too late or in the wrong channel: the view is not open there, it was shown again,
+               or its form was sent already. Sending it again does not help.
+    invalid    the content of the action is wrong; `path` leads to the field or the cell.
 
-Nothing is doubled by a second tab: a form or a button without `repeat`, and a table, are taken once, until
-the view is shown again. A table loses the rows that a save names in `deleted`, and no others. What is kept is
-bounded: when the open views have more than 10,000 parts, the oldest are not open any more.
+A form or a button without `repeat`, and a table, accept one action until the view is shown again. A save
+removes only the rows in `deleted`. Above 10,000 parts of open views the oldest views are closed.
 """
 
 import re
@@ -46,29 +45,26 @@ from turnlog.events.view_nodes import (
     iter_parts,
     parse_view_tree,
 )
+from turnlog.state.channels import ChannelFilter, may_see_all
 
 MAX_OPEN_PARTS = 10_000  # parts of open views; five of the largest, hundreds of ordinary ones
-MAX_PROBLEMS = 100  # that one answer tells; a person corrects a few at a time
+MAX_PROBLEMS = 100  # in one response; a person corrects a few at a time
 MAX_LISTED_OPTIONS = 8  # options that a message names
 MAX_DECIMAL_DIGITS = 700  # between the largest double and the smallest step there are 650
-MAX_PATH_NAME_CHARS = 128  # of a name nobody knows, in a path
+MAX_PATH_NAME_CHARS = 128  # of an unknown field's name, in a path
+
+DATE_EXAMPLES = {"date": "2026-01-08", "datetime": "2026-01-08 or 2026-01-08T12:30"}
 
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _TIME = re.compile(rf"\d{{4}}-\d\d-\d\d(T{_CLOCK}(:[0-5]\d(\.\d{{1,6}})?)?(Z|[+-]{_CLOCK})?)?", re.ASCII)
 
 ActionablePart = Form | TableEditor | Button
 ProblemPath = tuple[str | int, ...]
-ChannelFilter = Callable[[str | None], bool]
 P = TypeVar("P", Form, TableEditor, Button)
 
 
-def may_see_all(channel: str | None) -> bool:
-    """A person who sees all channels."""
-    return True
-
-
 class ActionProblem(NamedTuple):
-    """Why an action is not taken; `path` leads to the place in the action, or to `view_id`."""
+    """Why an action is refused. `path` leads into the action, or to `view_id`."""
 
     kind: Literal["conflict", "invalid"]
     message: str
@@ -77,7 +73,7 @@ class ActionProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenView:
-    """A view that is open: what can be acted on, by id, and what has been."""
+    """An open view: its parts that take actions, by id, and those that have been used."""
 
     event_id: str
     channel: str | None
@@ -90,13 +86,12 @@ class OpenView:
 
 @dataclass(slots=True)
 class OpenViews:
-    """The open views of a session by channel and id, the one shown last at the end."""
+    """The open views of a session by channel and id; the one that was shown last is the last."""
 
     open: dict[tuple[str | None, str], OpenView] = field(default_factory=dict)
     part_count: int = 0
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
         if isinstance(payload, AssistantView):
             self._open_view(envelope, payload)
         elif isinstance(payload, UiAction):
@@ -108,43 +103,45 @@ class OpenViews:
         Several channels may show one `view_id`. First comes the view that the action's `shown` names, then
         the one in the action's channel, then the one in no channel, then the one that was shown last.
         """
-        named = [
+        candidates = [
             view for view in self.open.values() if view.view_id == action.view_id and may_see(view.channel)
         ]
-        preferred = [
-            *(view for view in named if view.event_id == action.shown),
-            *(view for view in named if view.channel == channel),
-            *(view for view in named if view.channel is None),
-            *reversed(named),
-        ]
-        return preferred[0] if preferred else None
+        for view in candidates:
+            if view.event_id == action.shown:
+                return view
+        for wanted_channel in (channel, None):
+            for view in candidates:
+                if view.channel == wanted_channel:
+                    return view
+        return candidates[-1] if candidates else None
 
     def record_action(
         self, action: UiAction, may_see: ChannelFilter = may_see_all, channel: str | None = None
     ) -> None:
-        """An action in a channel has been taken."""
+        """Mark what an accepted action used. An action without an open view changes nothing."""
         view = self.find(action, may_see, channel)
-        step = ACTION_EFFECTS.get(type(action.action))
-        if view is not None and step is not None:
-            self.open[view.channel, view.view_id] = step(view, action.action)
+        apply_effect = ACTION_EFFECTS.get(type(action.action))
+        if view is not None and apply_effect is not None:
+            self.open[view.channel, view.view_id] = apply_effect(view, action.action)
 
     def is_current(self, action: UiAction) -> bool:
-        """Whether the view that an action is for is still open, as the person saw it."""
-        if action.view_id is None or action.shown is None:  # an answer to a call, or an older log
+        """Return whether the view of an action is still open as the person saw it."""
+        # An answer to a call has no view; actions in older logs have no `shown`.
+        if action.view_id is None or action.shown is None:
             return True
         return any(view.event_id == action.shown for view in self.open.values())
 
     def has_question(self, may_see: ChannelFilter) -> bool:
-        """Whether an open view waits for a person: a form or a button that is taken once, and nothing was."""
-        return any(
-            isinstance(part, Form | Button) and not part.repeat
-            for view in self.open.values()
-            if may_see(view.channel) and not view.used_part_ids
-            for part in view.parts_by_id.values()
-        )
+        """Return whether an unused view has a form or a button that is taken once."""
+        for view in self.open.values():
+            if view.used_part_ids or not may_see(view.channel):
+                continue
+            if any(is_taken_once(part) for part in view.parts_by_id.values()):
+                return True
+        return False
 
     def copy(self) -> "OpenViews":
-        """The same, to try actions on that come together."""
+        """Return a copy on which several actions of one request can be tried."""
         return OpenViews(dict(self.open), self.part_count)
 
     def _open_view(self, envelope: Envelope, payload: AssistantView) -> None:
@@ -153,52 +150,74 @@ class OpenViews:
         root = parse_view_tree(payload.view.tree)
         if root is None:
             return
-        found = [part for _, _, part in iter_parts(root)]
-        active = {part.id: part for part in found if isinstance(part, ActionablePart)}
-        tables = [part for part in active.values() if isinstance(part, TableEditor)]
-        rows = {table.id: frozenset(row.row_id for row in table.rows) for table in tables}
-        self.open[key] = OpenView(envelope.id, *key, len(found), active, rows)
-        self.part_count += len(found)
+
+        parts = [part for _, _, part in iter_parts(root)]
+        parts_by_id: dict[str, ActionablePart] = {}
+        row_ids: dict[str, frozenset[str]] = {}
+        for part in parts:
+            if isinstance(part, ActionablePart):
+                parts_by_id[part.id] = part
+            if isinstance(part, TableEditor):
+                row_ids[part.id] = frozenset(row.row_id for row in part.rows)
+
+        self.open[key] = OpenView(
+            event_id=envelope.id,
+            channel=envelope.channel,
+            view_id=payload.view.view_id,
+            part_count=len(parts),
+            parts_by_id=parts_by_id,
+            row_ids=row_ids,
+        )
+        self.part_count += len(parts)
         while self.part_count > MAX_OPEN_PARTS:
             self._close_view(next(iter(self.open)))
 
     def _close_view(self, key: tuple[str | None, str]) -> None:
-        if view := self.open.pop(key, None):
+        view = self.open.pop(key, None)
+        if view is not None:
             self.part_count -= view.part_count
+
+
+def is_taken_once(part: object) -> bool:
+    return isinstance(part, Form | Button) and not part.repeat
 
 
 def validate_action(
     views: OpenViews, action: UiAction, may_see: ChannelFilter = may_see_all, channel: str | None = None
 ) -> tuple[ActionProblem, ...]:
-    """Why an action in a channel may not be taken; nothing if it may. One that only answers a call is not of
-    a view.
+    """Return the problems of an action in a channel; an empty tuple if it is valid.
 
-    For who may not see its channel a view is not there. An action that is in the log already, under its id,
-    was taken: that is for the caller to know.
+    If there are conflicts, only these are returned. A view in a channel that the person may not see is not
+    open for that person. The caller must accept an action whose event id is in the log already.
     """
     if action.view_id is None:
-        known = action.call_id is not None
-        return () if known else (ActionProblem("invalid", "expected a view_id or a call_id", ("view_id",)),)
+        if action.call_id is not None:  # an answer to a call has no view
+            return ()
+        return (invalid_problem("expected a view_id or a call_id", "view_id"),)
+
     view = views.find(action, may_see, channel)
     if view is None:
-        return (
-            ActionProblem("conflict", f"view {action.view_id} is not open in this session", ("view_id",)),
-        )
-    if action.shown not in (None, view.event_id):
-        return (ActionProblem("conflict", f"view {action.view_id} has been shown anew", ("shown",)),)
-    problems = tuple(islice(ACTION_CHECKS[type(action.action)](view, action.action), MAX_PROBLEMS))
-    return tuple(problem for problem in problems if problem.kind == "conflict") or problems
+        return (conflict_problem(f"view {action.view_id} is not open in this session", "view_id"),)
+    if action.shown is not None and action.shown != view.event_id:
+        return (conflict_problem(f"view {action.view_id} has been shown anew", "shown"),)
+
+    check = ACTION_CHECKS[type(action.action)]
+    problems = tuple(islice(check(view, action.action), MAX_PROBLEMS))
+    conflicts = tuple(problem for problem in problems if problem.kind == "conflict")
+    return conflicts or problems
 
 
 def build_action_error(problems: Sequence[ActionProblem]) -> ErrorInfo:
-    """Problems (at least one) as an answer says them: the first one, and all of them in its details."""
+    """Return the error of a response: the first problem (there must be one), and all of them as details."""
     first = problems[0]
     code = "CONFLICT" if first.kind == "conflict" else "VALIDATION_ERROR"
-    told = [{"path": list(problem.path), "message": problem.message} for problem in problems]
-    return ErrorInfo(code=code, message=first.message, details={"path": told[0]["path"], "problems": told})
+    details = [{"path": list(problem.path), "message": problem.message} for problem in problems]
+    return ErrorInfo(
+        code=code, message=first.message, details={"path": details[0]["path"], "problems": details}
+    )
 
 
-# what an action holds
+# Checks of the content of an action
 
 
 def invalid_problem(message: str, *path: str | int) -> ActionProblem:
@@ -210,7 +229,6 @@ def conflict_problem(message: str, *path: str | int) -> ActionProblem:
 
 
 def find_part(view: OpenView, key: str, kind: type[P]) -> P | None:
-    """A form, table or button of a view."""
     part = view.parts_by_id.get(key)
     return part if isinstance(part, kind) else None
 
@@ -262,15 +280,14 @@ def _check_save(view: OpenView, action: TableSave) -> Iterator[ActionProblem]:
     elif len(action.rows) + len(action.deleted) > MAX_VIEW_PARTS:
         yield invalid_problem(f"expected at most {MAX_VIEW_PARTS} rows", "rows")
     elif table.id in view.used_part_ids:
-        yield conflict_problem(
-            f"table {table.id} has been saved already; wait until it is shown again", "table_id"
-        )
+        message = f"table {table.id} has been saved already; wait until it is shown again"
+        yield conflict_problem(message, "table_id")
     else:
         yield from _check_rows(table, view.row_ids[table.id], action)
 
 
 def _check_rows(table: TableEditor, known: frozenset[str], action: TableSave) -> Iterator[ActionProblem]:
-    left = set(known)
+    unnamed = set(known)  # rows that the save has not named yet
     for index, row in enumerate(action.rows):
         row_id = row.get("row_id")
         if row_id is None:
@@ -280,31 +297,30 @@ def _check_rows(table: TableEditor, known: frozenset[str], action: TableSave) ->
             yield invalid_problem("row_id must be a text", "rows", index, "row_id")
         elif row_id not in known:
             yield unknown_row_problem(table, row_id, "rows", index, "row_id")
-        elif row_id not in left:
+        elif row_id not in unnamed:
             yield invalid_problem(f"row {row_id} stands twice", "rows", index, "row_id")
         else:
-            left.discard(row_id)
+            unnamed.discard(row_id)
         cells = {name: value for name, value in row.items() if name != "row_id"}
         yield from _check_values(table.columns, cells, "rows", index)
-    yield from _check_deletions(table, known, left, action.deleted)
+    yield from _check_deletions(table, known, unnamed, action.deleted)
 
 
 def _check_deletions(
-    table: TableEditor, known: frozenset[str], left: set[str], deleted: Sequence[str]
+    table: TableEditor, known: frozenset[str], unnamed: set[str], deleted: Sequence[str]
 ) -> Iterator[ActionProblem]:
-    """What is wrong with the rows to delete; `left` are those that the save does not name otherwise."""
     for index, row_id in enumerate(deleted):
         if not table.can_delete:
             yield invalid_problem(f"rows of {table.id} cannot be deleted", "deleted", index)
         elif row_id not in known:
             yield unknown_row_problem(table, row_id, "deleted", index)
-        elif row_id not in left:
+        elif row_id not in unnamed:
             yield invalid_problem(f"row {row_id} stands twice", "deleted", index)
-        left.discard(row_id)
+        unnamed.discard(row_id)
 
 
 def unknown_row_problem(table: TableEditor, row_id: str, *path: str | int) -> ActionProblem:
-    """A row that was never there is wrong; one that was comes too late."""
+    """Return a conflict for a row that has been deleted, and an invalid action for one that never was."""
     if any(row.row_id == row_id for row in table.rows):
         return conflict_problem(f"row {row_id} of {table.id} has been deleted already", *path)
     return invalid_problem(f"table {table.id} has no row {quote(row_id)}", *path)
@@ -313,11 +329,13 @@ def unknown_row_problem(table: TableEditor, row_id: str, *path: str | int) -> Ac
 def _check_values(
     fields: Sequence[Field], values: Mapping[str, Any], *path: str | int
 ) -> Iterator[ActionProblem]:
-    """What is wrong with the values of fields, or of the cells of a row."""
-    for each in fields:
-        if sentence := find_field_error(each, values.get(each.name)):
-            yield invalid_problem(f"{each.name} {sentence}", *path, each.name)
-    known = {each.name for each in fields}
+    """Yield the problems of the values of a form, or of the cells of a row."""
+    for form_field in fields:
+        error = find_field_error(form_field, values.get(form_field.name))
+        if error:
+            yield invalid_problem(f"{form_field.name} {error}", *path, form_field.name)
+
+    known = {form_field.name for form_field in fields}
     for name in values:
         if name not in known:
             yield invalid_problem(f"{quote(name)} is not a field", *path, name[:MAX_PATH_NAME_CHARS])
@@ -333,87 +351,104 @@ ACTION_CHECKS: Mapping[type, Callable[[OpenView, Any], Iterator[ActionProblem]]]
 }
 
 
-# what becomes of a view when an action is taken; the log may hold actions that nobody checked
+# Effects of an accepted action on its view. The log may hold actions that were never checked.
 
 
-def _mark_used(view: OpenView, key: str) -> OpenView:
-    part = view.parts_by_id.get(key)
-    once = isinstance(part, Form | Button) and not part.repeat
-    return replace(view, used_part_ids=view.used_part_ids | {key}) if once else view
+def _apply_submit(view: OpenView, action: FormSubmit) -> OpenView:
+    return _mark_used(view, action.form_id)
 
 
-def _with_row_ids(view: OpenView, table_id: str, rows: frozenset[str]) -> OpenView:
-    return replace(view, row_ids={**view.row_ids, table_id: rows})
+def _apply_click(view: OpenView, action: ButtonClick) -> OpenView:
+    return _mark_used(view, action.button_id)
+
+
+def _mark_used(view: OpenView, part_id: str) -> OpenView:
+    if not is_taken_once(view.parts_by_id.get(part_id)):
+        return view
+    return replace(view, used_part_ids=view.used_part_ids | {part_id})
 
 
 def _apply_save(view: OpenView, action: TableSave) -> OpenView:
-    known = view.row_ids.get(action.table_id)
-    if known is None:
+    if action.table_id not in view.row_ids:
         return view
-    kept = _with_row_ids(view, action.table_id, known - frozenset(action.deleted))
-    return replace(kept, used_part_ids=view.used_part_ids | {action.table_id})
+    saved = _remove_rows(view, action.table_id, action.deleted)
+    return replace(saved, used_part_ids=view.used_part_ids | {action.table_id})
 
 
 def _apply_delete_row(view: OpenView, action: TableDeleteRow) -> OpenView:
-    known = view.row_ids.get(action.table_id)
-    return view if known is None else _with_row_ids(view, action.table_id, known - {action.row_id})
+    return _remove_rows(view, action.table_id, (action.row_id,))
+
+
+def _remove_rows(view: OpenView, table_id: str, row_ids: Sequence[str]) -> OpenView:
+    known = view.row_ids.get(table_id)
+    if known is None:
+        return view
+    return replace(view, row_ids={**view.row_ids, table_id: known - frozenset(row_ids)})
 
 
 ACTION_EFFECTS: Mapping[type, Callable[[OpenView, Any], OpenView]] = {
-    FormSubmit: lambda view, action: _mark_used(view, action.form_id),
-    ButtonClick: lambda view, action: _mark_used(view, action.button_id),
+    FormSubmit: _apply_submit,
+    ButtonClick: _apply_click,
     TableSave: _apply_save,
     TableDeleteRow: _apply_delete_row,
 }
 
 
-# what a field takes
+# Checks of one field
 
 
-def find_field_error(each: Field, value: Any) -> str | None:
-    """Why a field does not take a value: a sentence without its subject. Blank text is no value."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return "is required" if each.required else None
-    return FIELD_CHECKS[type(each)](each, value)
+def find_field_error(form_field: Field, value: Any) -> str | None:
+    """Return why a field refuses a value, as a sentence without its subject; None if it accepts it."""
+    is_blank = value is None or (isinstance(value, str) and not value.strip())
+    if is_blank:
+        return "is required" if form_field.required else None
+    return FIELD_CHECKS[type(form_field)](form_field, value)
 
 
-def _check_text(each: TextField, value: Any) -> str | None:
+def _check_text(form_field: TextField, value: Any) -> str | None:
     if not isinstance(value, str):
         return "must be a text"
-    return None if len(value) <= each.max_length else f"must be at most {each.max_length} characters long"
+    if len(value) > form_field.max_length:
+        return f"must be at most {form_field.max_length} characters long"
+    return None
 
 
-def _check_number(each: NumberField, value: Any) -> str | None:
+def _check_number(form_field: NumberField, value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value):
         return "must be a number"
-    if each.above is not None and value <= each.above:
-        return f"must be > {each.above}"
-    if each.min is not None and value < each.min:
-        return f"must be >= {each.min}"
-    if each.max is not None and value > each.max:
-        return f"must be <= {each.max}"
-    return None if each.step is None else _check_step(each.step, each.min or 0, value)
+    if form_field.above is not None and value <= form_field.above:
+        return f"must be > {form_field.above}"
+    if form_field.min is not None and value < form_field.min:
+        return f"must be >= {form_field.min}"
+    if form_field.max is not None and value > form_field.max:
+        return f"must be <= {form_field.max}"
+    if form_field.step is not None:
+        return _check_step(form_field.step, form_field.min or 0, value)
+    return None
 
 
 def _check_step(step: Number, start: Number, value: Number) -> str | None:
-    """Exact on what is written: 187.6 is a multiple of 0.1."""
+    # Decimals of the written numbers: 187.6 is a multiple of 0.1, which binary floats deny.
     exact = Context(prec=MAX_DECIMAL_DIGITS)
-    rest = exact.remainder(exact.subtract(Decimal(str(value)), Decimal(str(start))), Decimal(str(step)))
-    return None if rest == 0 else f"must be in steps of {step}" + (f" from {start}" if start else "")
+    distance = exact.subtract(Decimal(str(value)), Decimal(str(start)))
+    if exact.remainder(distance, Decimal(str(step))) == 0:
+        return None
+    return f"must be in steps of {step} from {start}" if start else f"must be in steps of {step}"
 
 
-def _check_datetime(each: DatetimeField, value: Any) -> str | None:
-    if not is_time(value) or (each.picks == "date" and "T" in value):
-        example = {"date": "2026-01-08", "datetime": "2026-01-08 or 2026-01-08T12:30"}[each.picks]
-        return f"must be a date like {example}"
-    day = value[:10]  # as it is written: where the person is
-    if each.min is not None and day < each.min:
-        return f"must not be before {each.min}"
-    return f"must not be after {each.max}" if each.max is not None and day > each.max else None
+def _check_datetime(form_field: DatetimeField, value: Any) -> str | None:
+    if not is_time(value) or (form_field.picks == "date" and "T" in value):
+        return f"must be a date like {DATE_EXAMPLES[form_field.picks]}"
+    day = value[:10]  # as it is written: in the time zone of the person
+    if form_field.min is not None and day < form_field.min:
+        return f"must not be before {form_field.min}"
+    if form_field.max is not None and day > form_field.max:
+        return f"must not be after {form_field.max}"
+    return None
 
 
 def is_time(value: Any) -> bool:
-    """Whether a text is a real day, or a real time of a day."""
+    """Return whether a value is the text of a real day, or of a time on a real day."""
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         return False
     try:
@@ -423,13 +458,14 @@ def is_time(value: Any) -> bool:
     return True
 
 
-def _check_select(each: SelectField, value: Any) -> str | None:
-    options = [option.value for option in each.options]
+def _check_select(form_field: SelectField, value: Any) -> str | None:
+    options = [option.value for option in form_field.options]
     if value in options:
         return None
-    return f"must be one of {', '.join(options[:MAX_LISTED_OPTIONS])}" + (
-        ", …" if len(options) > MAX_LISTED_OPTIONS else ""
-    )
+    listed = ", ".join(options[:MAX_LISTED_OPTIONS])
+    if len(options) > MAX_LISTED_OPTIONS:
+        listed += ", …"
+    return f"must be one of {listed}"
 
 
 FIELD_CHECKS: Mapping[type, Callable[[Any, Any], str | None]] = {

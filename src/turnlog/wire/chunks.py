@@ -1,16 +1,19 @@
-"""One payload in, JSON messages of a bounded size out: the messages of the `blocks` dialect.
+"""Split one payload into JSON messages of a bounded size: the messages of the `blocks` dialect.
 
-Every message is complete by itself: compact JSON with `type`, `agent`, `final`, `delta` and the extras, in
-this order, non-ASCII raw, at most `limit_bytes` long after escaping (protocol law 7). The payload is escaped
-once and the escaped bytes are cut, never inside a character or an escape; no cut could give fewer messages.
-The deltas joined are the payload. A lone surrogate, which UTF-8 cannot say, arrives as U+FFFD; two that form
-a pair arrive as their character. Extras are never cut: when they leave no room for a delta, `InvalidEvent`.
-A dialect never meets that, because names and keys are bounded when an event is appended.
+Input: a type, an agent, a text and extra fields. Output: messages, each complete by itself. A message is
+compact JSON with `type`, `agent`, `final`, `delta` and the extras, in this order, with non-ASCII text raw.
+
+- A message has at most `limit_bytes` after escaping (protocol law 7). No other split gives fewer messages.
+- The deltas joined are the payload. The payload is escaped once; the escaped bytes are never cut inside a
+  character or an escape. A lone surrogate becomes U+FFFD.
+- Extras are never cut. If they leave no room for a delta, `chunk` raises `InvalidEvent`. Events from the log
+  never do that: the vocabulary limits the length of names and ids.
 """
 
 from msgspec.json import Encoder
 
 from turnlog.errors import InvalidEvent, quote
+from turnlog.events.surrogates import replace_lone_surrogates
 
 MAX_MESSAGE_BYTES = 2048  # seed 003: what no proxy between us and a page splits
 MAX_ESCAPE_BYTES = 6  # `\u001f`; characters take at most 4 bytes, other escapes 2
@@ -33,22 +36,26 @@ def chunk(
     final: bool = True,
     **extra: Scalar,
 ) -> list[bytes]:
-    """Cut a payload into messages; the last one carries `final`, all others `false`."""
-    head, tail = message_prefix_and_suffix(type, agent, extra)
-    more = head + NOT_FINAL_DELTA
-    budget = limit_bytes - len(more) - len(tail)
+    """Split a payload into messages. The last one carries `final`, all others `false`."""
+    prefix, suffix = message_prefix_and_suffix(type, agent, extra)
+    prefix_with_more = prefix + NOT_FINAL_DELTA
+    budget = limit_bytes - len(prefix_with_more) - len(suffix)
     if budget < MAX_ESCAPE_BYTES:
         raise InvalidEvent(
             f"expected {MAX_ESCAPE_BYTES} of {limit_bytes} bytes left for {quote(type)}, got {budget}"
         )
+
     text = encode_json_lossy(payload)
-    start, stop = 1, len(text) - 1  # the quotes stay behind
+    start = 1  # after the opening quote
+    stop = len(text) - 1  # before the closing quote
     messages = []
     while stop - start > budget:
         end = find_cut_point(text, start, start + budget)
-        messages.append(b"".join((more, text[start:end], tail)))
+        messages.append(b"".join((prefix_with_more, text[start:end], suffix)))
         start = end
-    messages.append((head + FINAL_DELTA if final else more) + text[start:stop] + tail)
+
+    last_prefix = prefix + FINAL_DELTA if final else prefix_with_more
+    messages.append(last_prefix + text[start:stop] + suffix)
     return messages
 
 
@@ -56,47 +63,49 @@ def available_payload_bytes(
     type: str, agent: str, extra: dict[str, Scalar], limit_bytes: int = MAX_MESSAGE_BYTES
 ) -> int:
     """Return how many bytes of escaped payload a message with these extras can hold; less than 0 if none."""
-    head, tail = message_prefix_and_suffix(type, agent, extra)
-    return limit_bytes - len(head) - len(NOT_FINAL_DELTA) - len(tail)
+    prefix, suffix = message_prefix_and_suffix(type, agent, extra)
+    return limit_bytes - len(prefix) - len(NOT_FINAL_DELTA) - len(suffix)
 
 
 def message_prefix_and_suffix(type: str, agent: str, extra: dict[str, Scalar]) -> tuple[bytes, bytes]:
-    """What stands before the value of `final`, and what stands after the text of `delta`."""
-    head = encode_json_lossy({"type": type, "agent": agent})[:-1] + b',"final":'
+    """Return the bytes before the value of `final`, and the bytes after the text of `delta`."""
+    prefix = encode_json_lossy({"type": type, "agent": agent})[:-1] + b',"final":'
     if not extra:
-        return head, b'"}'
+        return prefix, b'"}'
     if "delta" in extra:
         raise InvalidEvent("expected the delta as payload, got it as an extra", "$.delta")
-    return head, b'",' + encode_json_lossy(extra)[1:]
+    return prefix, b'",' + encode_json_lossy(extra)[1:]
 
 
 def find_cut_point(text: bytes, start: int, end: int) -> int:
-    """The last place at or before `end` where the escaped text may be cut; `start` is such a place too."""
-    if text[end] & 0xC0 == 0x80:  # inside a character: back to its first byte
+    """Return the last index at or before `end` where the escaped text may be cut; `start` is one too."""
+    if text[end] & 0xC0 == 0x80:  # inside a character: go back to its first byte
         while text[end] & 0xC0 == 0x80:
             end -= 1
         return end
+
     slash = text.rfind(b"\\", end - MAX_ESCAPE_BYTES + 1, end)
     if slash < 0:
         return end
+
     run = text[start : slash + 1]
-    if (len(run) - len(run.rstrip(b"\\"))) % 2 == 0:  # the second half of an escaped backslash
+    backslashes = len(run) - len(run.rstrip(b"\\"))
+    if backslashes % 2 == 0:  # the second half of an escaped backslash: no escape starts here
         return end
-    return slash if slash + (MAX_ESCAPE_BYTES if text[slash + 1] == _LETTER_U else 2) > end else end
+
+    escape_bytes = MAX_ESCAPE_BYTES if text[slash + 1] == _LETTER_U else 2
+    return slash if slash + escape_bytes > end else end
 
 
 def encode_json_lossy(value: str | dict[str, str] | dict[str, Scalar]) -> bytes:
-    """A value as JSON; only text that UTF-8 cannot say is looked at twice."""
+    """Encode a value as JSON. Lone surrogates are replaced only if the value cannot be encoded as it is."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
         if isinstance(value, str):
-            return _encode(replace_scalar_surrogates(value))
-        return _encode({key: replace_scalar_surrogates(item) for key, item in value.items()})
-
-
-def replace_scalar_surrogates(value: Scalar) -> Scalar:
-    """Text with its surrogate pairs joined and lone surrogates replaced, as in a browser."""
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            return _encode(replace_lone_surrogates(value))
+        repaired = {
+            key: replace_lone_surrogates(item) if isinstance(item, str) else item
+            for key, item in value.items()
+        }
+        return _encode(repaired)

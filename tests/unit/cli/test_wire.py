@@ -63,6 +63,9 @@ from turnlog.agents import Scripted
 class Typed:
     idle = True
 
+    def __init__(self, options, history):
+        pass
+
     def convert(self, envelope, payload):
         return [envelope.type.encode()]
 

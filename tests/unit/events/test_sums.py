@@ -7,8 +7,9 @@ import pytest
 from tests.logs import entry, scope
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AgentUsage, Cost, Usage
 from turnlog.events.payload import MAX_COUNT
+from turnlog.state.closing import build_closing_events
 from turnlog.state.meters import Meters
-from turnlog.state.tree import Tree, build_closing_events
+from turnlog.state.tree import Tree
 from turnlog.wire.dialects.office import merge_agent_ends
 
 MOST = Usage(input_tokens=MAX_COUNT, output_tokens=MAX_COUNT)

@@ -11,8 +11,9 @@ from turnlog.agents.models.scripted import Script
 from turnlog.agents.tag_instructions import instructions_with_tags, is_for_models
 from turnlog.events import AssistantMessage, Payload, UiMessage
 from turnlog.parse import strip_event_tags
+from turnlog.state.content_parts import text_part
 from turnlog.state.descriptions import describe_input
-from turnlog.state.history import Message, append_part, text_part
+from turnlog.state.history import Message, append_part
 from turnlog_examples.broker import POSTS, answers, events, instructions, make_app
 from turnlog_examples.broker.answers import Meant, Tag
 from turnlog_examples.broker.events import BROKER

@@ -12,6 +12,7 @@ from turnlog.events import AssistantMessage, Envelope, Payload, UnknownPayload
 from turnlog.log import MemoryStore
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
+from turnlog.wire.dialects.base import BlocksOptions, HistoryLookup
 from turnlog.wire.dialects.registry import DIALECT_NAMES
 from turnlog.wire.sse import Decoder
 
@@ -22,6 +23,9 @@ class Loud:
     """What agents say, in capitals."""
 
     idle = True
+
+    def __init__(self, options: BlocksOptions, history: HistoryLookup) -> None:
+        pass
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         return [payload.text.upper().encode()] if isinstance(payload, AssistantMessage) else []

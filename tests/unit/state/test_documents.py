@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.logs import vector_log
+from tests.support.folds import fold_documents
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG
-from turnlog.state.documents import CATEGORIES, REDUCERS, Documents, fold_documents, is_document_visible
+from turnlog.state.documents import CATEGORIES, REDUCERS, Documents, is_document_visible
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "documents.json"
 FILE: dict[str, list[dict[str, Any]]] = json.loads(VECTORS.read_text())

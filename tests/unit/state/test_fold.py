@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.logs import Item, entry, plain_log
+from tests.support.folds import apply_events
 from turnlog.events import (
     CORE,
     BlockDelta,
@@ -17,7 +18,7 @@ from turnlog.events import (
     UnknownPayload,
     Vocabulary,
 )
-from turnlog.state.fold import Reducers, apply_events, fold
+from turnlog.state.fold import Reducers, fold
 from turnlog.state.tree import Tree
 
 

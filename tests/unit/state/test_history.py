@@ -8,11 +8,13 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from tests.logs import Item, entry, place, scope, vector_log
+from tests.logs import Item, entry, log, place, scope, vector_log
+from tests.support.folds import apply_events, root_messages
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import (
     CORE,
     AgentEnd,
+    AgentHandoff,
     AgentStart,
     AssistantBlock,
     AssistantMessage,
@@ -28,7 +30,8 @@ from turnlog.events import (
     Vocabulary,
 )
 from turnlog.events.payload import ANY_ORIGIN
-from turnlog.state.history import History, Message, result_text
+from turnlog.state.content_parts import result_text
+from turnlog.state.history import History, Message
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "history.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
@@ -43,7 +46,7 @@ def told(items: list[Item]) -> History:
 
 def check_conversations(case: dict[str, Any]) -> None:
     history = told(vector_log(case["events"]))
-    assert msgspec.to_builtins(history.root) == case["root"]
+    assert msgspec.to_builtins(root_messages(history)) == case["root"]
     called = {agent_id: one.messages for agent_id, one in history.by_agent.items()}
     assert msgspec.to_builtins(called) == case["called"]
     for agent_id, messages in case.get("read", {}).items():
@@ -126,9 +129,9 @@ def test_root_agents_read_the_same_conversation_and_called_ones_their_own() -> N
             entry(AgentStart(name="Writer", via="handoff", prompt="go on"), scope("agt_3"), 2),
         ]
     )
-    assert history.messages("agt_1") == history.messages("agt_3") == history.root
+    assert history.messages("agt_1") == history.messages("agt_3") == root_messages(history)
     assert history.messages("agt_2") == [Message("user", [{"type": "text", "text": "sights"}])]
-    assert history.messages("agt_9") == history.root
+    assert history.messages("agt_9") == root_messages(history)
 
 
 class Chosen(Payload, frozen=True, kw_only=True):
@@ -152,7 +155,7 @@ def test_events_that_ask_for_a_turn_are_read_when_it_begins() -> None:
         seq += 1
 
     def cities() -> list[str]:
-        texts = [part["text"] for message in history.root for part in message.content]
+        texts = [part["text"] for message in root_messages(history) for part in message.content]
         return [text.partition('city":"')[2][:4] or text for text in texts]
 
     apply(AgentStart(name="Guide", via="prompt", prompt="hi"), "tr_1", "system", "agt_1")
@@ -166,7 +169,7 @@ def test_events_that_ask_for_a_turn_are_read_when_it_begins() -> None:
     assert cities() == ["hi", "Bonn", "Wien", "said", "Lyon"]
     apply(AgentStart(name="Guide", via="prompt"), "tr_2", "system", "agt_2")
     assert cities()[5:] == ["Oslo", "Rome"]
-    assert history.root[-1].role == "user"
+    assert root_messages(history)[-1].role == "user"
 
 
 def test_what_a_model_reads_does_not_change_under_its_eyes() -> None:
@@ -206,7 +209,7 @@ def test_results_are_read_in_the_order_of_their_calls() -> None:
         for call_id in ("call_1", "call_2")
     ]
     history = told([start, *calls, finished("call_2"), finished("call_1")])
-    assert [part["tool_use_id"] for part in history.root[-1].content] == ["call_1", "call_2"]
+    assert [part["tool_use_id"] for part in root_messages(history)[-1].content] == ["call_1", "call_2"]
 
 
 @for_each_row("prompt", ["", " \n", None])
@@ -226,7 +229,7 @@ def test_what_was_retracted_was_never_said() -> None:
     said = Message("assistant", [{"type": "text", "text": "Yes."}])
 
     def read(*payloads: Payload) -> list[Message]:
-        return told([entry(payload, at) for payload in (start, *payloads)]).root
+        return root_messages(told([entry(payload, at) for payload in (start, *payloads)]))
 
     assert read(void, search, found, retract) == [user]
     assert read(kept, void, search, found, retract, retract) == [user, said]
@@ -234,7 +237,7 @@ def test_what_was_retracted_was_never_said() -> None:
     assert read(void, retract, kept) == [user, said]
     child = AgentStart(name="Scout", via="call", prompt="Oslo")
     history = told([entry(start, at), entry(void, at), entry(child, other), entry(retract, other)])
-    assert history.root[-1].content == [{"type": "text", "text": "No."}], "each agent its own"
+    assert root_messages(history)[-1].content == [{"type": "text", "text": "No."}], "each agent its own"
 
 
 def test_a_blank_text_is_retracted_from_a_conversation_without_a_word() -> None:
@@ -243,7 +246,7 @@ def test_a_blank_text_is_retracted_from_a_conversation_without_a_word() -> None:
         AssistantMessage(text=" ", block_id="b1"),
         BlockRetract(block_ids=("b1",), reason="overloaded_error"),
     ]
-    assert told([entry(payload, scope("agt_1")) for payload in payloads]).root == []
+    assert root_messages(told([entry(payload, scope("agt_1")) for payload in payloads])) == []
 
 
 def test_a_retraction_joins_what_stood_around_it() -> None:
@@ -257,8 +260,8 @@ def test_a_retraction_joins_what_stood_around_it() -> None:
         results[0],
     ]
     history = told([entry(payload, at) for payload in payloads])
-    answered = [part.get("tool_use_id") for part in history.root[2].content]
-    assert [message.role for message in history.root] == ["user", "assistant", "user"]
+    answered = [part.get("tool_use_id") for part in root_messages(history)[2].content]
+    assert [message.role for message in root_messages(history)] == ["user", "assistant", "user"]
     assert answered == ["c1", "c3"], "the call that was moved has its result behind it"
 
 
@@ -266,7 +269,7 @@ def test_what_was_said_in_another_channel_is_not_there_to_be_retracted() -> None
     said, void = AssistantMessage(text="Yes.", block_id="b1"), BlockRetract(block_ids=("b1",), reason="r")
     at = scope("agt_1")
     history = told([entry(said, structs.replace(at, channel="customer")), entry(void, at)])
-    assert history.root == []
+    assert root_messages(history) == []
     assert len(history.messages("agt_1", "customer")) == 1
 
 
@@ -288,7 +291,7 @@ def test_a_block_that_only_its_provider_knows_may_hold_anything(kind: str, data:
     known = isinstance(data.get("type", kind), str) and data.get("type") != "text"
     parts = [part for message in told(items[:2]).messages("agt_1") for part in message.content]
     assert parts == ([{"type": kind, **data}] if known else [])
-    assert told(items).root == []
+    assert root_messages(told(items)) == []
 
 
 def test_a_call_that_repeats_an_id_has_a_result_of_its_own() -> None:
@@ -305,7 +308,7 @@ def test_a_call_that_repeats_an_id_has_a_result_of_its_own() -> None:
         ),
     ]
     history = told([entry(payload, scope("agt_1")) for payload in payloads])
-    assert [message.content[0].get("content") for message in history.root[2::2]] == ["one", "two"]
+    assert [message.content[0].get("content") for message in root_messages(history)[2::2]] == ["one", "two"]
 
 
 class Noted(Payload, frozen=True, kw_only=True):
@@ -335,7 +338,7 @@ def test_what_pages_sent_and_rules_said_is_told_in_the_conversation_of_its_chann
     followed = '[It followed: {"type":"noted","data":{"city":"Rome"}}]'
     texts = [part["text"] for part in history.messages("agt_1", "customer")[0].content]
     assert texts == [acted, followed]
-    assert [part["text"] for part in history.root[0].content] == [acted.replace("Oslo", "Bonn")]
+    assert [part["text"] for part in root_messages(history)[0].content] == [acted.replace("Oslo", "Bonn")]
     assert history.messages("agt_1", "installer") == []
 
 
@@ -351,3 +354,37 @@ def test_the_root_agents_of_two_channels_do_not_share_a_conversation() -> None:
     assert [text["text"] for text in history.messages("agt_1", "installer")[0].content] == [
         "I am the installer"
     ]
+
+
+def test_who_only_looks_leaves_no_trace() -> None:
+    history = History()
+    assert history.messages("agt_1") == []
+    assert history == History()
+
+
+def test_who_takes_over_goes_on_with_the_same_conversation() -> None:
+    one, two, heir = scope("agt_1"), scope("agt_2", 1), scope("agt_3", 1)
+    called: dict[str, Any] = {"parent_id": "agt_1", "call_id": "c1"}
+    items = log(
+        (AgentStart(name="Guide", via="prompt", prompt="Go"), one),
+        (ToolCall(call_id="c1", tool="scout", args={}), one),
+        (AgentStart(name="Scout", via="call", prompt="Look", **called), two),
+        (AssistantMessage(text="I pass it on.", block_id="b1"), two),
+        (AgentHandoff(to="Heir", to_agent_id="agt_3"), two),
+        (AgentStart(name="Heir", via="handoff", **called), heir),
+    )
+    history = apply_events(History(), items)
+    assert history.by_agent["agt_3"] is history.by_agent["agt_2"]
+    apply_events(history, log((BlockRetract(block_ids=("b1",), reason="x"), two)))
+    assert [message.content for message in history.by_agent["agt_3"].messages] == [
+        [{"type": "text", "text": "Look"}]
+    ]
+
+
+def test_an_agent_that_starts_twice_has_one_conversation() -> None:
+    start, at = AgentStart(name="Scout", via="call", prompt="Look"), scope("agt_2", 1)
+    said = AssistantMessage(text="I pass it on.", block_id="b1")
+    history = apply_events(History(), log((start, at), (said, at), (start, at)))
+    assert history.messages("agt_2") == [Message("user", [{"type": "text", "text": "Look"}])]
+    apply_events(history, log((BlockRetract(block_ids=("b1",), reason="x"), at)))
+    assert history.messages("agt_2") == [Message("user", [{"type": "text", "text": "Look"}])]

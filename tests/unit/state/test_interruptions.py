@@ -7,7 +7,8 @@ import pytest
 from tests.logs import entry
 from turnlog.events import AgentEnd, AgentStart, BlockDelta, BlockEnd, BlockStart, Scope
 from turnlog.events.agent import StopReason
-from turnlog.state.tree import Tree, build_closing_events
+from turnlog.state.closing import build_closing_events
+from turnlog.state.tree import Tree
 
 SCOPE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Guide", depth=0)
 

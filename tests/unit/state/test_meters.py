@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from tests.logs import entry, log, scope, vector_log
+from tests.support.folds import apply_events
 from turnlog.events import (
     AgentEnd,
     AgentStart,
@@ -19,7 +20,6 @@ from turnlog.events import (
     ToolResult,
     Usage,
 )
-from turnlog.state.fold import apply_events
 from turnlog.state.meters import Meters, elapsed_ms
 from turnlog.state.tree import Tree
 

@@ -6,7 +6,8 @@ from tests.logs import entry, place
 from turnlog.events import CORE, Catalog, Payload, Scope, ToolResult, UiAction, UiMessage, Vocabulary
 from turnlog.events.payload import ANY_ORIGIN
 from turnlog.events.ui import ButtonClick
-from turnlog.state.descriptions import describe_input, is_page_event, visible_channel
+from turnlog.state.channels import visible_channel
+from turnlog.state.descriptions import describe_input, is_page_event
 
 
 class RecordEligibility(Payload, frozen=True, kw_only=True, rename="camel"):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.logs import log, scope
+from tests.support.folds import apply_events
 from turnlog.events import (
     AgentStart,
     AgentUsage,
@@ -22,7 +23,6 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.ui import ButtonClick
-from turnlog.state.fold import apply_events
 from turnlog.state.pending import (
     build_pending_report,
     pending_agents,

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.logs import vector_log
+from tests.support.folds import apply_events, fold_documents
 from tests.support.tables import check_laws, for_each_row
-from turnlog.state.documents import fold_documents
-from turnlog.state.fold import apply_events
 from turnlog.state.roster import REDUCERS, SEAT_COUNT, Roster, Team, build_roster_report
 from turnlog.state.snapshot import dump, load
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tests.logs import place, vector_log
+from tests.support.folds import apply_events
 from turnlog.events import CORE, Catalog, Payload, Scope, Vocabulary
 from turnlog.events.payload import ANY_ORIGIN
-from turnlog.state.fold import apply_events
 from turnlog.state.transcript import Transcript
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "transcript.json"

@@ -34,15 +34,8 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.payload import ANY_ORIGIN
-from turnlog.state.tree import (
-    ClosingEvent,
-    QueuedTurn,
-    Tree,
-    build_cancelled_result,
-    build_closing_events,
-    closing_id,
-    scope_without_actor,
-)
+from turnlog.state.closing import ClosingEvent, build_cancelled_result, build_closing_events, closing_id
+from turnlog.state.tree import QueuedTurn, Tree, scope_without_actor
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

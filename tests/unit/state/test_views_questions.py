@@ -6,7 +6,8 @@ from tests.logs import entry
 from turnlog.events import AssistantView, Scope, UiAction, View
 from turnlog.events.ui import ButtonClick, FormSubmit
 from turnlog.events.view_nodes import Button, Form, NumberField, Screen, TableEditor, TextField
-from turnlog.state.view_actions import OpenViews, may_see_all
+from turnlog.state.channels import may_see_all
+from turnlog.state.view_actions import OpenViews
 
 FIELDS = [TextField("name", "Name")]
 FORM = Form("f", FIELDS)

@@ -20,7 +20,8 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.ui import Stop, Summon
-from turnlog.state.tree import Tree, build_closing_events
+from turnlog.state.closing import build_closing_events
+from turnlog.state.tree import Tree
 
 ROOT = scope("agt_1")
 BEGIN = AgentStart(name="Guide", via="prompt", prompt="Oslo")

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from tests.logs import entry, scope
+from tests.support.folds import root_messages
 from turnlog.events import ErrorInfo, Payload, Scope, ToolResult
 from turnlog.parse import MessagesParser, ReplyBuilder
-from turnlog.state.history import History, provider_result_part
+from turnlog.state.content_parts import provider_result_part
+from turnlog.state.history import History
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 
 CALL = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "echo", "server_name": "tools", "input": {}}
@@ -48,7 +50,7 @@ def test_blocks_raw_and_the_history_hold_the_same_provider_blocks() -> None:
     history, payloads = History(), parsed(CALL, FAILED)
     for seq, payload in enumerate(payloads):
         history.apply(*entry(payload, Scope(agent_id="agt_1"), seq))
-    assert history.root[0].content == content_blocks(payloads)
+    assert root_messages(history)[0].content == content_blocks(payloads)
 
 
 def test_provided_part_of_an_error_without_the_providers_words_names_its_code() -> None:

@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 
 from tests.logs import Item, log, scope
+from tests.support.folds import root_messages
 from tests.support.tables import for_each_row
 from turnlog import events as ev
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
-from turnlog.wire.dialects.base import DONE, BlocksOptions, Dialect, RetractableBlocks
+from turnlog.wire.dialects.base import DONE, BlocksOptions, Dialect
+from turnlog.wire.dialects.block_tracker import BlockTracker
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
 from turnlog.wire.dialects.registry import (
-    BLOCK_DIALECT_FACTORIES,
+    DIALECT_FACTORIES,
     DIALECT_NAMES,
     DialectRequest,
     DialectWithHistory,
@@ -46,7 +48,8 @@ OPEN_TEXT: list[ev.Payload] = [
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "parse" / "messages_api.json"
 STREAMS: list[dict[str, Any]] = json.loads(VECTORS.read_text())["vectors"]
-EACH = pytest.mark.parametrize("name", BLOCK_DIALECT_FACTORIES)
+BLOCK_DIALECTS = ("blocks", "blocks-xml", "blocks-raw")
+EACH = pytest.mark.parametrize("name", BLOCK_DIALECTS)
 
 
 def items(*payloads: ev.Payload) -> list[Item]:
@@ -58,7 +61,7 @@ def said(dialect: Dialect, *payloads: ev.Payload) -> list[bytes]:
 
 
 def fresh(name: str) -> Dialect:
-    return BLOCK_DIALECT_FACTORIES[name](BlocksOptions(), lambda _: [])
+    return DIALECT_FACTORIES[name](BlocksOptions(), lambda _: [])
 
 
 def without_ids(messages: list[bytes]) -> list[bytes]:
@@ -89,7 +92,7 @@ def test_a_retraction_counts_the_call_once_it_was_said(name: str) -> None:
 
 
 def test_a_response_ends_between_turns_with_its_sign_alone() -> None:
-    for name in BLOCK_DIALECT_FACTORIES:
+    for name in BLOCK_DIALECTS:
         dialect = fresh(name)
         said(dialect, START, ev.AssistantMessage(text="Hi."), ev.AgentEnd(stop_reason="end_turn"))
         assert dialect.close() == [DONE]
@@ -121,7 +124,7 @@ def test_a_message_that_waits_for_its_calls_was_not_cut() -> None:
 def test_a_page_that_waits_ends_its_response_after_the_question() -> None:
     call = ev.ToolCall(call_id="c1", tool="confirm", args={}, executor="frontend")
     asked = ev.ToolAwait(calls=(ev.AwaitedCall(call_id="c1", tool="confirm", args={}),))
-    for name in BLOCK_DIALECT_FACTORIES:
+    for name in BLOCK_DIALECTS:
         dialect = fresh(name)
         *_, last = said(dialect, START, call, USAGE, asked)
         assert b"awaiting_frontend_tools" in last
@@ -149,12 +152,12 @@ def test_what_no_agent_said_is_not_kept() -> None:
 
 
 def test_shown_blocks_are_retracted_from_the_first_void_one_on() -> None:
-    shown = RetractableBlocks()
+    shown = BlockTracker()
     for block_id in ("a", "b", None, "c"):
-        shown.add(block_id)
+        shown.record_output(block_id)
     assert shown.retract(("x",)) == 0
     assert shown.retract(("c", "b")) == 3
-    shown.add("b")
+    shown.record_output("b")
     assert shown.retract(("b",)) == 1
     assert shown.retract(("a",)) == 1
     assert shown.retract(("a", "b", "c")) == 0
@@ -169,7 +172,7 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     *_, meta = said(told, first, ev.AssistantMessage(text="1"), end)
     turns = json.loads(json.loads(meta)["delta"])["conversation_history"]
     assert [turn["role"] for turn in turns] == ["user", "assistant"]
-    assert told.history.root[0] == Message("user", [{"type": "text", "text": "one"}])
+    assert root_messages(told.history)[0] == Message("user", [{"type": "text", "text": "one"}])
     assert told.idle
     assert told.close() == [DONE]
     assert DIALECT_NAMES == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")
@@ -195,7 +198,7 @@ def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:
     assert words == [[], [], ["one", "1"], ["a secret"]]
 
 
-@for_each_row("name", BLOCK_DIALECT_FACTORIES)
+@for_each_row("name", BLOCK_DIALECTS)
 @pytest.mark.parametrize("vector", STREAMS, ids=lambda vector: vector["id"])
 def test_whatever_a_provider_streams_is_said_and_nothing_is_left(name: str, vector: dict[str, Any]) -> None:
     numbers = count(1)

@@ -8,7 +8,7 @@ import pytest
 from tests.logs import entry, scope
 from turnlog.events import AgentEnd, AgentStart, Payload
 from turnlog.state.history import Message
-from turnlog.wire.dialects import base as dialect_module
+from turnlog.wire.dialects import _common as common_module
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
@@ -51,7 +51,7 @@ def test_dialect_with_a_long_history_encodes_it_once(
     monkeypatch: pytest.MonkeyPatch, kind: Any, payload: Payload
 ) -> None:
     counting = CountingMsgspec()
-    for module in (dialect_module, __import__(kind.__module__, fromlist=["msgspec"])):
+    for module in (common_module, __import__(kind.__module__, fromlist=["msgspec"])):
         monkeypatch.setattr(module, "msgspec", counting)
     messages = kind(WITH_HISTORY, lambda agent_id: HISTORY).convert(*entry(payload, scope("agt_1")))
     assert len(b"".join(messages)) > len(TEXT)

@@ -12,7 +12,8 @@ from typing import Any
 
 from turnlog.agents.models.model import ReadBlob, Request, ToolSpec
 from turnlog.errors import NotFound
-from turnlog.state.history import ContentPart, Message
+from turnlog.state.content_parts import ContentPart
+from turnlog.state.history import Message
 
 Body = dict[str, Any]
 

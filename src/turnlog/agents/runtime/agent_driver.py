@@ -74,8 +74,10 @@ from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Page, Row
 from turnlog.parse.reply import ReplyBuilder, tag_parser_factory
-from turnlog.state.history import History, Message, text_part
-from turnlog.state.tree import ClosingEvent, Invocation, Tree, build_closing_events, restrict_to_turns
+from turnlog.state.closing import ClosingEvent, build_closing_events
+from turnlog.state.content_parts import text_part
+from turnlog.state.history import History, Message
+from turnlog.state.tree import Invocation, Tree, restrict_to_turns
 from turnlog.state.view_actions import OpenViews
 
 log = logging.getLogger("turnlog.agents")

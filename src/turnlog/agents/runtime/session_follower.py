@@ -17,7 +17,8 @@ from turnlog.errors import Conflict, SessionClosed, Unavailable
 from turnlog.events import Envelope
 from turnlog.log import Log, Row
 from turnlog.log.wakeup import Wakeup
-from turnlog.state.tree import ClosingEvent, Tree
+from turnlog.state.closing import ClosingEvent
+from turnlog.state.tree import Tree
 
 log = logging.getLogger("turnlog.agents")
 

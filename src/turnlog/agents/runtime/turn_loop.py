@@ -52,8 +52,9 @@ from turnlog.events import (
 )
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import ReplyBuilder
+from turnlog.state.closing import build_cancelled_result
 from turnlog.state.descriptions import describe_input
-from turnlog.state.tree import Invocation, OpenCall, QueuedTurn, Tree, build_cancelled_result, can_stop_reach
+from turnlog.state.tree import Invocation, OpenCall, QueuedTurn, Tree, can_stop_reach
 from turnlog.state.view_actions import OpenViews
 
 UNKNOWN_MODEL = "unknown"  # a model that does not say what it is

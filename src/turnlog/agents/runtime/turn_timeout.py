@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from turnlog.events import SessionError
 from turnlog.ids import new_id
-from turnlog.state.tree import ClosingEvent, Tree, build_closing_events, restrict_to_turns
+from turnlog.state.closing import ClosingEvent, build_closing_events
+from turnlog.state.tree import Tree, restrict_to_turns
 
 Trace = str | None
 

@@ -27,7 +27,8 @@ from turnlog.events import (
     UnknownPayload,
 )
 from turnlog.events.ui import InputSubmit
-from turnlog.state.tree import Invocation, OpenCall, Tree, build_cancelled_result
+from turnlog.state.closing import build_cancelled_result
+from turnlog.state.tree import Invocation, OpenCall, Tree
 
 REMOTE_ANSWER_PREFIX = "evt_remote_"
 

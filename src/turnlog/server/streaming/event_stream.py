@@ -59,7 +59,8 @@ from turnlog.server.streaming.turn_response import (
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialects.registry import ConfiguredDialectFactory, DialectRequest
+from turnlog.wire.dialects.base import DialectFactory
+from turnlog.wire.dialects.registry import DialectRequest
 
 FILTERED_PAGE_BYTES = (
     16 * 1024
@@ -75,7 +76,7 @@ class EventStreamRoute:
         metrics: Metrics,
         rate_limiter: RateLimiter,
         limits: Limits,
-        dialects: Mapping[str, ConfiguredDialectFactory],
+        dialects: Mapping[str, DialectFactory],
         is_still_valid: Callable[[Identity], bool],
     ) -> None:
         self.sessions = sessions

@@ -15,8 +15,8 @@ from turnlog.log import SessionRecord
 from turnlog.log.filter import EventFilter
 from turnlog.wire import cursor
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialects.base import BlocksOptions
-from turnlog.wire.dialects.registry import DIALECT_NAMES, ConfiguredDialectFactory, DialectRequest
+from turnlog.wire.dialects.base import BlocksOptions, DialectFactory
+from turnlog.wire.dialects.registry import DIALECT_NAMES, DialectRequest
 
 MAX_TYPES = 64  # names in one filter
 MAX_SESSIONS = 32  # on one stream
@@ -75,7 +75,7 @@ def resolve_resume_seq(at: Cursor, head: SessionRecord) -> int:
 
 
 def parse_dialect_request(
-    query: QueryParams, app_dialects: Mapping[str, ConfiguredDialectFactory], default: str = "turnlog"
+    query: QueryParams, app_dialects: Mapping[str, DialectFactory], default: str = "turnlog"
 ) -> DialectRequest:
     """The dialect and the options a request asks for; it may be one of the applications' own."""
     name, names = query.get("dialect", default), (*DIALECT_NAMES, *app_dialects)

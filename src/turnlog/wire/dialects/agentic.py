@@ -1,14 +1,12 @@
 """The dialect `agentic`: the event classes of document 001 under the names they have on its wire.
 
-Every message is `{"type", "agent", "depth", "payload"}`: the wire name of a class, the name of the agent, how
-deep it is, and what the class holds; `tool_result` has its `result` beside them too. All agents of a turn are
-told as they speak. Texts come in pieces (`chat_output`), from the durable twin where the pieces are gone;
-thinking comes whole. Events of applications, and of the team, are `set_state` under their full name.
-
-`completion_start` comes with the first of a completion, `completion_end` with its usage. A completion without
-usage (aborted, retracted, cut) is ended with zeros, so the two are always a pair. 001 has no word for what is
-retracted: `metadata.retracted` says how many of the agent's last `chat_output` are void, and why. The state
-is what the running agents have open or can retract.
+- Every message is `{"type", "agent", "depth", "payload"}`: the wire name of a class, the name of the agent,
+  its depth, and the fields of the class. `tool_result` also has its `result` beside them.
+- Texts are sent in pieces (`chat_output`), or from the final event where the deltas are gone. Thinking is
+  sent whole. Events of applications and of the team are `set_state` under their full name.
+- `completion_start` precedes the first output of a completion, `completion_end` follows its usage. A
+  completion without usage (aborted, retracted, cut) is ended with zeros, so the two are always a pair.
+- 001 has no retraction: `metadata.retracted` has the number of the agent's last `chat_output` that are void.
 """
 
 from collections.abc import Callable
@@ -42,290 +40,257 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
-from turnlog.wire.dialects.base import (
-    DONE,
-    RetractableBlocks,
-    call_args,
-    result_text_with_images,
-    to_json_text,
-)
+from turnlog.wire.dialects._common import call_args, result_text_with_images, to_json_text
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
+from turnlog.wire.dialects.block_tracker import BlockTracker
 
-CORE_FAMILIES = frozenset(
-    kind.name.partition(".")[0] for kind in CORE
-)  # an unknown type of these may be a newer one
+# An unknown type of these families may come from a newer version of the package.
+CORE_FAMILIES = frozenset(event_type.name.partition(".")[0] for event_type in CORE)
 
 
 @dataclass(slots=True)
 class Completion:
-    """What a model has said since it was asked."""
+    """The output of a model since its last request."""
 
     text_pieces: list[str] = field(default_factory=list)
     thinking_texts: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
 
     def drop_last_pieces(self, count: int) -> None:
-        """The last pieces of text are void; there may be more before this completion."""
+        """Remove the last pieces of text. `count` may be more than this completion has."""
         del self.text_pieces[max(0, len(self.text_pieces) - count) :]
 
+    def add_call(self, payload: ToolCall) -> None:
+        args = call_args(payload)
+        arguments = args if isinstance(args, str) else to_json_text(args)
+        function = {"name": payload.tool, "arguments": arguments}
+        self.calls.append({"id": payload.call_id, "type": "function", "function": function})
+
     def message(self) -> dict[str, Any]:
-        """The reply, as a chat completion has it."""
+        """Return the reply in the form of a chat completion."""
         return {"content": "".join(self.text_pieces), "role": "assistant", "tool_calls": self.calls or None}
 
     def metadata(self) -> dict[str, Any]:
-        """What else it gave."""
         return {"reasoning_content": "\n".join(self.thinking_texts)} if self.thinking_texts else {}
 
 
 @dataclass(slots=True)
 class AgenticAgentState:
-    """An agent from its start to its end; it writes its own messages."""
+    """An agent from its start to its end. It writes its messages to `out`, which the dialect owns."""
 
     name: str
     depth: int
+    out: list[bytes]
     parent_id: str = ""
     running: bool = False
     completion: Completion | None = None
-    has_output_by_block: dict[str, bool] = field(
-        default_factory=dict
-    )  # its texts: whether something of them was told
-    tool_names: dict[str, str] = field(default_factory=dict)  # the names, by open call
-    retractable: RetractableBlocks = field(default_factory=RetractableBlocks)  # its `chat_output`s
+    tool_names: dict[str, str] = field(default_factory=dict)  # by open call
+    tracker: BlockTracker = field(default_factory=BlockTracker)  # its output is counted in `chat_output`s
 
-    def encode_message(self, type: str, payload: object, **fields: object) -> bytes:
-        return msgspec.json.encode(
-            {"type": type, "agent": self.name, "depth": self.depth, "payload": payload, **fields}
-        )
+    def write(self, type: str, payload: object, **fields: object) -> None:
+        message = {"type": type, "agent": self.name, "depth": self.depth, "payload": payload, **fields}
+        self.out.append(msgspec.json.encode(message))
 
-    def start_completion(self) -> list[bytes]:
-        """Be in a completion; who is not running has nobody to end it."""
-        if self.completion is not None or not self.running:
-            return []
-        self.completion = Completion()
-        return [self.encode_message("completion_start", {})]
+    def start_completion(self) -> None:
+        """Start a completion, unless one is open. No event would end one of an agent that is not running."""
+        if self.completion is None and self.running:
+            self.completion = Completion()
+            self.write("completion_start", {})
+
+    def start_completion_for(self, payload: Any) -> None:
+        """Start a completion if the payload is model output: it has a block or message id."""
+        if payload.block_id or payload.message_id:
+            self.start_completion()
 
     def end_completion(
         self, usage: AgentUsage | None = None, retracted_pieces: int = 0, **metadata: object
-    ) -> list[bytes]:
-        """End the completion, if there is one; its last pieces of text may be void."""
-        completion, self.completion = self.completion, None
+    ) -> None:
+        """End the open completion, if there is one."""
+        completion = self.completion
         if completion is None:
-            return []
+            return
+        self.completion = None
         completion.drop_last_pieces(retracted_pieces)
         payload = {
             "usage": completion_usage(usage),
             "metadata": completion.metadata() | metadata,
             "llm_message": completion.message(),
         }
-        return [self.encode_message("completion_end", payload)]
+        self.write("completion_end", payload)
 
-    def emit_text(self, text: str, block_id: str | None) -> list[bytes]:
-        """A piece of text."""
-        self.retractable.add(block_id)
+    def write_text(self, text: str, block_id: str | None) -> None:
+        self.tracker.record_output(block_id)
         if self.completion is not None:
             self.completion.text_pieces.append(text)
-        return [self.encode_message("chat_output", {"content": text, "role": "assistant"})]
+        self.write("chat_output", {"content": text, "role": "assistant"})
 
-    def encode_tool_result(self, tool: str, value: object, call_id: str, *, log: bool) -> bytes:
-        """What a tool gave, or says while it runs."""
-        payload = {"name": tool, "result": value, "is_log": log, "tool_call_id": call_id}
-        return self.encode_message("tool_result", payload, result=value)
+    def write_tool_result(self, tool: str, value: object, call_id: str, *, is_log: bool) -> None:
+        """Write the result of a tool, or a line of its progress (`is_log`)."""
+        payload = {"name": tool, "result": value, "is_log": is_log, "tool_call_id": call_id}
+        self.write("tool_result", payload, result=value)
 
 
 class Agentic:
-    """One projection of a session's log."""
+    """One projection of a session's log. It has no options and sends no histories."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
         self._agents: dict[str, AgenticAgentState] = {}  # the running ones, by id
+        self._out: list[bytes] = []  # output of the event that is being converted
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
-        """The messages of one event."""
         agent = self._agents.get(envelope.agent_id or "")
-        agent = agent or AgenticAgentState(envelope.agent_name or "", envelope.depth or 0)
-        say = CONVERTERS.get(type(payload))
-        if say is not None:
-            return say(self, agent, envelope, payload)
-        newer = isinstance(payload, UnknownPayload) and envelope.type.partition(".")[0] in CORE_FAMILIES
-        if newer or envelope.type in CORE.types:
-            return []
-        return [agent.encode_message("set_state", {envelope.type: envelope.payload})]
+        if agent is None:
+            agent = self._new_state(envelope.agent_name or "", envelope.depth or 0)
+
+        convert = CONVERTERS.get(type(payload))
+        if convert is not None:
+            convert(self, agent, envelope, payload)
+        elif is_foreign_event(envelope, payload):
+            agent.write("set_state", {envelope.type: envelope.payload})
+        messages = self._out.copy()
+        self._out.clear()
+        return messages
 
     def close(self) -> list[bytes]:
-        """What ends a response; completions that are open are ended."""
-        ends = [message for agent in self._agents.values() for message in agent.end_completion()]
-        return [*ends, DONE]
+        for agent in self._agents.values():
+            agent.end_completion()
+        messages = [*self._out, DONE]
+        self._out.clear()
+        return messages
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is open: the state is empty between turns."""
         return not self._agents
 
-    def _user_message(self, agent: AgenticAgentState, envelope: Envelope, payload: UiMessage) -> list[bytes]:
-        to = AgenticAgentState(payload.target or agent.name, agent.depth)
-        return [to.encode_message("prompt", payload.text, request_id=envelope.trace_id)]
+    def _new_state(self, name: str, depth: int) -> AgenticAgentState:
+        return AgenticAgentState(name, depth, self._out)
 
-    def _action(self, agent: AgenticAgentState, envelope: Envelope, payload: UiAction) -> list[bytes]:
-        """The input that a call waits for; other actions are on views, which 001 does not know."""
-        if payload.call_id is None:
-            return []
-        answer = {payload.call_id: getattr(payload.action, "values", payload.action)}
-        return [agent.encode_message("resume_with_input", answer, request_id=envelope.trace_id)]
+    def _user_message(self, agent: AgenticAgentState, envelope: Envelope, payload: UiMessage) -> None:
+        target = self._new_state(payload.target or agent.name, agent.depth)
+        target.write("prompt", payload.text, request_id=envelope.trace_id)
 
-    def _agent_start(self, _: AgenticAgentState, envelope: Envelope, payload: AgentStart) -> list[bytes]:
-        started = AgenticAgentState(payload.name, envelope.depth or 0, payload.parent_id or "", running=True)
+    def _action(self, agent: AgenticAgentState, envelope: Envelope, payload: UiAction) -> None:
+        # Other actions are on views, which 001 does not have.
+        if payload.call_id is not None:
+            answer = {payload.call_id: getattr(payload.action, "values", payload.action)}
+            agent.write("resume_with_input", answer, request_id=envelope.trace_id)
+
+    def _agent_start(self, _: AgenticAgentState, envelope: Envelope, payload: AgentStart) -> None:
+        agent = self._new_state(payload.name, envelope.depth or 0)
+        agent.parent_id = payload.parent_id or ""
+        agent.running = True
         if envelope.agent_id:
-            self._agents[envelope.agent_id] = started
+            self._agents[envelope.agent_id] = agent
+
         prompt = payload.prompt or ""
-        messages = [started.encode_message("prompt_started", {"content": prompt})]
-        caller = self._agents.get(started.parent_id)
-        if caller is None or payload.via != "call":
-            return messages
-        return [
-            caller.encode_message("subagent_call", {"target_agent": payload.name, "message": prompt}),
-            *messages,
-        ]
-
-    def _agent_end(self, agent: AgenticAgentState, envelope: Envelope, payload: AgentEnd) -> list[bytes]:
-        """The end of an agent, and its answer to who called it; an agent that took over answers for both."""
-        self._agents.pop(envelope.agent_id or "", None)
-        messages, result = agent.end_completion(), payload.result or ""
-        if payload.stop_reason == "cancelled":
-            messages.append(
-                agent.encode_message("turn_cancelled", {})
-            )  # and its end: readers wait for everybody's
-        messages.append(
-            agent.encode_message("turn_end", {"messages": [{"content": result, "role": "assistant"}]})
-        )
         caller = self._agents.get(agent.parent_id)
-        if caller is None or payload.stop_reason == "handoff":
-            return messages
-        return [
-            *messages,
-            caller.encode_message("subagent_result", {"source_agent": agent.name, "result": result}),
-        ]
+        if caller is not None and payload.via == "call":
+            caller.write("subagent_call", {"target_agent": payload.name, "message": prompt})
+        agent.write("prompt_started", {"content": prompt})
 
-    def _handoff(self, agent: AgenticAgentState, _: Envelope, payload: AgentHandoff) -> list[bytes]:
-        return [agent.encode_message("add_child", payload.to, handoff=True)]
+    def _agent_end(self, agent: AgenticAgentState, envelope: Envelope, payload: AgentEnd) -> None:
+        self._agents.pop(envelope.agent_id or "", None)
+        agent.end_completion()
 
-    def _usage(self, agent: AgenticAgentState, _: Envelope, payload: AgentUsage) -> list[bytes]:
-        messages = agent.start_completion()
-        agent.completion = agent.completion or Completion()  # a reader that only follows usage gets it all
-        return messages + agent.end_completion(payload)
+        # Readers wait for a `turn_end` of every agent, also of a cancelled one.
+        if payload.stop_reason == "cancelled":
+            agent.write("turn_cancelled", {})
+        result = payload.result or ""
+        agent.write("turn_end", {"messages": [{"content": result, "role": "assistant"}]})
 
-    def _block_start(self, agent: AgenticAgentState, _: Envelope, payload: BlockStart) -> list[bytes]:
+        # The target of a hand-off answers for both.
+        caller = self._agents.get(agent.parent_id)
+        if caller is not None and payload.stop_reason != "handoff":
+            caller.write("subagent_result", {"source_agent": agent.name, "result": result})
+
+    def _handoff(self, agent: AgenticAgentState, _: Envelope, payload: AgentHandoff) -> None:
+        agent.write("add_child", payload.to, handoff=True)
+
+    def _usage(self, agent: AgenticAgentState, _: Envelope, payload: AgentUsage) -> None:
+        agent.start_completion()
+        # Readers that only follow usage get it also from an agent that is not running.
+        if agent.completion is None:
+            agent.completion = Completion()
+        agent.end_completion(payload)
+
+    def _block_start(self, agent: AgenticAgentState, _: Envelope, payload: BlockStart) -> None:
         if payload.kind == "text":
-            agent.has_output_by_block[payload.block_id] = False
-        return agent.start_completion()
+            agent.tracker.start(payload)
+        agent.start_completion()
 
-    def _block_delta(self, agent: AgenticAgentState, _: Envelope, payload: BlockDelta) -> list[bytes]:
-        if payload.block_id not in agent.has_output_by_block or not payload.text:
-            return []
-        agent.has_output_by_block[payload.block_id] = True
-        return agent.emit_text(payload.text, payload.block_id)
+    def _block_delta(self, agent: AgenticAgentState, _: Envelope, payload: BlockDelta) -> None:
+        block = agent.tracker.find_streamed(payload)
+        if block is not None:
+            block.has_started = True
+            agent.write_text(payload.text, payload.block_id)
 
-    def _block_end(self, agent: AgenticAgentState, _: Envelope, payload: BlockEnd) -> list[bytes]:
-        """A complete block waits for its twin, an aborted one has none."""
-        if (
-            payload.status == "complete"
-            or agent.has_output_by_block.pop(payload.block_id, True)
-            or not payload.text
-        ):
-            return []
-        return agent.emit_text(payload.text, payload.block_id)
+    def _block_end(self, agent: AgenticAgentState, _: Envelope, payload: BlockEnd) -> None:
+        block = agent.tracker.end(payload)
+        is_aborted = payload.status == "aborted"
+        if block is not None and is_aborted and not block.has_started and payload.text:
+            agent.write_text(payload.text, payload.block_id)
 
-    def _assistant_message(
-        self, agent: AgenticAgentState, _: Envelope, payload: AssistantMessage
-    ) -> list[bytes]:
-        """A text, unless its deltas said it."""
-        messages = start_completion_if_model_output(agent, payload)
-        if agent.has_output_by_block.pop(payload.block_id or "", False) or not payload.text:
-            return messages
-        return messages + agent.emit_text(payload.text, payload.block_id)
+    def _assistant_message(self, agent: AgenticAgentState, _: Envelope, payload: AssistantMessage) -> None:
+        agent.start_completion_for(payload)
+        block = agent.tracker.finish(payload.block_id)
+        was_streamed = block is not None and block.has_started
+        if payload.text and not was_streamed:
+            agent.write_text(payload.text, payload.block_id)
 
-    def _assistant_thinking(
-        self, agent: AgenticAgentState, _: Envelope, payload: AssistantThinking
-    ) -> list[bytes]:
-        messages = start_completion_if_model_output(agent, payload)
+    def _assistant_thinking(self, agent: AgenticAgentState, _: Envelope, payload: AssistantThinking) -> None:
+        agent.start_completion_for(payload)
         if not payload.text:
-            return messages
+            return
         if agent.completion is not None:
             agent.completion.thinking_texts.append(payload.text)
-        return [*messages, agent.encode_message("reasoning_content", {"reasoning_content": payload.text})]
+        agent.write("reasoning_content", {"reasoning_content": payload.text})
 
-    def _assistant_block(self, agent: AgenticAgentState, _: Envelope, payload: AssistantBlock) -> list[bytes]:
-        return start_completion_if_model_output(agent, payload)
+    def _assistant_block(self, agent: AgenticAgentState, _: Envelope, payload: AssistantBlock) -> None:
+        agent.start_completion_for(payload)
 
-    def _retract(self, agent: AgenticAgentState, _: Envelope, payload: BlockRetract) -> list[bytes]:
-        """End the completion; the retry is another one."""
-        for block_id in payload.block_ids:
-            agent.has_output_by_block.pop(block_id, None)
-        count = agent.retractable.retract(payload.block_ids)
+    def _retract(self, agent: AgenticAgentState, _: Envelope, payload: BlockRetract) -> None:
+        agent.tracker.drop(payload.block_ids)
+        count = agent.tracker.retract(payload.block_ids)
         if count == 0 and agent.completion is None:
-            return []
+            return
+        # The retry is another completion.
+        agent.start_completion()
         retracted = {"chat_outputs": count, "reason": payload.reason}
-        return agent.start_completion() + agent.end_completion(retracted_pieces=count, retracted=retracted)
+        agent.end_completion(retracted_pieces=count, retracted=retracted)
 
-    def _tool_call(self, agent: AgenticAgentState, _: Envelope, payload: ToolCall) -> list[bytes]:
-        messages, args = start_completion_if_model_output(agent, payload), call_args(payload)
+    def _tool_call(self, agent: AgenticAgentState, _: Envelope, payload: ToolCall) -> None:
+        agent.start_completion_for(payload)
         agent.tool_names[payload.call_id] = payload.tool
         if agent.completion is not None:
-            function = {
-                "name": payload.tool,
-                "arguments": args if isinstance(args, str) else to_json_text(args),
-            }
-            agent.completion.calls.append({"id": payload.call_id, "type": "function", "function": function})
-        call = {"name": payload.tool, "arguments": args, "tool_call_id": payload.call_id}
-        return [*messages, agent.encode_message("tool_call", call)]
+            agent.completion.add_call(payload)
+        call = {"name": payload.tool, "arguments": call_args(payload), "tool_call_id": payload.call_id}
+        agent.write("tool_call", call)
 
-    def _tool_progress(self, agent: AgenticAgentState, _: Envelope, payload: ToolProgress) -> list[bytes]:
+    def _tool_progress(self, agent: AgenticAgentState, _: Envelope, payload: ToolProgress) -> None:
         tool = agent.tool_names.get(payload.call_id, "")
-        return [agent.encode_tool_result(tool, payload.text, payload.call_id, log=True)]
+        agent.write_tool_result(tool, payload.text, payload.call_id, is_log=True)
 
-    def _tool_result(self, agent: AgenticAgentState, _: Envelope, payload: ToolResult) -> list[bytes]:
-        """What a tool gave. What went wrong is told twice: as an error, and to readers of results."""
+    def _tool_result(self, agent: AgenticAgentState, _: Envelope, payload: ToolResult) -> None:
         agent.tool_names.pop(payload.call_id, None)
-        if payload.ok:
-            value = result_text_with_images(payload) if payload.images else payload.result
-            return [agent.encode_tool_result(payload.tool, value, payload.call_id, log=False)]
-        text = result_text_with_images(payload)
-        error = {"name": payload.tool, "error": text, "tool_call_id": payload.call_id}
-        return [
-            agent.encode_message("tool_error", error),
-            agent.encode_tool_result(payload.tool, text, payload.call_id, log=False),
-        ]
+        if payload.ok and not payload.images:
+            value: object = payload.result
+        else:
+            value = result_text_with_images(payload)
 
-    def _tool_await(self, agent: AgenticAgentState, _: Envelope, payload: ToolAwait) -> list[bytes]:
-        questions = {call.call_id: question_text(call) for call in payload.calls}
-        return [agent.encode_message("wait_for_input", questions)]
+        # An error is sent twice: as an error, and for readers of results.
+        if not payload.ok:
+            error = {"name": payload.tool, "error": value, "tool_call_id": payload.call_id}
+            agent.write("tool_error", error)
+        agent.write_tool_result(payload.tool, value, payload.call_id, is_log=False)
 
-    def _error(self, agent: AgenticAgentState, _: Envelope, payload: SessionError) -> list[bytes]:
-        return [agent.encode_message("output", {"error": payload.message, "code": payload.code})]
+    def _tool_await(self, agent: AgenticAgentState, _: Envelope, payload: ToolAwait) -> None:
+        agent.write("wait_for_input", {call.call_id: question_text(call) for call in payload.calls})
 
-
-def start_completion_if_model_output(agent: AgenticAgentState, payload: Any) -> list[bytes]:
-    """What begins a completion; what is no block of a model does not."""
-    return agent.start_completion() if payload.block_id or payload.message_id else []
+    def _error(self, agent: AgenticAgentState, _: Envelope, payload: SessionError) -> None:
+        agent.write("output", {"error": payload.message, "code": payload.code})
 
 
-def question_text(call: AwaitedCall) -> str:
-    """What a person is asked."""
-    asked = call.args.get("question")
-    return asked if isinstance(asked, str) else to_json_text(call.args)
-
-
-def completion_usage(payload: AgentUsage | None) -> dict[str, Any]:
-    """What a completion took; what is not known is 0."""
-    if payload is None:
-        return {"model": "", "cost": 0, "input_tokens": 0, "output_tokens": 0, "elapsed_time": 0}
-    return {
-        "model": payload.model,
-        "cost": payload.cost.total_cost if payload.cost else 0,
-        "input_tokens": payload.usage.input_tokens,
-        "output_tokens": payload.usage.output_tokens,
-        "elapsed_time": (payload.duration_ms or 0) / 1000,
-    }
-
-
-CONVERTERS: dict[type, Callable[[Agentic, AgenticAgentState, Envelope, Any], list[bytes]]] = {
+CONVERTERS: dict[type, Callable[[Agentic, AgenticAgentState, Envelope, Any], None]] = {
     UiMessage: Agentic._user_message,
     UiAction: Agentic._action,
     AgentStart: Agentic._agent_start,
@@ -345,3 +310,30 @@ CONVERTERS: dict[type, Callable[[Agentic, AgenticAgentState, Envelope, Any], lis
     ToolAwait: Agentic._tool_await,
     SessionError: Agentic._error,
 }
+
+
+def is_foreign_event(envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
+    """Return whether an event belongs to an application or to the team."""
+    if envelope.type in CORE.types:
+        return False
+    is_newer = isinstance(payload, UnknownPayload) and envelope.type.partition(".")[0] in CORE_FAMILIES
+    return not is_newer
+
+
+def question_text(call: AwaitedCall) -> str:
+    """Return the question to the person; the arguments as JSON if the call has none."""
+    question = call.args.get("question")
+    return question if isinstance(question, str) else to_json_text(call.args)
+
+
+def completion_usage(payload: AgentUsage | None) -> dict[str, Any]:
+    """Return the usage of a completion; zeros for what is unknown."""
+    if payload is None:
+        return {"model": "", "cost": 0, "input_tokens": 0, "output_tokens": 0, "elapsed_time": 0}
+    return {
+        "model": payload.model,
+        "cost": payload.cost.total_cost if payload.cost else 0,
+        "input_tokens": payload.usage.input_tokens,
+        "output_tokens": payload.usage.output_tokens,
+        "elapsed_time": (payload.duration_ms or 0) / 1000,
+    }

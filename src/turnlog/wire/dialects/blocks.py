@@ -1,15 +1,13 @@
 """The dialect `blocks`: typed JSON messages of at most 2048 bytes, each complete by itself.
 
-`convert` takes one event and gives the messages it becomes. Text and thinking are streamed delta by delta
-and closed by an empty final message; everything else is buffered and its last message is final. A block
-whose deltas are gone is told from its durable twin, and so is one that begins before another of its agent
-and kind has ended (protocol 5.3): their deltas would be taken for one text. The state is what is open or can
-still be retracted, so it is empty between turns. Converting never fails: names, ids and addresses are bounded
-by the vocabulary.
+Text and thinking are streamed delta by delta and closed by an empty final message. Everything else is
+buffered, and its last message is final. A block is sent whole from its final event if its deltas are gone, or
+if another block of its agent and kind was open when it began (protocol 5.3): readers would take the deltas of
+both for one text. The state holds what is open or can be retracted, so it is empty between turns. Converting
+never fails: the vocabulary bounds names, ids and addresses.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -33,180 +31,150 @@ from turnlog.events import (
     ToolResult,
     UnknownPayload,
 )
-from turnlog.state.history import result_text
+from turnlog.state.content_parts import result_text
 from turnlog.wire.chunks import available_payload_bytes, chunk, encode_json_lossy
-from turnlog.wire.dialects.base import (
-    DEFAULT_OPTIONS,
-    DONE,
-    STREAMED_KINDS,
-    BlocksOptions,
-    HistoryLookup,
-    RetractableBlocks,
+from turnlog.wire.dialects._common import (
     call_args,
     call_kind,
-    no_history,
+    chunk_json,
     strip_agent_prefix,
     to_json_text,
 )
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
+from turnlog.wire.dialects.block_tracker import BlockTracker, OpenBlock
 from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder, awaited_calls, error_meta, files_meta
 
-BlockKey = tuple[str, str]  # an agent and one of its blocks
+MAX_TITLE_BYTES = 200  # of a title that leaves too little room for the cited text; the log has it whole
+MIN_CITED_TEXT_BYTES = 256  # room in every message of a citation; less would make many messages
 
-MAX_TITLE_BYTES = 200  # of a title that leaves too little room for the cited text; it is whole in the log
-MIN_CITED_TEXT_BYTES = 256  # that every message of a citation has room for; less would make many messages
-
-
-@dataclass(slots=True)
-class OpenBlock:
-    """A text or thinking between its start and its durable twin."""
-
-    kind: str
-    is_deferred: bool = False  # told at its end: another one was open when it began
-    has_started: bool = False
-    has_ended: bool = False
+CITATION_FIELDS = frozenset(Citation.__struct_fields__) - {"type", "cited_text", "encrypted_index"}
+TITLE_FIELDS = frozenset({"title", "document_title"})
+ADDRESS_FIELDS = frozenset({"url", "source"})  # of a page, and of a search result
 
 
 class Blocks:
-    """One projection of a session's log. `history` gives an agent's conversation as of the event at hand."""
+    """One projection of a session's log."""
 
     def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
         self._options = options
         self._meta = AgentMetaBuilder(options, history)
-        self._open_blocks: dict[BlockKey, OpenBlock] = {}
-        self._retractable: dict[str, RetractableBlocks] = {}  # by agent
+        self._trackers: dict[str, BlockTracker] = {}  # by agent that has something open or retractable
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
-        """The messages of one event."""
         convert = CONVERTERS.get(type(payload))
-        return convert(self, strip_agent_prefix(envelope.agent_id or ""), payload) if convert else []
+        if convert is None:
+            return []
+
+        agent = strip_agent_prefix(envelope.agent_id or "")
+        tracker = self._trackers.get(agent)
+        if tracker is None:
+            tracker = self._trackers[agent] = BlockTracker()
+        messages = convert(self, agent, tracker, payload)
+        if not tracker.open and not tracker.has_output:
+            self._trackers.pop(agent, None)
+        return messages
 
     def close(self) -> list[bytes]:
-        """What ends a response; a block that goes on elsewhere is not called final."""
         return [DONE]
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is open: the state is empty between turns."""
-        return not (self._open_blocks or self._retractable)
+        return not self._trackers
 
-    def _agent_start(self, agent: str, payload: AgentStart) -> list[bytes]:
-        return chunk("meta_init", agent, to_json_text(self._meta.build_init(agent, payload, "json")))
+    def _agent_start(self, agent: str, _: BlockTracker, payload: AgentStart) -> list[bytes]:
+        return chunk_json("meta_init", agent, self._meta.build_init(agent, payload, "json"))
 
-    def _agent_end(self, agent: str, payload: AgentEnd) -> list[bytes]:
-        messages = self._close_agent(agent)
+    def _agent_end(self, agent: str, tracker: BlockTracker, payload: AgentEnd) -> list[bytes]:
+        del self._trackers[agent]
+        messages = encode_ends(agent, tracker.open.values())
         meta = self._meta.build_final(agent, payload)
-        return messages if meta is None else messages + chunk("meta_final", agent, to_json_text(meta))
+        if meta is not None:
+            messages += chunk_json("meta_final", agent, meta)
+        return messages
 
-    def _close_agent(self, agent: str) -> list[bytes]:
-        """An agent is gone: what it left open is ended, and nothing of it is kept."""
-        self._retractable.pop(agent, None)
-        left = [self._open_blocks.pop(key) for key in list(self._open_blocks) if key[0] == agent]
-        return [message for block in left for message in self._end_block(agent, block)]
-
-    def _end_block(self, agent: str, block: OpenBlock) -> list[bytes]:
-        """The final message of a block, unless it was said or there was no word before it."""
-        return chunk(block.kind, agent, "") if block.has_started and not block.has_ended else []
-
-    def _record_retractable(self, agent: str, block_id: str | None) -> None:
-        """Remember what may be retracted; what no agent said never is, and nobody would end it."""
-        if agent:
-            self._retractable.setdefault(agent, RetractableBlocks()).add(block_id)
-
-    def _block_start(self, agent: str, payload: BlockStart) -> list[bytes]:
-        if payload.kind in STREAMED_KINDS:
-            mine = (block for key, block in self._open_blocks.items() if key[0] == agent)
-            held = any(block.kind == payload.kind and not block.has_ended for block in mine)
-            self._open_blocks[agent, payload.block_id] = OpenBlock(payload.kind, held)
+    def _block_start(self, _: str, tracker: BlockTracker, payload: BlockStart) -> list[bytes]:
+        is_deferred = any(not block.has_ended for block in tracker.open_of_kind(payload.kind))
+        tracker.start(payload, is_deferred=is_deferred)
         return []
 
-    def _block_delta(self, agent: str, payload: BlockDelta) -> list[bytes]:
-        block = self._open_blocks.get((agent, payload.block_id))
-        if block is None or block.is_deferred or not payload.text:
+    def _block_delta(self, agent: str, tracker: BlockTracker, payload: BlockDelta) -> list[bytes]:
+        block = tracker.find_streamed(payload)
+        if block is None:
             return []
         if not block.has_started:
             block.has_started = True
-            self._record_retractable(agent, payload.block_id)
+            record_output(agent, tracker, payload.block_id)
         return chunk(block.kind, agent, payload.text, final=False)
 
-    def _block_end(self, agent: str, payload: BlockEnd) -> list[bytes]:
-        """A complete block waits for its twin, an aborted one has none."""
-        key = (agent, payload.block_id)
-        block = self._open_blocks.get(key)
+    def _block_end(self, agent: str, tracker: BlockTracker, payload: BlockEnd) -> list[bytes]:
+        block = tracker.open.get(payload.block_id)
         if block is None:
             return []
-        messages = self._end_block(agent, block)
-        block.has_ended = True
-        if payload.status == "aborted":
-            del self._open_blocks[key]
-            if not block.has_started:
-                return self._whole_block(block.kind, agent, payload.block_id, payload.text or "")
+        messages = encode_ends(agent, [block])
+        tracker.end(payload)
+        if payload.status == "aborted" and not block.has_started:
+            return self._whole_block(block.kind, agent, tracker, payload.block_id, payload.text or "")
         return messages
 
-    def _message(self, agent: str, payload: AssistantMessage) -> list[bytes]:
-        """A text and its sources; without a word they would be taken for those of the text before."""
-        said = self._final_block("text", agent, payload)
-        return said + encode_citations(agent, payload.citations) if payload.text else said
+    def _message(self, agent: str, tracker: BlockTracker, payload: AssistantMessage) -> list[bytes]:
+        messages = self._final_event("text", agent, tracker, payload)
+        # Without a text the citations would be taken for those of the text before.
+        if payload.text:
+            messages += encode_citations(agent, payload.citations)
+        return messages
 
-    def _thinking(self, agent: str, payload: AssistantThinking) -> list[bytes]:
-        return self._final_block("thinking", agent, payload)
+    def _thinking(self, agent: str, tracker: BlockTracker, payload: AssistantThinking) -> list[bytes]:
+        return self._final_event("thinking", agent, tracker, payload)
 
-    def _final_block(
-        self, kind: str, agent: str, payload: AssistantMessage | AssistantThinking
+    def _final_event(
+        self, kind: str, agent: str, tracker: BlockTracker, payload: AssistantMessage | AssistantThinking
     ) -> list[bytes]:
-        """A text that was not streamed: its deltas are gone, or it never had a block."""
-        block = self._open_blocks.pop((agent, payload.block_id or ""), None)
-        if block and block.has_started:
-            return self._end_block(agent, block)
-        return self._whole_block(kind, agent, payload.block_id, payload.text)
+        """Return the end of a streamed block, or the whole text of one that was not streamed."""
+        block = tracker.finish(payload.block_id)
+        if block is not None and block.has_started:
+            return encode_ends(agent, [block])
+        return self._whole_block(kind, agent, tracker, payload.block_id, payload.text)
 
-    def _whole_block(self, kind: str, agent: str, block_id: str | None, text: str) -> list[bytes]:
-        """A block told at once; one without a word is not told."""
+    def _whole_block(
+        self, kind: str, agent: str, tracker: BlockTracker, block_id: str | None, text: str
+    ) -> list[bytes]:
         if not text:
             return []
-        self._record_retractable(agent, block_id)
+        record_output(agent, tracker, block_id)
         return chunk(kind, agent, text, final=False) + chunk(kind, agent, "")
 
-    def _retract(self, agent: str, payload: BlockRetract) -> list[bytes]:
-        """End what is open, then say how many of the agent's last blocks are void."""
-        keys = [(agent, block_id) for block_id in payload.block_ids]
-        open_ = [self._open_blocks.pop(key) for key in keys if key in self._open_blocks]
-        messages = [message for block in open_ for message in self._end_block(agent, block)]
-        count = self._retractable.get(agent, RetractableBlocks()).retract(payload.block_ids)
-        return messages + (chunk("rollback", agent, to_json_text({"blocks": count})) if count else [])
+    def _retract(self, agent: str, tracker: BlockTracker, payload: BlockRetract) -> list[bytes]:
+        messages = encode_ends(agent, tracker.drop(payload.block_ids))
+        count = tracker.retract(payload.block_ids)
+        if count:
+            messages += chunk_json("rollback", agent, {"blocks": count})
+        return messages
 
-    def _tool_call(self, agent: str, payload: ToolCall) -> list[bytes]:
-        self._record_retractable(agent, payload.block_id)
+    def _tool_call(self, agent: str, tracker: BlockTracker, payload: ToolCall) -> list[bytes]:
+        record_output(agent, tracker, payload.block_id)
         args = to_json_text(call_args(payload))
         return chunk(call_kind(payload), agent, args, id=payload.call_id, name=payload.tool)
 
-    def _tool_result(self, agent: str, payload: ToolResult) -> list[bytes]:
-        if payload.kind is not None:
-            if not self._options.stream_tool_results:
-                return []
-            self._record_retractable(agent, None)
-            text = result_text(payload)
-            return chunk("server_tool_result", agent, text, id=payload.call_id, name=payload.kind)
-        names: dict[str, Any] = {"id": payload.call_id, "name": payload.tool}
+    def _tool_result(self, agent: str, tracker: BlockTracker, payload: ToolResult) -> list[bytes]:
+        if payload.kind is None:
+            return encode_tool_result(agent, payload)
+        if not self._options.stream_tool_results:
+            return []
+        record_output(agent, tracker, None)
         text = result_text(payload)
-        if not payload.images:
-            return chunk("tool_result", agent, text, final=True, **names)
-        messages = chunk("tool_result", agent, text, final=False, **names)
-        for image in payload.images:
-            place = names | {"src": image.src, "media_type": image.media_type}
-            messages += chunk("tool_result_image", agent, "", final=False, **place)
-        return messages + chunk("tool_result", agent, "", final=True, **names)
+        return chunk("server_tool_result", agent, text, id=payload.call_id, name=payload.kind)
 
-    def _tool_await(self, agent: str, payload: ToolAwait) -> list[bytes]:
-        return chunk("awaiting_frontend_tools", agent, to_json_text(awaited_calls(payload)))
+    def _tool_await(self, agent: str, _: BlockTracker, payload: ToolAwait) -> list[bytes]:
+        return chunk_json("awaiting_frontend_tools", agent, awaited_calls(payload))
 
-    def _files(self, agent: str, payload: AssistantFiles) -> list[bytes]:
-        return chunk("meta_files", agent, to_json_text(files_meta(payload)))
+    def _files(self, agent: str, _: BlockTracker, payload: AssistantFiles) -> list[bytes]:
+        return chunk_json("meta_files", agent, files_meta(payload))
 
-    def _session_error(self, agent: str, payload: SessionError) -> list[bytes]:
-        return chunk("error", agent, to_json_text(error_meta(payload)))
+    def _session_error(self, agent: str, _: BlockTracker, payload: SessionError) -> list[bytes]:
+        return chunk_json("error", agent, error_meta(payload))
 
 
-CONVERTERS: dict[type, Callable[[Blocks, str, Any], list[bytes]]] = {
+CONVERTERS: dict[type, Callable[[Blocks, str, BlockTracker, Any], list[bytes]]] = {
     AgentStart: Blocks._agent_start,
     AgentEnd: Blocks._agent_end,
     BlockStart: Blocks._block_start,
@@ -223,42 +191,71 @@ CONVERTERS: dict[type, Callable[[Blocks, str, Any], list[bytes]]] = {
 }
 
 
-def encode_citations(agent: str, items: tuple[Citation, ...]) -> list[bytes]:
-    """The sources of a text, after its final marker; `index` holds the chunks of one together."""
+def record_output(agent: str, tracker: BlockTracker, block_id: str | None) -> None:
+    # Output without an agent is never retracted, and no `agent.end` would release its state.
+    if agent:
+        tracker.record_output(block_id)
+
+
+def encode_ends(agent: str, blocks: Iterable[OpenBlock]) -> list[bytes]:
+    """Return the empty final message of each streamed block; none if it sent no delta or has ended."""
     messages: list[bytes] = []
-    for index, item in enumerate(items):
-        fields = citation_fields(agent, item, index)
-        last = index == len(items) - 1
-        messages += chunk("citation", agent, item.cited_text, final=last, **fields)
+    for block in blocks:
+        if block.has_started and not block.has_ended:
+            messages += chunk(block.kind, agent, "")
     return messages
 
 
-def citation_fields(agent: str, item: Citation, index: int) -> dict[str, Any]:
+def encode_tool_result(agent: str, payload: ToolResult) -> list[bytes]:
+    """Return the result of a tool that this side ran. Images follow its text, before the final message."""
+    text = result_text(payload)
+    names: dict[str, Any] = {"id": payload.call_id, "name": payload.tool}
+    if not payload.images:
+        return chunk("tool_result", agent, text, final=True, **names)
+
+    messages = chunk("tool_result", agent, text, final=False, **names)
+    for image in payload.images:
+        fields = names | {"src": image.src, "media_type": image.media_type}
+        messages += chunk("tool_result_image", agent, "", final=False, **fields)
+    return messages + chunk("tool_result", agent, "", final=True, **names)
+
+
+def encode_citations(agent: str, citations: tuple[Citation, ...]) -> list[bytes]:
+    """Return the citations of a text, to send after its final message. `index` joins the chunks of one."""
+    messages: list[bytes] = []
+    for index, citation in enumerate(citations):
+        is_last = index == len(citations) - 1
+        fields = citation_fields(agent, citation, index)
+        messages += chunk("citation", agent, citation.cited_text, final=is_last, **fields)
+    return messages
+
+
+def citation_fields(agent: str, citation: Citation, index: int) -> dict[str, Any]:
     """Return the fields of a citation that are set, as far as they leave room for the cited text.
 
-    Titles are shortened first; then the addresses go, for a part of an address leads nowhere.
+    Titles are shortened first; then addresses are left out, because a part of an address leads nowhere.
     """
-    fields: dict[str, Any] = {"citation_type": item.type, "index": index}
-    fields |= {key: value for key, value in msgspec.to_builtins(item).items() if key in CITATION_FIELDS}
-    needed = min(MIN_CITED_TEXT_BYTES, len(encode_json_lossy(item.cited_text)))
+    fields: dict[str, Any] = {"citation_type": citation.type, "index": index}
+    for key, value in msgspec.to_builtins(citation).items():
+        if key in CITATION_FIELDS:
+            fields[key] = value
+    needed = min(MIN_CITED_TEXT_BYTES, len(encode_json_lossy(citation.cited_text)))
     if available_payload_bytes("citation", agent, fields) >= needed:
         return fields
 
-    titles = {key: shorten_title(value) for key, value in fields.items() if key in TITLE_FIELDS}
-    fields |= titles
+    for key in TITLE_FIELDS & fields.keys():
+        fields[key] = shorten_title(fields[key])
     if available_payload_bytes("citation", agent, fields) >= needed:
         return fields
     return {key: value for key, value in fields.items() if key not in ADDRESS_FIELDS}
 
 
-CITATION_FIELDS = frozenset(Citation.__struct_fields__) - {"type", "cited_text", "encrypted_index"}
-TITLE_FIELDS = frozenset({"title", "document_title"})
-ADDRESS_FIELDS = frozenset({"url", "source"})  # of a page, and of a search result
-
-
 def shorten_title(text: str) -> str:
-    """A label that fits beside a text, with a sign that it was cut."""
+    """Return a title of at most `MAX_TITLE_BYTES` of JSON, with an ellipsis if it was cut."""
     if len(msgspec.json.encode(text)) <= MAX_TITLE_BYTES:
         return text
-    cuts = (text[:size] + "…" for size in range(MAX_TITLE_BYTES, 0, -8))
-    return next((cut for cut in cuts if len(msgspec.json.encode(cut)) <= MAX_TITLE_BYTES), "…")
+    for size in range(MAX_TITLE_BYTES, 0, -8):
+        shortened = text[:size] + "…"
+        if len(msgspec.json.encode(shortened)) <= MAX_TITLE_BYTES:
+            return shortened
+    return "…"

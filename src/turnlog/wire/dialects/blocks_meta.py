@@ -1,7 +1,7 @@
-"""What the dialects of document 003 say about an agent beside its content, as JSON values.
+"""What the dialects of document 003 send about an agent beside its content, as JSON values.
 
-Every turn tells its conversation again, so that a whole one would make a stream grow with the square of the
-turns: a history has the newest messages, up to `MAX_HISTORY_BYTES` of JSON, and says how many it leaves out.
+Every turn sends its conversation again. To keep a stream from growing with the square of the turns, a history
+has only the newest messages, up to `MAX_HISTORY_BYTES` of JSON, and the number of messages that it omits.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from typing import Any, Literal
 from msgspec import json
 
 from turnlog.events import AgentEnd, AgentStart, AssistantFiles, File, SessionError, ToolAwait
-from turnlog.wire.dialects.base import BlocksOptions, HistoryLookup, strip_agent_prefix, usage_json
+from turnlog.wire.dialects._common import strip_agent_prefix, usage_json
+from turnlog.wire.dialects.base import BlocksOptions, HistoryLookup
 
 JsonObject = dict[str, Any]
 
@@ -19,19 +20,17 @@ MAX_HISTORY_BYTES = 256 * 1024  # of one history; about as much as a model reads
 
 @dataclass(frozen=True, slots=True)
 class AgentMetaBuilder:
-    """The values of an agent's start and end; `history` gives its conversation as of the event at hand."""
+    """Builds the values of an agent's start and end. `history` returns its messages before the event."""
 
     options: BlocksOptions
     history: HistoryLookup
 
-    @property
-    def _includes_history(self) -> bool:
-        return self.options.stream_meta_history_and_tool_results
-
-    def build_init(self, agent: str, payload: AgentStart, form: Literal["json", "xml", "raw"]) -> JsonObject:
-        """Return what `meta_init` says."""
+    def build_init(
+        self, agent: str, payload: AgentStart, format: Literal["json", "xml", "raw"]
+    ) -> JsonObject:
+        """Return the value of `meta_init`."""
         meta = {
-            "format": form,
+            "format": format,
             "user_query": payload.prompt or "",
             "agent_uuid": agent,
             "agent_name": payload.name,
@@ -39,11 +38,13 @@ class AgentMetaBuilder:
         }
         if payload.parent_id:
             meta["parent_agent_uuid"] = strip_agent_prefix(payload.parent_id)
-        return meta | (self._history_fields("message_history", agent) if self._includes_history else {})
+        if self.options.stream_meta_history_and_tool_results:
+            meta |= self._history_fields("message_history", agent)
+        return meta
 
     def build_final(self, agent: str, payload: AgentEnd) -> JsonObject | None:
-        """Return what `meta_final` says; None if the reader did not ask for it."""
-        if not self._includes_history:
+        """Return the value of `meta_final`; None if the reader did not request it."""
+        if not self.options.stream_meta_history_and_tool_results:
             return None
         return {
             **self._history_fields("conversation_history", agent),
@@ -62,11 +63,14 @@ class AgentMetaBuilder:
         for message in reversed(messages):
             value = {"role": message.role, "content": message.content}
             left_bytes -= len(json.encode(value))
-            if left_bytes < 0 and newest:  # the newest message is there whatever its size
+            if left_bytes < 0 and newest:  # the newest message is sent whatever its size
                 break
             newest.append(value)
-        omitted = len(messages) - len(newest)
-        return {key: newest[::-1]} | ({"omitted_messages": omitted} if omitted else {})
+
+        fields: JsonObject = {key: newest[::-1]}
+        if len(newest) < len(messages):
+            fields["omitted_messages"] = len(messages) - len(newest)
+        return fields
 
 
 def awaited_calls(payload: ToolAwait) -> list[JsonObject]:
@@ -75,15 +79,12 @@ def awaited_calls(payload: ToolAwait) -> list[JsonObject]:
 
 
 def files_meta(payload: AssistantFiles) -> JsonObject:
-    """Return the generated files."""
     return {"files": [file_json(file) for file in payload.files]}
 
 
 def error_meta(payload: SessionError) -> JsonObject:
-    """Return an error of the session."""
     return {"type": payload.code, "message": payload.message}
 
 
 def file_json(file: File) -> dict[str, str]:
-    """Return a generated file."""
     return {"file_id": file.file_id, "filename": file.filename, "storage_location": file.storage_location}

@@ -1,13 +1,13 @@
 """The dialect `office`: the 22 typed events of document 004, with exactly their fields.
 
 An event becomes one message or none, complete by itself: `id` is the bare seq, `ts` milliseconds, `sessionId`
-the session. `heartbeat` is the only one that no event of the log becomes; the server sends it in silences.
+the session. No event becomes a `heartbeat`; the server sends it while nothing happens.
 
-A block is one `claude_text`, all of a reply with the same `messageId`; deltas, partial texts and retractions
-have no counterpart, nor have views, files, approvals, refused text and what applications declare. The start
-and the end of a turn's own agent are `claude_system` and `claude_result`; agents that it calls only speak. A
-turn that was handed over has one result with the sums of all who had it: that is the state, and it is empty
-between turns. A tool's content begins with the addresses of its images and is cut at 10,000 characters.
+- A block is one `claude_text`; all blocks of a reply have the same `messageId`. Deltas, partial texts,
+  retractions, views, files, approvals, rejects and application events have no message.
+- The start and the end of a turn's own agent are `claude_system` and `claude_result`. A turn that was handed
+  over has one result with the sums of all its agents. These sums are the state; it is empty between turns.
+- A tool's content begins with the addresses of its images and is cut at 10,000 characters.
 """
 
 from collections.abc import Callable
@@ -44,12 +44,13 @@ from turnlog.events import (
 from turnlog.events.agent import add_counts
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.ui import EndSession, StartSession, Summon, Wake
-from turnlog.state.documents import PART_BUILDERS, document_text_part
-from turnlog.wire.dialects.base import DONE, result_text_with_images
+from turnlog.state.content_parts import DISPLAY_PARTS, display_text_part
+from turnlog.wire.dialects._common import result_text_with_images
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
 
 Body = dict[str, Any]
 
-MAX_CONTENT_CHARS = 10_000  # of a tool's output, as the original cuts it
+MAX_CONTENT_CHARS = 10_000  # of a tool's output, as in document 004
 ERROR_CODES = frozenset(
     {
         "auth_failed",
@@ -72,61 +73,62 @@ NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
 
 class Office:
-    """One projection of a session's log."""
+    """One projection of a session's log. It has no options and sends no histories."""
 
-    def __init__(self) -> None:
-        self._handoff_totals: dict[str, AgentEnd] = {}  # by turn: the sums of those who handed it over
+    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
+        self._handoff_totals: dict[str, AgentEnd] = {}  # by turn: the sums of the agents that handed it over
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
-        """The message of one event, if it has one."""
         event = self._turn_end(envelope, payload) if isinstance(payload, AgentEnd) else payload
-        say = CONVERTERS.get(type(event))
-        body = say(envelope, event) if say else None
+        convert = CONVERTERS.get(type(event))
+        body = convert(envelope, event) if convert else None
         if body is None:
             return []
-        return [
-            encode_office_message(envelope.seq, parse_timestamp_ms(envelope.ts), envelope.session_id, body)
-        ]
+        ts_ms = parse_timestamp_ms(envelope.ts)
+        return [encode_office_message(envelope.seq, ts_ms, envelope.session_id, body)]
 
     def close(self) -> list[bytes]:
-        """What ends a response."""
         return [DONE]
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is open: the state is empty between turns."""
         return not self._handoff_totals
 
     def _turn_end(self, envelope: Envelope, payload: AgentEnd) -> AgentEnd | None:
-        """The end of a turn with the sums of all who had it; an agent that was called ends no turn."""
+        """Return the end of a turn with the sums of its agents; None if the turn continues."""
         if envelope.depth:
             return None
         turn = envelope.trace_id or ""
-        before = self._handoff_totals.pop(turn, None)
-        end = payload if before is None else merge_agent_ends(before, payload)
-        if end.stop_reason != "handoff":
-            return end
-        self._handoff_totals[turn] = end
-        return None
+        previous = self._handoff_totals.pop(turn, None)
+        end = payload if previous is None else merge_agent_ends(previous, payload)
+        if end.stop_reason == "handoff":
+            self._handoff_totals[turn] = end
+            return None
+        return end
 
 
 def encode_heartbeat(seq: int, ts_ms: int, session_id: str) -> bytes:
-    """A sign of life after the event at this seq."""
+    """Encode a heartbeat after the event at this seq."""
     return encode_office_message(seq, ts_ms, session_id, {"type": "heartbeat"})
 
 
 def encode_office_message(seq: int, ts_ms: int, session_id: str, body: Body) -> bytes:
-    """A message: the common fields, then its own."""
     return msgspec.json.encode({"id": seq, "ts": ts_ms, "sessionId": session_id, **body})
 
 
-def merge_agent_ends(before: AgentEnd, end: AgentEnd) -> AgentEnd:
-    """An end with what an earlier agent of the turn took."""
-    usage = before.usage + end.usage if before.usage and end.usage else end.usage or before.usage
-    cost = before.cost + end.cost if before.cost and end.cost else end.cost or before.cost
-    if any(one.usage and not one.cost for one in (before, end)):
-        cost = None  # a sum with an unknown price in it is unknown (protocol 4.16)
-    return structs.replace(end, steps=add_counts(before.steps, end.steps), usage=usage, cost=cost)
+def merge_agent_ends(previous: AgentEnd, end: AgentEnd) -> AgentEnd:
+    """Return `end` with the steps, usage and cost of both. The cost is None if one of them is unknown."""
+    usage = end.usage or previous.usage
+    if previous.usage and end.usage:
+        usage = previous.usage + end.usage
+
+    cost = end.cost or previous.cost
+    if previous.cost and end.cost:
+        cost = previous.cost + end.cost
+    # A sum with an unknown price in it is unknown (protocol 4.16).
+    if any(agent_end.usage and not agent_end.cost for agent_end in (previous, end)):
+        cost = None
+    return structs.replace(end, steps=add_counts(previous.steps, end.steps), usage=usage, cost=cost)
 
 
 def _process_start(_: Envelope, payload: ProcessStart) -> Body:
@@ -152,7 +154,7 @@ def _process_auth(_: Envelope, payload: ProcessAuth) -> Body:
 
 
 def _agent_start(envelope: Envelope, payload: AgentStart) -> Body | None:
-    """The start of a turn; who takes over from another goes on with it."""
+    # The target of a hand-off continues the turn.
     if envelope.depth or payload.via != "prompt":
         return None
     return {
@@ -180,17 +182,16 @@ def _agent_end(_: Envelope, payload: AgentEnd) -> Body:
 
 
 def _block(envelope: Envelope, payload: Any) -> Body | None:
-    """A whole block; one without a message of its own is one by itself, for readers join by this id."""
-    part = PART_BUILDERS[type(payload)](payload)
+    part = DISPLAY_PARTS[type(payload)](payload)
     if part is None:
         return None
+    # Readers join blocks by this id: a block without a message is a message of its own.
     message_id = payload.message_id or "msg_" + envelope.id.removeprefix("evt_")
     return {"type": "claude_text", "messageId": message_id, "content": [part]}
 
 
 def _message(envelope: Envelope, payload: AssistantMessage) -> Body | None:
-    """A text, of the model itself or of somebody of the team."""
-    part = document_text_part(payload)
+    part = display_text_part(payload)
     if part is None or payload.speaker is None:
         return _block(envelope, payload)
     return {"type": "agent_message", "agentName": payload.speaker, "content": [part]}
@@ -220,8 +221,8 @@ def _user_message(envelope: Envelope, payload: UiMessage) -> Body:
 
 
 def _command(_: Envelope, payload: UiCommand) -> Body | None:
-    say = COMMAND_CONVERTERS.get(type(payload.command))
-    return say(payload.command) if say else None
+    convert = COMMAND_CONVERTERS.get(type(payload.command))
+    return convert(payload.command) if convert else None
 
 
 def _summon(_: Summon) -> Body:
@@ -271,7 +272,9 @@ def _join(envelope: Envelope, payload: RosterJoin) -> Body:
 
 
 def _status(_: Envelope, payload: RosterStatus) -> Body:
-    agents = [{"name": one.name, "status": one.status, "gridPosition": one.seat} for one in payload.agents]
+    agents = [
+        {"name": agent.name, "status": agent.status, "gridPosition": agent.seat} for agent in payload.agents
+    ]
     return {"type": "agent_status", "agents": agents}
 
 
@@ -291,8 +294,10 @@ def _artifact(_: Envelope, payload: ArtifactWrite) -> Body:
 
 
 def _screen(_: Envelope, payload: ScreenCommand) -> Body:
-    face = {} if payload.expression is None else {"expression": payload.expression}
-    return {"type": "screen_command", "command": payload.command, **face}
+    body = {"type": "screen_command", "command": payload.command}
+    if payload.expression is not None:
+        body["expression"] = payload.expression
+    return body
 
 
 def _job(_: Envelope, payload: JobSuggest) -> Body:

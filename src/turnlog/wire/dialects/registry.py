@@ -1,9 +1,9 @@
-"""The dialects by name, and a dialect together with the history it tells.
+"""The dialects by name, and a dialect together with the history that it sends.
 
-`turnlog` is the envelope itself: stored bytes are replayed, so it needs no converter. An application may have
-dialects of its own beside these. The block dialects tell histories in `meta_init` and `meta_final` when they
-are asked to; `Told` folds them beside the conversion. A dialect whose heartbeats say where the
-reader is has a row in `HEARTBEATS`.
+`turnlog` is the envelope itself: the server replays stored bytes, so it has no factory. An application may
+add dialects of its own. The block dialects send histories in `meta_init` and `meta_final` on request;
+`DialectWithHistory` folds them beside the conversion. A dialect whose heartbeats carry the reader's position
+has a row in `HEARTBEAT_ENCODERS`.
 """
 
 import re
@@ -15,53 +15,42 @@ from turnlog.events import AgentStart, Envelope, Payload, UnknownPayload
 from turnlog.state.history import History, Message
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
-from turnlog.wire.dialects import office
 from turnlog.wire.dialects.agentic import Agentic
-from turnlog.wire.dialects.base import BlocksOptions, Dialect, HistoryLookup
+from turnlog.wire.dialects.base import BlocksOptions, Dialect, DialectFactory, HistoryLookup
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
+from turnlog.wire.dialects.office import Office, encode_heartbeat
 
-DialectFactory = Callable[[], Dialect]
-ConfiguredDialectFactory = Callable[[BlocksOptions, HistoryLookup], Dialect]
-
-
-def ignore_options(factory: DialectFactory) -> ConfiguredDialectFactory:
-    """How a dialect is made that has no options and tells no histories."""
-    return lambda options, conversation: factory()
-
-
-BLOCK_DIALECT_FACTORIES: dict[str, ConfiguredDialectFactory] = {
+DIALECT_FACTORIES: dict[str, DialectFactory] = {
     "blocks": Blocks,
     "blocks-xml": BlocksXml,
     "blocks-raw": BlocksRaw,
-}
-DIALECT_FACTORIES: dict[str, ConfiguredDialectFactory] = {
-    **BLOCK_DIALECT_FACTORIES,
-    "office": ignore_options(office.Office),
-    "agentic": ignore_options(Agentic),
+    "office": Office,
+    "agentic": Agentic,
 }
 DIALECT_NAMES = ("turnlog", *DIALECT_FACTORIES)
 CUSTOM_NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,63}")
 HEARTBEAT_ENCODERS: dict[str, Callable[[int, int, str], bytes]] = {  # of a seq, a time in ms and a session
-    "office": office.encode_heartbeat,
+    "office": encode_heartbeat,
 }
 
 
 class DialectRequest(NamedTuple):
-    """What a reader asks for: a dialect and its options, and how it is made if it is an application's own."""
+    """The dialect that a reader requests, with its options. An application's own brings its factory."""
 
     name: str
     options: BlocksOptions
-    custom_factory: ConfiguredDialectFactory | None = None
+    custom_factory: DialectFactory | None = None
 
     def create_dialect(self, history: HistoryLookup) -> Dialect:
-        """The dialect, at a place where nothing is open."""
-        return (self.custom_factory or DIALECT_FACTORIES[self.name])(self.options, history)
+        """Return a new dialect, for a position in the log where nothing is open."""
+        factory = self.custom_factory or DIALECT_FACTORIES[self.name]
+        return factory(self.options, history)
 
 
 def check_dialect_names(factories: Mapping[str, DialectFactory]) -> dict[str, DialectFactory]:
-    """An application's dialects: their names are words, and not those of Turnlog's."""
+    """Return an application's dialects; raise `CallerError` for a name that is malformed or Turnlog's own."""
     for name in factories:
         if name in DIALECT_NAMES or not CUSTOM_NAME_PATTERN.fullmatch(name):
             problem = "expected a dialect's name of a-z, 0-9 and -, which Turnlog's own dialects do not have"
@@ -70,7 +59,7 @@ def check_dialect_names(factories: Mapping[str, DialectFactory]) -> dict[str, Di
 
 
 class DialectWithHistory:
-    """A dialect together with the history it tells."""
+    """A dialect together with the history that it sends."""
 
     def __init__(self, request: DialectRequest) -> None:
         self.history = History()
@@ -81,28 +70,28 @@ class DialectWithHistory:
         return self.history.messages(agent_id, self._channel)
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
-        """The messages of one event; a history tells what came before it."""
+        """Return the messages of one event. A history in them ends before the event."""
         self._channel = envelope.channel
+        # A called agent must not get the conversation of its caller.
         if isinstance(payload, AgentStart):
-            self.history.begin_agent(envelope, payload)  # an agent that is called does not have its caller's
+            self.history.begin_agent(envelope, payload)
         messages = self._dialect.convert(envelope, payload)
         self.history.apply(envelope, payload)
         return messages
 
     def close(self) -> list[bytes]:
-        """What ends a response."""
         return self._dialect.close()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is open: the state is empty between turns."""
         return self._dialect.idle
 
 
 def encode_frames(messages: list[bytes], seq: int, epoch: str | None = None) -> list[bytes]:
-    """The messages of one event, each with its place; the last one has the plain form."""
+    """Return one SSE frame per message of an event. Only the last id has no chunk number."""
+    frames = []
     last = len(messages) - 1
-    return [
-        sse.encode(message, id=str(Cursor(seq, epoch, None if number == last else number)))
-        for number, message in enumerate(messages)
-    ]
+    for index, message in enumerate(messages):
+        chunk = None if index == last else index
+        frames.append(sse.encode(message, id=str(Cursor(seq, epoch, chunk))))
+    return frames

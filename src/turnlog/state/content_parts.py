@@ -1,0 +1,130 @@
+"""Content parts of the Messages API, built from payloads.
+
+Two tables map payload classes to parts. `PROVIDER_PARTS` builds what a provider accepts back in a
+conversation. `DISPLAY_PARTS` builds what people read: documents and the dialect `office`. A builder returns
+None if the payload has no part. Images in results carry their address; only an adapter resolves it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from turnlog.events import AssistantBlock, AssistantMessage, AssistantThinking, ToolCall, ToolResult
+
+ContentPart = dict[str, Any]
+PartBuilder = Callable[[Any], ContentPart | None]
+
+THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
+TYPED_KINDS = THINKING_TYPES | {"text", "tool_use", "server_tool_use", "mcp_tool_use"}  # have their own event
+
+
+def text_part(text: str) -> ContentPart:
+    return {"type": "text", "text": text}
+
+
+def redacted_thinking_part(data: str) -> ContentPart:
+    return {"type": "redacted_thinking", "data": data}
+
+
+def tool_use_part(kind: str, payload: ToolCall) -> ContentPart:
+    return {"type": kind, "id": payload.call_id, "name": payload.tool, "input": payload.args}
+
+
+def message_part(payload: AssistantMessage) -> ContentPart:
+    part = text_part(payload.text)
+    if payload.citations:
+        part["citations"] = [msgspec.to_builtins(citation) for citation in payload.citations]
+    return part
+
+
+def thinking_part(payload: AssistantThinking) -> ContentPart | None:
+    if payload.redacted is not None:
+        return redacted_thinking_part(payload.redacted)
+    # Providers refuse a thinking without a signature.
+    if payload.signature is None:
+        return None
+    return {"type": "thinking", "thinking": payload.text, "signature": payload.signature}
+
+
+def call_part(payload: ToolCall) -> ContentPart:
+    kind = "server_tool_use" if payload.executor == "provider" else "tool_use"
+    return tool_use_part(kind, payload) | (payload.extra or {})
+
+
+def block_part(payload: AssistantBlock) -> ContentPart:
+    return {"type": payload.kind, **payload.data}
+
+
+def provider_block_part(payload: AssistantBlock) -> ContentPart | None:
+    """Return a block of another kind; None for kinds with an event of their own, which lacked a field."""
+    part = block_part(payload)
+    kind = part["type"]
+    if not isinstance(kind, str) or kind in TYPED_KINDS or kind.endswith("_tool_result"):
+        return None
+    return part
+
+
+def provider_result_part(payload: ToolResult) -> ContentPart:
+    """Return the result of a tool that the provider ran: a part of the model's message."""
+    if payload.ok:
+        content = payload.result
+    else:
+        # Without the provider's own content only the code is known, in an older log not even that.
+        code = payload.error.code if payload.error else "unavailable"
+        details = payload.error.details if payload.error else None
+        content = (details or {}).get("content", {"type": f"{payload.kind}_error", "error_code": code})
+
+    part = {"type": payload.kind, "tool_use_id": payload.call_id, "content": content}
+    return part | (payload.extra or {})
+
+
+def result_part(payload: ToolResult, agent_id: str | None = None) -> ContentPart:
+    """Return a tool result for the model. `agent_id` names the agent that gave it, so it can be resumed."""
+    text = result_text(payload)
+    content: str | list[ContentPart] = text
+    if payload.images:
+        texts = [text_part(text)] if text.strip() else []
+        images = [{"type": "image", **msgspec.to_builtins(image)} for image in payload.images]
+        content = [*texts, *images]
+
+    part: ContentPart = {
+        "type": "tool_result",
+        "tool_use_id": payload.call_id,
+        "content": content,
+        "is_error": not payload.ok,
+    }
+    if agent_id:
+        part["agent_id"] = agent_id
+    return part
+
+
+def result_text(payload: ToolResult) -> str:
+    """Return the result of a call, or its error, as one text. Values other than text become JSON."""
+    value = payload.result if payload.ok else payload.error
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def display_text_part(payload: AssistantMessage) -> ContentPart | None:
+    return text_part(payload.text) if payload.text.strip() else None
+
+
+def display_thinking_part(payload: AssistantThinking) -> ContentPart | None:
+    return {"type": "thinking", "thinking": payload.text} if payload.text.strip() else None
+
+
+def display_call_part(payload: ToolCall) -> ContentPart:
+    return tool_use_part("tool_use", payload)
+
+
+PROVIDER_PARTS: dict[type, PartBuilder] = {
+    AssistantMessage: message_part,
+    AssistantThinking: thinking_part,
+    AssistantBlock: provider_block_part,
+    ToolCall: call_part,
+}
+DISPLAY_PARTS: dict[type, PartBuilder] = {
+    AssistantMessage: display_text_part,
+    AssistantThinking: display_thinking_part,
+    ToolCall: display_call_part,
+}

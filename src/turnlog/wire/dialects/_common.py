@@ -1,0 +1,48 @@
+"""Helpers that several dialects share: JSON text, and fields of payloads as these formats write them."""
+
+from typing import Any
+
+import msgspec
+
+from turnlog.events import ToolCall, ToolResult, Usage
+from turnlog.state.content_parts import result_text
+from turnlog.wire.chunks import chunk
+
+
+def strip_agent_prefix(agent_id: str) -> str:
+    return agent_id.removeprefix("agt_")
+
+
+def to_json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def chunk_json(type: str, agent: str, value: object) -> list[bytes]:
+    """Return the messages of `blocks` that carry a JSON value as their payload."""
+    return chunk(type, agent, to_json_text(value))
+
+
+def call_kind(payload: ToolCall) -> str:
+    return "server_tool_call" if payload.executor == "provider" else "tool_call"
+
+
+def call_args(payload: ToolCall) -> Any:
+    """Return the arguments; a text if the model's output never became complete JSON."""
+    return payload.args if payload.incomplete is None else payload.incomplete
+
+
+def result_text_with_images(payload: ToolResult) -> str:
+    """Return the addresses of the images, then the result or the error message, one per line."""
+    text = payload.error.message if payload.error and not payload.ok else result_text(payload)
+    return "\n".join([*(image.src for image in payload.images), text])
+
+
+def usage_json(usage: Usage | None) -> dict[str, int]:
+    """Return the tokens under the provider's names; zeros if the usage is unknown."""
+    usage = usage or Usage(input_tokens=0, output_tokens=0)
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_creation_input_tokens": usage.cache_creation_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+    }
