@@ -320,9 +320,9 @@ def read_page(verifier: RowVerifier, cursor: sqlite3.Cursor, limit_bytes: int) -
                 break
 
             verified, damage = verifier.verify(stored)
-            sizes = [len(row[2]) for row in verified]
-            rows += verified[: count_within(sizes, size_bytes, limit_bytes)]
-            size_bytes += sum(sizes)
+            frames = clip_to_bytes([row[2] for row in verified], size_bytes, limit_bytes)
+            rows += verified[: len(frames)]
+            size_bytes += sum(map(len, frames))
             count = MAX_PAGE_ROWS
             if size_bytes:
                 count = (limit_bytes - size_bytes) * len(rows) // size_bytes + 1
@@ -358,12 +358,11 @@ def read_frame_batch(
                 if not verifier.verify_dense(stored):
                     return None
 
-                sizes = [len(row[1]) for row in stored]
-                taken = count_within(sizes, size_bytes, limit_bytes)
-                seqs = [row[0] for row in stored[:taken]]
-                parts += with_id_lines(verifier.epoch, seqs, [row[1] for row in stored[:taken]])
+                frames = clip_to_bytes([row[1] for row in stored], size_bytes, limit_bytes)
+                seqs = [row[0] for row in stored[: len(frames)]]
+                parts += with_id_lines(verifier.epoch, seqs, frames)
                 last = seqs[-1]
-                size_bytes += sum(sizes[:taken])
+                size_bytes += sum(map(len, frames))
                 count = (limit_bytes - size_bytes) * len(parts) // (2 * size_bytes) + 1
     except sqlite3.DatabaseError:
         return None
@@ -374,11 +373,12 @@ def read_frame_batch(
     return FrameBatch(first, last, b"".join(parts), verifier.epoch)
 
 
-def count_within(sizes: Sequence[int], size_bytes: int, limit_bytes: int) -> int:
-    """Return how many frames a page of `size_bytes` still takes. It may exceed its limit by one frame."""
+def clip_to_bytes(frames: list[bytes], size_bytes: int, limit_bytes: int) -> list[bytes]:
+    """Return the frames that a page of `size_bytes` still takes. It may exceed its limit by one frame."""
+    sizes = list(map(len, frames))
     if size_bytes + sum(sizes) <= limit_bytes:
-        return len(sizes)
-    return bisect_left(list(accumulate(sizes, initial=size_bytes)), limit_bytes)
+        return frames
+    return frames[: bisect_left(list(accumulate(sizes, initial=size_bytes)), limit_bytes)]
 
 
 def verified_row(record: SessionRecord, stored: RawRow) -> Row:

@@ -309,9 +309,11 @@ class SqliteStore:
         self.put_record(record)
         number = self._records[record.session_id][0]
         for row, event_id, ts_ms, chain, span in rows:
+            seq, meta, frame, checksum = row
             type_name = None if span else row.type
-            identity = (number, row.seq, event_id, ts_ms, span, type_name)
-            self._pending_rows.append((*identity, chain, row.checksum, row.meta, row.frame))
+            self._pending_rows.append(
+                (number, seq, event_id, ts_ms, span, type_name, chain, checksum, meta, frame)
+            )
 
         highest = max([new.id for new in rows], default="")
         self._max_event_id[record.session_id] = max(self._load_max_event_id(record.session_id), highest)
