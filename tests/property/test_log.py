@@ -28,7 +28,7 @@ from tests.support.limits import HANG_S
 from turnlog.errors import Conflict, Fenced, SessionClosed, TurnlogError
 from turnlog.events import Event, encode_envelope
 from turnlog.log import Damage, Log, MemoryStore, Page, Row, SqliteStore, Store
-from turnlog.log.store import live_event_span, span_edge
+from turnlog.log.spans import live_event_span, span_edge
 from turnlog.testing.factories import (
     agent_end_event,
     agent_scope,

@@ -1,7 +1,7 @@
-"""The log: append-only, durable, resumable. `open_log` opens one; stores are behind it.
+"""The log: append-only, durable, resumable. `open_log` opens one on a store.
 
-The scheme of an address names its store. Beside `memory:` and `sqlite:` that is whatever an installed package
-names in its entry points of the group `turnlog.stores`: a function of the address and `writable`.
+The scheme of the URL selects the store: `memory:`, `sqlite:`, or one that an installed package registers in
+the entry point group `turnlog.stores` as a function of the URL and `writable`.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,7 @@ from urllib.parse import unquote, urlsplit
 from turnlog.errors import CallerError, quote
 from turnlog.log.log import Log
 from turnlog.log.memory import MemoryStore
-from turnlog.log.sqlite.store import SqliteStore
-from turnlog.log.store import (
+from turnlog.log.records import (
     Blob,
     Damage,
     Document,
@@ -22,9 +21,10 @@ from turnlog.log.store import (
     Page,
     Row,
     SessionRecord,
-    Store,
     envelope_json,
 )
+from turnlog.log.sqlite.store import SqliteStore
+from turnlog.log.store import Store
 
 __all__ = [
     "Blob",
@@ -44,12 +44,11 @@ __all__ = [
     "sqlite_path",
 ]
 
-
-StoreOpener = Callable[..., Store]  # of an address and `writable=`
+StoreOpener = Callable[..., Store]  # of a URL and `writable=`
 
 
 def open_memory_store(url: str, *, writable: bool) -> Store:
-    """The store of `memory:`, which nobody else can write."""
+    """Open the store of `memory:`. It belongs to this process, so `writable` does not matter."""
     if url != "memory:":
         raise CallerError(f"expected memory: and nothing after it, got {quote(url)}")
     return MemoryStore()
@@ -62,13 +61,12 @@ def sqlite_path(url: str) -> Path:
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
         raise CallerError(f"expected a path after three slashes, sqlite:///turnlog.db, got {quote(url)}")
     if parts.query or parts.fragment or url.endswith(("?", "#")):
-        problem = "expected nothing behind the path; in a name write ? as %3F and # as %23"
+        problem = "expected nothing after the path; in a file name write ? as %3F and # as %23"
         raise CallerError(f"{problem}, got {quote(url)}")
     return Path(path)
 
 
 def open_sqlite_store(url: str, *, writable: bool) -> Store:
-    """The store of `sqlite:///path`."""
     return SqliteStore(sqlite_path(url), writable=writable)
 
 
@@ -76,20 +74,21 @@ STORE_OPENERS: dict[str, StoreOpener] = {"memory": open_memory_store, "sqlite": 
 
 
 async def open_log(url: str, *, writable: bool = True) -> Log:
-    """Open the log at `memory:`, `sqlite:///path` (a fourth slash makes the path absolute), or an own scheme.
+    """Open the log at `memory:`, `sqlite:///path` or the URL of a registered store.
 
-    One process writes a SQLite log; others open it with `writable=False` and follow it.
+    A path with a fourth slash is absolute. One process writes a SQLite log. Others open it with
+    `writable=False` and follow it.
     """
     return Log(find_store_opener(url)(url, writable=writable), writable=writable)
 
 
 def find_store_opener(url: str) -> StoreOpener:
-    """What opens the store of an address."""
+    """Return the function that opens the store of a URL; raise `CallerError` for an unknown scheme."""
     scheme = urlsplit(url).scheme
     if scheme in STORE_OPENERS:
         return STORE_OPENERS[scheme]
     for entry in entry_points(group="turnlog.stores", name=scheme):
-        found: StoreOpener = entry.load()
-        return found
+        opener: StoreOpener = entry.load()
+        return opener
     problem = "expected a log like sqlite:///turnlog.db or memory:, or one that an installed package opens"
     raise CallerError(f"{problem}, got {quote(url)}")

@@ -1,8 +1,8 @@
-"""One append inside a transaction, and the other changes of a session: functions of a store.
+"""Appends and other changes of a session: functions of a store, called inside a transaction.
 
-Each checks first and writes last, so that one that raises has written nothing. Dedupe is by id: the same
-event again gives its old seq, another event under an old id is a `Conflict`. What turns out to be damaged on
-the way is recorded as lost, and its id is free again.
+Each function checks first and writes last, so one that raises has written nothing. Events are deduplicated
+by id: the same event again returns its old seq, another event under an old id is a `Conflict`. Damage that
+a check meets is recorded, and the id of a damaged event may be used again.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 from turnlog.errors import Conflict, Fenced, NotFound, SessionClosed, SessionDamaged
 from turnlog.events import (
+    Envelope,
     Event,
     Payload,
+    Scope,
     SessionInvite,
     SessionInviteEnd,
     SessionMember,
@@ -21,25 +23,20 @@ from turnlog.events import (
     decode_envelope,
     encode_sse_frame,
 )
+from turnlog.log.records import Damage, NewRow, OpenInvite, Row, SessionRecord, encode_meta, envelope_json
+from turnlog.log.spans import SpanEdge, live_event_span, span_edge
 from turnlog.log.sqlite.checksums import chain_hash, make_row
-from turnlog.log.store import (
-    Damage,
-    NewRow,
-    OpenInvite,
-    Row,
-    SessionRecord,
-    SpanEdge,
-    Store,
-    encode_meta,
-    envelope_json,
-    live_event_span,
-    span_edge,
-)
+from turnlog.log.store import Store
+
+MAX_TITLE_CHARS = 80
 
 
 class ExpectedPosition(NamedTuple):
-    """Where an append expects a session to stand: its last seq, how many durable events it has, or the seq
-    of the last change of its members and invites."""
+    """Where an append expects a session to be; None: anywhere.
+
+    `last` is the last seq, `durable_count` the number of durable events, `members_seq` the seq of the last
+    change of members and invites.
+    """
 
     last: int | None = None
     durable_count: int | None = None
@@ -47,26 +44,26 @@ class ExpectedPosition(NamedTuple):
 
 
 def insert_session(store: Store, record: SessionRecord) -> None:
-    """Add a session; its id must be new."""
+    """Add a session; raise `Conflict` if its id exists."""
     if store.get_record(record.session_id) is not None:
-        raise Conflict(f"there is a session {record.session_id[:80]} already", -1)
+        raise Conflict(f"session {record.session_id[:80]} already exists", -1)
     store.put_record(record)
 
 
 def require_record(store: Store, session_id: str) -> SessionRecord:
-    """The head of a session that must be there."""
+    """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none."""
     try:
-        head = store.get_record(session_id)
+        record = store.get_record(session_id)
     except SessionDamaged as damage:
         quarantine(store, damage)
-        head = store.get_record(session_id)
-    if head is None:
+        record = store.get_record(session_id)
+    if record is None:
         raise NotFound(f"no session {session_id[:80]}")
-    return head
+    return record
 
 
 def quarantine(store: Store, damage: SessionDamaged) -> bool:
-    """Record a damage; whether it was news, and the session has a new epoch."""
+    """Record a damage. Return True if it was not recorded before: then the session has a new epoch."""
     lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
     if damage.first >= 0 and lost in store.damages():
         return False
@@ -75,14 +72,57 @@ def quarantine(store: Store, damage: SessionDamaged) -> bool:
 
 
 def prune_session(store: Store, session_id: str, before_ms: int) -> int:
-    """Prune a session that must be there."""
+    """Prune a session and return how many rows were removed; raise `NotFound` if there is none."""
     require_record(store, session_id)
     return store.prune(session_id, before_ms)
 
 
 def update_record(store: Store, session_id: str, **changes: object) -> None:
-    """Change a session."""
+    """Change fields of a session's record; raise `NotFound` if there is none."""
     store.put_record(require_record(store, session_id).replace(**changes))
+
+
+class RowBatch:
+    """The rows and span edges that one append adds to a session.
+
+    `last`, `durable_count` and `chain` are those of the session after the rows so far.
+    """
+
+    def __init__(self, record: SessionRecord) -> None:
+        self.rows: list[NewRow] = []
+        self.edges: list[SpanEdge] = []
+        self.last = record.last
+        self.durable_count = record.durable_count
+        self.chain = record.chain
+        self._session_id = record.session_id
+
+    def add(
+        self,
+        event: Event | Envelope,
+        scope: Scope | Envelope,
+        payload: Payload | UnknownPayload,
+        *,
+        seq: int,
+        live: bool,
+        frame: bytes,
+        ts_ms: int,
+    ) -> None:
+        """Add the row of an event. `frame` is the event as it is stored."""
+        self.last = seq
+        span: str | None = None
+        chain: bytes | None = None
+        if live:
+            span = live_event_span(payload)
+        else:
+            self.durable_count += 1
+            self.chain = chain = chain_hash(self.chain, frame)
+            edge = span_edge(payload, scope.agent_id, scope.trace_id, seq)
+            if edge is not None:
+                self.edges.append(edge)
+
+        meta = encode_meta(self.durable_count, live, scope, event.type)
+        row = make_row(self._session_id, seq, meta, frame)
+        self.rows.append(NewRow(row, event.id, ts_ms, chain, span))
 
 
 def append_events(
@@ -93,66 +133,75 @@ def append_events(
     fence: int | None,
     ts_ms: int,
 ) -> tuple[list[int], list[Row], str]:
-    """One append inside a transaction: checks first, writes last."""
-    known = existing_seqs(store, require_record(store, session_id), events)
-    head = require_record(store, session_id)
-    fresh = [event for event in events if event.id not in known] if known else events
-    if fresh:
-        check_append(head, expected, fence)
-    rows, marks, last, rank, chain = [], list[SpanEdge](), head.last, head.durable_count, head.chain
-    for event in fresh:
-        last, rank = last + 1, rank + (not event.live)
-        row = encode_row(event, session_id, last, rank, ts_ms)
-        chain = chain if event.live else chain_hash(chain, row.frame)
-        rows.append(
-            NewRow(row, event.id, ts_ms, None if event.live else chain, live_event_span(event.payload))
-        )
-        known[event.id] = last
-        if mark := span_edge(event.payload, event.scope.agent_id, event.scope.trace_id, last):
-            marks.append(mark)
-    updated_ms = max(head.updated_ms, ts_ms) if rows else head.updated_ms
-    moved = head.replace(
-        last=last,
-        durable_count=rank,
-        chain=chain,
-        fence=max(head.fence, fence or 0),
-        updated_ms=updated_ms,
-        activity=activity_after(head, {event.scope.channel for event in fresh}, ts_ms),
+    """Append events, all or none. Return the seq of each, the new rows and the epoch of the session.
+
+    Raise `Conflict`, `Fenced`, `SessionClosed` or `NotFound` and write nothing.
+    """
+    seq_by_id = existing_seqs(store, require_record(store, session_id), events)
+    record = require_record(store, session_id)  # again: a damaged event may have been recorded meanwhile
+    new_events = [event for event in events if event.id not in seq_by_id] if seq_by_id else events
+    if new_events:
+        check_append(record, expected, fence)
+
+    batch = RowBatch(record)
+    for event in new_events:
+        seq = batch.last + 1
+        frame = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
+        batch.add(event, event.scope, event.payload, seq=seq, live=event.live, frame=frame, ts_ms=ts_ms)
+        seq_by_id[event.id] = seq
+
+    updated = record.replace(
+        last=batch.last,
+        durable_count=batch.durable_count,
+        chain=batch.chain,
+        fence=max(record.fence, fence or 0),
+        updated_ms=max(record.updated_ms, ts_ms) if batch.rows else record.updated_ms,
+        activity=activity_after(record, {event.scope.channel for event in new_events}, ts_ms),
     )
-    for event in fresh:
+    for event in new_events:
         if type(event.payload) in RECORD_REDUCERS:
-            moved = apply_to_record(moved, event.payload, event.scope.actor, known[event.id])
-    if rows:
-        store.insert_rows(moved, rows, marks)
-    elif moved.fence > head.fence:  # whoever takes over may find everything written already
-        store.put_record(moved)
-    return [known[event.id] for event in events], [new.row for new in rows], head.epoch
+            updated = apply_to_record(updated, event.payload, event.scope.actor, seq_by_id[event.id])
+
+    if batch.rows:
+        store.insert_rows(updated, batch.rows, batch.edges)
+    elif updated.fence > record.fence:  # a new owner may retry only events that are stored already
+        store.put_record(updated)
+    return [seq_by_id[event.id] for event in events], [new.row for new in batch.rows], record.epoch
 
 
 def activity_after(record: SessionRecord, channels: Collection[str | None], ts_ms: int) -> dict[str, int]:
-    """Return when something last happened in each channel, after events in some of them."""
+    """Return `SessionRecord.activity` after events at a time in some channels; None is no channel."""
     if not record.activity and not any(channels):
         return record.activity
-    before = record.activity or {"": record.updated_ms or record.created_ms}
-    times = {channel or "": ts_ms for channel in channels}
-    return before | {name: max(time, before.get(name, 0)) for name, time in times.items()}
+
+    activity = dict(record.activity or {"": record.updated_ms or record.created_ms})
+    for channel in channels:
+        name = channel or ""
+        activity[name] = max(ts_ms, activity.get(name, 0))
+    return activity
 
 
 def apply_to_record(
     record: SessionRecord, payload: Payload | UnknownPayload, actor: str | None, seq: int
 ) -> SessionRecord:
-    """A head after an event that says something of the session as a whole."""
-    says = RECORD_REDUCERS.get(type(payload))  # type: ignore[arg-type]
-    if says is None:
+    """Return the record after an event; the same record if the event does not change it."""
+    reducer = RECORD_REDUCERS.get(type(payload))
+    if reducer is None:
         return record
-    moved = record.replace(**says(record, payload, actor))
-    return moved.replace(members_seq=seq) if type(payload) in MEMBERSHIP_EVENTS else moved
+
+    changes = reducer(record, payload, actor)
+    if "members" in changes or "invites" in changes:
+        changes["members_seq"] = seq
+    return record.replace(**changes)
 
 
 def _reduce_member(record: SessionRecord, payload: SessionMember, actor: str | None) -> dict[str, object]:
-    others = {name: roles for name, roles in record.members.items() if name != payload.principal}
+    # A member whose roles change moves to the end; one without roles is removed.
+    members = {name: roles for name, roles in record.members.items() if name != payload.principal}
+    if payload.roles:
+        members[payload.principal] = payload.roles
     return {
-        "members": {**others, payload.principal: payload.roles} if payload.roles else others,
+        "members": members,
         "creator": record.creator or payload.principal,
         "invites": _invites_without(record, payload.invite_id),
     }
@@ -165,44 +214,58 @@ def _reduce_invite(record: SessionRecord, payload: SessionInvite, actor: str | N
     return {"invites": {**record.invites, payload.invite_id: invite}}
 
 
+def _reduce_invite_end(
+    record: SessionRecord, payload: SessionInviteEnd, actor: str | None
+) -> dict[str, object]:
+    return {"invites": _invites_without(record, payload.invite_id)}
+
+
 def _invites_without(record: SessionRecord, invite_id: str | None) -> dict[str, OpenInvite]:
     return {name: invite for name, invite in record.invites.items() if name != invite_id}
 
 
-def _default_title(record: SessionRecord, payload: UiMessage, actor: str | None) -> dict[str, object]:
-    """The first message is the title until there is one, unless it is only for some."""
-    return (
-        {}
-        if record.title or payload.channel
-        else {"title": " ".join(payload.text[:400].split())[:MAX_TITLE_CHARS]}
-    )
+def _reduce_title(record: SessionRecord, payload: SessionTitle, actor: str | None) -> dict[str, object]:
+    return {"title": payload.title}
 
 
-MAX_TITLE_CHARS = 80
-MEMBERSHIP_EVENTS = (SessionMember, SessionInvite, SessionInviteEnd)
-RECORD_REDUCERS: dict[type[Payload], Callable[[SessionRecord, Any, str | None], dict[str, object]]] = {
+def _reduce_message(record: SessionRecord, payload: UiMessage, actor: str | None) -> dict[str, object]:
+    """The first message is the title until there is one, unless it is in a channel."""
+    if record.title or payload.channel:
+        return {}
+    return {"title": " ".join(payload.text[:400].split())[:MAX_TITLE_CHARS]}
+
+
+# The events that change a session's record. Damage repair rebuilds a record from the same table.
+RECORD_REDUCERS: dict[type, Callable[[SessionRecord, Any, str | None], dict[str, object]]] = {
     SessionMember: _reduce_member,
     SessionInvite: _reduce_invite,
-    SessionInviteEnd: lambda head, payload, _: {"invites": _invites_without(head, payload.invite_id)},
-    SessionTitle: lambda head, payload, _: {"title": payload.title},
-    UiMessage: _default_title,
+    SessionInviteEnd: _reduce_invite_end,
+    SessionTitle: _reduce_title,
+    UiMessage: _reduce_message,
 }
+RECORD_EVENT_TYPES = tuple(cls.TYPE for cls in RECORD_REDUCERS if issubclass(cls, Payload))
 
 
 def existing_seqs(store: Store, record: SessionRecord, events: Sequence[Event]) -> dict[str, int]:
-    """The seqs of events that are in the log already; an id of another event is a `Conflict`."""
+    """Return the seqs of those events that are stored already.
+
+    Raise `Conflict` if an id belongs to another event, or occurs twice in `events`.
+    """
     ids = [event.id for event in events]
     if len(set(ids)) < len(ids):
         raise Conflict("expected each event id once in an append", record.last)
+
     rows = find_rows(store, record.session_id, ids)
-    for event in events if rows else ():
+    if not rows:
+        return {}
+    for event in events:
         if event.id in rows and not has_same_body(event, rows[event.id]):
             raise Conflict(f"{event.id} is the id of another event", record.last)
     return {event_id: row.seq for event_id, row in rows.items()}
 
 
 def find_rows(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-    """The rows of event ids; one that is damaged is recorded as lost, and its id is free again."""
+    """Return the rows of event ids. Damage is recorded on the way, and the damaged ids are left out."""
     while True:
         try:
             return store.find(session_id, event_ids)
@@ -211,13 +274,13 @@ def find_rows(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[s
 
 
 def find_rows_in_session(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-    """The rows of those event ids that are in a session, which must be there."""
+    """Return the rows of event ids; raise `NotFound` if there is no such session."""
     require_record(store, session_id)
     return find_rows(store, session_id, event_ids)
 
 
 def check_append(record: SessionRecord, expected: ExpectedPosition, fence: int | None) -> None:
-    """Whether new events may be appended."""
+    """Raise `SessionClosed`, `Fenced` or `Conflict` if new events may not be appended."""
     if record.closed:
         raise SessionClosed(f"{record.session_id} is closed")
     if fence is not None and fence < record.fence:
@@ -229,21 +292,17 @@ def check_append(record: SessionRecord, expected: ExpectedPosition, fence: int |
             f"expected {expected.durable_count} durable events, got {record.durable_count}", record.last
         )
     if expected.members_seq not in (None, record.members_seq):
-        raise Conflict(f"expected seq {expected.members_seq} to be the last change of members", record.last)
-
-
-def encode_row(event: Event, session_id: str, seq: int, durable_count: int, ts_ms: int) -> Row:
-    """An event as it is stored: stamped, encoded, framed, once."""
-    stored = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
-    meta = encode_meta(durable_count, event.live, event.scope, event.type)
-    return make_row(session_id, seq, meta, stored)
+        raise Conflict(
+            f"expected seq {expected.members_seq} as the last change of members, got {record.members_seq}",
+            record.last,
+        )
 
 
 def has_same_body(event: Event, row: Row) -> bool:
-    """Whether a stored row says the same as an event (protocol section 2.2)."""
+    """Compare an event with a stored row: type, payload and agent count (protocol section 2.2)."""
     stored = decode_envelope(envelope_json(row))
-    return (stored.type, bytes(stored.payload), stored.agent_id) == (
-        event.type,
-        event.body,
-        event.scope.agent_id,
+    return (
+        stored.type == event.type
+        and bytes(stored.payload) == event.body
+        and stored.agent_id == event.scope.agent_id
     )

@@ -1,11 +1,11 @@
-"""Blobs on their way out of a log and into one, and those that events name and no store has.
+"""Blobs in an export, and a search for blobs that events refer to and the log does not have.
 
-A blob is a line of an export, after the events of its session; a large one is several, in order:
+A blob is one line of an export, after the events of its session; a large one is several lines, in order:
 
     {"type": "blob", "blob": "sess_.../<sha256>", "media_type": "image/png",
      "size_bytes": 9, "data": "<base64>", "offset": 0}
 
-Whoever reads them holds one blob at a time. A blob whose content is not what its name says is refused.
+A reader holds one blob in memory at a time. A blob whose content does not match its name is refused.
 """
 
 import re
@@ -19,10 +19,10 @@ from msgspec import Meta
 from turnlog.errors import InvalidEvent
 from turnlog.events import decode_envelope
 from turnlog.log.log import Log
-from turnlog.log.store import Blob, Damage, Row, SessionRecord, envelope_json
+from turnlog.log.records import Blob, Damage, Row, SessionRecord, envelope_json
 
-MAX_PIECE_BYTES = 768 * 1024  # 1 MiB as base64: far below what a line may have
-MAX_BLOB_BYTES = 1_000_000_000  # the most that SQLite takes
+MAX_PIECE_BYTES = 768 * 1024  # 1 MiB as base64: far below the limit of a line
+MAX_BLOB_BYTES = 1_000_000_000  # the limit of SQLite
 BLOB_NAME_PATTERN = r"sess_[A-Za-z0-9_-]{1,64}/[0-9a-f]{64}"
 BLOB_URL_PATTERN = re.compile(rf"/?api/blobs/({BLOB_NAME_PATTERN})")
 BLOB_URL_PREFIX = b"api/blobs/"
@@ -31,7 +31,7 @@ BlobName = Annotated[str, Meta(pattern=f"^{BLOB_NAME_PATTERN}$")]
 
 
 class BlobLine(msgspec.Struct, tag_field="type", tag="blob", frozen=True):
-    """A blob, or the piece of it that begins at `offset`."""
+    """A blob, or a piece of it that begins at `offset`."""
 
     blob: BlobName
     media_type: Annotated[str, Meta(min_length=1)]
@@ -41,19 +41,18 @@ class BlobLine(msgspec.Struct, tag_field="type", tag="blob", frozen=True):
 
 
 class NamedBlob(NamedTuple):
-    """A whole blob under the name that it had in the export."""
+    """A complete blob with its name in the export."""
 
     name: str
     blob: Blob
 
     @property
     def session_id(self) -> str:
-        """The session that it belongs to."""
         return self.name.partition("/")[0]
 
 
 def encode_blob_lines(name: str, blob: Blob) -> Iterator[bytes]:
-    """Return a blob as lines, without their line ends."""
+    """Yield a blob as lines, without line ends."""
     size_bytes = len(blob.data)
     for offset in range(0, max(size_bytes, 1), MAX_PIECE_BYTES):
         data = blob.data[offset : offset + MAX_PIECE_BYTES]
@@ -64,22 +63,23 @@ class BlobReader:
     """Joins the pieces of one blob after the other."""
 
     def __init__(self) -> None:
-        self._first: BlobLine | None = None  # of the blob that is not complete
+        self._first: BlobLine | None = None  # the first piece of the blob that is incomplete
         self._data = bytearray()
 
     def feed(self, line: BlobLine, number: int) -> NamedBlob | None:
-        """Take the next piece; return the blob when it is complete. Raise `InvalidEvent` for a wrong one."""
+        """Add a piece. Return the blob once it is complete; raise `InvalidEvent` for a wrong piece."""
         if self._first is None:
             self._first = line
-        if (line.blob, line.offset) != (self._first.blob, len(self._data)):
+        if line.blob != self._first.blob or line.offset != len(self._data):
             raise InvalidEvent(f"line {number}: {self._expected_piece()}")
+
         self._data += line.data
         if len(self._data) < self._first.size_bytes and line.data:
             return None
         return self._complete(number)
 
     def check_complete(self, number: int) -> None:
-        """Raise `InvalidEvent` if a line follows, or the end, while a piece is missing."""
+        """Raise `InvalidEvent` if a piece is missing before this line."""
         if self._first is not None:
             raise InvalidEvent(f"line {number}: {self._expected_piece()}")
 
@@ -88,46 +88,50 @@ class BlobReader:
         return f"expected the piece of blob {self._first.blob} that begins at byte {len(self._data)}"
 
     def _complete(self, number: int) -> NamedBlob:
-        first, data = self._first, bytes(self._data)
+        first = self._first
         assert first is not None
-        self._first, self._data = None, bytearray()
+        data = bytes(self._data)
+        self._first = None
+        self._data = bytearray()
         if len(data) != first.size_bytes or sha256(data).hexdigest() != first.blob.rpartition("/")[2]:
-            raise InvalidEvent(f"line {number}: the content of blob {first.blob} is not what its name says")
+            raise InvalidEvent(f"line {number}: the content of blob {first.blob} does not match its name")
         return NamedBlob(first.blob, Blob(first.media_type, data))
 
 
 async def find_missing_blobs(log: Log, records: list[SessionRecord]) -> AsyncIterator[Damage]:
-    """The events that name a blob of their session which the log does not have."""
-    for head in records:
-        known: set[str] | None = None  # most sessions name no blob: asked for when one does
-        after = head.first - 1
-        while page := await log.read(head.session_id, after):
+    """Yield a damage for each event that refers to a blob of its session which the log does not have."""
+    for record in records:
+        session_id = record.session_id
+        blob_names: set[str] | None = None  # loaded on demand: most sessions refer to no blob
+        after = record.first - 1
+        while page := await log.read(session_id, after):
             for row in page:
                 for name in find_blob_names(row):
-                    if known is None:
-                        known = set(await log.blob_names(head.session_id))
-                    if name.startswith(f"{head.session_id}/") and name not in known:
+                    if blob_names is None:
+                        blob_names = set(await log.blob_names(session_id))
+                    if name.startswith(f"{session_id}/") and name not in blob_names:
                         problem = f"the blob {name.rpartition('/')[2]} is missing"
-                        yield Damage(head.session_id, row.seq, row.seq, problem)
+                        yield Damage(session_id, row.seq, row.seq, problem)
             after = page.last
 
 
 def find_blob_names(row: Row) -> set[str]:
-    """The blobs that an event names: a value in its payload is their address, and nothing else."""
+    """Return the blobs that an event refers to: strings in its payload that are the URL of a blob."""
     if BLOB_URL_PREFIX not in row.frame:
         return set()
     payload = msgspec.json.decode(decode_envelope(envelope_json(row)).payload)
-    return {found[1] for text in iter_strings(payload) if (found := BLOB_URL_PATTERN.fullmatch(text))}
+    matches = [BLOB_URL_PATTERN.fullmatch(text) for text in iter_strings(payload)]
+    return {match[1] for match in matches if match}
 
 
 def iter_strings(payload: Any) -> Iterator[str]:
-    """Every string that is a value of a JSON tree, whatever its depth."""
-    waiting = [payload]
-    while waiting:
-        value = waiting.pop()
+    """Yield every string value of a JSON tree, without recursion."""
+    pending = [payload]
+    while pending:
+        value = pending.pop()
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
-            waiting += value.values()
+            pending += value.values()
         elif isinstance(value, list):
-            waiting += value
+            pending += value

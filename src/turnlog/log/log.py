@@ -1,9 +1,9 @@
-"""The log: append, read, follow (protocol sections 6 and 7).
+"""The log: append, read and follow events of sessions (protocol sections 6 and 7).
 
-An append is one unit of work for the writer: dedupe, expectation, fence, seqs, stamping and rows in one
-transaction. After the commit its rows go to the session's tail, a bounded window of recent rows in memory,
-and everyone who follows the session wakes once. A follower is a cursor: it reads the tail, or the store
-when it is further back. Damage that a read meets is recorded, and the session's readers are told by a new
+An append is one job of the writer: dedupe, expectation, fence, seqs, timestamps and rows in one transaction.
+After the commit its rows are added to the session's tail, a bounded window of recent rows in memory, and each
+follower of the session is woken once. A follower is a cursor: it reads the tail, or the store if it lags
+further behind. Damage that a read meets is recorded, and the session's followers end because of its new
 epoch.
 """
 
@@ -24,7 +24,7 @@ from turnlog.errors import (
     Unavailable,
     quote,
 )
-from turnlog.events import Event, is_session_id
+from turnlog.events import CATALOG, Catalog, Entry, Event, is_session_id
 from turnlog.ids import new_epoch, new_session_id, now_ms
 from turnlog.log.append import (
     ExpectedPosition,
@@ -35,26 +35,29 @@ from turnlog.log.append import (
     quarantine,
     update_record,
 )
-from turnlog.log.filter import type_matches
-from turnlog.log.push import FrameSink, PushSubscription
-from turnlog.log.store import (
-    AGENT_SPAN_PREFIX,
-    BLOCK_SPAN_PREFIX,
-    CALL_SPAN_PREFIX,
-    LIVE_TYPES,
+from turnlog.log.filter import matches_any_type
+from turnlog.log.records import (
     Blob,
     Damage,
     Document,
-    EvictCallback,
     FrameBatch,
     ListPosition,
     Page,
     Row,
     SessionRecord,
-    Store,
     TypeQuery,
 )
-from turnlog.log.subscription import MAX_PAGE_BYTES, NO_PAGE_LOCK, FollowOptions, PageLock, Subscription
+from turnlog.log.spans import AGENT_SPAN_PREFIX, BLOCK_SPAN_PREFIX, CALL_SPAN_PREFIX, LIVE_TYPES
+from turnlog.log.store import EvictCallback, Store
+from turnlog.log.subscription import (
+    MAX_PAGE_BYTES,
+    NO_PAGE_LOCK,
+    FollowOptions,
+    FrameSink,
+    PageLock,
+    PushSubscription,
+    Subscription,
+)
 from turnlog.log.tail import Tail
 from turnlog.log.writer import InlineWriter, WriteHealth, WriterThread
 
@@ -64,13 +67,13 @@ PageReader = Callable[[str, int, int | None, int], P | None]
 
 log = logging.getLogger("turnlog.log")
 
-POLL_INTERVAL_S = 0.05  # how often a reading process looks for news; half of the promised 100 ms
+POLL_INTERVAL_S = 0.05  # how often a reading process looks for new commits; half of the promised 100 ms
 PROBE_INTERVAL_S = 1.0  # how often a write is tried while writes fail
-RECONCILE_INTERVAL_S = 2.0  # how often it reads where sessions stand, whatever the counter says
+RECONCILE_INTERVAL_S = 2.0  # how often a reading process reads its sessions, whatever the commit count
 
 
 class Log:
-    """Sessions of events. Made by `open_log`."""
+    """Sessions of events on a store. `open_log` opens one by its URL."""
 
     def __init__(self, store: Store, clock: Callable[[], int] = now_ms, *, writable: bool = True) -> None:
         self._store = store
@@ -86,50 +89,56 @@ class Log:
 
     @property
     def writable(self) -> bool:
-        """Whether this process may write."""
         return self._writer is not None
 
     # sessions
 
     async def create(self, app: str, session_id: str | None = None) -> str:
-        """Make a session for an application; the id it gets cannot be guessed."""
+        """Create a session for an application and return its id; without an id, one that cannot be guessed.
+
+        Raise `Conflict` if the id exists.
+        """
         if session_id is not None and not is_session_id(session_id):
             raise CallerError(f"expected `sess_` and 1 to 64 of A-Z a-z 0-9 _ -, got {quote(session_id)}")
-        head = SessionRecord(
+        record = SessionRecord(
             session_id or new_session_id(), epoch=new_epoch(), app=app, created_ms=self._clock()
         )
-        await self.transact(lambda store: insert_session(store, head))
-        return head.session_id
+        await self.transact(lambda store: insert_session(store, record))
+        return record.session_id
 
     async def info(self, session_id: str) -> SessionRecord:
-        """Where a session stands; `NotFound` if there is none."""
+        """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none."""
         try:
-            head = await self._run_read(self._store.info, session_id)
+            record = await self._run_read(self._store.info, session_id)
         except SessionDamaged as damage:
             await self._quarantine(damage)
-            head = await self._run_read(self._store.info, session_id)
-        if head is None:
+            record = await self._run_read(self._store.info, session_id)
+        if record is None:
             raise NotFound(f"no session {session_id[:80]}")
-        return head
+        return record
 
     async def sessions(self) -> list[SessionRecord]:
-        """All sessions, the oldest first."""
-        for name in await self.damaged_sessions() if self._writer else []:
-            await self.info(name)  # repairs it
+        """Return all sessions, the oldest first. A writable log repairs damaged records first."""
+        if self.writable:
+            for session_id in await self.damaged_sessions():
+                await self.info(session_id)
         return await self._run_read(self._store.sessions)
 
     async def listing(
         self, principal: str | None, after: ListPosition | None = None, limit: int = 100
     ) -> list[tuple[ListPosition, SessionRecord]]:
-        """At most so many sessions of a principal after a place, the last active first; None: of all."""
+        """Return at most `limit` sessions of a principal after a position, the last active first.
+
+        None lists the sessions of all principals.
+        """
         return await self._read_with_repair(limit, self._store.listing, principal, after, limit)
 
     async def invitations(self, principal: str, limit: int = 100) -> list[SessionRecord]:
-        """At most so many sessions that a principal is invited to, the last active first."""
+        """Return at most `limit` sessions that a principal is invited to, the last active first."""
         return await self._read_with_repair(limit, self._store.invitations, principal, limit)
 
     async def _read_with_repair(self, limit: int, read: Callable[..., T], *args: object) -> T:
-        """Read heads; records that are damaged are repaired on the way, as many as were asked for."""
+        """Read records and repair damaged ones on the way, at most `limit`."""
         damages = 0
         while True:
             try:
@@ -141,22 +150,23 @@ class Log:
                 await self._quarantine(damage)
 
     async def damaged_sessions(self) -> list[str]:
-        """The sessions whose own record is damaged; `info` of one tells, and repairs it if it can."""
+        """Return the sessions whose record is damaged. `info` of one repairs it, or raises."""
         return await self._run_read(self._store.damaged_sessions)
 
     async def close_session(self, session_id: str) -> None:
-        """The session takes no more events; its followers end when they have read everything."""
+        """Close a session: it accepts no more events. Its followers end when they have read all events."""
         await self._submit(
             lambda store: update_record(store, session_id, closed=True),
             lambda _: self._close_tail(session_id),
         )
 
     def _close_tail(self, session_id: str) -> None:
-        if tail := self.tails.get(session_id):
+        tail = self.tails.get(session_id)
+        if tail is not None:
             tail.closed = True
             tail.wakeup.wake()
 
-    # events
+    # appending
 
     async def append(
         self,
@@ -168,7 +178,10 @@ class Log:
         expected_members_seq: int | None = None,
         fence: int | None = None,
     ) -> list[int]:
-        """Append events, all or none; returns their seqs when they are durable."""
+        """Append events, all or none. Return their seqs when they are durable.
+
+        See `submit` for the expectations and errors.
+        """
         return await self.submit(
             session_id,
             events,
@@ -188,24 +201,29 @@ class Log:
         expected_members_seq: int | None = None,
         fence: int | None = None,
     ) -> asyncio.Future[list[int]]:
-        """Queue an append of the events as they are now; the future resolves when it is durable.
+        """Queue an append. The future resolves to the seqs when the events are durable.
 
-        `expected_rank` is how many durable events there are to be before it: live ones may come in between.
-        `expected_members_seq` is the last change of members and invites that the caller knows of.
+        `expected_last` is the last seq before the append, `expected_durable_count` the number of durable
+        events (live ones may be added meanwhile), `expected_members_seq` the seq of the last change of
+        members and invites. If one differs, the future raises `Conflict`. It raises `Fenced` for a fence
+        below the highest one so far, `SessionClosed` and `NotFound`. An event that is stored already keeps
+        its seq, and expectations do not count if all events are.
         """
         expected = ExpectedPosition(expected_last, expected_durable_count, expected_members_seq)
-        ts_ms, batch = self._clock(), tuple(events)
+        ts_ms = self._clock()
+        batch = tuple(events)  # the caller may change its list before the writer runs
         return self._submit(
             lambda store: append_events(store, session_id, batch, expected, fence, ts_ms),
-            lambda written: self._publish(session_id, *written),
+            lambda outcome: self._publish(session_id, *outcome),
         )
 
     async def append_raw(self, session_id: str, work: Callable[[Store], tuple[T, list[Row], str]]) -> T:
-        """Add rows made elsewhere, as an append does; `work` returns its result, the rows and the epoch."""
-        result: T = await self._submit(work, lambda written: self._publish(session_id, *written))
+        """Run `work` in a transaction. It returns a result, the rows it has inserted and the epoch."""
+        result: T = await self._submit(work, lambda outcome: self._publish(session_id, *outcome))
         return result
 
     def _publish(self, session_id: str, result: T, rows: list[Row], epoch: str) -> T:
+        """Add committed rows to the tail of a session; return `result`."""
         tail = self.tails.get(session_id)
         if tail is not None and tail.epoch != epoch:
             self._end_tail(session_id)
@@ -214,10 +232,46 @@ class Log:
         return result
 
     def _end_tail(self, session_id: str) -> None:
-        """The session has another history now: its followers end."""
-        if tail := self.tails.pop(session_id, None):
+        """End the followers of a session whose history has changed."""
+        tail = self.tails.pop(session_id, None)
+        if tail is not None:
             tail.epoch = ""
             tail.wakeup.wake()
+
+    # reading
+
+    async def events(
+        self, session_id: str, after: int = -1, *, follow: bool = False, catalog: Catalog = CATALOG
+    ) -> AsyncGenerator[Entry, None]:
+        """Yield the decoded events of a session after a seq: envelope fields and a typed payload.
+
+            async for event in log.events(session_id):
+                print(event.seq, event.type, event.payload)
+
+        Without `follow` it ends at the last event that was stored when it began. With `follow` it waits for
+        more events. It then ends when the session is closed, when damage gave it a new epoch, or when the
+        store has evicted the next event.
+
+        Types that `catalog` does not contain have an `UnknownPayload`: pass the catalog of an application
+        (`app.catalog`) to decode its own events. Raise `NotFound` if there is no such session.
+        """
+        if follow:
+            async with aclosing(self.follow(session_id, after)) as pages:
+                async for page in pages:
+                    for envelope in page.envelopes():
+                        yield catalog.decode_entry(envelope)
+            return
+
+        last = (await self.info(session_id)).last
+        while after < last:
+            page = await self.read(session_id, after)
+            if not page:
+                return  # the rest was pruned
+            for envelope in page.envelopes():
+                if envelope.seq > last:
+                    return
+                yield catalog.decode_entry(envelope)
+            after = page.last
 
     async def read(
         self,
@@ -227,14 +281,18 @@ class Log:
         replay_from: int | None = None,
         max_bytes: int = MAX_PAGE_BYTES,
     ) -> Page:
-        """One page of rows after a seq; with an origin, without the live rows of finished spans after it."""
+        """Return one page of rows after a seq, empty at the end.
+
+        With `replay_from`, live rows of spans that began after that seq and have ended are left out.
+        Raise `NotFound` if there is no such session, `SessionDamaged` if the next row is damaged.
+        """
         page = await self._read_or_quarantine(self._store.read, session_id, after, replay_from, max_bytes)
         if not page.epoch:
             raise NotFound(f"no session {session_id[:80]}")
         return page
 
     async def _read_or_quarantine(self, read: Callable[..., T], session_id: str, *args: object) -> T:
-        """Read; damage that is met is recorded, and told."""
+        """Read; record damage before raising it."""
         try:
             return await self._run_read(read, session_id, *args)
         except SessionDamaged as damage:
@@ -253,24 +311,31 @@ class Log:
         page_lock: PageLock = NO_PAGE_LOCK,
         options: FollowOptions = FollowOptions(),  # noqa: B008
     ) -> AsyncGenerator[Page, None]:
-        """Pages of rows after a seq, history then live, no seam; an empty page after `idle_s` of silence.
+        """Yield pages of rows after a seq: first the history, then new rows, without a gap or a duplicate.
 
-        Ends when the session is closed; when its epoch changes or is not the one asked for, because what
-        follows is another history; and when the store no longer keeps what comes next. From -1 it begins with
-        what there is. Pages grow while they are taken, to about `max_bytes`. A page is read inside `gate`,
-        and the gate is left when the next one is asked for: followers with the same lock hold one page.
-        `asked.spend` is told what was read from the store. With `asked.types`, history is of these types
-        alone, and `upto` of a page, which may be empty, says how far it reaches; live pages are of all types.
+        Yields an empty page after `idle_s` without events. Ends when the session is closed, when its epoch
+        changes or is not `epoch` (what follows is another history), and when the store has evicted the next
+        row. With -1 it begins with the oldest row that is stored.
+
+        Pages grow to about `max_bytes` while the caller takes them. A page is read inside `page_lock`, which
+        is released when the caller asks for the next page: followers with one lock hold one page in memory.
+        `options.charge_bytes` gets the size of what was read from the store. With `options.types` the history
+        has rows of these types only, and `upto` of a page, which may be empty, is how far it reaches; new
+        rows are of all types.
         """
-        walk = await self._subscribe(session_id, after, replay_from, epoch)
-        walk.max_bytes, walk.charge_bytes = max_bytes, options.charge_bytes
+        subscription = await self._subscribe(session_id, after, replay_from, epoch)
+        subscription.max_bytes = max_bytes
+        subscription.charge_bytes = options.charge_bytes
         read: PageReader[Page] = self._store.read
-        if options.types and not any(type_matches(live, one) for live in LIVE_TYPES for one in options.types):
+        # Live rows are not in the index of types.
+        if options.types and not any(matches_any_type(live_type, options.types) for live_type in LIVE_TYPES):
             read = partial(self._read_types, options.types)
-        async with aclosing(self._follow_pages(walk, read, unchanged_page, idle_s, page_lock)) as pages:
+
+        pages = self._follow_pages(subscription, read, unchanged_page, idle_s, page_lock)
+        async with aclosing(pages):
             async for page in pages:
                 yield Page() if page is None else page
-                del page
+                del page  # while it waits, a follower must not hold its last page in memory
 
     def _read_types(
         self, types: tuple[str, ...], session_id: str, after: int, replay_from: int | None, limit_bytes: int
@@ -287,14 +352,13 @@ class Log:
         epoch: str | None = None,
         page_lock: PageLock = NO_PAGE_LOCK,
     ) -> AsyncGenerator[bytes, None]:
-        """What `follow` gives, as it is sent: every frame with its `id:` line."""
-        walk = await self._subscribe(session_id, after, replay_from, epoch)
-        async with aclosing(
-            self._follow_pages(walk, self._store.read_frames, Page.frames, idle_s, page_lock)
-        ) as pages:
+        """Yield what `follow` yields, as it is sent: each frame after its `id:` line, b"" when idle."""
+        subscription = await self._subscribe(session_id, after, replay_from, epoch)
+        pages = self._follow_pages(subscription, self._store.read_frames, Page.frames, idle_s, page_lock)
+        async with aclosing(pages):
             async for page in pages:
                 yield page.data if page else b""
-                page = None
+                page = None  # while it waits, a follower must not hold its last page in memory
 
     async def push_frames(
         self,
@@ -306,30 +370,34 @@ class Log:
         idle_s: float | None = None,
         epoch: str | None = None,
     ) -> None:
-        """Hand what `frames` gives to `take`: history at its own pace, then what is appended, as it comes.
+        """Write what `follow_frames` yields to a sink, and end where it ends.
 
-        At the live end no task wakes for the reader while `take` need not wait. Ends where `frames` does.
+        At the end of the log no task is woken for this follower unless its sink has to drain.
         """
-        walk = await self._subscribe(session_id, after, replay_from, epoch)
+        subscription = await self._subscribe(session_id, after, replay_from, epoch)
         try:
-            while not walk.is_finished():
-                if page := await self._next_page(walk, self._store.read_frames, Page.frames):
-                    rest = sink(page.data)
-                    page = None  # who waits holds on to nothing that was sent
-                    if rest is not None:
-                        await rest()
-                elif not walk.is_finished():
-                    await PushSubscription(walk, sink).run(idle_s)
+            while not subscription.is_finished():
+                page = await self._next_page(subscription, self._store.read_frames, Page.frames)
+                if page:
+                    drain = sink(page.data)
+                    page = None  # while it waits, a follower must not hold its last page in memory
+                    if drain is not None:
+                        await drain()
+                elif not subscription.is_finished():
+                    await PushSubscription(subscription, sink).run(idle_s)
         finally:
-            self._unsubscribe(walk)
+            self._unsubscribe(subscription)
 
     async def _subscribe(
         self, session_id: str, after: int, replay_from: int | None, epoch: str | None
     ) -> Subscription:
-        """A cursor that has joined the session's tail; who walks also leaves."""
+        """Return a cursor on the tail of a session. The caller must `_unsubscribe` it."""
         tail = await self._acquire_tail(session_id)
-        history = -1 if replay_from is None else tail.last  # only the store knows what to leave out
-        return Subscription(session_id, tail, epoch or tail.epoch, after, replay_from, history)
+        replay_until = -1 if replay_from is None else tail.last
+        return Subscription(session_id, tail, epoch or tail.epoch, after, replay_from, replay_until)
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        self._release_tail(subscription.session_id, subscription.tail)
 
     async def _follow_pages(
         self,
@@ -339,11 +407,12 @@ class Log:
         idle_s: float | None,
         page_lock: PageLock,
     ) -> AsyncGenerator[P | None, None]:
-        """Page after page; None after a silence."""
+        """Yield page after page, None after an idle time."""
         try:
             while not subscription.is_finished():
                 async with page_lock:
-                    if (page := await self._next_page(subscription, read, convert)) is not None:
+                    page = await self._next_page(subscription, read, convert)
+                    if page is not None:
                         yield page
                         page = None
                         continue
@@ -355,55 +424,62 @@ class Log:
     async def _next_page(
         self, subscription: Subscription, read: PageReader[P], convert: Callable[[Page], P]
     ) -> P | None:
-        """The next page, from the tail as `share` gives it or from the store; None if there is none."""
+        """Return the next page, from the tail if possible, else from the store; None if there is none."""
         tail = subscription.tail
         while subscription.after < tail.last and not subscription.is_finished():
-            end = tail.last
-            shared = (
-                tail.page_after(subscription.after)
-                if subscription.after >= subscription.replay_until
-                else None
-            )
-            page = convert(shared) if shared else None
+            last = tail.last
+            page = self._page_from_tail(subscription, convert)
             if page is None:
-                page = await self._read_or_quarantine(
-                    read,
-                    subscription.session_id,
-                    subscription.after,
-                    subscription.replay_from,
-                    subscription.next_read_bytes(),
-                )
-                if subscription.charge_bytes is not None and page is not None:
-                    await subscription.charge_bytes(page.size_bytes)
-            gap = not page or page.first > subscription.after + 1
-            other = (
-                page and page.epoch != subscription.epoch
-            )  # the store has a new epoch, and the tail not yet
-            if other or (gap and await self._was_evicted(subscription.session_id, subscription.after)):
+                page = await self._page_from_store(subscription, read)
+
+            if page and page.epoch != subscription.epoch:  # the tail does not have the new epoch yet
                 subscription.epoch = ""
                 return None
-            upto = page.upto if page is not None else None
-            if upto is None:
-                upto = page.last if page else end
-                page = page or None
-            subscription.after = upto
-            if page is not None:
+            has_gap = not page or page.first > subscription.after + 1
+            if has_gap and await self._was_evicted(subscription.session_id, subscription.after):
+                subscription.epoch = ""
+                return None
+
+            if page is not None and page.upto is not None:  # a page of some types, which may be empty
+                subscription.after = page.upto
                 return page
+            if page:
+                subscription.after = page.last
+                return page
+            subscription.after = last  # replay leaves out all rows up to here
         return None
 
+    def _page_from_tail(self, subscription: Subscription, convert: Callable[[Page], P]) -> P | None:
+        if subscription.after < subscription.replay_until:
+            return None
+        page = subscription.tail.page_after(subscription.after)
+        return convert(page) if page else None
+
+    async def _page_from_store(self, subscription: Subscription, read: PageReader[P]) -> P | None:
+        page = await self._read_or_quarantine(
+            read,
+            subscription.session_id,
+            subscription.after,
+            subscription.replay_from,
+            subscription.next_read_bytes(),
+        )
+        if page is not None and subscription.charge_bytes is not None:
+            await subscription.charge_bytes(page.size_bytes)
+        return page
+
     async def _was_evicted(self, session_id: str, after: int) -> bool:
-        """Whether the store has let go of what comes after a cursor."""
         return after >= 0 and (await self.info(session_id)).first > after + 1
 
     async def _acquire_tail(self, session_id: str) -> Tail:
-        """The tail of a session, with one more follower."""
+        """Return the tail of a session and count one more follower."""
         tail = self.tails.get(session_id)
         if tail is None:
-            head = await self.info(session_id)
-            tail = self.tails.setdefault(session_id, Tail(head))
+            record = await self.info(session_id)
+            tail = self.tails.setdefault(session_id, Tail(record))
         tail.follower_count += 1
-        try:  # what was appended between the look and the tail would be missed: look again
+        try:
             if not tail.is_synced:
+                # Events that were committed between `info` and the registration would be missed: read again.
                 tail.catch_up(await self.info(session_id))
         except BaseException:
             self._release_tail(session_id, tail)
@@ -412,58 +488,61 @@ class Log:
             del self.tails[session_id]
         return tail
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
-        self._release_tail(subscription.session_id, subscription.tail)
-
     def _release_tail(self, session_id: str, tail: Tail) -> None:
         tail.follower_count -= 1
         if not tail.follower_count and self.tails.get(session_id) is tail:
             del self.tails[session_id]
 
     async def has_event(self, session_id: str, seq: int) -> bool:
-        """Whether the event of a seq is still there."""
+        """Return False if the event was evicted, pruned or never stored."""
         return await self._run_read(self._store.has_event, session_id, seq)
 
     async def find_events(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-        """The rows of those event ids that are in a session; what was submitted before is looked at too."""
-        found: dict[str, Row] = await self._submit(
+        """Return the rows of those event ids that a session contains, including appends submitted before."""
+        rows: dict[str, Row] = await self._submit(
             lambda store: find_rows_in_session(store, session_id, event_ids), writes=False
         )
-        return found
+        return rows
 
     async def oldest_open_turn_start(self, session_id: str, at: int) -> int:
-        """Where the oldest turn that was open at a seq began."""
+        """Return the first seq of the oldest turn that was open at a seq, or `at + 1` if none was."""
         return await self._run_read(self._store.oldest_open_turn_start, session_id, at)
 
     async def turn_bounds(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
-        """The first seq of the agents of a turn and the last, None while one is open; None if it has none."""
+        """Return the first seq of the agents of a turn and the last, None while one is open.
+
+        Return None if the turn has no agents.
+        """
         return await self._run_read(self._store.turn_bounds, session_id, trace)
 
     async def closing_event(self, session_id: str, key: str) -> Row | None:
-        """The event that closed a call, block or agent."""
-        for kind in (CALL_SPAN_PREFIX, BLOCK_SPAN_PREFIX, AGENT_SPAN_PREFIX):
-            seq = await self._run_read(self._store.span_end, session_id, kind + key)
+        """Return the event that ended a call, block or agent; None while it is open or unknown."""
+        for prefix in (CALL_SPAN_PREFIX, BLOCK_SPAN_PREFIX, AGENT_SPAN_PREFIX):
+            seq = await self._run_read(self._store.span_end, session_id, prefix + key)
             if seq is not None:
-                rows = await self.read(session_id, seq - 1, max_bytes=1)
-                return rows[0] if rows and rows[0].seq == seq else None
+                return await self._read_row(session_id, seq)
         return None
 
     async def agent_starts(self, agent_id: str) -> list[tuple[str, Row]]:
-        """The sessions in which an agent began, each with the event that began it."""
-        found = []
+        """Return the sessions in which an agent was started, each with the event that started it."""
+        starts = []
         for session_id, seq in await self._run_read(self._store.agent_starts, AGENT_SPAN_PREFIX + agent_id):
-            rows = await self.read(session_id, seq - 1, max_bytes=1)
-            found += [(session_id, row) for row in rows if row.seq == seq]
-        return found
+            row = await self._read_row(session_id, seq)
+            if row is not None:
+                starts.append((session_id, row))
+        return starts
+
+    async def _read_row(self, session_id: str, seq: int) -> Row | None:
+        page = await self.read(session_id, seq - 1, max_bytes=1)
+        return page[0] if page and page.first == seq else None
 
     async def sessions_with_open_agents(self) -> list[str]:
-        """The sessions in which an agent is open."""
         return await self._run_read(self._store.sessions_with_open_agents)
 
-    # what stands beside the events
+    # blobs and derived data
 
     async def put_blob(self, session_id: str, data: bytes, media_type: str) -> str:
-        """Keep binary content of a session; returns the name it is known by: the session's, and its hash."""
+        """Store binary content of a session. Return its name: session id, slash, SHA-256."""
         if not media_type:
             raise CallerError("expected a media type, got nothing")
         name = f"{session_id}/{sha256(data).hexdigest()}"
@@ -471,14 +550,14 @@ class Log:
         return name
 
     async def get_blob(self, name: str) -> Blob:
-        """The content of a name; `NotFound` if there is none."""
+        """Return a blob; raise `NotFound` if there is none."""
         blob = await self._run_read(self._store.blob, name)
         if blob is None:
             raise NotFound(f"no blob {name[:80]}")
         return blob
 
     async def blob_names(self, session_id: str) -> list[str]:
-        """The names of the blobs of a session, in order."""
+        """Return the names of the blobs of a session, sorted."""
         return await self._run_read(self._store.blob_names, session_id)
 
     async def put_document(self, document: Document) -> None:
@@ -488,45 +567,45 @@ class Log:
     async def documents(
         self, session_id: str | None = None, *, type: str | None = None, category: str | None = None
     ) -> list[Document]:
-        """The documents that match."""
+        """Return the documents that match, sorted by session and id; None matches all values."""
         return await self._run_read(self._store.documents, session_id, type, category)
 
     async def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
-        """Keep a state as of a seq."""
+        """Store a state as of a seq."""
         await self.transact(lambda store: store.put_snapshot(session_id, name, seq, body))
 
     async def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
-        """The newest state of a name as of a seq or earlier."""
+        """Return the newest snapshot of a name as of a seq or earlier, with its seq."""
         return await self._run_read(self._store.snapshot, session_id, name, at)
 
     async def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
-        """Remove the states of a name as of the seqs from `first` to `last`."""
+        """Remove the snapshots of a name as of the seqs from `first` to `last`."""
         await self.transact(lambda store: store.drop_snapshots(session_id, name, first, last))
 
     def set_evict_callback(self, callback: EvictCallback) -> None:
-        """Have what a store lets go of shown first, in the transaction."""
+        """Call `callback` inside the transaction that evicts events."""
         self._store.on_evict = callback
 
     async def delete_derived(self, session_id: str | None = None) -> None:
-        """Remove every document and snapshot, or a session's; they can be made again from the events."""
+        """Remove the documents and snapshots of a session, or of all; events can derive them again."""
         await self.transact(lambda store: store.delete_derived(session_id))
 
-    # care
+    # maintenance
 
     async def prune(self, session_id: str, before_ms: int) -> int:
-        """Remove live events of finished blocks and calls older than a time; how many went."""
+        """Remove live events of finished blocks and calls older than a time; return how many."""
         return await self.transact(lambda store: prune_session(store, session_id, before_ms))
 
     async def verify(self) -> list[Damage]:
-        """Check everything; what is wrong."""
+        """Check everything that is stored; return the damages."""
         return await self._run_read(lambda: list(self._store.verify()))
 
     async def damages(self) -> list[Damage]:
-        """What is known to be lost."""
+        """Return the damages that are recorded."""
         return await self._run_read(self._store.damages)
 
     async def transact(self, work: Callable[[Store], T]) -> T:
-        """Run work on the store as the one writer, in a transaction: it checks first and writes last."""
+        """Run `work` on the store in a transaction. It must check first and write last."""
         result: T = await self._submit(work)
         return result
 
@@ -546,62 +625,66 @@ class Log:
             self._probe = asyncio.create_task(self._write_until_stored())
 
     async def _write_until_stored(self) -> None:
-        """Write a session's record again now and then while writes fail.
+        """Rewrite the record of a session until a write succeeds.
 
-        Whoever sends requests by the health of the server would otherwise never send the one that heals it.
+        A load balancer sends no requests to an unhealthy server, so no request would prove that it is healthy
+        again.
         """
         session_id: str | None = None
         while self.health.is_failing and not self._closed:
             await asyncio.sleep(PROBE_INTERVAL_S)
             try:
                 if session_id is None:
-                    session_id = next((head.session_id for head in await self.sessions()), None)
+                    session_id = next((record.session_id for record in await self.sessions()), None)
                 if session_id is not None:
                     await self.transact(partial(rewrite_record, session_id=session_id))
             except StoreError:
                 continue
 
     async def _poll_commits(self) -> None:
-        """Notice what the process that writes has written: one look at shared memory, no query.
+        """Refresh tails when the writing process has committed, until the log is closed.
 
-        Ends only with the log. Where the counter fails, or does not move, sessions are read now and then.
+        The commit count is in shared memory and costs no query. In case it fails or does not move, the
+        sessions are read now and then.
         """
         loop = asyncio.get_running_loop()
-        seen: int | None = None
+        last_count: int | None = None
         reconciled_s = loop.time()
         while True:
             count = await self._read_commit_count()
-            due = loop.time() - reconciled_s >= RECONCILE_INTERVAL_S
-            if due or (count is not None and count != seen):
-                seen, reconciled_s = count, loop.time()
+            is_due = loop.time() - reconciled_s >= RECONCILE_INTERVAL_S
+            if is_due or (count is not None and count != last_count):
+                last_count = count
+                reconciled_s = loop.time()
                 for session_id, tail in list(self.tails.items()):
                     await self._refresh_tail(session_id, tail)
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _read_commit_count(self) -> int | None:
-        """Return the store's counter; None, after a pause, where it cannot be read."""
+        """Return the store's commit count; None, after a pause, if it cannot be read."""
         try:
             return await self._run_read(self._store.commit_count)
         except Exception as error:  # noqa: BLE001  whatever a store raises: followers must not sleep for ever
-            log.error("cannot read the counter of commits, reading sessions instead: %s", error)
+            log.error("cannot read the commit count, reading the sessions instead: %s", error)
             await asyncio.sleep(RECONCILE_INTERVAL_S)
             return None
 
     async def _refresh_tail(self, session_id: str, tail: Tail) -> None:
-        """Take over what is new in one session; one that cannot be read any more ends its followers."""
+        """Update a tail from the store. End its followers if the session cannot be read."""
         try:
             tail.catch_up(await self.info(session_id))
-        except Exception as error:  # noqa: BLE001  a follower that ends asks again, and gets the error itself
-            log.error("cannot see what is new: %s", error)
+        except Exception as error:  # noqa: BLE001  a follower that ends reads again, and gets the error itself
+            log.error("cannot read new events of %s: %s", session_id, error)
             self._end_tail(session_id)
 
     async def _quarantine(self, damage: SessionDamaged) -> None:
+        """Record a damage and end the followers if it is new; raise it if the log is read only."""
         log.error("%s", damage)
         if self._writer is None:
             raise damage
         await self._submit(
             lambda store: quarantine(store, damage),
-            lambda news: self._on_quarantined(damage.session_id, news),
+            lambda is_new: self._on_quarantined(damage.session_id, is_new),
         )
 
     def _on_quarantined(self, session_id: str, is_new: bool) -> None:
@@ -609,7 +692,7 @@ class Log:
             self._end_tail(session_id)
 
     async def close(self) -> None:
-        """Finish every append, end the followers and let go of the store."""
+        """Finish every append, end the followers and close the store."""
         for task in (self._watcher, self._probe):
             if task is not None:
                 task.cancel()
@@ -622,15 +705,15 @@ class Log:
         await asyncio.to_thread(self._close_store)
 
     def _close_store(self) -> None:
-        """Wait for reads that have begun, then close the store."""
-        self._reader_pool.shutdown()
+        self._reader_pool.shutdown()  # waits for reads that have begun
         self._store.close()
 
     async def _run_read(self, work: Callable[..., T], *args: object) -> T:
+        """Run a read in a reader thread, or here if the store never blocks."""
         if self._closed:
             raise Unavailable("the log is closed")
         if not self._store.reader_threads:
-            await asyncio.sleep(0)  # others get their turn between pages
+            await asyncio.sleep(0)  # other tasks run between two pages
             return work(*args)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._reader_pool, work, *args)
@@ -639,11 +722,11 @@ class Log:
 
 
 def rewrite_record(store: Store, session_id: str) -> None:
-    """Write what the store has of a session once more."""
-    if head := store.get_record(session_id):
-        store.put_record(head)
+    """Write the record of a session again, unchanged."""
+    record = store.get_record(session_id)
+    if record is not None:
+        store.put_record(record)
 
 
 def unchanged_page(page: Page) -> Page:
-    """A page of rows, for who wants rows."""
     return page

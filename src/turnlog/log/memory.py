@@ -1,9 +1,9 @@
 """Sessions in memory: a ring per session. Durable means: as long as the process lives.
 
-A ring keeps at least the newest `ring_events` durable events. It lets go of older ones, but only at a place
-no turn crosses: finished turns go whole, an open one and a message that waits for its turn never go. Above
-`ring_bytes` it keeps fewer events; the newest turn stays up to twice of that. What goes is shown to
-`last_sight` first, so that what is made of it can be kept.
+A ring keeps at least the newest `ring_events` durable events. It evicts older ones, but only at a cut that no
+turn crosses: finished turns are evicted whole; an open turn, and a message that waits for its turn, never
+are. Above `ring_bytes` it keeps fewer events, and the newest turn may use twice of that. The store calls
+`on_evict` with the evicted rows, so that what is derived from them can be stored.
 """
 
 import threading
@@ -17,26 +17,22 @@ from math import inf
 from operator import itemgetter
 
 from turnlog.events import CATALOG, decode_envelope
-from turnlog.log.filter import type_matches
-from turnlog.log.store import (
-    MAX_SAME_AGENTS,
+from turnlog.log.filter import matches_any_type
+from turnlog.log.records import (
     Blob,
     Damage,
     Document,
-    EvictCallback,
     FrameBatch,
     ListPosition,
     NewRow,
     Page,
     Row,
     SessionRecord,
-    SpanEdge,
     TypeQuery,
     envelope_json,
-    ignore_eviction,
-    oldest_open_turn_start,
-    span_bounds,
 )
+from turnlog.log.spans import MAX_SAME_AGENTS, SpanEdge, oldest_open_turn_start, span_bounds
+from turnlog.log.store import EvictCallback, ignore_eviction
 
 RING_EVENTS = 2000
 MAX_PAGE_ROWS = 256
@@ -55,13 +51,13 @@ class RingSpan:
 
     @property
     def end_or_inf(self) -> float:
-        """The last seq, if it is known."""
+        """The last seq; infinity while the span is open."""
         return inf if self.last is None else self.last
 
 
 @dataclass(slots=True)
 class RingTurn:
-    """From the first durable event of a trace to its last; open while it waits for an agent, or has one."""
+    """The durable events of one trace; open while it waits for an agent, or an agent is open."""
 
     trace: str
     first: int
@@ -72,7 +68,7 @@ class RingTurn:
 
     @property
     def end_or_inf(self) -> float:
-        """The last seq, if it is known; a trace in which no agent works holds nothing together."""
+        """The last seq; infinity while the turn is open. A trace without agents is no turn: its first seq."""
         if self.is_waiting or self.open_agents:
             return inf
         return self.last if self.has_started else self.first
@@ -80,7 +76,7 @@ class RingTurn:
 
 @dataclass(slots=True)
 class Ring:
-    """One session: its rows, sorted by seq, and what is indexed about them."""
+    """One session: its rows in the order of seqs, and indexes of them."""
 
     record: SessionRecord
     rows: list[Row] = field(default_factory=list)
@@ -92,37 +88,36 @@ class Ring:
     ts_ms_by_seq: dict[int, int] = field(default_factory=dict)
     spans: dict[str, RingSpan] = field(default_factory=dict)
     turns: dict[str, RingTurn] = field(default_factory=dict)
-    seqs_by_type: dict[str, list[int]] = field(default_factory=dict)  # the seqs of durable rows
-    starts_at: dict[int, list[RingSpan | RingTurn]] = field(
-        default_factory=dict
-    )  # by the seq at which they begin
-    blocked_by: RingSpan | RingTurn | None = None  # what the ring could not let go of
-    evict_from_count: int = (
-        0  # with fewer durable events nothing can go: the oldest turns are too many of them
-    )
+    seqs_by_type: dict[str, list[int]] = field(default_factory=dict)  # durable rows only
+    starts_at: dict[int, list[RingSpan | RingTurn]] = field(default_factory=dict)  # by first seq
+    blocked_by: RingSpan | RingTurn | None = None  # what stopped the last eviction
+    evict_from_count: int = 0  # no eviction with fewer durable events: the oldest turns have too many
     size_bytes: int = 0
     durable_count: int = 0
 
     def add(self, new: NewRow) -> None:
-        seq, trace = new.row.seq, new.row.trace
-        self.rows.append(new.row)
+        row = new.row
+        seq = row.seq
+        before_bytes = self.cumulative_bytes[-1] if self.cumulative_bytes else 0
+        self.rows.append(row)
         self.seqs.append(seq)
-        self.cumulative_bytes.append(
-            (self.cumulative_bytes[-1] if self.cumulative_bytes else 0) + len(new.row.frame)
-        )
+        self.cumulative_bytes.append(before_bytes + len(row.frame))
         self.event_ids.append(new.id)
         self.seq_by_event_id[new.id] = seq
         self.ts_ms_by_seq[seq] = new.ts_ms
-        self._add_to_totals(new.row, new.span, 1)
-        if new.span is None:
-            self.seqs_by_type.setdefault(new.row.type, []).append(seq)
+        self._add_to_totals(row, new.span, 1)
+
         if new.span is not None:
             self.span_by_seq[seq] = new.span
-        elif trace is not None:
+            return
+
+        self.seqs_by_type.setdefault(row.type, []).append(seq)
+        trace = row.trace
+        if trace is not None:
             turn = self.turns.get(trace) or self._new_turn(trace, seq)
             turn.last = seq
             if not turn.open_agents and not turn.is_waiting:
-                turn.is_waiting = opens_turn(new.row)
+                turn.is_waiting = opens_turn(row)
 
     def _new_turn(self, trace: str, seq: int) -> RingTurn:
         turn = self.turns[trace] = RingTurn(trace, seq, seq)
@@ -134,137 +129,164 @@ class Ring:
 
     def _add_to_totals(self, row: Row, span: str | None, sign: int) -> None:
         self.size_bytes += sign * len(row.frame)
-        self.durable_count += sign * (span is None)
+        if span is None:
+            self.durable_count += sign
 
     def apply_edge(self, edge: SpanEdge) -> None:
         span = self.spans.get(edge.key)
         if span is not None and span.last is None:
-            self._close_span(
-                span, edge.seq - 1 if edge.is_start else edge.seq
-            )  # what begins anew ended before
-        if edge.is_start:
-            span = self.spans[edge.key] = RingSpan(edge.key, edge.seq, edge.trace, edge.is_agent)
-            self._index_start(span)
-            turn = self.turns.get(edge.trace or "")
-            if turn and edge.is_agent:
-                turn.is_waiting, turn.has_started = False, True
-                turn.open_agents.add(edge.key)
+            # A span that starts again has ended before.
+            self._close_span(span, edge.seq - 1 if edge.is_start else edge.seq)
+        if not edge.is_start:
+            return
+
+        span = self.spans[edge.key] = RingSpan(edge.key, edge.seq, edge.trace, edge.is_agent)
+        self._index_start(span)
+        turn = self.turns.get(edge.trace or "")
+        if turn and edge.is_agent:
+            turn.is_waiting = False
+            turn.has_started = True
+            turn.open_agents.add(edge.key)
 
     def _close_span(self, span: RingSpan, seq: int) -> None:
         span.last = seq
-        if turn := self.turns.get(span.trace or ""):
+        turn = self.turns.get(span.trace or "")
+        if turn:
             turn.open_agents.discard(span.key)
 
     def page_end(self, begin: int, size_bytes: int) -> int:
-        """Where a page of about this size ends, if it begins at a place; at least one row further."""
-        before = self.cumulative_bytes[begin] - len(self.rows[begin].frame)
-        return min(
-            bisect_left(self.cumulative_bytes, before + size_bytes, begin) + 1, len(self.cumulative_bytes)
-        )
+        """Return the index after a page of about this size, at least one row after `begin`."""
+        before_bytes = self.cumulative_bytes[begin] - len(self.rows[begin].frame)
+        end = bisect_left(self.cumulative_bytes, before_bytes + size_bytes, begin) + 1
+        return min(end, len(self.cumulative_bytes))
 
     def visible_rows(self, rows: list[Row], replay_from: int | None) -> list[Row]:
-        """The rows that replay does not leave out: live, of a span that began after the origin and ended."""
+        """Leave out live rows of spans that began after `replay_from` and have ended."""
         if replay_from is None or not self.span_by_seq:
             return rows
-        gone = {key for key, span in self.spans.items() if span.first > replay_from and span.last is not None}
-        return [row for row in rows if self.span_by_seq.get(row.seq) not in gone]
+        finished = {
+            key for key, span in self.spans.items() if span.first > replay_from and span.last is not None
+        }
+        return [row for row in rows if self.span_by_seq.get(row.seq) not in finished]
 
     def seqs_of_types(self, type_query: TypeQuery) -> list[int]:
-        """The seqs of the next durable rows of some types."""
-        names = [
-            name for name in self.seqs_by_type if any(type_matches(name, one) for one in type_query.types)
-        ]
-        found = [self.seqs_by_type[name] for name in names]
-        begun = [(seqs, bisect_right(seqs, type_query.after)) for seqs in found]
-        return sorted(seq for seqs, at in begun for seq in seqs[at : at + MAX_PAGE_ROWS])[:MAX_PAGE_ROWS]
+        """Return the next seqs of some types, at most `MAX_PAGE_ROWS`."""
+        matching: list[int] = []
+        for type_name, seqs in self.seqs_by_type.items():
+            if matches_any_type(type_name, type_query.types):
+                begin = bisect_right(seqs, type_query.after)
+                matching += seqs[begin : begin + MAX_PAGE_ROWS]
+        return sorted(matching)[:MAX_PAGE_ROWS]
 
     def find_row(self, seq: int) -> Row | None:
-        place = bisect_right(self.seqs, seq - 1)
-        return self.rows[place] if place < len(self.seqs) and self.seqs[place] == seq else None
+        index = bisect_left(self.seqs, seq)
+        if index == len(self.seqs) or self.seqs[index] != seq:
+            return None
+        return self.rows[index]
 
     def evict(self, events: int, size_bytes: int) -> list[Row]:
-        """Remove the oldest rows down to `events` durable ones and `size_bytes`; return what was removed.
+        """Remove the oldest rows down to `events` durable ones and `size_bytes`; return the removed rows.
 
-        A cut lies where no turn crosses it. One that leaves fewer durable events is made for the bytes alone.
+        A cut is where no turn crosses it. A cut that leaves fewer durable events is made for the bytes alone.
         """
         if self.blocked_by and self.blocked_by.end_or_inf == inf:
             return []
         if self.durable_count < self.evict_from_count and self.size_bytes <= size_bytes:
             return []
-        cut, removed, self.evict_from_count, reach = 0, 0, 0, -inf
-        durable, size, size_after_cut = self.durable_count, self.size_bytes, self.size_bytes
-        for place, row in enumerate(self.rows, 1):
-            begun = self.starts_at.get(row.seq, [])
-            self.blocked_by = next((one for one in begun if one.end_or_inf == inf), None)
+
+        evicted = self.rows[: self._find_cut(events, size_bytes)]
+        if evicted:
+            self._drop_oldest(len(evicted))
+        return evicted
+
+    def _find_cut(self, events: int, size_bytes: int) -> int:
+        """Return how many of the oldest rows may be evicted. Sets `blocked_by` and `evict_from_count`."""
+        self.evict_from_count = 0
+        cut = 0
+        cut_durable = durable = self.durable_count  # durable events after the cut, and after this row
+        cut_bytes = left_bytes = self.size_bytes
+        open_until = -inf  # the last seq of the turns that have begun so far
+        for index, row in enumerate(self.rows, 1):
+            starting = self.starts_at.get(row.seq, [])
+            self.blocked_by = next((span for span in starting if span.end_or_inf == inf), None)
             if self.blocked_by:
                 break
-            reach = max([reach, *[one.end_or_inf for one in begun]])
-            durable -= row.seq not in self.span_by_seq
-            size -= len(row.frame)
-            if reach > row.seq:
+
+            open_until = max([open_until, *[span.end_or_inf for span in starting]])
+            if row.seq not in self.span_by_seq:
+                durable -= 1
+            left_bytes -= len(row.frame)
+            if open_until > row.seq:
                 continue
-            # no turn crosses the place after this row; after the last one a cut leaves nothing
-            most_bytes = size_bytes if place < len(self.rows) else 2 * size_bytes
-            too_large = size_after_cut > most_bytes
-            if durable < events and not too_large:
-                self.evict_from_count = events + self.durable_count - removed - durable
+
+            # No turn crosses the place after this row. A cut after the last row would leave nothing: it is
+            # made only if the newest turn has more than twice the bytes.
+            max_bytes = size_bytes if index < len(self.rows) else 2 * size_bytes
+            if durable < events and cut_bytes <= max_bytes:
+                self.evict_from_count = events + cut_durable - durable
                 break
-            cut, removed, size_after_cut = place, self.durable_count - durable, size
-        gone = self.rows[:cut]
-        if gone:
-            self._drop_indexes(range(cut))
-            for column in (self.rows, self.seqs, self.cumulative_bytes, self.event_ids):
-                del column[:cut]
-            first = self.seqs[0] if self.seqs else self.record.last + 1
-            self.record = self.record.replace(first=first)
-            self.seqs_by_type = {name: seqs for name, seqs in self.seqs_by_type.items() if seqs[-1] >= first}
-            for seqs in self.seqs_by_type.values():
-                del seqs[: bisect_left(seqs, first)]
-        return gone
+            cut = index
+            cut_durable = durable
+            cut_bytes = left_bytes
+        return cut
+
+    def _drop_oldest(self, count: int) -> None:
+        self._drop_indexes(range(count))
+        for column in (self.rows, self.seqs, self.cumulative_bytes, self.event_ids):
+            del column[:count]
+
+        first = self.seqs[0] if self.seqs else self.record.last + 1
+        self.record = self.record.replace(first=first)
+        self.seqs_by_type = {name: seqs for name, seqs in self.seqs_by_type.items() if seqs[-1] >= first}
+        for seqs in self.seqs_by_type.values():
+            del seqs[: bisect_left(seqs, first)]
 
     def prune(self, before_ms: int) -> list[int]:
-        """Drop the live rows of finished spans older than a time; their seqs."""
-        gone = [
-            place
-            for place, seq in enumerate(self.seqs)
-            if self.ts_ms_by_seq[seq] < before_ms
-            and (span := self.spans.get(self.span_by_seq.get(seq, "")))
-            and span.last is not None
+        """Remove live rows of finished spans older than a time; return their seqs."""
+        indexes = [
+            index
+            for index, seq in enumerate(self.seqs)
+            if self.ts_ms_by_seq[seq] < before_ms and self._is_in_finished_span(seq)
         ]
-        seqs = [self.seqs[place] for place in gone]
-        self._drop_rows(set(gone))
+        seqs = [self.seqs[index] for index in indexes]
+        self._drop_rows(set(indexes))
         return seqs
 
+    def _is_in_finished_span(self, seq: int) -> bool:
+        span = self.spans.get(self.span_by_seq.get(seq, ""))
+        return span is not None and span.last is not None
+
     def _drop_indexes(self, indexes: Iterable[int]) -> None:
-        """Let go of what is indexed about rows that are about to go."""
-        for place in indexes:
-            row = self.rows[place]
+        """Remove from the indexes the rows that are about to be removed."""
+        for index in indexes:
+            row = self.rows[index]
             self._add_to_totals(row, self.span_by_seq.pop(row.seq, None), -1)
-            del self.seq_by_event_id[self.event_ids[place]], self.ts_ms_by_seq[row.seq]
-            for one in self.starts_at.pop(row.seq, ()):
-                if isinstance(one, RingTurn):
-                    del self.turns[one.trace]
-                elif self.spans.get(one.key) is one:  # and not one of its name that began later
-                    del self.spans[one.key]
+            del self.seq_by_event_id[self.event_ids[index]]
+            del self.ts_ms_by_seq[row.seq]
+            for span in self.starts_at.pop(row.seq, ()):
+                if isinstance(span, RingTurn):
+                    del self.turns[span.trace]
+                elif self.spans.get(span.key) is span:  # not a later span with the same key
+                    del self.spans[span.key]
 
     def _drop_rows(self, indexes: set[int]) -> None:
         self._drop_indexes(indexes)
-        kept = [place for place in range(len(self.rows)) if place not in indexes]
-        self.rows = [self.rows[place] for place in kept]
-        self.seqs = [self.seqs[place] for place in kept]
-        self.event_ids = [self.event_ids[place] for place in kept]
+        remaining = [index for index in range(len(self.rows)) if index not in indexes]
+        self.rows = [self.rows[index] for index in remaining]
+        self.seqs = [self.seqs[index] for index in remaining]
+        self.event_ids = [self.event_ids[index] for index in remaining]
         self.cumulative_bytes = list(accumulate(len(row.frame) for row in self.rows))
 
 
 def opens_turn(row: Row) -> bool:
-    """Whether an event asks for a turn: what a page says or does, or an application's event that it sent."""
+    """Return True if an agent answers this event: a message, an action, or an app event of a page."""
     if row.type in CATALOG.types:
         return row.type in ("ui.message", "ui.action")
     return decode_envelope(envelope_json(row)).origin == "ui"
 
 
 def update_lists(lists: dict[str, set[str]], session_id: str, before: set[str], after: set[str]) -> None:
-    """Change whose lists have a session."""
+    """Move a session from the lists of `before` to the lists of `after`; drop empty lists."""
     for principal in before - after:
         lists[principal].discard(session_id)
         if not lists[principal]:
@@ -285,8 +307,8 @@ class MemoryStore:
         self.on_evict: EvictCallback = ignore_eviction
         self._lock = threading.RLock()
         self._rings: dict[str, Ring] = {}
-        self._sessions_by_member: dict[str, set[str]] = {}  # the sessions of each principal
-        self._sessions_by_invitee: dict[str, set[str]] = {}  # the sessions that each principal is invited to
+        self._sessions_by_member: dict[str, set[str]] = {}
+        self._sessions_by_invitee: dict[str, set[str]] = {}
         self._blobs: dict[str, Blob] = {}
         self._documents: dict[tuple[str, str], Document] = {}
         self._snapshots: dict[tuple[str, str], dict[int, bytes]] = {}
@@ -305,39 +327,46 @@ class MemoryStore:
         return self.info(session_id)
 
     def put_record(self, record: SessionRecord) -> None:
-        ring = self._rings.get(record.session_id)
-        before = ring.record if ring else None
+        session_id = record.session_id
+        members: set[str] = set()
+        invitees: set[str] = set()
+        ring = self._rings.get(session_id)
         if ring is None:
-            self._rings[record.session_id] = Ring(record)
+            self._rings[session_id] = Ring(record)
         else:
+            before = ring.record
             ring.record = record
-        if before is None or record.members_seq != before.members_seq:
-            members, invited = (before.members.keys(), before.invited_principals) if before else ((), ())
-            update_lists(self._sessions_by_member, record.session_id, set(members), set(record.members))
-            update_lists(
-                self._sessions_by_invitee, record.session_id, set(invited), set(record.invited_principals)
-            )
+            if record.members_seq == before.members_seq:
+                return
+            members.update(before.members)
+            invitees.update(before.invited_principals)
+
+        update_lists(self._sessions_by_member, session_id, members, set(record.members))
+        update_lists(self._sessions_by_invitee, session_id, invitees, set(record.invited_principals))
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         ring = self._rings[session_id]
-        found = {
-            event_id: ring.find_row(ring.seq_by_event_id[event_id])
-            for event_id in event_ids
-            if event_id in ring.seq_by_event_id
-        }
-        return {event_id: row for event_id, row in found.items() if row}
+        rows: dict[str, Row] = {}
+        for event_id in event_ids:
+            seq = ring.seq_by_event_id.get(event_id)
+            row = None if seq is None else ring.find_row(seq)
+            if row is not None:
+                rows[event_id] = row
+        return rows
 
     def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
         ring = self._rings[record.session_id]
-        marked = {mark.seq: mark for mark in edges}
+        edge_by_seq = {edge.seq: edge for edge in edges}
         for new in rows:
             ring.add(new)
-            if marked and new.row.seq in marked:
-                ring.apply_edge(marked[new.row.seq])
+            if edge_by_seq and new.row.seq in edge_by_seq:
+                ring.apply_edge(edge_by_seq[new.row.seq])
         self.put_record(record)
-        full = ring.durable_count > self._ring_events or ring.size_bytes > self._ring_bytes
-        if full and (gone := ring.evict(self._ring_events, self._ring_bytes)):
-            self.on_evict(self, ring.record, gone)
+
+        if ring.durable_count > self._ring_events or ring.size_bytes > self._ring_bytes:
+            evicted = ring.evict(self._ring_events, self._ring_bytes)
+            if evicted:
+                self.on_evict(self, ring.record, evicted)
 
     def put_blob(self, name: str, blob: Blob) -> None:
         self._blobs.setdefault(name, blob)
@@ -349,21 +378,21 @@ class MemoryStore:
         self._snapshots.setdefault((session_id, name), {})[seq] = body
 
     def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
-        kept = self._snapshots.get((session_id, name), {})
-        for seq in [seq for seq in kept if first <= seq <= last]:
-            del kept[seq]
+        snapshots = self._snapshots.get((session_id, name), {})
+        for seq in [seq for seq in snapshots if first <= seq <= last]:
+            del snapshots[seq]
 
     def delete_derived(self, session_id: str | None = None) -> None:
-        for kept in (self._documents, self._snapshots):
-            for key in [key for key in kept if session_id in (None, key[0])]:
-                del kept[key]
+        for table in (self._documents, self._snapshots):
+            for key in [key for key in table if session_id in (None, key[0])]:
+                del table[key]
 
     def prune(self, session_id: str, before_ms: int) -> int:
         ring = self._rings[session_id]
-        gone = ring.prune(before_ms)
-        if gone:
-            ring.record = ring.record.replace(pruned_through=max(ring.record.pruned_through, *gone))
-        return len(gone)
+        seqs = ring.prune(before_ms)
+        if seqs:
+            ring.record = ring.record.replace(pruned_through=max(ring.record.pruned_through, *seqs))
+        return len(seqs)
 
     def quarantine(self, damage: Damage) -> None:
         raise AssertionError("memory is not damaged")
@@ -382,21 +411,24 @@ class MemoryStore:
         self, principal: str | None, after: ListPosition | None, limit: int
     ) -> list[tuple[ListPosition, SessionRecord]]:
         with self._lock:
-            names = list(self._rings if principal is None else self._sessions_by_member.get(principal, ()))
-        return self._page_of_sessions(names, principal, after, limit)
+            ids = list(self._rings if principal is None else self._sessions_by_member.get(principal, ()))
+        return self._page_of_sessions(ids, principal, after, limit)
 
     def invitations(self, principal: str, limit: int) -> list[SessionRecord]:
         with self._lock:
-            names = list(self._sessions_by_invitee.get(principal, ()))
-        return [head for _, head in self._page_of_sessions(names, principal, None, limit)]
+            ids = list(self._sessions_by_invitee.get(principal, ()))
+        return [record for _, record in self._page_of_sessions(ids, principal, None, limit)]
 
     def _page_of_sessions(
-        self, names: list[str], principal: str | None, after: ListPosition | None, limit: int
+        self, session_ids: list[str], principal: str | None, after: ListPosition | None, limit: int
     ) -> list[tuple[ListPosition, SessionRecord]]:
-        heads = [self._rings[name].record for name in names]
-        places = [(ListPosition(head.active_ms(principal), head.session_id), head) for head in heads]
-        behind = [one for one in places if after is None or one[0] < after]
-        return nlargest(limit, behind, key=itemgetter(0))
+        items = []
+        for session_id in session_ids:
+            record = self._rings[session_id].record
+            position = ListPosition(record.active_ms(principal), session_id)
+            if after is None or position < after:
+                items.append((position, record))
+        return nlargest(limit, items, key=itemgetter(0))
 
     def damaged_sessions(self) -> list[str]:
         return []
@@ -404,24 +436,29 @@ class MemoryStore:
     def read(self, session_id: str, after: int, replay_from: int | None, limit_bytes: int) -> Page:
         with self._lock:
             ring = self._rings.get(session_id)
-            begin, rows = bisect_right(ring.seqs, after) if ring else 0, list[Row]()
-            while ring and not rows and begin < len(ring.rows):
+            if ring is None:
+                return Page()
+
+            rows: list[Row] = []
+            begin = bisect_right(ring.seqs, after)
+            while not rows and begin < len(ring.rows):  # replay may leave out all rows of a page
                 end = ring.page_end(begin, limit_bytes)
                 rows = ring.visible_rows(ring.rows[begin:end], replay_from)
                 begin = end
-            return Page(rows, ring.record.epoch if ring else "")
+            return Page(rows, ring.record.epoch)
 
     def read_types(self, session_id: str, type_query: TypeQuery) -> Page:
         with self._lock:
             ring = self._rings.get(session_id)
             if ring is None:
                 return Page()
+
             seqs = ring.seqs_of_types(type_query)
-            found = [row for seq in seqs if (row := ring.find_row(seq))]
-            sizes = list(accumulate(len(row.frame) for row in found))
-            rows = found[: bisect_left(sizes, type_query.limit_bytes) + 1]
-            is_whole = len(rows) == len(found) and len(seqs) < MAX_PAGE_ROWS
-            return Page(rows, ring.record.epoch, ring.record.last if is_whole else rows[-1].seq)
+            matching = [row for seq in seqs if (row := ring.find_row(seq))]
+            sizes = list(accumulate(len(row.frame) for row in matching))
+            rows = matching[: bisect_left(sizes, type_query.limit_bytes) + 1]
+            has_all = len(rows) == len(matching) and len(seqs) < MAX_PAGE_ROWS
+            return Page(rows, ring.record.epoch, ring.record.last if has_all else rows[-1].seq)
 
     def read_frames(
         self, session_id: str, after: int, replay_from: int | None, limit_bytes: int
@@ -436,17 +473,19 @@ class MemoryStore:
 
     def oldest_open_turn_start(self, session_id: str, at: int) -> int:
         with self._lock:
-            ring = self._rings.get(session_id)
-            spans = ring.spans.values() if ring else []
+            spans = self._spans(session_id)
             return oldest_open_turn_start([(span.trace, span.first, span.last) for span in spans], at)
 
     def turn_bounds(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
         with self._lock:
-            ring = self._rings.get(session_id)
-            spans = ring.spans.values() if ring else ()
+            spans = self._spans(session_id)
             return span_bounds(
                 [(span.first, span.last) for span in spans if span.is_agent and span.trace == trace]
             )
+
+    def _spans(self, session_id: str) -> Iterable[RingSpan]:
+        ring = self._rings.get(session_id)
+        return ring.spans.values() if ring else ()
 
     def agent_starts(self, key: str) -> list[tuple[str, int]]:
         with self._lock:
@@ -484,9 +523,9 @@ class MemoryStore:
 
     def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
         with self._lock:
-            kept = self._snapshots.get((session_id, name), {})
-            seqs = [seq for seq in kept if seq <= at]
-            return (max(seqs), kept[max(seqs)]) if seqs else None
+            snapshots = self._snapshots.get((session_id, name), {})
+            seq = max((seq for seq in snapshots if seq <= at), default=None)
+            return None if seq is None else (seq, snapshots[seq])
 
     def damages(self) -> list[Damage]:
         return []

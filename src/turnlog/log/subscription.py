@@ -1,29 +1,38 @@
-"""A follower's way through a session: a cursor, where it may read the tail, and how much it gets at once."""
+"""One follower of a session: a cursor that reads the tail or the store, in pages that grow.
 
+`Subscription` is the cursor. `PushSubscription` serves a follower at the end of the log without waking a
+task: each wake-up writes the new frames to its sink. A follower whose sink must drain, that lags behind the
+tail or whose session ends returns to its task, which reads on from the store. So no queue ever grows.
+"""
+
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from turnlog.log.tail import Tail
 
 PageLock = AbstractAsyncContextManager[None, bool | None]
-"""What a page is read inside of: a lock that followers share, who then hold one page together."""
+"""A lock around the read of a page. Followers that share one hold one page in memory together."""
 NO_PAGE_LOCK: PageLock = nullcontext()
 
-MAX_PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let others go
-FIRST_PAGE_BYTES = 16 * 1024  # what a follower who never takes it costs
-GROW_AFTER_BYTES = (
-    256 * 1024
-)  # more than fits between here and a peer that takes nothing; from here pages double
-
+MAX_PAGE_BYTES = 512 * 1024  # one read: large enough to be fast, small enough to let other readers run
+FIRST_PAGE_BYTES = 16 * 1024  # what a follower that never reads costs
+# Pages double after this much: more than socket buffers hold, so the peer does read.
+GROW_AFTER_BYTES = 256 * 1024
 
 ChargeBytes = Callable[[int], Awaitable[None]]
-"""Told how many bytes were read from the store for a follower; may wait before more is read."""
+"""Called with the number of bytes that were read from the store; may wait before the next read."""
+
+Drain = Callable[[], Awaitable[None]]
+FrameSink = Callable[[bytes], Drain | None]
+"""Sends bytes, b"" after an idle time. The caller must await the returned function before the next call."""
 
 
 class FollowOptions(NamedTuple):
-    """What a follower asks for beside its place: types of events, or all, and who is told what it costs."""
+    """Options of a follower: the event types it needs (none: all), and what its reads are charged to."""
 
     types: tuple[str, ...] = ()
     charge_bytes: ChargeBytes | None = None
@@ -31,9 +40,9 @@ class FollowOptions(NamedTuple):
 
 @dataclass(slots=True)
 class Subscription:
-    """One follower, who gets at most about `most_bytes` at once.
+    """The cursor of one follower. Each read returns about `max_bytes` at most.
 
-    Up to the seq `history` only the store knows what to leave out.
+    Up to the seq `replay_until` it reads from the store only: the tail does not know what replay leaves out.
     """
 
     session_id: str
@@ -48,14 +57,70 @@ class Subscription:
     total_bytes: int = 0
 
     def is_finished(self) -> bool:
-        """Whether nothing comes any more: the session is closed and read, or has another history now."""
+        """Return True if no more events follow: closed and read to the end, or the epoch has changed."""
         tail = self.tail
         return tail.epoch != self.epoch or not self.epoch or (tail.closed and self.after >= tail.last)
 
     def next_read_bytes(self) -> int:
-        """How much to read next: who has taken much gets more at once."""
+        """Return how much to read next, and count it."""
         size_bytes = min(self.read_bytes, self.max_bytes)
         self.total_bytes += size_bytes
         if self.total_bytes >= GROW_AFTER_BYTES:
             self.read_bytes = 2 * size_bytes
         return size_bytes
+
+
+class PushSubscription:
+    """Writes new frames to a sink on each wake-up, until the follower must return to its task."""
+
+    __slots__ = ("_end", "_sink", "_subscription")
+
+    def __init__(self, subscription: Subscription, sink: FrameSink) -> None:
+        self._subscription = subscription
+        self._sink = sink
+        self._end: asyncio.Future[Drain | None] = asyncio.get_running_loop().create_future()
+
+    async def run(self, idle_s: float | None) -> None:
+        """Push until the sink must drain, the tail is ahead or the session ends; then drain the sink."""
+        wakeup = self._subscription.tail.wakeup
+        wakeup.add_listener(self.on_wakeup, idle_s)
+        try:
+            drain = await self._end
+        finally:
+            wakeup.remove_listener(self.on_wakeup, idle_s)
+
+        if drain is not None:
+            await drain()
+
+    def on_wakeup(self, changed: bool) -> bool:
+        """Send what is new, or b"" after an idle time. Return False when the follower has to leave."""
+        subscription = self._subscription
+        tail = subscription.tail
+        if tail.closed or tail.epoch != subscription.epoch:
+            return self._finish(None)
+
+        data = b""
+        if tail.last > subscription.after:
+            page = tail.page_after(subscription.after)
+            if not page:
+                return self._finish(None)
+            subscription.after = page.last
+            data = page.frames().data
+        elif changed:
+            return True  # the last read came from the store, which was ahead of the tail
+
+        try:
+            drain = self._sink(data)
+        except Exception as error:  # noqa: BLE001  raised in the task of this follower; others go on
+            return self._finish(partial(raise_later, error))
+        return drain is None or self._finish(drain)
+
+    def _finish(self, drain: Drain | None) -> bool:
+        if not self._end.done():
+            self._end.set_result(drain)
+        return False
+
+
+async def raise_later(error: Exception) -> None:
+    """Raise the error of a sink in the task that drains it."""
+    raise error

@@ -1,8 +1,8 @@
-"""Sessions as lines of JSON, out and in again: ids, seqs and bytes are kept.
+"""Export and import of sessions as lines of JSON. Ids, seqs and bytes stay the same.
 
-A session is one line that describes it, `{"type":"session",...}`, its envelopes, one per line, as stored, and
-its blobs, `{"type":"blob",...}` (see `blobs`). Import adds what is not there yet; doing it twice changes
-nothing. A session that is made by an import has a new epoch: its history was restored.
+A session is one line that describes it, `{"type":"session",...}`, then its envelopes as they are stored, one
+per line, then its blobs, `{"type":"blob",...}` (see `blobs`). Import adds what is missing, so importing twice
+changes nothing. A session that an import creates has a new epoch: its history was restored.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -18,26 +18,17 @@ from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.payload import SessionId
 from turnlog.events.strict_json import one_line
 from turnlog.ids import new_epoch, now_ms
-from turnlog.log.append import activity_after, apply_to_record
+from turnlog.log.append import RowBatch, activity_after, apply_to_record
 from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
 from turnlog.log.filter import MATCH_ALL, EventFilter
 from turnlog.log.log import Log
-from turnlog.log.sqlite.checksums import chain_hash, make_row
-from turnlog.log.store import (
-    NewRow,
-    Row,
-    SessionRecord,
-    SpanEdge,
-    Store,
-    encode_meta,
-    envelope_json,
-    live_event_span,
-    span_edge,
-)
+from turnlog.log.records import Row, SessionRecord, envelope_json
+from turnlog.log.spans import live_event_span
+from turnlog.log.store import Store
 from turnlog.log.subscription import ChargeBytes
 
 MAX_BATCH_EVENTS = 500
-MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of the year 9999: what is later has no time stamp
+MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of the year 9999: later times have no timestamp
 
 
 class SessionLine(msgspec.Struct, tag_field="type", tag="session", frozen=True):
@@ -60,8 +51,8 @@ class EventLine(NamedTuple):
     line: bytes
 
     def conflict_error(self, record: SessionRecord) -> Conflict:
-        """What to say when the log holds another history."""
-        text = f"line {self.number}: {self.envelope.id} is not what this log has at that place"
+        """Return the error for a log that contains another history."""
+        text = f"line {self.number}: the log has another event in the place of {self.envelope.id}"
         return Conflict(text, record.last)
 
 
@@ -88,84 +79,96 @@ async def export_session(
     event_filter: EventFilter = MATCH_ALL,
     charge_bytes: ChargeBytes | None = None,
 ) -> AsyncIterator[bytes]:
-    """The lines of a session after a seq, as far as they are chosen, without their line ends.
+    """Yield the lines of a session after a seq that match a filter, without line ends.
 
-    `NotFound` when a ring lets go of what comes next meanwhile. `spend` is told what was read.
+    Raise `NotFound` if the next events are evicted meanwhile. `charge_bytes` gets the size of each page.
     """
-    head = await log.info(session_id)
-    yield msgspec.json.encode(SessionLine(head.session_id, head.app, head.closed, head.created_ms))
-    after = max(after, head.first - 1)
-    while rows := await log.read(session_id, after):
-        if rows.first > after + 1 and (await log.info(session_id)).first > after + 1:
-            raise NotFound(f"what happened after seq {after} is not kept any more")
+    record = await log.info(session_id)
+    yield msgspec.json.encode(SessionLine(record.session_id, record.app, record.closed, record.created_ms))
+
+    after = max(after, record.first - 1)
+    while page := await log.read(session_id, after):
+        if page.first > after + 1 and (await log.info(session_id)).first > after + 1:
+            raise NotFound(f"the events after seq {after} are no longer stored")
         if charge_bytes is not None:
-            await charge_bytes(rows.size_bytes)
-        for row in rows:
+            await charge_bytes(page.size_bytes)
+        for row in page:
             if event_filter.matches(row):
                 yield envelope_json(row)
-        after = rows.last
+        after = page.last
 
 
 async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[ImportCounts]:
-    """Take lines in, in batches; yields how much each batch added. Stops at the first line that is wrong."""
+    """Import lines in batches and yield the counts of each. Stops at the first wrong line.
+
+    Raise `InvalidEvent`, `Conflict` or `SessionClosed` with the number of the line.
+    """
     for item in batch_by_session(lines):
         if isinstance(item, NamedBlob):
             await log.put_blob(item.session_id, item.blob.data, item.blob.media_type)
             yield ImportCounts(new_blobs=1)
             continue
+
         session = item.session
         yield await log.append_raw(
-            session.session_id, partial(import_batch, session=session, batch=item.events)
+            session.session_id, partial(import_batch, session=session, lines=item.events)
         )
         if item.is_last and session.closed:
             await log.close_session(session.session_id)
 
 
 def batch_by_session(lines: Iterable[bytes]) -> Iterator[ImportBatch | NamedBlob]:
-    """The events of each session, some at a time, and its blobs, one at a time."""
+    """Yield the events of each session in batches, and its blobs one at a time."""
     session: SessionLine | None = None
-    batch: list[EventLine] = []
-    blobs, number = BlobReader(), 0
+    events: list[EventLine] = []
+    blobs = BlobReader()
+    number = 0
     for number, text in enumerate(lines, 1):
         line = text.strip()
-        item = decode_export_line(line, number) if line else None
-        if item is None:
+        if not line:
             continue
+        item = decode_export_line(line, number)
+
         if isinstance(item, BlobLine):
             check_session_line(session, item.blob.partition("/")[0], number)
-            if blob := blobs.feed(item, number):
+            blob = blobs.feed(item, number)
+            if blob:
                 yield blob
             continue
+
         blobs.check_complete(number)
         if isinstance(item, SessionLine):
             if session:
-                yield ImportBatch(session, batch, is_last=True)
-            session, batch = item, []
+                yield ImportBatch(session, events, is_last=True)
+            session = item
+            events = []
             continue
+
         session = check_session_line(session, item.session_id, number)
-        batch.append(EventLine(number, item, line))
-        if len(batch) == MAX_BATCH_EVENTS:
-            yield ImportBatch(session, batch, is_last=False)
-            batch = []
+        events.append(EventLine(number, item, line))
+        if len(events) == MAX_BATCH_EVENTS:
+            yield ImportBatch(session, events, is_last=False)
+            events = []
+
     blobs.check_complete(number + 1)
     if session:
-        yield ImportBatch(session, batch, is_last=True)
+        yield ImportBatch(session, events, is_last=True)
 
 
 def check_session_line(session: SessionLine | None, session_id: str, number: int) -> SessionLine:
-    """Return the session whose lines these are; raise `InvalidEvent` if a line is of another one."""
+    """Return the current session; raise `InvalidEvent` if a line belongs to another one."""
     if session is None or session_id != session.session_id:
         raise InvalidEvent(f"line {number}: expected the line of session {session_id} first")
     return session
 
 
 def decode_export_line(line: bytes, number: int) -> SessionLine | BlobLine | Envelope:
-    """A line is a session, a blob or an envelope, and text throughout."""
+    """Decode a session, a blob or an envelope; raise `InvalidEvent` with the number of the line."""
     try:
         tree = msgspec.json.decode(line)
-        name = tree.get("type") if isinstance(tree, dict) else None
-        kind = LINE_TYPES.get(name) if isinstance(name, str) else None
-        return msgspec.json.decode(line, type=kind) if kind else decode_envelope(line)
+        type_name = tree.get("type") if isinstance(tree, dict) else None
+        line_type = LINE_TYPES.get(type_name) if isinstance(type_name, str) else None
+        return msgspec.json.decode(line, type=line_type) if line_type else decode_envelope(line)
     except InvalidEvent as error:
         raise InvalidEvent(f"line {number}: {error.problem}", error.path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -173,65 +176,76 @@ def decode_export_line(line: bytes, number: int) -> SessionLine | BlobLine | Env
 
 
 def import_batch(
-    store: Store, session: SessionLine, batch: list[EventLine]
+    store: Store, session: SessionLine, lines: list[EventLine]
 ) -> tuple[ImportCounts, list[Row], str]:
-    """One batch inside a transaction: checks first, writes last."""
-    known = store.get_record(session.session_id)
-    head = known or SessionRecord(
+    """Import events inside a transaction: checks first, writes last.
+
+    Return the counts, the new rows and the epoch of the session.
+    """
+    known_record = store.get_record(session.session_id)
+    record = known_record or SessionRecord(
         session.session_id, epoch=new_epoch(), app=session.app, created_ms=session.created_ms or now_ms()
     )
-    rows, marks, moved, lines = [], [], head, dict[str, bytes]()
-    for item in batch:
-        if lines.get(item.envelope.id) == item.line or (known and is_already_imported(store, head, item)):
+    updated = record
+    batch = RowBatch(record)
+    line_by_id: dict[str, bytes] = {}
+    for item in lines:
+        envelope = item.envelope
+        if line_by_id.get(envelope.id) == item.line:
             continue
-        if item.envelope.seq <= moved.last or item.envelope.id in lines:
-            raise item.conflict_error(head)
-        if head.closed:
-            raise SessionClosed(f"line {item.number}: {head.session_id} is closed")
-        new, mark, moved = restore_event(moved, item)
-        rows.append(new)
-        marks.append(mark)
-        lines[item.envelope.id] = item.line
-    if known is None:
-        store.put_record(head)
-    if rows:
-        store.insert_rows(moved, rows, [mark for mark in marks if mark])
-    return ImportCounts(len(rows), len(batch) - len(rows)), [new.row for new in rows], head.epoch
+        if known_record and is_already_imported(store, record, item):
+            continue
+        if envelope.seq <= batch.last or envelope.id in line_by_id:
+            raise item.conflict_error(record)
+        if record.closed:
+            raise SessionClosed(f"line {item.number}: {record.session_id} is closed")
+
+        updated = restore_event(updated, batch, item)
+        line_by_id[envelope.id] = item.line
+
+    if known_record is None:
+        store.put_record(record)
+    if batch.rows:
+        updated = updated.replace(last=batch.last, durable_count=batch.durable_count, chain=batch.chain)
+        store.insert_rows(updated, batch.rows, batch.edges)
+    counts = ImportCounts(len(batch.rows), len(lines) - len(batch.rows))
+    return counts, [new.row for new in batch.rows], record.epoch
 
 
 def is_already_imported(store: Store, record: SessionRecord, item: EventLine) -> bool:
-    """Whether the log has this very event, or had it and pruned it."""
-    row = store.find(record.session_id, [item.envelope.id]).get(item.envelope.id)
+    """Return True if the log has this event, or had it and pruned it; raise `Conflict` for another event."""
+    envelope = item.envelope
+    row = store.find(record.session_id, [envelope.id]).get(envelope.id)
     if row is None:
-        return (
-            item.envelope.seq <= record.pruned_through
-            and live_event_span(CATALOG.decode_payload(item.envelope)) is not None
-        )
+        if envelope.seq > record.pruned_through:
+            return False
+        return live_event_span(CATALOG.decode_payload(envelope)) is not None
     if envelope_json(row) != item.line:
         raise item.conflict_error(record)
     return True
 
 
-def restore_event(record: SessionRecord, item: EventLine) -> tuple[NewRow, SpanEdge | None, SessionRecord]:
-    """An event as it was: its bytes, seq and time; seqs that are missing before it were pruned."""
-    envelope, payload = item.envelope, CATALOG.decode_payload(item.envelope)
-    span = live_event_span(payload)
-    rank = record.durable_count + (span is None)
-    meta = encode_meta(rank, span is not None, envelope, envelope.type)
-    row = make_row(record.session_id, envelope.seq, meta, b"data: " + item.line + b"\n\n")
-    chain = record.chain if span else chain_hash(record.chain, row.frame)
-    pruned = envelope.seq - 1 if envelope.seq > record.last + 1 else record.pruned_through
+def restore_event(record: SessionRecord, batch: RowBatch, item: EventLine) -> SessionRecord:
+    """Add an event to a batch with its own bytes, seq and time; return the record after it.
+
+    Missing seqs before it count as pruned.
+    """
+    envelope = item.envelope
+    payload = CATALOG.decode_payload(envelope)
     ts_ms = parse_timestamp_ms(envelope.ts)
-    updated_ms = max(record.updated_ms, ts_ms)
-    activity = activity_after(record, {envelope.channel}, ts_ms)
-    moved = record.replace(
-        last=envelope.seq,
-        durable_count=rank,
-        chain=chain,
-        pruned_through=pruned,
-        updated_ms=updated_ms,
-        activity=activity,
+    has_gap = envelope.seq > batch.last + 1
+    batch.add(
+        envelope,
+        envelope,
+        payload,
+        seq=envelope.seq,
+        live=live_event_span(payload) is not None,
+        frame=b"data: " + item.line + b"\n\n",
+        ts_ms=ts_ms,
     )
-    moved = apply_to_record(moved, payload, envelope.actor, envelope.seq)
-    mark = span_edge(payload, envelope.agent_id, envelope.trace_id, envelope.seq)
-    return NewRow(row, envelope.id, ts_ms, None if span else chain, span), mark, moved
+    updated = record.replace(
+        pruned_through=envelope.seq - 1 if has_gap else record.pruned_through,
+        updated_ms=max(record.updated_ms, ts_ms),
+        activity=activity_after(record, {envelope.channel}, ts_ms),
+    )
+    return apply_to_record(updated, payload, envelope.actor, envelope.seq)

@@ -1,56 +1,54 @@
-"""One signal for many: whoever waits is told of the next change, all in one turn of the loop, with no queue.
+"""One signal for many followers: all are notified of a change in one turn of the event loop, without a queue.
 
-There are two ways to wait. `wait` puts a task to sleep and wakes it. `add` leaves a function that is called
-for every change until it goes: a thousand of them cost no task, no timer and no allocation. Changes within
-one turn of the loop are one change. A silence is that of the signal: one timer serves all who want to hear of
-the same length of it, and whoever came late hears of it with the others.
+`wait` suspends a task until the next change. `add_listener` registers a function that is called for every
+change: a thousand listeners cost no task, no timer and no allocation. Changes within one turn of the loop
+count as one. Idle time is that of the signal: listeners with the same `idle_s` share one timer, and one that
+joined late is notified together with the others.
 """
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 
-WakeupListener = Callable[
-    [bool], bool
-]  # gets True for a change, False for a silence; says whether it stays; never raises
+WakeupListener = Callable[[bool], bool]
+"""Gets True for a change, False after an idle time. Returns False to be removed. Must not raise."""
 
 
 class Wakeup:
-    """A change that can be waited for."""
+    """A signal that tasks and listeners wait for."""
 
     def __init__(self) -> None:
         self.count = 0
         self._idle_groups: dict[float | None, IdleGroup] = {}
 
     def wake(self) -> None:
-        """Tell everyone who waits."""
+        """Notify every waiting task and listener."""
         self.count += 1
-        for waiting in self._idle_groups.values():
-            waiting.wake()
+        for group in self._idle_groups.values():
+            group.wake()
 
     async def wait(self, idle_s: float | None = None) -> bool:
-        """Sleep until the next change; False when `idle_s` passed first."""
-        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        look = partial(wake_future, woken)
-        self.add_listener(look, idle_s)
+        """Wait for the next change; return False if `idle_s` passed first."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        listener = partial(wake_future, future)
+        self.add_listener(listener, idle_s)
         try:
-            return await woken
+            return await future
         finally:
-            self.remove_listener(look, idle_s)
+            self.remove_listener(listener, idle_s)
 
     def add_listener(self, listener: WakeupListener, idle_s: float | None = None) -> None:
-        """Call a function from now on."""
         if idle_s not in self._idle_groups:
             self._idle_groups[idle_s] = IdleGroup(idle_s)
         self._idle_groups[idle_s].add(listener)
 
     def remove_listener(self, listener: WakeupListener, idle_s: float | None = None) -> None:
-        """Call it no more, if it has not gone by itself."""
+        """Remove a listener; one that has removed itself is ignored."""
         self._idle_groups[idle_s].listeners.pop(listener, None)
 
 
 class IdleGroup:
-    """Those who want to hear of the same length of silence."""
+    """The listeners with the same idle time, and their timer."""
 
     def __init__(self, idle_s: float | None) -> None:
         self.listeners: dict[WakeupListener, None] = {}
@@ -67,7 +65,7 @@ class IdleGroup:
             self._timer = self._loop.call_later(self._idle_s, self._on_idle_timer, self._idle_s)
 
     def wake(self) -> None:
-        """Tell them, once all that happens in this turn of the loop has happened."""
+        """Notify the listeners in the next turn of the loop, once for all changes until then."""
         if self.listeners and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._notify_change)
@@ -78,21 +76,26 @@ class IdleGroup:
         self._notify(True)
 
     def _notify(self, changed: bool) -> None:
-        for look in list(self.listeners):
-            if not look(changed):
-                self.listeners.pop(look, None)
+        for listener in list(self.listeners):
+            if not listener(changed):
+                self.listeners.pop(listener, None)
 
     def _on_idle_timer(self, idle_s: float) -> None:
-        """A change does not move the timer, which would cost more than the change: the timer looks back."""
+        # A change does not move the timer: that would cost more than the change itself. So the timer looks
+        # when the last change was, and sleeps for the rest of the idle time.
         left_s = self._last_change_s + idle_s - self._loop.time()
         if left_s <= 0:
-            self._last_change_s, left_s = self._loop.time(), idle_s
+            self._last_change_s = self._loop.time()
+            left_s = idle_s
             self._notify(False)
-        self._timer = self._loop.call_later(left_s, self._on_idle_timer, idle_s) if self.listeners else None
+
+        self._timer = None
+        if self.listeners:
+            self._timer = self._loop.call_later(left_s, self._on_idle_timer, idle_s)
 
 
 def wake_future(future: asyncio.Future[bool], changed: bool) -> bool:
-    """Wake one who sleeps; it goes."""
+    """A listener that resolves a future and removes itself."""
     if not future.done():
         future.set_result(changed)
     return False

@@ -1,9 +1,9 @@
-"""One thread that writes: group commit over all sessions.
+"""The writer: one thread that commits jobs of all sessions in groups.
 
-Work is a function of the store. The thread commits at once when idle and takes everything that arrived
-during an fsync into the next transaction. A function checks first and writes last, so one that raises has
-written nothing and its neighbours in the group are not touched. Results reach the event loop after the
-commit, one call per group.
+A job is a function of the store. The thread commits at once when it is idle, and takes all jobs that arrived
+during an fsync into the next transaction. A job checks first and writes last, so one that raises has written
+nothing and its neighbours in the group are not touched. Results reach the event loop after the commit, in
+one call per group.
 """
 
 import asyncio
@@ -18,6 +18,8 @@ from turnlog.log.store import Store
 
 
 class Job(NamedTuple):
+    """Work for the store. `on_commit` gets its result on the event loop; its own result goes to `future`."""
+
     work: Callable[[Store], Any]
     on_commit: Callable[[Any], Any]
     future: asyncio.Future[Any]
@@ -25,7 +27,7 @@ class Job(NamedTuple):
 
 
 class WriteHealth:
-    """Whether the last write was stored, and when the last one was that was (seconds since 1970).
+    """Whether the last write was stored, and the time of the last one that was (seconds since 1970).
 
     `on_failure` is called when writes begin to fail, `on_recovery` when one is stored again.
     """
@@ -37,28 +39,33 @@ class WriteHealth:
         self.on_recovery: Callable[[], None] = lambda: None
 
     def record_outcomes(self, jobs: list[Job], outcomes: list[Any]) -> None:
-        """Take the outcomes of a group into account. What was refused, or only read, says nothing."""
-        if any(isinstance(one, StoreError) and not isinstance(one, SessionDamaged) for one in outcomes):
+        """Update the health after a group. Jobs that were refused or only read do not count."""
+        if any(is_store_failure(outcome) for outcome in outcomes):
             if not self.is_failing:
                 self.is_failing = True
                 self._on_failure()
-        elif any(
-            job.writes and not isinstance(one, Exception) for job, one in zip(jobs, outcomes, strict=True)
-        ):
-            was_failing, self.is_failing = self.is_failing, False
+            return
+
+        has_stored = any(
+            job.writes and not isinstance(outcome, Exception)
+            for job, outcome in zip(jobs, outcomes, strict=True)
+        )
+        if has_stored:
+            was_failing = self.is_failing
+            self.is_failing = False
             self.last_stored_s = time.time()
             if was_failing:
                 self.on_recovery()
 
 
 class WriterThread:
-    """Runs work on the store, in order, in groups."""
+    """Runs jobs on the store in a thread, in order and in groups."""
 
     def __init__(self, store: Store, health: WriteHealth) -> None:
         self._store = store
         self._health = health
         self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # None ends the thread
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="turnlog-writer", daemon=True)
         self._thread.start()
@@ -66,35 +73,35 @@ class WriterThread:
     def submit(
         self, work: Callable[[Store], Any], on_commit: Callable[[Any], Any], writes: bool = True
     ) -> asyncio.Future[Any]:
-        """Queue work. When it is durable, `after` is called on the loop and the future gets its result."""
+        """Queue a job; raise `Unavailable` after `close`."""
         if self._closed:
             raise Unavailable("the log is closed")
-        done: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put(Job(work, on_commit, done, writes))
-        return done
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs.put(Job(work, on_commit, future, writes))
+        return future
 
     async def close(self) -> None:
-        """Finish what was submitted and end the thread."""
+        """Finish all submitted jobs and end the thread."""
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)  # whoever closes too must not be ahead of it
+        await asyncio.to_thread(self._thread.join)  # a second caller must wait, too
 
     def _run(self) -> None:
-        open_for_work = True
-        while open_for_work:
+        is_open = True
+        while is_open:
             group = [self._jobs.get()]
             while len(group) < self._store.max_batch and group[-1] is not None and not self._jobs.empty():
                 group.append(self._jobs.get())
-            open_for_work = group[-1] is not None
+
+            is_open = group[-1] is not None
             jobs = [job for job in group if job is not None]
-            self._loop.call_soon_threadsafe(
-                resolve_futures, jobs, commit_jobs(self._store, jobs), self._health
-            )
+            outcomes = commit_jobs(self._store, jobs)
+            self._loop.call_soon_threadsafe(resolve_futures, jobs, outcomes, self._health)
 
 
 class InlineWriter:
-    """The same for a store that never makes anyone wait: work is done where it is submitted, no thread."""
+    """Runs jobs at once on the event loop, for a store whose methods never block."""
 
     def __init__(self, store: Store, health: WriteHealth) -> None:
         self._store = store
@@ -105,7 +112,7 @@ class InlineWriter:
     def submit(
         self, work: Callable[[Store], Any], on_commit: Callable[[Any], Any], writes: bool = True
     ) -> asyncio.Future[Any]:
-        """Do the work now; its result comes with the loop's next round, as from a thread."""
+        """Run a job now; its future resolves in the next turn of the loop. Raise `Unavailable` if closed."""
         if self._closed:
             raise Unavailable("the log is closed")
         job = Job(work, on_commit, self._loop.create_future(), writes)
@@ -113,56 +120,63 @@ class InlineWriter:
         return job.future
 
     async def close(self) -> None:
-        """Take no more work; what was done has been told."""
+        """Refuse further jobs; return when the last results have been delivered."""
         self._closed = True
         await asyncio.sleep(0)
 
 
 def commit_jobs(store: Store, jobs: list[Job]) -> list[Any]:
-    """The outcomes of a group. A job with a bug must not take the others along: then each goes alone."""
+    """Run jobs in one transaction. Return the result of each, or its exception."""
     try:
         with store.transaction():
             return [run_job(job.work, store) for job in jobs]
     except StoreError as error:
         return [copy_error(error) for _ in jobs]
-    except Exception as error:  # noqa: BLE001  the thread must live on; whoever waits gets the error
+    except Exception as error:  # noqa: BLE001  the thread must live on; the callers get the error
         if len(jobs) == 1:
             return [as_caller_error(error)]
+        # One job has a bug, and the transaction was rolled back: run each job alone.
         return [outcome for job in jobs for outcome in commit_jobs(store, [job])]
 
 
 def copy_error(error: StoreError) -> StoreError:
-    """Return the same error for one job: each that is raised gets a traceback of its own."""
-    own = StoreError(str(error))
-    own.__cause__ = error
-    return own
+    """Return a copy with the error as its cause: each exception that is raised needs its own traceback."""
+    copy = StoreError(str(error))
+    copy.__cause__ = error
+    return copy
 
 
 def as_caller_error(error: Exception) -> Exception:
-    """A value that no column can hold is the caller's fault; everything else is a bug and stays one."""
+    """Return a `CallerError` for a value that no column can hold; other exceptions are bugs and stay."""
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return CallerError(f"this cannot be stored: {error}")
     return error
 
 
+def is_store_failure(outcome: Any) -> bool:
+    """Return True for an error of the store as a whole; damage of one session is not one."""
+    return isinstance(outcome, StoreError) and not isinstance(outcome, SessionDamaged)
+
+
 def run_job(work: Callable[[Store], Any], store: Store) -> Any:
-    """The result of the work, or the refusal it raised."""
+    """Return the result of a job, or the refusal that it raised. A failure of the store is raised."""
     try:
         return work(store)
     except TurnlogError as error:
-        if isinstance(error, StoreError) and not isinstance(error, SessionDamaged):
+        if is_store_failure(error):
             raise
         return error
 
 
 def resolve_futures(jobs: list[Job], outcomes: list[Any], health: WriteHealth) -> None:
-    """Hand the outcomes on; whoever asked may not be waiting any more, but what is done is done."""
+    """Deliver outcomes on the event loop. `on_commit` runs even if the caller has stopped waiting."""
     health.record_outcomes(jobs, outcomes)
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Exception):
             if not job.future.cancelled():
                 job.future.set_exception(outcome)
-        else:
-            result = job.on_commit(outcome)
-            if not job.future.cancelled():
-                job.future.set_result(result)
+            continue
+
+        result = job.on_commit(outcome)
+        if not job.future.cancelled():
+            job.future.set_result(result)

@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from turnlog.log.push import Drain
+from turnlog.log.subscription import Drain
 from turnlog.server.auth.token_file import TokenFile
 from turnlog.server.connections import (
     FULL_MESSAGE,

@@ -1,13 +1,13 @@
-"""The contract of a store, numbered, for whoever writes one. With pytest:
+"""The contract of a store, as numbered tests for authors of stores. With pytest:
 
     @pytest.mark.parametrize("contract", CONTRACTS, ids=str)
     def test_contract(contract: Contract, tmp_path: Path) -> None:
         contract.check(lambda: MyStore(tmp_path / "log"))
 
-`CONTRACTS` bind every store: each gets a new, empty one. `LASTING_CONTRACTS` bind a store that outlives its
-process: it is closed and made again, and everything must be there. A contract talks to the store through
-`Log`, as the rest of the package does; it raises AssertionError, or TimeoutError when something never comes.
-Numbers are stable: a new contract goes to the end of its list.
+`CONTRACTS` hold for every store: each gets a new, empty one. `DURABLE_CONTRACTS` hold for a store that
+outlives its process: the contract closes the store, opens it again and expects the same data. A contract
+uses the store through `Log`, as the rest of the package does. It raises AssertionError, or TimeoutError if it
+waits in vain. Numbers are stable: a new contract is added at the end of its list.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -19,7 +19,7 @@ __all__ = ["CONTRACTS", "DURABLE_CONTRACTS", "Contract", "StoreFactory"]
 
 
 def number_contracts(first: int, runs: Iterable[Callable[[StoreFactory], Awaitable[None]]]) -> list[Contract]:
-    """Contracts from functions; what a function promises is its docstring."""
+    """Build contracts from functions; the docstring of a function is the statement."""
     return [
         Contract(number, run.__doc__ or "", getattr(run, "__name__", ""), run)
         for number, run in enumerate(runs, first)

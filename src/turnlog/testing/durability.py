@@ -1,6 +1,6 @@
-"""What a store promises that outlives its process: made again, it has everything."""
+"""Contracts of a durable store: a reopened store has everything."""
 
-from turnlog.errors import Conflict, Fenced, SessionClosed
+from turnlog.errors import Fenced, SessionClosed
 from turnlog.events import SessionInvite, SessionMember, SessionTitle
 from turnlog.log import Blob, Document
 from turnlog.testing.factories import (
@@ -13,63 +13,64 @@ from turnlog.testing.factories import (
     durable_events,
     make_event,
 )
-from turnlog.testing.harness import StoreFactory, expect_raises, open_harness
+from turnlog.testing.harness import StoreFactory, expect_conflict, expect_raises, open_harness
 
 
-async def events_survive_reopen(make: StoreFactory) -> None:
-    """Everything acknowledged is there again, byte for byte, in the same epoch, and seqs go on."""
-    async with open_harness(make) as b:
-        other = await b.log.create("contract")
-        await b.append(*durable_events(*range(50)))
-        await b.append(durable_event("a"), session=other)
-        rows, heads = await b.read_rows(), await b.log.sessions()
-    async with open_harness(make) as b:
-        assert (await b.read_rows(), await b.log.sessions()) == (rows, heads)
-        assert await b.append(durable_event("x"), expected_last=49) == [50]
-        assert await b.append(durable_event("x"), session=other) == [1]
-        assert await b.log.verify() == await b.log.damages() == []
+async def events_survive_reopen(make_store: StoreFactory) -> None:
+    """A reopened store has all acknowledged events, byte for byte, in the same epoch; seqs continue."""
+    async with open_harness(make_store) as harness:
+        other = await harness.log.create("contract")
+        await harness.append(*durable_events(*range(50)))
+        await harness.append(durable_event("a"), session=other)
+        rows, records = await harness.read_rows(), await harness.log.sessions()
+    async with open_harness(make_store) as harness:
+        assert await harness.read_rows() == rows
+        assert await harness.log.sessions() == records
+        assert await harness.append(durable_event("x"), expected_last=49) == [50]
+        assert await harness.append(durable_event("x"), session=other) == [1]
+        await harness.expect_undamaged()
 
 
-async def dedupe_survives_reopen(make: StoreFactory) -> None:
-    """A retry gets its old seq from a store that was made again, and another body its conflict."""
-    async with open_harness(make) as b:
-        await b.append(*durable_events("a", "b"))
-    async with open_harness(make) as b:
-        assert await b.append(*durable_events("x", "a"), expected_last=1) == [2, 0]
-        assert (await expect_raises(Conflict, b.append(durable_event("b", "another text")))).last == 2
+async def dedupe_survives_reopen(make_store: StoreFactory) -> None:
+    """A reopened store returns the old seq of a retry, and a conflict for another body."""
+    async with open_harness(make_store) as harness:
+        await harness.append(*durable_events("a", "b"))
+    async with open_harness(make_store) as harness:
+        assert await harness.append(*durable_events("x", "a"), expected_last=1) == [2, 0]
+        assert await expect_conflict(harness.append(durable_event("b", "another text"))) == 2
 
 
-async def fence_and_close_survive_reopen(make: StoreFactory) -> None:
-    """Fence, closing and pruning are not forgotten."""
-    async with open_harness(make) as b:
-        other = await b.log.create("contract")
-        await b.append(block_start_event("x"), block_delta_event("x"), block_end_event("x"), fence=4)
-        assert await b.log.prune(b.session, b.now_ms + 1) == 1
-        await b.log.close_session(other)
-    async with open_harness(make) as b:
-        await expect_raises(Fenced, b.append(durable_event("a"), fence=3))
-        await expect_raises(SessionClosed, b.append(durable_event("a"), session=other))
-        assert await b.read_seqs() == [0, 2]
-        assert (await b.log.info(b.session)).pruned_through == 1
+async def fence_and_close_survive_reopen(make_store: StoreFactory) -> None:
+    """A reopened store has the same fence, closed sessions and pruned events."""
+    async with open_harness(make_store) as harness:
+        other = await harness.log.create("contract")
+        await harness.append(block_start_event("x"), block_delta_event("x"), block_end_event("x"), fence=4)
+        assert await harness.prune(harness.now_ms + 1) == 1
+        await harness.log.close_session(other)
+    async with open_harness(make_store) as harness:
+        await expect_raises(Fenced, harness.append(durable_event("a"), fence=3))
+        await expect_raises(SessionClosed, harness.append(durable_event("a"), session=other))
+        assert await harness.read_seqs() == [0, 2]
+        assert (await harness.info()).pruned_through == 1
 
 
-async def pruned_end_survives_reopen(make: StoreFactory) -> None:
-    """A session whose last events were pruned is as healthy when the store is made again."""
-    async with open_harness(make) as b:
-        await b.append(block_start_event("x"), block_end_event("x"), block_delta_event("x"))
-        assert await b.log.prune(b.session, b.now_ms + 1) == 1
-        head = await b.log.info(b.session)
-    async with open_harness(make) as b:
-        assert await b.log.verify() == await b.log.damages() == []
-        assert await b.log.info(b.session) == head
-        assert await b.append(durable_event("a")) == [3]
-        assert await b.read_seqs() == [0, 1, 3]
+async def pruned_end_survives_reopen(make_store: StoreFactory) -> None:
+    """A reopened store accepts a session whose last events were pruned."""
+    async with open_harness(make_store) as harness:
+        await harness.append(block_start_event("x"), block_end_event("x"), block_delta_event("x"))
+        assert await harness.prune(harness.now_ms + 1) == 1
+        record = await harness.info()
+    async with open_harness(make_store) as harness:
+        await harness.expect_undamaged()
+        assert await harness.info() == record
+        assert await harness.append(durable_event("a")) == [3]
+        assert await harness.read_seqs() == [0, 1, 3]
 
 
-async def spans_survive_reopen(make: StoreFactory) -> None:
-    """Open agents, turns and what replay leaves out are known again."""
-    async with open_harness(make) as b:
-        await b.append(
+async def spans_survive_reopen(make_store: StoreFactory) -> None:
+    """A reopened store has the same open agents and turns, and replays the same events."""
+    async with open_harness(make_store) as harness:
+        await harness.append(
             durable_event("a"),
             agent_start_event(agent_scope(1)),
             block_start_event("x"),
@@ -78,34 +79,39 @@ async def spans_survive_reopen(make: StoreFactory) -> None:
             block_start_event("y"),
             block_delta_event("y"),
         )
-    async with open_harness(make) as b:
-        assert await b.log.sessions_with_open_agents() == [b.session]
-        assert await b.log.oldest_open_turn_start(b.session, 6) == 1
-        assert await b.read_seqs(replay_from=-1) == [0, 1, 2, 4, 5, 6]
-        await b.append(block_end_event("y"))
-        assert await b.read_seqs(replay_from=-1) == [0, 1, 2, 4, 5, 7]
+    async with open_harness(make_store) as harness:
+        assert await harness.log.sessions_with_open_agents() == [harness.session]
+        assert await harness.oldest_open_turn_start(6) == 1
+        assert await harness.read_seqs(replay_from=-1) == [0, 1, 2, 4, 5, 6]
+        await harness.append(block_end_event("y"))
+        assert await harness.read_seqs(replay_from=-1) == [0, 1, 2, 4, 5, 7]
 
 
-async def session_details_survive_reopen(make: StoreFactory) -> None:
-    """Title, members, invites and last activity are there again."""
-    async with open_harness(make) as b:
-        await b.append(make_event(SessionMember(principal="ada", roles=("owner",)), "m"), durable_event("a"))
-        await b.append(make_event(SessionTitle(title="A trip"), "t"))
-        await b.append(make_event(SessionInvite(invite_id="inv_1", roles=("guest",), expires_ms=1), "i"))
-        before = await b.log.info(b.session)
-    async with open_harness(make) as b:
-        assert await b.log.info(b.session) == before
-        assert (before.title, before.members) == ("A trip", {"ada": ("owner",)})
+async def session_details_survive_reopen(make_store: StoreFactory) -> None:
+    """A reopened store has the same title, members, invites and last activity."""
+    async with open_harness(make_store) as harness:
+        await harness.append(
+            make_event(SessionMember(principal="ada", roles=("owner",)), "m"), durable_event("a")
+        )
+        await harness.append(make_event(SessionTitle(title="A trip"), "t"))
+        await harness.append(
+            make_event(SessionInvite(invite_id="inv_1", roles=("guest",), expires_ms=1), "i")
+        )
+        before = await harness.info()
+    async with open_harness(make_store) as harness:
+        assert await harness.info() == before
+        assert before.title == "A trip"
+        assert before.members == {"ada": ("owner",)}
 
 
-async def side_data_survives_reopen(make: StoreFactory) -> None:
-    """Blobs, documents and snapshots are there again."""
+async def side_data_survives_reopen(make_store: StoreFactory) -> None:
+    """A reopened store has the same blobs, documents and snapshots."""
     document = Document("sess_1", "doc-1", "lead", "open", b"\x00")
-    async with open_harness(make) as b:
-        digest = await b.log.put_blob(b.session, b"data", "text/plain")
-        await b.log.put_document(document)
-        await b.log.put_snapshot(b.session, "tree", 3, b"state")
-    async with open_harness(make) as b:
-        assert await b.log.get_blob(digest) == Blob("text/plain", b"data")
-        assert await b.log.documents() == [document]
-        assert await b.log.snapshot(b.session, "tree", 3) == (3, b"state")
+    async with open_harness(make_store) as harness:
+        digest = await harness.put_blob(b"data", "text/plain")
+        await harness.log.put_document(document)
+        await harness.put_snapshot("tree", 3, b"state")
+    async with open_harness(make_store) as harness:
+        assert await harness.log.get_blob(digest) == Blob("text/plain", b"data")
+        assert await harness.log.documents() == [document]
+        assert await harness.snapshot("tree", 3) == (3, b"state")

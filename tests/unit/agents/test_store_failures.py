@@ -16,7 +16,8 @@ from turnlog.agents.runtime.session_writer import PAUSES_S
 from turnlog.errors import StoreError
 from turnlog.events import AgentEnd, Entry, Payload
 from turnlog.log import Log, MemoryStore
-from turnlog.log.store import NewRow, SessionRecord, SpanEdge
+from turnlog.log.records import NewRow, SessionRecord
+from turnlog.log.spans import SpanEdge
 from turnlog.state.history import Message
 
 LIMIT_S = 3600.0  # of a clock that the test moves

@@ -11,7 +11,7 @@ from tests.unit.cli.harness import Place, error, no_log, said, turn
 from turnlog.log import Log
 
 NO_MARK = (
-    "the log: there is no copy.db.mark beside it, as when a log is copied without its files: "
+    "the log: copy.db.mark is missing, as when a log is copied without its files: "
     "a lost end cannot be noticed\n"
 )
 
@@ -95,7 +95,7 @@ def test_backup_to_a_file_that_is_there_is_refused_and_leaves_it(
     file = Path(f"{copy.path}{ending}")
     file.write_text("mine")
     result = filled.run("backup", str(copy.path))
-    assert error(result) == f"{file} is there already: name a file that is not"
+    assert error(result) == f"{file} exists already; choose another file"
     assert [one.read_text() for one in copy.path.parent.iterdir()] == ["mine"]
 
 

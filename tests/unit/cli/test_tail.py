@@ -20,7 +20,7 @@ from turnlog.cli.terminal import CONTROL_CHARACTERS, escape_controls, escape_jso
 from turnlog.events import CATALOG, CORE, EventType, Scope, UnknownPayload
 from turnlog.log import Damage, Log, Row, SqliteStore, envelope_json
 from turnlog.log.filter import EventFilter, type_matches
-from turnlog.log.store import encode_meta
+from turnlog.log.records import encode_meta
 
 SHOWN = """\
     0 12:34:56.789 ui.message                      Rome

@@ -164,7 +164,7 @@ def test_batches_before_a_wrong_line_stay_and_are_counted(place: Place, other: P
 def test_another_history_is_refused(filled: Place, other: Place) -> None:
     other.session("sess_2", said("something else"))
     exported = filled.run("export", "sess_2").stdout_bytes
-    assert "evt_0 is not what this log has at that place" in error(other.run("import", input=exported))
+    assert "the log has another event in the place of evt_0" in error(other.run("import", input=exported))
     assert other.run("tail").stdout.endswith("something else\n")
 
 

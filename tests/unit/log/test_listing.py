@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.log.delegates import scenario
 from turnlog.log import Log, SessionRecord, SqliteStore
-from turnlog.log.store import LISTING_STEP_MS, ListPosition
+from turnlog.log.records import LISTING_STEP_MS, ListPosition
 
 
 def fill(store: SqliteStore, sessions: int, *members: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.log.delegates import scenario, soon, until
 from turnlog.errors import SessionDamaged
 from turnlog.log import Log, MemoryStore
-from turnlog.log.push import Drain
+from turnlog.log.subscription import Drain
 from turnlog.log.tail import MAX_TAIL_ROWS
 from turnlog.testing.factories import durable_event, durable_events
 

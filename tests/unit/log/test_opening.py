@@ -113,7 +113,9 @@ def test_sqlite_address_with_something_behind_the_path_is_refused(
 ) -> None:
     @scenario
     async def run() -> None:
-        with pytest.raises(CallerError, match=r"expected nothing behind the path; in a name write \? as %3F"):
+        with pytest.raises(
+            CallerError, match=r"expected nothing after the path; in a file name write \? as %3F"
+        ):
             await open_log(f"sqlite:///log.db{rest}")
 
     monkeypatch.chdir(tmp_path)

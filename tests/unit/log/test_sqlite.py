@@ -15,9 +15,9 @@ from tests.support.limits import HANG_S
 from tests.unit.log.delegates import THREAD_DIES, all_pages, held, scenario, soon, until
 from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.log import Document, Log, SqliteStore, Store
-from turnlog.log.sqlite.queries import SCHEMA_VERSION
+from turnlog.log.records import SessionRecord
+from turnlog.log.sqlite.schema import SCHEMA_VERSION
 from turnlog.log.sqlite.watermark import GROW_SLOTS
-from turnlog.log.store import SessionRecord
 from turnlog.testing.factories import durable_event, durable_events
 from turnlog.testing.harness import open_follower
 
@@ -159,7 +159,7 @@ async def test_a_lost_mark_is_told_and_the_log_is_used(path: Path, caplog: pytes
     with caplog.at_level(logging.ERROR):
         async with opened(path) as log:
             [told] = await log.verify()
-            assert "there is no log.db.mark beside it" in told.problem
+            assert "log.db.mark is missing" in told.problem
             assert await log.damages() == []
             assert await log.append(SESSION, durable_events("c")) == [2]
     assert "log.db.mark is missing: a lost end of the log cannot be noticed this time" in caplog.text
@@ -179,7 +179,7 @@ async def test_a_damaged_mark_is_told_and_the_log_is_used(
             assert await log.append(SESSION, durable_events("c")) == [2]
             assert await log.damages() == []
             assert [damage.problem.split(":")[0] for damage in await log.verify()] == [
-                "the mark beside the log is damaged"
+                "log.db.mark is damaged"
             ]
     assert "log.db.mark is damaged" in caplog.text
 

@@ -17,7 +17,8 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
-from turnlog.log.store import Row, SessionRecord, SpanEdge, encode_meta, live_event_span, span_edge
+from turnlog.log.records import Row, SessionRecord, encode_meta
+from turnlog.log.spans import SpanEdge, live_event_span, span_edge
 
 
 @pytest.mark.parametrize("channel", [None, "customer"])

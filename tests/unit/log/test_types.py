@@ -9,7 +9,7 @@ import pytest
 from tests.unit.log.delegates import scenario
 from turnlog.log import Log, MemoryStore, SqliteStore
 from turnlog.log.memory import MAX_PAGE_ROWS
-from turnlog.log.store import TypeQuery
+from turnlog.log.records import TypeQuery
 from turnlog.log.subscription import FollowOptions
 from turnlog.testing.factories import (
     block_delta_event,

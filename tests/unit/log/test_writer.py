@@ -10,7 +10,7 @@ import pytest
 from tests.unit.log.delegates import THREAD_DIES, Counting, held, scenario, soon, until
 from turnlog.errors import Conflict, NotFound, StoreError
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
-from turnlog.log.store import SessionRecord
+from turnlog.log.records import SessionRecord
 from turnlog.log.writer import WriteHealth, WriterThread
 from turnlog.testing.factories import durable_event, durable_events
 

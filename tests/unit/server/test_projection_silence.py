@@ -8,7 +8,7 @@ from tests.scale.test_reconnect import DELTAS, turn
 from tests.unit.log.delegates import scenario, soon
 from turnlog.events import CATALOG
 from turnlog.log import Log, MemoryStore
-from turnlog.log.store import Page
+from turnlog.log.records import Page
 from turnlog.server.streaming.projection import DialectProjection
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.log.delegates import scenario
 from turnlog.log import SessionRecord
-from turnlog.log.push import Drain
+from turnlog.log.subscription import Drain
 from turnlog.server.streaming.event_stream import prepend_reset_event
 from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.server.streaming.streams import IteratorSource

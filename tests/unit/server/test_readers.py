@@ -17,7 +17,7 @@ from turnlog.app import LOCAL, Membership, Principal, Sessions
 from turnlog.errors import SessionDamaged
 from turnlog.events import SessionMember
 from turnlog.log import Log, MemoryStore
-from turnlog.log.push import Drain
+from turnlog.log.subscription import Drain
 from turnlog.server.access_log import AccessLogMiddleware
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.limits import Limits, RateLimiter

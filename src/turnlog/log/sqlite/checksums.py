@@ -1,11 +1,10 @@
-"""How a store can vouch for what it hands out: checksums, a hash chain over durable events, and a walk that
-notices what is missing.
+"""Integrity of stored rows: checksums, a hash chain over durable events, and a verifier for gaps.
 
-SQLite does not notice a flipped bit in a row or a lost tail. So every row carries a checksum over its frame
-and what stands beside it, seeded with its session and seq; durable rows are chained; and `Walk` passes rows
-on only while they are whole and follow each other: a seq may be missing only if it was pruned (and then the
-rank shows that only live rows went) or if its loss is known. Whole pages are checked at once; only a page
-with a fault is looked at row by row.
+SQLite notices neither a flipped bit in a row nor a lost tail. So every row has a checksum over its frame and
+`meta`, seeded with session and seq, and durable rows form a hash chain. `RowVerifier` accepts rows only while
+they match and follow each other. A seq may be missing only if it was pruned (then the durable count shows
+that only live rows are gone) or if its loss is recorded. Pages are verified at once; a page with a fault is
+verified row by row.
 """
 
 import re
@@ -16,48 +15,55 @@ from hashlib import blake2b
 from typing import Any
 
 from turnlog.errors import SessionDamaged
-from turnlog.log.store import Damage, RawRow, Row, SessionRecord
+from turnlog.log.records import Damage, RawRow, Row, SessionRecord
 
 match_meta = re.compile(rb"[0-9]+\|[01]\|[0-9]+\|[^|]*\|[^|]*\|.", re.DOTALL).match
+match_live_meta = re.compile(rb"[0-9]+\|1\|").match  # replay leaves out live rows only
 
-match_live_meta = re.compile(rb"[0-9]+\|1\|").match  # only live rows are ever left out
-
-META_CRC_MASK = 0x7FFFFFFF  # of a checksum's upper half: SQLite's integers have a sign
+META_CRC_MASK = 0x7FFFFFFF  # the upper half of a checksum has 31 bits: SQLite's integers are signed
 BAD_EVENT = "the event is not what was written"
 
 
 @lru_cache(1024)
 def checksum_seed(session_id: str) -> int:
-    """The start of every checksum of a session: a row of another session does not match."""
+    """Return the seed of a session's checksums: rows of another session do not match."""
     return zlib.crc32(session_id.encode())
 
 
 def make_row(session_id: str, seq: int, meta: bytes, frame: bytes) -> Row:
-    """A row with the checksum over everything a reader gets or is filtered by.
+    """Build a row with its checksum.
 
-    Its upper half is that of `meta`, and part of the lower one: a frame can be checked without it.
+    The upper half is the CRC of `meta`, which is also part of the lower half: so a frame can be verified
+    without its `meta`.
     """
-    beside = zlib.crc32(meta) & META_CRC_MASK
-    return Row(seq, meta, frame, beside << 32 | zlib.crc32(frame, checksum_seed(session_id) ^ seq ^ beside))
+    meta_crc = zlib.crc32(meta) & META_CRC_MASK
+    frame_crc = zlib.crc32(frame, checksum_seed(session_id) ^ seq ^ meta_crc)
+    return Row(seq, meta, frame, meta_crc << 32 | frame_crc)
 
 
 def parse_durable_count(meta: object) -> int | None:
-    """The rank in what stands beside a frame; None if it is not that."""
-    return int(meta.split(b"|", 1)[0]) if isinstance(meta, bytes) and match_meta(meta) else None
+    """Return the durable count in `meta`; None if `meta` is damaged."""
+    if not isinstance(meta, bytes) or not match_meta(meta):
+        return None
+    return int(meta.split(b"|", 1)[0])
 
 
 def values_checksum(*values: object) -> int:
-    """Over the columns of a row that is not an event."""
+    """Return the checksum of a row that is not an event."""
     return zlib.crc32(repr(values).encode())
 
 
 def chain_hash(chain: bytes, frame: bytes) -> bytes:
-    """The next link of the chain."""
+    """Return the next link of the hash chain."""
     return blake2b(chain + frame, digest_size=16).digest()
 
 
 class RowVerifier:
-    """Passes on rows of one session that are whole and follow each other."""
+    """Accepts the rows of one session that match their checksums and follow each other.
+
+    `durable_count` is that of the event at `after`; None if unknown: then gaps of pruned rows are accepted.
+    `allow_skipped` accepts rows without a frame, which replay leaves out.
+    """
 
     def __init__(
         self,
@@ -73,47 +79,68 @@ class RowVerifier:
         self._checksum_seed = checksum_seed(record.session_id)
         self._known_damage = list(known_damage)
         self._durable_count = durable_count
-        self._allow_skipped = allow_skipped  # rows without a frame are expected: replay leaves them out
+        self._allow_skipped = allow_skipped
         self.seq = after
 
+    @property
+    def is_complete(self) -> bool:
+        """True once the last row of the session was verified."""
+        return self.seq >= self._record.last
+
     def verify(self, stored: Sequence[RawRow]) -> tuple[list[RawRow], SessionDamaged | None]:
-        """The rows that may be handed out, up to the first fault, and the fault."""
-        dense = stored[0][0] == self.seq + 1 and stored[-1][0] == self.seq + len(stored)
-        if self._known_damage or not dense or not self._checksums_match(stored):
+        """Verify the next rows. Return the good rows before the first damage, and the damage."""
+        if self._known_damage or not self._is_dense(stored) or not self._checksums_match(stored):
             return self._verify_each(stored)
-        self.seq, self._durable_count = stored[-1][0], parse_durable_count(stored[-1][1])
-        return [row for row in stored if row[2] is not None] if self._allow_skipped else list(stored), None
+
+        self.seq = stored[-1][0]
+        self._durable_count = parse_durable_count(stored[-1][1])
+        if self._allow_skipped:
+            return [row for row in stored if row[2] is not None], None
+        return list(stored), None
+
+    def verify_dense(self, stored: Sequence[tuple[Any, Any, Any]]) -> bool:
+        """Verify the next rows as (seq, frame, checksum): the fast way, without `meta`.
+
+        Return False, and do not advance, if a row is damaged or missing, or if a loss is recorded.
+        """
+        if self._known_damage or not self._is_dense(stored):
+            return False
+
+        crc32 = zlib.crc32
+        seed = self._checksum_seed
+        try:
+            sums = [crc32(frame, seed ^ seq ^ (crc >> 32)) for seq, frame, crc in stored]
+            if sums != [crc & 0xFFFFFFFF for _, _, crc in stored]:
+                return False
+        except TypeError:  # a column has another type than was written
+            return False
+
+        self.seq = stored[-1][0]
+        self._durable_count = None
+        return True
+
+    def _is_dense(self, stored: Sequence[RawRow]) -> bool:
+        return bool(stored[0][0] == self.seq + 1 and stored[-1][0] == self.seq + len(stored))
 
     def _checksums_match(self, stored: Sequence[RawRow]) -> bool:
-        """Whether every row is what was written; the C functions do nearly all of the work."""
-        crc32, start = zlib.crc32, self._checksum_seed
+        # The C functions do nearly all of the work: this runs for every row of every replay.
         if self._allow_skipped:
-            passed = [row for row in stored if row[2] is None]
-            stored = [row for row in stored if row[2] is not None] if passed else stored
-            if not all(isinstance(row[1], bytes) and match_live_meta(row[1]) for row in passed):
+            skipped = [row for row in stored if row[2] is None]
+            if not all(isinstance(row[1], bytes) and match_live_meta(row[1]) for row in skipped):
                 return False
+            if skipped:
+                stored = [row for row in stored if row[2] is not None]
+
+        crc32 = zlib.crc32
+        seed = self._checksum_seed
         try:
             sums = [
-                (beside := crc32(meta) & META_CRC_MASK) << 32 | crc32(frame, start ^ seq ^ beside)
+                (meta_crc := crc32(meta) & META_CRC_MASK) << 32 | crc32(frame, seed ^ seq ^ meta_crc)
                 for seq, meta, frame, _ in stored
             ]
-        except TypeError:  # a column of another type than was written
+        except TypeError:  # a column has another type than was written
             return False
         return sums == [row[3] for row in stored]
-
-    def verify_dense(self, frames: Sequence[tuple[Any, Any, Any]]) -> bool:
-        """Whether rows (seq, frame, checksum) are whole and come next with nothing missing: the quick way."""
-        crc32, start = zlib.crc32, self._checksum_seed
-        dense = frames[0][0] == self.seq + 1 and frames[-1][0] == self.seq + len(frames)
-        if self._known_damage or not dense:
-            return False
-        try:
-            sums = [crc32(frame, start ^ seq ^ (crc >> 32)) for seq, frame, crc in frames]
-            whole = sums == [crc & 0xFFFFFFFF for _, _, crc in frames]
-        except TypeError:  # a column of another type than was written
-            return False
-        self.seq, self._durable_count = (frames[-1][0], None) if whole else (self.seq, self._durable_count)
-        return whole
 
     def _verify_each(self, stored: Sequence[RawRow]) -> tuple[list[RawRow], SessionDamaged | None]:
         rows: list[RawRow] = []
@@ -124,57 +151,65 @@ class RowVerifier:
                 continue
             if not isinstance(frame, bytes | None) or parse_durable_count(meta) is None:
                 return rows, self._make_damage(seq, seq, BAD_EVENT)
+
             row = Row(seq, meta, frame or b"", checksum)
             if seq != self.seq + 1 and not self._is_explained_gap(row):
                 return rows, self._make_damage(self.seq + 1, seq - 1, "events are missing")
             if not self._checksums_match([(seq, meta, frame, checksum)]):
                 return rows, self._make_damage(seq, seq, BAD_EVENT)
-            self.seq, self._durable_count = seq, row.durable_count
+
+            self.seq = seq
+            self._durable_count = row.durable_count
             if frame is not None:
                 rows.append(row)
         return rows, None
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the last row has been there."""
-        return self.seq >= self._record.last
-
     def verify_end(self) -> SessionDamaged | None:
-        """The store has no more rows: the last one must have been there."""
-        missing = self._unknown_range(self.seq + 1, self._record.last)
-        only_live = self._overlaps_known_damage(self.seq + 1, self._record.last) or self._durable_count in (
-            None,
-            self._record.durable_count,
-        )
-        if missing is None or (missing[1] <= self._record.pruned_through and only_live):
+        """Return the damage if the session has more events than the store returned; else None."""
+        first = self.seq + 1
+        last = self._record.last
+        missing = self._unknown_range(first, last)
+        if missing is None:
             return None
-        return self._make_damage(missing[0], self._record.last, "the end of the session is missing")
+
+        only_live = (
+            self._durable_count in (None, self._record.durable_count)
+            or self._overlaps_known_damage(first, last)
+        )  # fmt: skip
+        if missing[1] <= self._record.pruned_through and only_live:
+            return None
+        return self._make_damage(missing[0], last, "the end of the session is missing")
 
     def unreadable_damage(self, problem: str) -> SessionDamaged:
-        """What to say when the store itself cannot go on from here."""
+        """Return the damage for rows from here on that SQLite cannot read."""
         return self._make_damage(self.seq + 1, max(self.seq + 1, self._record.last), problem)
 
     def _make_damage(self, first: int, last: int, problem: str) -> SessionDamaged:
         return SessionDamaged(self._record.session_id, first, last, problem)
 
     def _is_known_damage(self, seq: int) -> bool:
-        return any(damage.first <= seq <= damage.last for damage in self._known_damage)
+        return self._overlaps_known_damage(seq, seq)
 
     def _is_explained_gap(self, row: Row) -> bool:
-        """Whether the jump to this row is pruned live rows, or a loss that is known."""
-        missing = self._unknown_range(self.seq + 1, row.seq - 1)
-        only_live = (
-            self._durable_count is None
-            or self._overlaps_known_damage(self.seq + 1, row.seq - 1)
-            or row.durable_count == self._durable_count + (not row.live)
-        )
-        return missing is None or (missing[1] <= self._record.pruned_through and only_live)
+        """Return True if the rows before this one were pruned live rows, or their loss is recorded."""
+        first = self.seq + 1
+        last = row.seq - 1
+        missing = self._unknown_range(first, last)
+        if missing is None:
+            return True
+        if missing[1] > self._record.pruned_through:
+            return False
+
+        if self._durable_count is None or self._overlaps_known_damage(first, last):
+            return True
+        expected_count = self._durable_count if row.live else self._durable_count + 1
+        return row.durable_count == expected_count
 
     def _overlaps_known_damage(self, first: int, last: int) -> bool:
         return any(damage.first <= last and first <= damage.last for damage in self._known_damage)
 
     def _unknown_range(self, first: int, last: int) -> tuple[int, int] | None:
-        """From the first to the last seq of a range whose loss is not known."""
+        """Return the range without recorded losses at its start and end; None if nothing is left."""
         for damage in sorted(self._known_damage, key=lambda damage: damage.first):
             if damage.first <= first <= damage.last:
                 first = damage.last + 1
@@ -185,10 +220,11 @@ class RowVerifier:
 
 
 def broken_chain_seqs(rows: Iterable[tuple[Row, bytes | None]]) -> Iterator[int]:
-    """The seqs of durable rows whose link does not follow from the one before."""
+    """Yield the seqs of durable rows whose link does not follow from the link before."""
     chain = b""
     for row, stored in rows:
-        if not row.live:
-            if chain_hash(chain, row.frame) != stored:
-                yield row.seq
-            chain = stored if isinstance(stored, bytes) else b""
+        if row.live:
+            continue
+        if chain_hash(chain, row.frame) != stored:
+            yield row.seq
+        chain = stored if isinstance(stored, bytes) else b""

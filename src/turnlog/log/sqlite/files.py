@@ -1,8 +1,8 @@
-"""The files of a SQLite log: who may read them, which process may write them, how they are read.
+"""The files of a SQLite log: their permissions, the writer's lock, and how a reader opens them.
 
-The database, its write-ahead log, the mark and the lock are made for their owner alone: all conversations are
-in them. One process writes: it holds a lock on the file `.lock`, and before each transaction it checks that
-this file and the database still are those that it opened. Otherwise another process may be writing.
+The database, its write-ahead log, the watermarks and the lock are private to their owner: they contain all
+conversations. One process writes: it holds a lock on the file `.lock`, and before each transaction it checks
+that this file and the database still are those that it opened. Otherwise another process may be writing.
 """
 
 import os
@@ -13,9 +13,9 @@ from turnlog.errors import StoreError
 
 
 class WriterLock:
-    """Makes this process the one that writes a database; the lock goes with the process.
+    """The right to write a database. The system releases it when the process ends.
 
-    Makes the database file if there is none. Raise `StoreError` where another process writes it.
+    Creates the database file if there is none. Raises `StoreError` if another process has the lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,7 +25,7 @@ class WriterLock:
         try:
             create_private_file(path)
             if path.stat().st_nlink > 1:
-                # SQLite names the write-ahead log after the database: with two names there would be two.
+                # SQLite names the write-ahead log after the database: two names would mean two logs.
                 problem = "has a second name (a hard link), under which another process could write it"
                 raise StoreError(f"{path.name} {problem}; remove one, or copy it with `turnlog backup`")
             self._file_ids = [device_and_inode(path), device_and_inode(self._lock_path)]
@@ -36,10 +36,10 @@ class WriterLock:
     def check(self) -> None:
         """Raise `StoreError` if the database or the lock was removed or replaced since it was opened."""
         try:
-            found = [device_and_inode(self._path), device_and_inode(self._lock_path)]
+            file_ids = [device_and_inode(self._path), device_and_inode(self._lock_path)]
         except FileNotFoundError:
-            found = []
-        if found != self._file_ids:
+            file_ids = []
+        if file_ids != self._file_ids:
             problem = "or its lock was removed or replaced, and another process may write it"
             raise StoreError(f"{self._path.name} {problem}; stop this one and start it again")
 
@@ -48,7 +48,7 @@ class WriterLock:
 
 
 def acquire_writer_lock(path: Path, name: str) -> IO[bytes]:
-    """Return a file that this process has locked."""
+    """Return a file that this process has locked; raise `StoreError` if another process has."""
     try:
         import fcntl  # not at the top: Windows has none, and a log in memory works there
     except ImportError:
@@ -63,37 +63,38 @@ def acquire_writer_lock(path: Path, name: str) -> IO[bytes]:
 
 
 def create_private_file(path: Path) -> None:
-    """Make an empty file for its owner alone, unless there is a file.
-
-    A file that is there is not opened: to close it again would drop the locks that SQLite has on it.
-    """
+    """Create an empty file that only its owner may read, unless the file exists."""
+    # An existing file is not opened: closing it again would drop the locks that SQLite has on it.
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def open_private_file(path: Path, mode: str) -> IO[bytes]:
-    """Open a file of bytes; one that is made is for its owner alone."""
+    """Open a binary file; if it is created, only its owner may read it."""
     return cast(IO[bytes], open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 
 def device_and_inode(path: Path) -> tuple[int, int]:
-    """Return device and inode of a file."""
     status = path.stat()
     return status.st_dev, status.st_ino
 
 
 def reading_mode(path: Path) -> str:
-    """Return how a database is opened to be read: as a query of SQLite's file addresses.
+    """Return the query of the SQLite URI that opens a database for reading.
 
-    SQLite makes files beside a database in order to read it. Where it cannot, on a read-only medium, the
-    database is read as one that never changes. That leaves out a write-ahead log: one with events is refused.
+    Raise `StoreError` for a write-ahead log that SQLite cannot read in a read-only folder.
     """
+    # SQLite creates files beside a database in order to read it.
     if os.access(path.parent, os.W_OK):
         return "mode=ro"
-    wal, shared = path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+
+    # On a read-only medium it must be told that the database never changes. Then it ignores the write-ahead
+    # log, which is right only if that is empty.
+    wal = path.with_name(path.name + "-wal")
     if not wal.exists() or wal.stat().st_size == 0:
         return "mode=ro&immutable=1"
-    if shared.exists():
+    if path.with_name(path.name + "-shm").exists():
         return "mode=ro"
+
     problem = f"{wal.name} has events, and SQLite cannot read it in a folder that cannot be written"
     raise StoreError(f"{problem}; copy {path.name} and the files beside it to another folder")

@@ -1,9 +1,9 @@
 """Sessions in one SQLite file: WAL, synchronous FULL, one writing process, any number of reading ones.
 
-Rows hold finished frames, so replay reads and sends bytes. Spans (blocks, calls, agents) are indexed beside
-the events, in the same transaction: replay uses them to leave out live events, recovery to find what is
-open. Every row has a checksum; nothing is handed out that does not match it. A loss is recorded, and the
-session gets a new epoch.
+Rows hold finished frames, so replay reads and sends bytes. Spans (blocks, calls, agents) are indexed in the
+same transaction: replay uses them to leave out live events, recovery to find what is open. Every row has a
+checksum, and rows that do not match are never returned: the loss is recorded, and the session gets a new
+epoch.
 """
 
 import logging
@@ -12,30 +12,35 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from turnlog.errors import SessionDamaged, StoreError
 from turnlog.ids import new_epoch
 from turnlog.log.append import apply_to_record
-from turnlog.log.filter import type_matches
-from turnlog.log.sqlite import verify as check
+from turnlog.log.filter import matches_any_type
+from turnlog.log.records import (
+    Blob,
+    Damage,
+    Document,
+    FrameBatch,
+    ListPosition,
+    NewRow,
+    Page,
+    Row,
+    SessionRecord,
+    TypeQuery,
+)
+from turnlog.log.spans import MAX_SAME_AGENTS, SpanEdge, oldest_open_turn_start, span_bounds
+from turnlog.log.sqlite import verify
 from turnlog.log.sqlite.checksums import RowVerifier, parse_durable_count, values_checksum
 from turnlog.log.sqlite.files import WriterLock, reading_mode
 from turnlog.log.sqlite.queries import (
-    EVENT_COLUMNS,
-    INSERT_EVENT,
-    INSERT_SPAN,
-    RECORD_COLUMNS,
-    SCHEMA,
-    SCHEMA_VERSION,
     SESSION_NUMBER,
-    UPDATE_RECORD,
     durable_count_at,
-    encode_record,
     has_session,
     has_skippable_spans,
     has_valid_blob_checksum,
-    has_valid_record_checksum,
     has_valid_span_checksum,
     invitations_name,
     is_damage_error,
@@ -51,46 +56,43 @@ from turnlog.log.sqlite.queries import (
     select_event_rows,
     select_spans_around,
     session_level_payloads,
+    verified_row,
+)
+from turnlog.log.sqlite.schema import (
+    EVENT_COLUMNS,
+    INSERT_EVENT,
+    INSERT_RECORD,
+    INSERT_SPAN,
+    SCHEMA,
+    SCHEMA_VERSION,
+    SPAN_COLUMNS,
+    UPDATE_RECORD,
+    check_schema,
+    encode_record,
+    has_valid_record_checksum,
 )
 from turnlog.log.sqlite.watermark import GROW_SLOTS, Watermark, WatermarkFile
-from turnlog.log.store import (
-    MAX_SAME_AGENTS,
-    Blob,
-    Damage,
-    Document,
-    EvictCallback,
-    FrameBatch,
-    ListPosition,
-    NewRow,
-    Page,
-    Row,
-    SessionRecord,
-    SpanEdge,
-    TypeQuery,
-    ignore_eviction,
-    oldest_open_turn_start,
-    span_bounds,
-)
+from turnlog.log.store import EvictCallback, ignore_eviction
 
 log = logging.getLogger("turnlog.log")
 
-MAX_CACHED_SESSIONS = 10_000  # so many sessions the writer knows by heart
-HIGHEST_EVENT_ID = "\U0010ffff"  # no id is larger: all of them are looked up
+MAX_CACHED_SESSIONS = 10_000  # records that the writer keeps in memory
+HIGHEST_EVENT_ID = "\U0010ffff"  # larger than every id: every id is looked up
 
 
 class SqliteStore:
-    """The store behind `sqlite:///path`. Without `writable` it only reads, beside the process that writes."""
+    """The store behind `sqlite:///path`. Without `writable` it reads beside the process that writes."""
 
-    max_batch = 512  # what shares an fsync: bounds how long the first one waits
+    max_batch = 512  # jobs that share an fsync: bounds how long the first one waits
     reader_threads = 2
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self.on_evict: EvictCallback = ignore_eviction
-        path = path.resolve()  # by whatever name it is opened, its lock and its mark are the same
+        path = path.resolve()  # a symbolic link must lead to the same lock and watermarks
         self._path = path
         self._writable = writable
         self._writer_lock: WriterLock | None = None
-        self._uri_mode = "mode=rw"  # the lock makes the file, for its owner alone
+        self._uri_mode = "mode=rw"  # the writer lock creates the file, private to its owner
         if writable:
             with translate_errors():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,12 +101,13 @@ class SqliteStore:
             raise StoreError(f"there is no log at {path}")
         else:
             self._uri_mode = reading_mode(path)
+
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
-        self._records: dict[str, tuple[int, SessionRecord]] = {}
+        self._records: dict[str, tuple[int, SessionRecord]] = {}  # number and record by session id
         self._max_event_id: dict[str, str] = {}
         self._listed_records: dict[str, SessionRecord] = {}  # as they are in `listing`
-        self._dirty: set[str] = set()
+        self._dirty: set[str] = set()  # sessions whose record this transaction has changed
         self._pending_rows: list[tuple[object, ...]] = []
         try:
             with translate_errors():
@@ -123,35 +126,35 @@ class SqliteStore:
             self._writer_connection.executescript(
                 f"begin; {SCHEMA} pragma user_version = {SCHEMA_VERSION}; commit;"
             )
-        check.check_schema(self._writer_connection)
+        check_schema(self._writer_connection)
+
         path = self._path.with_name(self._path.name + ".mark")
-        self.watermarks = WatermarkFile(
-            path, writable=self._writable, sessions=self._max_session_number() if self._writable else 0
-        )
+        sessions = self._max_session_number() if self._writable else 0
+        self.watermarks = WatermarkFile(path, writable=self._writable, sessions=sessions)
         self._has_no_watermarks = self.watermarks.is_missing and version > 0
         if self._has_no_watermarks:
             log.error("%s is missing: a lost end of the log cannot be noticed this time", path.name)
         if self.watermarks.is_damaged:
             log.error("%s is damaged: a lost end of the log cannot be noticed this time", path.name)
+
         if self._writable:
-            for damage in check.verify_tails(self._writer_connection, self.watermarks):
+            for damage in verify.verify_tails(self._writer_connection, self.watermarks):
                 log.error("%s", SessionDamaged(*damage))
                 self._record_damage(damage)
 
     def _max_session_number(self) -> int:
-        """The highest number of a session; one far beyond their count is a damaged one."""
-        count, highest = self._writer_connection.execute(
-            "select count(*), ifnull(max(id), 0) from session"
-        ).fetchone()
+        """Return the highest number of a session. One far above their count is a damaged number."""
+        query = "select count(*), ifnull(max(id), 0) from session"
+        count, highest = self._writer_connection.execute(query).fetchone()
         return min(int(highest), int(count) + GROW_SLOTS)
 
     def _record_damage(self, damage: Damage) -> None:
-        """Quarantine what was found at opening; where even that cannot be written, the others go on."""
+        """Quarantine damage that was found at opening. If even that fails, the other sessions still open."""
         try:
             with self.transaction():
                 self.quarantine(damage)
         except StoreError as error:
-            if not (isinstance(error.__cause__, sqlite3.Error) and is_damage_error(error.__cause__)):
+            if not is_damage_error(error.__cause__):
                 raise
 
     def _connect(self) -> sqlite3.Connection:
@@ -162,8 +165,9 @@ class SqliteStore:
             connection.execute("pragma page_size = 8192")
             connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
-        connection.execute("pragma wal_autocheckpoint = 2000")  # 16 MB: what grows is copied less often
-        connection.text_factory = lambda text: text.decode(errors="replace")  # damage is told by checksums
+        connection.execute("pragma wal_autocheckpoint = 2000")  # 16 MB: hot pages are copied less often
+        # Damaged text must not raise here: checksums find it.
+        connection.text_factory = lambda text: text.decode(errors="replace")
         connection.create_function("intact", 7, has_valid_span_checksum, deterministic=True)
         return connection
 
@@ -187,59 +191,55 @@ class SqliteStore:
     def transaction(self) -> Iterator[None]:
         self._dirty.clear()
         self._pending_rows.clear()
-        done = False
+        is_committed = False
         try:
             with translate_errors():
                 self._writer_connection.execute("begin immediate")
                 if self._writer_lock is not None:
-                    # Not before: another process that writes waits for this one now.
+                    # Not earlier: from here on another process that writes would wait for this one.
                     self._writer_lock.check()
                 yield
                 self._flush()
-                for name in self._dirty:
-                    self._write_record(name)
+                for session_id in self._dirty:
+                    self._write_record(session_id)
                 self._writer_connection.execute("commit")
-                done = True
+                is_committed = True
         finally:
-            if not done:
+            if not is_committed:
                 self._clear_caches()
                 if self._writer_connection.in_transaction:
                     with suppress(sqlite3.Error):
                         self._writer_connection.execute("rollback")
-        moved = [self._records[name] for name in self._dirty]
+
+        written = [self._records[session_id] for session_id in self._dirty]
         self.watermarks.write_commit(
-            {number: Watermark(head.last, head.revision, head.session_id) for number, head in moved}
+            {number: Watermark(record.last, record.revision, record.session_id) for number, record in written}
         )
         if len(self._records) > MAX_CACHED_SESSIONS:
             self._clear_caches()
 
     def _clear_caches(self) -> None:
-        """Let go of what is known of the sessions: it can be read again."""
         self._records.clear()
         self._max_event_id.clear()
         self._listed_records.clear()
 
     def _flush(self) -> None:
-        """Insert what was put, in one go."""
+        """Insert the pending rows."""
         self._writer_connection.executemany(INSERT_EVENT, self._pending_rows)
         self._pending_rows.clear()
 
     def get_record(self, session_id: str) -> SessionRecord | None:
         if session_id not in self._records:
-            found = load_record(self._writer_connection, session_id)
-            if found is None:
+            numbered_record = load_record(self._writer_connection, session_id)
+            if numbered_record is None:
                 return None
-            self._records[session_id] = found
+            self._records[session_id] = numbered_record
         return self._records[session_id][1]
 
     def put_record(self, record: SessionRecord) -> None:
         if self.get_record(record.session_id) is None:
             values = encode_record(record)
-            places = ", ".join("?" * (len(values) + 1))
-            cursor = self._writer_connection.execute(
-                f"insert into session ({RECORD_COLUMNS}, crc) values ({places})",
-                (*values, values_checksum(*values)),
-            )
+            cursor = self._writer_connection.execute(INSERT_RECORD, (*values, values_checksum(*values)))
             number = int(cursor.lastrowid or 0)
             self.watermarks.reserve(number)
         else:
@@ -247,89 +247,91 @@ class SqliteStore:
         self._records[record.session_id] = (number, record)
         self._dirty.add(record.session_id)
 
-    def _write_record(self, name: str) -> None:
-        number, head = self._records[name]
-        head = head.replace(revision=head.revision + 1)
-        self._records[name] = number, head
-        values = encode_record(head)
+    def _write_record(self, session_id: str) -> None:
+        number, record = self._records[session_id]
+        record = record.replace(revision=record.revision + 1)
+        self._records[session_id] = (number, record)
+        values = encode_record(record)
         self._writer_connection.execute(UPDATE_RECORD, (*values, values_checksum(*values), number))
-        self._update_listing(head)
+        self._update_listing(record)
 
     def _update_listing(self, record: SessionRecord) -> None:
-        """Write where a session is in lists, unless it is still near there."""
-        session_id, listed = record.session_id, self._listed_records.get(record.session_id)
+        """Write the positions of a session in lists, unless the stored ones are exact enough."""
+        session_id = record.session_id
+        listed = self._listed_records.get(session_id)
         if listed is not None and record.is_listed_as(listed):
             return
-        lists = listing_entries(record)
-        before = dict(
-            self._writer_connection.execute(
-                "select list, active from listing where session = ?", (session_id,)
-            )
-        )
-        gone = [(session_id, name) for name in before.keys() - lists.keys()]
-        self._writer_connection.executemany("delete from listing where session = ? and list = ?", gone)
-        moved = [(session_id, name, at) for name, at in lists.items() if before.get(name) != at]
-        self._writer_connection.executemany("insert or replace into listing values (?, ?, ?)", moved)
+
+        query = "select list, active from listing where session = ?"
+        stored = dict(self._writer_connection.execute(query, (session_id,)))
+        entries = listing_entries(record)
+        removed = [(session_id, name) for name in stored.keys() - entries.keys()]
+        self._writer_connection.executemany("delete from listing where session = ? and list = ?", removed)
+        changed = [
+            (session_id, name, active_ms)
+            for name, active_ms in entries.items()
+            if stored.get(name) != active_ms
+        ]
+        self._writer_connection.executemany("insert or replace into listing values (?, ?, ?)", changed)
         self._listed_records[session_id] = record
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-        newest = self._load_max_event_id(session_id)
-        older = [event_id for event_id in event_ids if event_id <= newest]  # ids rise with time: mostly none
-        found = {event_id: self._find_row(session_id, event_id) for event_id in older}
-        return {event_id: row for event_id, row in found.items() if row}
+        # Ids rise with time: nearly all ids are above the highest one, and need no query.
+        highest = self._load_max_event_id(session_id)
+        rows: dict[str, Row] = {}
+        for event_id in event_ids:
+            if event_id <= highest:
+                row = self._find_row(session_id, event_id)
+                if row is not None:
+                    rows[event_id] = row
+        return rows
 
     def _find_row(self, session_id: str, event_id: str) -> Row | None:
         self._flush()
+        number, record = self._records[session_id]
         query = f"select {EVENT_COLUMNS} from event where session = ? and id = ?"
-        stored = self._writer_connection.execute(query, (self._records[session_id][0], event_id)).fetchone()
-        if stored is None:
-            return None
-        rows, fault = RowVerifier(self._records[session_id][1], stored[0] - 1, None, []).verify([stored])
-        if fault:
-            raise fault
-        return Row(*rows[0])
+        stored = self._writer_connection.execute(query, (number, event_id)).fetchone()
+        return None if stored is None else verified_row(record, stored)
 
     def _load_max_event_id(self, session_id: str) -> str:
-        """The largest event id of a session."""
+        """Return the highest event id of a session, from the cache or the file."""
         if session_id not in self._max_event_id:
             query = "select max(id) from event where session = ?"
-            found = self._writer_connection.execute(query, (self._records[session_id][0],)).fetchone()[0]
-            self._max_event_id[session_id] = (
-                found if isinstance(found, str) else "" if found is None else HIGHEST_EVENT_ID
-            )
+            highest = self._writer_connection.execute(query, (self._records[session_id][0],)).fetchone()[0]
+            if highest is None:
+                highest = ""
+            elif not isinstance(highest, str):  # a damaged id
+                highest = HIGHEST_EVENT_ID
+            self._max_event_id[session_id] = highest
         return self._max_event_id[session_id]
 
     def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
         self.put_record(record)
         number = self._records[record.session_id][0]
-        self._pending_rows += [
-            (
-                number,
-                row.seq,
-                event_id,
-                ts,
-                span,
-                None if span else row.type,
-                chain,
-                row.checksum,
-                row.meta,
-                row.frame,
+        for row, event_id, ts_ms, chain, span in rows:
+            seq, meta, frame, checksum = row
+            type_name = None if span else row.type
+            self._pending_rows.append(
+                (number, seq, event_id, ts_ms, span, type_name, chain, checksum, meta, frame)
             )
-            for row, event_id, ts, chain, span in rows
-        ]
-        newest = max([new.id for new in rows], default="")
-        self._max_event_id[record.session_id] = max(self._load_max_event_id(record.session_id), newest)
-        for mark in edges:
-            self._put_span(number, mark)
+
+        highest = max([new.id for new in rows], default="")
+        self._max_event_id[record.session_id] = max(self._load_max_event_id(record.session_id), highest)
+        for edge in edges:
+            self._put_span(number, edge)
 
     def _put_span(self, number: int, edge: SpanEdge) -> None:
-        first, last, trace = edge.seq, None, edge.trace
+        first = edge.seq
+        last = None
+        trace = edge.trace
         if not edge.is_start:
             query = "select first, trace from span where session = ? and key = ? and last is null"
-            opened = self._writer_connection.execute(query, (number, edge.key)).fetchone()
-            if opened is None:
-                return  # what has ended stays so: the first end counts
-            first, last, trace = opened[0], edge.seq, opened[1]
+            open_span = self._writer_connection.execute(query, (number, edge.key)).fetchone()
+            if open_span is None:
+                return  # the first end counts, and ends without a start are ignored
+            first, trace = open_span
+            last = edge.seq
+
         values = (number, edge.key, trace, first, last, int(edge.is_agent))
         self._writer_connection.execute(INSERT_SPAN, (*values, values_checksum(*values)))
 
@@ -352,23 +354,25 @@ class SqliteStore:
         self._writer_connection.execute(query, (session_id, name, first, last))
 
     def delete_derived(self, session_id: str | None = None) -> None:
-        where, values = ("", ()) if session_id is None else (" where session = ?", (session_id,))
         for table in ("document", "snapshot"):
-            self._writer_connection.execute(f"delete from {table}{where}", values)
+            if session_id is None:
+                self._writer_connection.execute(f"delete from {table}")
+            else:
+                self._writer_connection.execute(f"delete from {table} where session = ?", (session_id,))
         if session_id is None:
             self._rebuild_listing()
 
     def _rebuild_listing(self) -> None:
-        """Make the lists of sessions anew from their records."""
+        """Write the lists of sessions again from their records."""
         self._writer_connection.execute("delete from listing")
         self._listed_records.clear()
-        for _, head, crc in list(read_all_records(self._writer_connection)):
-            if has_valid_record_checksum(head, crc):
-                self._update_listing(head)
+        for _, record, crc in list(read_all_records(self._writer_connection)):
+            if has_valid_record_checksum(record, crc):
+                self._update_listing(record)
 
     def prune(self, session_id: str, before_ms: int) -> int:
-        head = self.get_record(session_id)
-        assert head is not None
+        record = self.get_record(session_id)
+        assert record is not None
         self._flush()
         number = self._records[session_id][0]
         condition = """session = ? and span is not null and ts < ? and exists (select 1 from span
@@ -378,7 +382,7 @@ class SqliteStore:
         ).fetchone()
         if count:
             self._writer_connection.execute(f"delete from event where {condition}", (number, before_ms))
-            self.put_record(head.replace(pruned_through=max(head.pruned_through, highest)))
+            self.put_record(record.replace(pruned_through=max(record.pruned_through, highest)))
         return int(count)
 
     def quarantine(self, damage: Damage) -> None:
@@ -386,50 +390,63 @@ class SqliteStore:
         if damage not in recorded_damage(self._writer_connection, damage.session_id):
             self._writer_connection.execute("insert into damage values (?, ?, ?, ?)", damage)
         elif damage.first >= 0:
-            return  # others met it too
-        found = load_record(self._writer_connection, damage.session_id, verify_checksum=False)
-        if found is None:
+            return  # another reader met it, too
+
+        numbered_record = load_record(self._writer_connection, damage.session_id, verify_checksum=False)
+        if numbered_record is None:
             return
-        number, head = found
+        number, record = numbered_record
+
+        # Free the ids of the lost events: a client that sends one again is not refused.
         self._writer_connection.execute(
             "update event set id = 'LOST ' || seq where session = ? and seq between ? and ?",
             (number, damage.first, damage.last),
-        )  # whoever sends it again is not refused
+        )
         query = """select seq, meta from event where session = ? and typeof(seq) = 'integer'
             order by seq desc limit 1"""
-        seq, meta = self._writer_connection.execute(query, (number,)).fetchone() or (-1, None)
-        last, rank = seq, parse_durable_count(meta) or 0
-        if damage.first < 0:  # the record itself is lost: what is known comes from events and mark
-            slot = self.watermarks.get(number)
-            end = max(last, slot.last if slot else -1)
-            head = SessionRecord(
-                damage.session_id, "", str(head.app), last=end, pruned_through=end, durable_count=rank
-            )
-            for payload, actor, said_at in session_level_payloads(
-                self._writer_connection, number, damage.session_id
-            ):
-                head = apply_to_record(head, payload, actor, said_at)
-            # The event that ended an invite may be among what is lost: none comes back.
-            head = head.replace(invites={})
-        self._records[damage.session_id] = number, head
-        end = max(head.last, damage.last, last)
+        last_row = self._writer_connection.execute(query, (number,)).fetchone()
+        last, meta = last_row or (-1, None)
+        durable_count = parse_durable_count(meta) or 0
+
+        if damage.first < 0:
+            record = self._recover_record(number, damage.session_id, str(record.app), last, durable_count)
+        self._records[damage.session_id] = (number, record)
         self.put_record(
-            head.replace(epoch=new_epoch(), last=end, durable_count=max(head.durable_count, rank))
+            record.replace(
+                epoch=new_epoch(),
+                last=max(record.last, damage.last, last),
+                durable_count=max(record.durable_count, durable_count),
+            )
         )
+
+    def _recover_record(
+        self, number: int, session_id: str, app: str, last: int, durable_count: int
+    ) -> SessionRecord:
+        """Build a lost record from the events of the session and its watermark."""
+        watermark = self.watermarks.get(number)
+        if watermark is not None:
+            last = max(last, watermark.last)
+        record = SessionRecord(
+            session_id, "", app, last=last, pruned_through=last, durable_count=durable_count
+        )
+        for payload, actor, seq in session_level_payloads(self._writer_connection, number, session_id):
+            record = apply_to_record(record, payload, actor, seq)
+        # The event that ended an invite may be lost: no invite is open again.
+        return record.replace(invites={})
 
     # reading
 
     def info(self, session_id: str) -> SessionRecord | None:
         with translate_errors():
-            found = load_record(self._reader_connection(), session_id)
-            return found[1] if found else None
+            numbered_record = load_record(self._reader_connection(), session_id)
+        return numbered_record[1] if numbered_record else None
 
     def sessions(self) -> list[SessionRecord]:
         with translate_errors():
             return [
-                head
-                for _, head, crc in read_all_records(self._reader_connection())
-                if has_valid_record_checksum(head, crc)
+                record
+                for _, record, crc in read_all_records(self._reader_connection())
+                if has_valid_record_checksum(record, crc)
             ]
 
     def listing(
@@ -440,93 +457,106 @@ class SqliteStore:
 
     def invitations(self, principal: str, limit: int) -> list[SessionRecord]:
         with translate_errors():
-            found = read_listing(self._reader_connection(), invitations_name(principal), None, limit)
-            return [head for _, head in found]
+            items = read_listing(self._reader_connection(), invitations_name(principal), None, limit)
+        return [record for _, record in items]
 
     def damaged_sessions(self) -> list[str]:
         with translate_errors():
+            reader = self._reader_connection()
             names = [
-                head.session_id
-                for _, head, crc in read_all_records(self._reader_connection())
-                if not has_valid_record_checksum(head, crc)
+                record.session_id
+                for _, record, crc in read_all_records(reader)
+                if not has_valid_record_checksum(record, crc)
             ]
-            return [name for name in names if has_session(self._reader_connection(), name)]
+            # The name itself may be damaged: then no query finds the session.
+            return [name for name in names if has_session(reader, name)]
 
     def read(self, session_id: str, after: int, replay_from: int | None, limit_bytes: int) -> Page:
         reader = self._reader_connection()
         with translate_errors(), read_transaction(reader):
-            found = load_record(reader, session_id)
-            if found is None:
+            numbered_record = load_record(reader, session_id)
+            if numbered_record is None:
                 return Page()
-            number, head = found
-            rank, lost = (
+
+            number, record = numbered_record
+            verifier = RowVerifier(
+                record,
+                after,
                 durable_count_at(reader, number, session_id, after),
                 recorded_damage(reader, session_id),
+                allow_skipped=replay_from is not None,
             )
-            walk = RowVerifier(head, after, rank, lost, allow_skipped=replay_from is not None)
-            with closing(
-                select_event_rows(reader, number, after, replay_from)
-            ) as cursor:  # an open one keeps its view
-                return read_page(walk, cursor, limit_bytes)
+            # An open cursor would keep its view of the database.
+            with closing(select_event_rows(reader, number, after, replay_from)) as cursor:
+                return read_page(verifier, cursor, limit_bytes)
 
     def read_types(self, session_id: str, type_query: TypeQuery) -> Page:
         reader = self._reader_connection()
         try:
             with translate_errors(), read_transaction(reader):
-                found = load_record(reader, session_id)
-                if found is None:
+                numbered_record = load_record(reader, session_id)
+                if numbered_record is None:
                     return Page()
-                return read_typed_page(reader, *found, recorded_damage(reader, session_id), type_query)
+                number, record = numbered_record
+                damages = recorded_damage(reader, session_id)
+                return read_typed_page(reader, number, record, damages, type_query)
         except StoreError as error:
-            if not (isinstance(error.__cause__, sqlite3.Error) and is_damage_error(error.__cause__)):
+            if not is_damage_error(error.__cause__):
                 raise
-        page = self.read(
-            session_id, type_query.after, None, type_query.limit_bytes
-        )  # the careful way, without index
-        rows = [
-            row
-            for row in page
-            if not row.live and any(type_matches(row.type, one) for one in type_query.types)
-        ]
+
+        # The index of types is damaged: read all rows.
+        page = self.read(session_id, type_query.after, None, type_query.limit_bytes)
+        rows = [row for row in page if not row.live and matches_any_type(row.type, type_query.types)]
         return Page(rows, page.epoch, page.last if page else None)
 
     def read_frames(
         self, session_id: str, after: int, replay_from: int | None, limit_bytes: int
     ) -> FrameBatch | None:
-        reader = self._reader_connection()
-        with translate_errors(), read_transaction(reader):
-            found = load_record(reader, session_id)
-            if found and not (replay_from is not None and has_skippable_spans(reader, found[0], replay_from)):
-                walk = RowVerifier(found[1], after, None, recorded_damage(reader, session_id))
-                if ready := read_frame_batch(reader, walk, found[0], limit_bytes):
-                    return ready
-        page = self.read(
-            session_id, after, replay_from, limit_bytes
-        )  # the careful way, which says what is wrong
+        batch = self._read_frames_fast(session_id, after, replay_from, limit_bytes)
+        if batch is not None:
+            return batch
+        page = self.read(session_id, after, replay_from, limit_bytes)
         return page.frames() if page else None
 
+    def _read_frames_fast(
+        self, session_id: str, after: int, replay_from: int | None, limit_bytes: int
+    ) -> FrameBatch | None:
+        """Return frames without looking at their `meta`; None if that is not possible here."""
+        reader = self._reader_connection()
+        with translate_errors(), read_transaction(reader):
+            numbered_record = load_record(reader, session_id)
+            if numbered_record is None:
+                return None
+            number, record = numbered_record
+            if replay_from is not None and has_skippable_spans(reader, number, replay_from):
+                return None
+            verifier = RowVerifier(record, after, None, recorded_damage(reader, session_id))
+            return read_frame_batch(reader, verifier, number, limit_bytes)
+
     def has_event(self, session_id: str, seq: int) -> bool:
+        query = f"select 1 from event where session = {SESSION_NUMBER} and seq = ?"
         with translate_errors():
-            query = f"select 1 from event where session = {SESSION_NUMBER} and seq = ?"
             return self._reader_connection().execute(query, (session_id, seq)).fetchone() is not None
 
     def oldest_open_turn_start(self, session_id: str, at: int) -> int:
         if at < 0:
             return 0
-        with translate_errors(), read_transaction(self._reader_connection()):
-            found = load_record(self._reader_connection(), session_id)
-            spans = select_spans_around(self._reader_connection(), *found, at) if found else []
-        if any(values_checksum(*span[:6]) != span[6] for span in spans):
-            return 0  # the index is damaged: the whole session is a safe answer
+        reader = self._reader_connection()
+        spans: list[tuple[Any, ...]] = []
+        with translate_errors(), read_transaction(reader):
+            numbered_record = load_record(reader, session_id)
+            if numbered_record is not None:
+                spans = select_spans_around(reader, *numbered_record, at)
+        if not all(has_valid_span_checksum(span[6], *span[:6]) for span in spans):
+            return 0  # the index is damaged: the start of the session is a safe answer
         return oldest_open_turn_start([(span[2], span[3], span[4]) for span in spans], at)
 
     def turn_bounds(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
-        query = f"""select session, key, trace, first, last, agent, crc from span
-            where session = {SESSION_NUMBER} and trace = ?"""
+        query = f"select {SPAN_COLUMNS} from span where session = {SESSION_NUMBER} and trace = ?"
         with translate_errors():
             spans = self._reader_connection().execute(query, (session_id, trace)).fetchall()
-        if any(values_checksum(*span[:6]) != span[6] for span in spans):
-            return 0, None  # the index is damaged: the whole session, and nothing is known of its end
+        if not all(has_valid_span_checksum(span[6], *span[:6]) for span in spans):
+            return 0, None  # the index is damaged: the whole session, with an unknown end
         return span_bounds([(span[3], span[4]) for span in spans if span[5]])
 
     def agent_starts(self, key: str) -> list[tuple[str, int]]:
@@ -535,14 +565,16 @@ class SqliteStore:
             where key = ? and agent order by session desc limit ?"""
         with translate_errors():
             spans = self._reader_connection().execute(query, (key, MAX_SAME_AGENTS)).fetchall()
-        return [(span[0], span[4]) for span in spans if values_checksum(*span[1:7]) == span[7]]
+        return [(span[0], span[4]) for span in spans if has_valid_span_checksum(span[7], *span[1:7])]
 
     def span_end(self, session_id: str, key: str) -> int | None:
-        query = f"""select session, key, trace, first, last, agent, crc from span
-            where session = {SESSION_NUMBER} and key = ?"""
+        query = f"select {SPAN_COLUMNS} from span where session = {SESSION_NUMBER} and key = ?"
         with translate_errors():
             span = self._reader_connection().execute(query, (session_id, key)).fetchone()
-        return span[4] if span and values_checksum(*span[:6]) == span[6] else None
+        if span is None or not has_valid_span_checksum(span[6], *span[:6]):
+            return None
+        last: int | None = span[4]
+        return last
 
     def sessions_with_open_agents(self) -> list[str]:
         query = """select distinct name from session, span
@@ -562,28 +594,28 @@ class SqliteStore:
         return Blob(media_type, data)
 
     def blob_names(self, session_id: str) -> list[str]:
+        # "0" follows "/" in ASCII, and no session id contains either.
         query = "select name from blob where name >= ? and name < ? order by name"
-        with translate_errors():  # "0" follows "/": no id of a session has either
+        with translate_errors():
             rows = self._reader_connection().execute(query, (f"{session_id}/", f"{session_id}0")).fetchall()
         return [row[0] for row in rows]
 
     def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
-        wanted = {"session": session_id, "type": type, "category": category}
-        conditions = [f"{column} = ?" for column, value in wanted.items() if value is not None]
-        where = f"where {' and '.join(conditions)}" if conditions else ""
-        values = [value for value in wanted.values() if value is not None]
+        filters = {"session": session_id, "type": type, "category": category}
+        values = {column: value for column, value in filters.items() if value is not None}
+        where = f"where {' and '.join(f'{column} = ?' for column in values)}" if values else ""
+        query = f"select * from document {where} order by session, id"
         with translate_errors():
-            query = f"select * from document {where} order by session, id"
-            rows = self._reader_connection().execute(query, values).fetchall()
+            rows = self._reader_connection().execute(query, list(values.values())).fetchall()
         if any(values_checksum(*row[:-1]) != row[-1] for row in rows):
-            raise StoreError("a document is not what was written; documents can be made again from the log")
+            raise StoreError("a document is not what was written; `turnlog rebuild` makes it again")
         return [Document(*row[:-1]) for row in rows]
 
     def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
         query = "select * from snapshot where session = ? and name = ? and seq <= ? order by seq desc"
         with translate_errors():
             for *values, crc in self._reader_connection().execute(query, (session_id, name, at)):
-                if values_checksum(*values) == crc:  # a damaged one counts for nothing: an older one will do
+                if values_checksum(*values) == crc:  # a damaged one is skipped: an older one will do
                     return values[2], values[3]
         return None
 
@@ -594,41 +626,40 @@ class SqliteStore:
     def commit_count(self) -> int:
         if self.watermarks.is_usable:
             return self.watermarks.commit_count
-        with translate_errors():  # always the same connection: each counts for itself
+        # Always the same connection: the counter is one of the connection.
+        with translate_errors():
             version: int = self._writer_connection.execute("pragma data_version").fetchone()[0]
             return version
 
     def verify(self) -> Iterator[Damage]:
         reader = self._reader_connection()
         if self._has_no_watermarks:
-            problem = (
-                f"there is no {self._path.name}.mark beside it, as when a log is copied without its files"
-            )
+            problem = f"{self._path.name}.mark is missing, as when a log is copied without its files"
             yield Damage("", -1, -1, f"{problem}: a lost end cannot be noticed")
         if self.watermarks.is_damaged:
-            yield Damage("", -1, -1, "the mark beside the log is damaged: a lost end cannot be noticed")
+            problem = f"{self._path.name}.mark is damaged"
+            yield Damage("", -1, -1, f"{problem}: a lost end cannot be noticed")
         try:
-            marks = dict(self.watermarks.watermarks())
-            with read_transaction(
-                reader
-            ):  # later than the marks: a session may have grown since, never shrunk
-                yield from check.verify_all(reader, marks)
+            # Before the transaction: a session may grow in between, but never shrink.
+            watermarks = dict(self.watermarks.watermarks())
+            with read_transaction(reader):
+                yield from verify.verify_all(reader, watermarks)
         except (sqlite3.Error, UnicodeDecodeError) as error:
             yield Damage("", -1, -1, f"SQLite: {error}")
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Errors of SQLite and of the file system, as errors of the store."""
+    """Raise errors of SQLite and of the file system as `StoreError`."""
     try:
         yield
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last: a definition that is damaged
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last: a damaged table definition
         raise StoreError(f"the log cannot be used: {error}") from error
 
 
 @contextmanager
 def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Several reads of one state of the file."""
+    """Read one state of the file, with several queries."""
     connection.execute("begin")
     try:
         yield

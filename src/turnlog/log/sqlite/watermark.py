@@ -1,10 +1,9 @@
-"""The high-water mark: how far each session had come, in a file beside the database.
+"""Watermarks: the last seq of each session, in a file beside the database.
 
-A damaged write-ahead log makes SQLite forget its last commits without a word. The mark remembers: after
-each commit the last seq of every session in it is written here, into mapped memory, which outlives the
-process but costs no system call. It is written after the commit, so it can lag behind and never run ahead.
-A slot that does not match its checksum says nothing. Other processes watch the counter to learn that there
-is something new.
+A damaged write-ahead log makes SQLite drop its last commits silently. After each commit the last seq of its
+sessions is written here, into mapped memory, which outlives the process and costs no system call. Because it
+is written after the commit, it can lag behind the database but never run ahead. A slot that does not match
+its checksum is ignored. Reading processes poll the commit count to notice new events.
 """
 
 import mmap
@@ -26,7 +25,7 @@ ZERO_CHUNK_BYTES = 1 << 16
 
 
 class Watermark(NamedTuple):
-    """How far a session had come: its last seq, how often it changed, and its id, to name it when lost."""
+    """Position of a session: last seq and revision. The id names the session if it is lost."""
 
     last: int
     revision: int
@@ -34,22 +33,22 @@ class Watermark(NamedTuple):
 
 
 class WatermarkFile:
-    """The mapped file; slots are numbered like the sessions of the store, from 1."""
+    """The mapped file. Slots have the numbers of the sessions in the store, from 1."""
 
     def __init__(self, path: Path, *, writable: bool, sessions: int = 0) -> None:
         self._path = path
         self._writable = writable
-        head = path.read_bytes()[:FIRST_SLOT_OFFSET] if path.exists() else b""
         self.is_missing = not path.exists()
-        self.is_damaged = not self.is_missing and (
-            len(head) < FIRST_SLOT_OFFSET or not head.startswith(MAGIC)
-        )
+        header = b"" if self.is_missing else path.read_bytes()[:FIRST_SLOT_OFFSET]
+        has_header = len(header) == FIRST_SLOT_OFFSET and header.startswith(MAGIC)
+        self.is_damaged = not self.is_missing and not has_header
         self._map: mmap.mmap | None = None
-        if writable and (self.is_damaged or not head):
-            with open_private_file(path, "wb") as new:
-                new.write(HEADER.pack(MAGIC, 0).ljust(FIRST_SLOT_OFFSET, b"\0"))
-        elif self.is_damaged or not head:
+        if not has_header and not writable:
             return
+
+        if not has_header:
+            with open_private_file(path, "wb") as new_file:
+                new_file.write(HEADER.pack(MAGIC, 0).ljust(FIRST_SLOT_OFFSET, b"\0"))
         self._file = path.open("r+b" if writable else "rb")
         self._map = self._map_file()
         if writable and FIRST_SLOT_OFFSET + (sessions + 1) * SLOT.size > len(self._map):
@@ -61,40 +60,43 @@ class WatermarkFile:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a file to look at."""
         return self._map is not None
 
     @property
     def commit_count(self) -> int:
-        """How many commits there were; it changes when there is something new."""
+        """The number of commits; 0 if there is no usable file."""
         count: int = HEADER.unpack_from(self._map)[1] if self._map else 0
         return count
 
     def get(self, number: int) -> Watermark | None:
-        """What is remembered of a session."""
-        place = FIRST_SLOT_OFFSET + number * SLOT.size
-        if self._map and place + SLOT.size > len(self._map):
+        """Return the watermark of a session; None if there is none or it is damaged."""
+        offset = FIRST_SLOT_OFFSET + number * SLOT.size
+        if self._map and offset + SLOT.size > len(self._map):
             self._remap()
-        if self._map is None or place + SLOT.size > len(self._map):
+        if self._map is None or offset + SLOT.size > len(self._map):
             return None
-        last, revision, checksum, name = SLOT.unpack_from(self._map, place)
+
+        last, revision, checksum, name = SLOT.unpack_from(self._map, offset)
         if checksum != slot_checksum(number, last, revision, name):
             return None
         return Watermark(last, revision, name.rstrip(b"\0").decode(errors="replace"))
 
     def watermarks(self, without: Container[int] = ()) -> Iterator[tuple[int, Watermark]]:
-        """What is remembered, by number, without some numbers."""
+        """Yield the watermarks by number, without some numbers."""
         for number, (_, _, checksum, _) in enumerate(self._read_slots()):
-            if checksum and number not in without and (slot := self.get(number)):
-                yield number, slot
+            if not checksum or number in without:  # no checksum: an empty slot
+                continue
+            watermark = self.get(number)
+            if watermark is not None:
+                yield number, watermark
 
     def matching_numbers(self, positions: Mapping[int, tuple[int, int]]) -> set[int]:
-        """The numbers whose last seq and revision are as given; quick, nothing else is looked at."""
-        raw = self._read_slots()
+        """Return the numbers whose slot has the given (last, revision). Checksums are not verified."""
+        slots = self._read_slots()
         return {
             number
-            for number, (last, revision) in positions.items()
-            if number < len(raw) and raw[number][0] == last and raw[number][1] == revision
+            for number, position in positions.items()
+            if number < len(slots) and slots[number][:2] == position
         }
 
     def _read_slots(self) -> list[tuple[int, int, int, bytes]]:
@@ -104,13 +106,14 @@ class WatermarkFile:
         return list(SLOT.iter_unpack(self._map[FIRST_SLOT_OFFSET:end]))
 
     def reserve(self, number: int) -> None:
-        """Make room for a new session, on the disk too: mapped memory must never meet a full disk."""
+        """Allocate the slot of a new session on the disk."""
+        # A write to mapped memory cannot report a full disk: so the blocks must exist before.
         assert self._map is not None
         if FIRST_SLOT_OFFSET + (number + 1) * SLOT.size > len(self._map):
             self._grow(number)
 
     def write_commit(self, watermarks: dict[int, Watermark]) -> None:
-        """Remember the sessions of a commit, then count it."""
+        """Write the watermarks of a commit, then count the commit."""
         assert self._map is not None
         for number, (last, revision, session_id) in watermarks.items():
             name = session_id.encode().ljust(72, b"\0")
@@ -119,7 +122,7 @@ class WatermarkFile:
         HEADER.pack_into(self._map, 0, MAGIC, self.commit_count + 1)
 
     def clear(self, number: int) -> None:
-        """A session that is lost is not remembered any more; its number may be used again."""
+        """Empty the slot of a lost session: its number may be used again."""
         assert self._map is not None
         SLOT.pack_into(self._map, FIRST_SLOT_OFFSET + number * SLOT.size, 0, 0, 0, b"")
 
@@ -131,31 +134,32 @@ class WatermarkFile:
         self._map = self._map_file()
 
     def _remap(self) -> None:
-        """Follow a file that another process has made longer."""
+        """Map the file again if another process has made it longer."""
         assert self._map is not None
         if self._path.stat().st_size > len(self._map):
             self._map.close()
             self._map = self._map_file()
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._map is not None:
             self._map.close()
             self._file.close()
 
 
 def allocate_file(file: IO[bytes], size_bytes: int) -> None:
-    """Make a file longer, with its blocks on the disk; raise OSError where the disk is full."""
+    """Extend a file with allocated blocks; raise OSError if the disk is full."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size_bytes)
         return
-    # macOS and Windows: a block is on the disk once it was written
+
+    # macOS and Windows allocate a block when it is written.
     file.seek(0, os.SEEK_END)
-    while (left := size_bytes - file.tell()) > 0:
-        file.write(bytes(min(left, ZERO_CHUNK_BYTES)))
+    left_bytes = size_bytes - file.tell()
+    while left_bytes > 0:
+        left_bytes -= file.write(bytes(min(left_bytes, ZERO_CHUNK_BYTES)))
     file.flush()
 
 
 def slot_checksum(number: int, last: int, revision: int, name: bytes) -> int:
-    """Never 0, which is what an empty slot holds."""
+    """Return the checksum of a slot. It is never 0: that marks an empty slot."""
     return zlib.crc32(name, zlib.crc32(b"%d:%d:%d" % (number, last, revision))) or 1

@@ -24,8 +24,7 @@ from turnlog.errors import BadInput, NotFound
 from turnlog.events import Envelope, Payload, SessionMember, UnknownPayload
 from turnlog.log import Log, Page, SessionRecord
 from turnlog.log.filter import MATCH_ALL, EventFilter
-from turnlog.log.push import FrameSink
-from turnlog.log.subscription import NO_PAGE_LOCK, ChargeBytes, FollowOptions, PageLock
+from turnlog.log.subscription import NO_PAGE_LOCK, ChargeBytes, FollowOptions, FrameSink, PageLock
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.limits import Limits, RateLimiter

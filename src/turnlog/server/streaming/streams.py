@@ -22,7 +22,7 @@ from turnlog.app import Membership, Principal, Sessions
 from turnlog.errors import SessionDamaged
 from turnlog.events import SessionMember
 from turnlog.events.roles import SERVER_ROLES
-from turnlog.log.push import Drain, FrameSink
+from turnlog.log.subscription import Drain, FrameSink
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.error_responses import error_response
 from turnlog.server.limits import Limits, RateLimiter, TooManyStreams
