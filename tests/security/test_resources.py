@@ -144,12 +144,12 @@ def test_control_one_that_stays_is_counted(server: Server) -> None:
 READERS = 16
 NOTES = 60
 WIDE = """
-from turnlog.server.uvicorn_server import Connection
-made = Connection.connection_made
+from turnlog.server.uvicorn_server import PacedHttpProtocol
+made = PacedHttpProtocol.connection_made
 def wide(connection, transport):
     made(connection, transport)
     transport.set_write_buffer_limits(high=1 << 30)
-Connection.connection_made = wide
+PacedHttpProtocol.connection_made = wide
 from turnlog.cli import main
 main()
 """
@@ -203,10 +203,9 @@ def test_control_a_server_that_does_not_wait_for_them_holds_everything(tmp_path:
 # peers that do not say what they want
 
 PATIENT = """
-import sys
+from unittest.mock import patch
 from turnlog.cli import main
-import turnlog.server
-sys.modules["turnlog.server.uvicorn_server"].REQUEST_S = {seconds}
+patch("turnlog.server.uvicorn_server.REQUEST_TIMEOUT_S", {seconds}).start()
 main()
 """
 

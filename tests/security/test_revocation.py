@@ -161,7 +161,7 @@ def test_a_guest_has_the_session_of_its_link_and_makes_none() -> None:
 def test_control_guests_that_make_sessions_go_on_at_the_hosts_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         for module in (agent, api):
-            monkeypatch.setattr(module, "maker_of", lambda scope: get_identity(scope).principal)
+            monkeypatch.setattr(module, "get_session_creator", lambda scope: get_identity(scope).principal)
         async with desk(plain) as at:
             assert await spend(at) == [201, 202, 200]
 
