@@ -15,7 +15,8 @@ SERVER = """
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
-from turnlog.server.access_log import AccessLogMiddleware, configure_logging
+from turnlog.server.access_log import AccessLogMiddleware
+from turnlog.server.log_format import configure_logging
 from turnlog.server.uvicorn_server import listen, serve
 
 async def boom(request):

@@ -21,7 +21,7 @@ FEW_FILES = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
 from unittest.mock import patch
-from turnlog.server import connections
+from turnlog.server.limits import connections
 {change}
 from turnlog.cli import main
 main()

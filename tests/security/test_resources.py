@@ -15,7 +15,8 @@ from tests.e2e.harness import TURNLOG, Server, running
 from tests.security.apps import plain
 from tests.security.desk import Desk, desk, run
 from tests.support.limits import HANG_S
-from turnlog.server.limits import Limits, RateLimiter
+from turnlog.server.limits import Limits
+from turnlog.server.limits.rate_limiter import RateLimiter
 
 FEW = Limits(streams=3, burst=10_000)
 ROUNDS = 500

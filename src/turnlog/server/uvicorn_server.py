@@ -26,15 +26,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from turnlog.log.push import Drain
 from turnlog.server.auth.token_file import TokenFile
-from turnlog.server.connections import (
+from turnlog.server.limits.connections import (
     FULL_MESSAGE,
-    RESERVE_KEY,
     ConnectionLimit,
     compute_bounds,
     raise_file_limit,
 )
 from turnlog.server.request_head import RequestHead, RequestRefused, encode_refusal
-from turnlog.server.streaming.streams import CONNECTION_KEY
+from turnlog.server.scope_keys import CONNECTION_KEY, RESERVE_KEY
 
 STALL_TIMEOUT_S = 30.0  # how long a peer may take nothing of what was sent to it
 PARSER_FEED_BYTES = (
