@@ -288,7 +288,7 @@ class StoppingServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, stall_s: float = STALL_TIMEOUT_S) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one. Its connections have the stall timeout `stall_s`."""
+    """Return a listening socket; port 0 takes a free one. `stall_s` is the stall timeout of connections."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

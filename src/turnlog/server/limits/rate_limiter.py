@@ -176,7 +176,7 @@ class RateLimiter:
         """Raise `ReadLimitExceeded` if the principal's budget is overdrawn."""
         wait_s = self._read_wait_s(principal, 0, now_s)
         if wait_s:
-            raise ReadLimitExceeded("too much was read, wait a little", wait_s)
+            raise ReadLimitExceeded("too many bytes were read, wait a little", wait_s)
 
     def charge_read(self, principal: Principal, size_bytes: int, now_s: float) -> float:
         """Take bytes that were read; return the seconds to wait before the next read.
