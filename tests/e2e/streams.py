@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from tests.e2e.harness import Dechunker, Reader, Server
 from tests.support.limits import HANG_S
 from turnlog.cli.convert import Converter
-from turnlog.server.routes.api import MAX_EVENTS_PER_BODY
+from turnlog.server.routes.messages import MAX_EVENTS_PER_BODY
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.registry import DialectRequest
 from turnlog.wire.sse import Decoder, ServerSentEvent

@@ -230,7 +230,7 @@ def test_guest_is_led_to_its_session_and_sees_no_buttons_that_it_may_not_use(
         page = context.new_page()
         page.goto(server.url + answer["path"])
         page.get_by_label("Your name").fill("Sarah")
-        page.get_by_role("button", name="Come in").click()
+        page.get_by_role("button", name="Join").click()
         live(page)
         page.goto(server.url)
         live(page)

@@ -15,16 +15,17 @@ SERVER = """
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
-from turnlog.server.access_log import Journal, set_up
+from turnlog.server.access_log import AccessLogMiddleware
+from turnlog.server.log_format import configure_logging
 from turnlog.server.uvicorn_server import listen, serve
 
 async def boom(request):
     raise ValueError(f"{await request.body()} {request.headers} {request.url}")
 
-app = Starlette(routes=[Route("/boom", boom, methods=["POST"])], middleware=[Middleware(Journal)])
+app = Starlette(routes=[Route("/boom", boom, methods=["POST"])], middleware=[Middleware(AccessLogMiddleware)])
 app.state.stop_streams = lambda: None
 listener = listen("127.0.0.1", 0)
-set_up("info")
+configure_logging("info")
 print(listener.getsockname()[1], flush=True)
 serve(app, listener)
 """

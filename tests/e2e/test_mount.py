@@ -105,7 +105,7 @@ def test_the_users_of_the_host_are_those_of_turnlog(ada: Mounted) -> None:
     assert bob.get(f"/api/state?session={session}")[0] == 404
     assert eve.get(f"/api/state?session={session}") == (401, {"error": "sign in first"})
     assert eve.get("/healthz")[0] == 200
-    assert eve.get("/sign-in?code=x") == (404, {"error": "people sign in elsewhere"})
+    assert eve.get("/sign-in?code=x") == (404, {"error": "this server uses an external sign-in"})
 
 
 def test_the_page_is_below_the_prefix(ada: Mounted) -> None:

@@ -79,15 +79,16 @@ def test_server_whose_terminal_is_closed_stops_in_order(tmp_path: Path) -> None:
 
 
 STOPPED_AS_IT_PRINTS = """
-import os, signal, sys
+import os, signal
+from unittest.mock import patch
 import click
-from turnlog.cli import main, serve
+from turnlog.cli import main
 
 def say(address):
     click.echo(f"Turnlog is at {address}")
     os.kill(os.getpid(), signal.SIGTERM)
 
-serve.say_where = say
+patch("turnlog.cli.serve.print_address", say).start()
 main()
 """
 

@@ -39,7 +39,7 @@ def signed_in(context: BrowserContext, server: Server, link: str = "") -> None:
     page.goto(link or server.link)
     if link:
         page.get_by_label("Your name").fill("Sarah")
-        page.get_by_role("button", name="Come in").click()
+        page.get_by_role("button", name="Join").click()
         page.wait_for_url("**/?session=*")
     page.close()
     context.route("**/reader/**", fulfil)

@@ -21,11 +21,12 @@ from tests.support.limits import HANG_S
 from turnlog.app import LOCAL, App, Principal
 from turnlog.log import Store
 from turnlog.server import create_app
-from turnlog.server.auth.authentication import IDENTITY_KEY, PRINCIPAL_KEY, AuthenticationCheck
+from turnlog.server.auth.authentication import AuthenticationCheck
 from turnlog.server.auth.credentials import BuiltinAuth, Identity, TokenVerifier, hash_token, reject_token
 from turnlog.server.auth.host_check import LOOPBACK
 from turnlog.server.limits import Limits
 from turnlog.server.middleware import RequestChecksMiddleware
+from turnlog.server.scope_keys import IDENTITY_KEY, PRINCIPAL_KEY
 from turnlog.wire.sse import Decoder
 
 KEY = b"k" * 32

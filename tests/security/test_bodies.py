@@ -152,7 +152,12 @@ def test_bombs_and_endless_bodies_cost_little_memory(tmp_path: Path) -> None:
         assert growth_kb(server) < GROWTH_KB
 
 
-WIDE = "import turnlog.events.strict_json as g; g.LIMIT_BYTES = 1 << 30; from turnlog.cli import main; main()"
+WIDE = """
+from unittest.mock import patch
+patch("turnlog.events.strict_json.MAX_JSON_BYTES", 1 << 30).start()
+from turnlog.cli import main
+main()
+"""
 
 
 def test_control_without_a_limit_they_cost_what_they_weigh(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.support.work import count_lines
 from turnlog.errors import BadInput
 from turnlog.events import strict_json
 from turnlog.server.request_body import MAX_INLINE_DECODE_BYTES
-from turnlog.server.routes.api import MAX_EVENTS_PER_BODY
+from turnlog.server.routes.messages import MAX_EVENTS_PER_BODY
 
 NOTE = {"type": "case.note", "payload": {"text": "milk"}}
 

@@ -147,7 +147,9 @@ def test_control_who_sees_every_channel_hears_every_word(monkeypatch: pytest.Mon
 def test_control_with_one_conversation_for_all_responses_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(
-            History, "_channel_conversation", lambda history, _: history.roots.setdefault("", Conversation())
+            History,
+            "_channel_conversation",
+            lambda history, _: history.by_channel.setdefault("", Conversation()),
         )
         async with market() as (at, session):
             monkeypatch.setattr(Membership, "visible_channels", property(lambda seat: None))

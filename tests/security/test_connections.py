@@ -20,16 +20,16 @@ FILES = 64
 FEW_FILES = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
-from turnlog.server import connections
-from turnlog.server import uvicorn_server
+from unittest.mock import patch
+from turnlog.server.limits import connections
 {change}
 from turnlog.cli import main
 main()
 """
-UNBOUNDED = (
-    "import sys; sys.modules['turnlog.server.uvicorn_server'].bounds_for = "
-    "lambda files: connections.Bounds(10_000, 10_000)"
-)
+UNBOUNDED = """
+bounds = connections.ConnectionBounds(10_000, 10_000)
+patch("turnlog.server.uvicorn_server.compute_bounds", lambda files: bounds).start()
+"""
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def test_control_without_a_total_limit_nobody_gets_in(tmp_path: Path) -> None:
         assert status(server, "/healthz", "") == b""
 
 
-NO_LIMIT_OF_SILENCE = "connections.ConnectionLimit.add_silent = lambda *_: None"
+NO_LIMIT_OF_SILENCE = "patch.object(connections.ConnectionLimit, 'add_idle', lambda *_: None).start()"
 
 
 @contextmanager

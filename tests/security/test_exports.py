@@ -13,7 +13,7 @@ from tests.security.apps import plain
 from tests.security.desk import desk, run
 from turnlog.cli import main, tail, terminal
 from turnlog.cli.terminal import CONTROL_CHARACTERS
-from turnlog.server.access_log import JsonFormatter
+from turnlog.server.log_format import JsonFormatter
 
 HOSTILE = (
     "\x1b]0;owned\x07",

@@ -31,7 +31,7 @@ async def post(at: Desk, who: str, session: str, type: str, payload: Any) -> Ans
 
 
 def core_kinds() -> list[EventType]:
-    return [kind for kind in (*CORE, *TEAM) if not kind.payload.LEGACY]
+    return [kind for kind in (*CORE, *TEAM) if not kind.payload_class.LEGACY]
 
 
 async def accepted(at: Desk) -> list[str]:

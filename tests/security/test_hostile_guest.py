@@ -29,9 +29,11 @@ REFUSED = {
     "endless_body": {"413", "429"},
 }
 UNLIMITED = """
-from turnlog.server import limits
-many = limits.Rate(1e9, 1e9)
-limits.Limits.allowance_of = lambda *_: limits.Allowance(many, many, many, 10_000, 10_000)
+from unittest.mock import patch
+from turnlog.server.limits.policy import Allowance, Limits, Rate
+many = Rate(1e9, 1e9)
+allowance = Allowance(many, many, many, 10_000, 10_000)
+patch.object(Limits, "allowance_of", lambda *_: allowance).start()
 from turnlog.cli import main
 main()
 """

@@ -250,14 +250,14 @@ def test_control_a_body_that_is_not_looked_at_is_taken(monkeypatch: pytest.Monke
     from starlette.requests import Request
 
     from turnlog.events import strict_json
-    from turnlog.server.routes import api
+    from turnlog.server.routes import messages
 
     async def trusting(request: Request, kind: type) -> object:
         return strict_json.decode_strict_json(await request.body(), kind)
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(api, "read_json_body", trusting)
+            monkeypatch.setattr(messages, "read_json_body", trusting)
             answer = await at.post("ada", "/api/send", {"message": "hi"}, **{"content-type": "text/plain"})
             assert answer.status == 202
 

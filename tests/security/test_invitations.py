@@ -52,11 +52,11 @@ def test_control_a_server_that_redeems_what_is_fetched_has_its_links_used_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def at_once(self: sign_in.SignIn, request: Request) -> Response:
-        given = self._builtin_auth().verify_signed(request.query_params["code"], 0)
+        code = request.query_params["code"]
+        given = self._builtin_auth().verify_signed(code, 0)
         assert isinstance(given, JoinCode)
-        return await self._redeem_invite(request, given, Principal("guest_1"), time.time()) or Response(
-            status_code=303
-        )
+        link = sign_in.OpenedLink(request, code, given, None, time.time())
+        return await self._redeem_invite(link, Principal("guest_1")) or Response(status_code=303)
 
     async def scenario() -> None:
         monkeypatch.setattr(sign_in.SignIn, "sign_in_by_code", at_once)

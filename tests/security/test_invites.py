@@ -270,7 +270,7 @@ def test_guest_of_another_session_is_told_and_its_old_cookie_ends() -> None:
             guest = (await at.ask(None, "GET", "/api/me", None, cookie)).value["name"]
             link = await link_of(at, "bob", second, "guest")
             page = await at.ask(None, "GET", link, None, cookie)
-            assert b"Coming in signs it out there." in page.body
+            assert b"Joining signs it out there." in page.body
             path, form = redemption(link, signed_in_as=guest)
             assert (await at.ask(None, "POST", path, form, cookie)).status == 303
             assert (await at.ask(None, "GET", "/api/me", None, cookie)).status == 401

@@ -12,7 +12,7 @@ from tests.support.invitations import redemption
 from turnlog.app import App, Membership, Principal, member_changes, sessions
 from turnlog.events.roles import OWNER
 from turnlog.log import Blob, Log, SessionRecord
-from turnlog.server.routes import api
+from turnlog.server.routes import messages
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
 CANARY = "canary-7f3a"
@@ -176,7 +176,7 @@ def test_control_keys_that_are_only_joined_collide(monkeypatch: pytest.MonkeyPat
 
     async def scenario() -> None:
         async with desk(plain) as at:
-            monkeypatch.setattr(api, "make_idempotent_event_id", joined)
+            monkeypatch.setattr(messages, "make_idempotent_event_id", joined)
             first, second = await collide(at)
             assert (first.status, second.status) == (202, 409)
 

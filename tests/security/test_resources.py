@@ -15,7 +15,8 @@ from tests.e2e.harness import TURNLOG, Server, running
 from tests.security.apps import plain
 from tests.security.desk import Desk, desk, run
 from tests.support.limits import HANG_S
-from turnlog.server.limits import Limits, RateLimiter
+from turnlog.server.limits import Limits
+from turnlog.server.limits.rate_limiter import RateLimiter
 
 FEW = Limits(streams=3, burst=10_000)
 ROUNDS = 500
@@ -144,12 +145,12 @@ def test_control_one_that_stays_is_counted(server: Server) -> None:
 READERS = 16
 NOTES = 60
 WIDE = """
-from turnlog.server.uvicorn_server import Connection
-made = Connection.connection_made
+from turnlog.server.uvicorn_server import PacedHttpProtocol
+made = PacedHttpProtocol.connection_made
 def wide(connection, transport):
     made(connection, transport)
     transport.set_write_buffer_limits(high=1 << 30)
-Connection.connection_made = wide
+PacedHttpProtocol.connection_made = wide
 from turnlog.cli import main
 main()
 """
@@ -203,10 +204,9 @@ def test_control_a_server_that_does_not_wait_for_them_holds_everything(tmp_path:
 # peers that do not say what they want
 
 PATIENT = """
-import sys
+from unittest.mock import patch
 from turnlog.cli import main
-import turnlog.server
-sys.modules["turnlog.server.uvicorn_server"].REQUEST_S = {seconds}
+patch("turnlog.server.uvicorn_server.REQUEST_TIMEOUT_S", {seconds}).start()
 main()
 """
 

@@ -9,7 +9,7 @@ from tests.security.desk import Call, Desk, desk, expiring, run
 from tests.support.invitations import redemption
 from turnlog.app import Membership, Sessions
 from turnlog.server.auth.authentication import get_identity
-from turnlog.server.routes import agent, api
+from turnlog.server.routes import agent, messages, sessions
 from turnlog.server.streaming.streams import StreamRegistry
 
 QUERIES = ("", "&dialect=blocks", "&types=ui,assistant", "&dialect=blocks-raw&depth=1", "&after=0")
@@ -160,8 +160,8 @@ def test_a_guest_has_the_session_of_its_link_and_makes_none() -> None:
 
 def test_control_guests_that_make_sessions_go_on_at_the_hosts_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        for module in (agent, api):
-            monkeypatch.setattr(module, "maker_of", lambda scope: get_identity(scope).principal)
+        for module in (agent, messages, sessions):
+            monkeypatch.setattr(module, "get_session_creator", lambda scope: get_identity(scope).principal)
         async with desk(plain) as at:
             assert await spend(at) == [201, 202, 200]
 

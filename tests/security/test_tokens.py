@@ -21,8 +21,9 @@ from tests.security.apps import plain
 from tests.security.desk import KEY, Answer, Desk, bare, desk, kind_of, run, token, tokens
 from tests.security.routes import every_route
 from tests.support.limits import HANG_S
-from turnlog.server.access_log import AccessLogMiddleware, JsonFormatter
+from turnlog.server.access_log import AccessLogMiddleware
 from turnlog.server.auth.credentials import COOKIE_LIFETIME_S, BuiltinAuth, Identity, hash_token
+from turnlog.server.log_format import JsonFormatter
 
 
 def auth_of(at: Desk) -> BuiltinAuth:

@@ -203,7 +203,7 @@ def test_a_token_that_can_be_guessed_is_refused(monkeypatch: pytest.MonkeyPatch)
     ("said", "words"),
     [
         (None, "cannot read who.json: No such file or directory"),
-        ("", "who.json is not a file of tokens: Input data was truncated"),
+        ("", "who.json is not a token file: Input data was truncated"),
         ('{"ada": {"sha256": "a"}}', "who.json: expected the SHA-256 of ada's token as 64 hex digits"),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_file_of_tokens_that_is_none_is_refused(said: str | None, words: str, 
     ("said", "words"),
     [
         (None, "cannot read who.toml: No such file or directory"),
-        ("", "who.toml does not say which tokens to accept: Object missing required field `algorithms`"),
+        ("", "who.toml is not a JWT configuration: Object missing required field `algorithms`"),
         (
             'key_file = "key"\nalgorithms = ["RS256"]\naudience = "a"\nissuer = "b"\n',
             "who.toml: expected a public RSA key in PEM",
@@ -235,7 +235,7 @@ def test_a_key_that_others_can_read_is_refused_and_the_port_is_free_again(tmp_pa
     (tmp_path / "turnlog.db.key").write_bytes(b"k" * 32)
     (tmp_path / "turnlog.db.key").chmod(0o644)
     line = refusal(run("serve", TOUR, "--port", "0"))
-    assert line == "turnlog.db.key can be read by others: make it yours alone (chmod 600 turnlog.db.key)"
+    assert line == "turnlog.db.key can be read by others: make it private (chmod 600 turnlog.db.key)"
 
 
 def test_two_applications_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

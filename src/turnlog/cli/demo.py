@@ -43,9 +43,9 @@ def demo(name: str, port: int, browser: bool) -> None:
     from turnlog.cli.terminal_log import make_terminal_formatter
     from turnlog.events.roles import EXECUTOR
     from turnlog.server import create_app
-    from turnlog.server.access_log import configure_logging
     from turnlog.server.auth.credentials import BuiltinAuth, hash_token
     from turnlog.server.auth.keys import load_or_create_key
+    from turnlog.server.log_format import configure_logging
     from turnlog.server.uvicorn_server import serve
 
     configure_logging("error", make_terminal_formatter())  # what fails on stage is shown on the page

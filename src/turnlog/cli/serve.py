@@ -144,7 +144,6 @@ def run_server(
     from turnlog.agents.runtime.executor import explain_tool_error, mask_tool_error
     from turnlog.cli.terminal_log import make_terminal_formatter
     from turnlog.server import create_app
-    from turnlog.server.access_log import configure_logging
     from turnlog.server.auth import host_check
     from turnlog.server.auth.credentials import BuiltinAuth
     from turnlog.server.auth.keys import (
@@ -156,6 +155,7 @@ def run_server(
     )
     from turnlog.server.auth.revocation import RevokedCookies
     from turnlog.server.auth.token_file import TokenFile
+    from turnlog.server.log_format import configure_logging
     from turnlog.server.uvicorn_server import serve as run
 
     configure_logging(journal, make_terminal_formatter())

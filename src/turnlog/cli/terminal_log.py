@@ -5,7 +5,7 @@ import sys
 from datetime import datetime
 
 from turnlog.cli.terminal import escape_controls
-from turnlog.server.access_log import EXTRA_FIELDS, get_record_message, redact
+from turnlog.server.log_format import EXTRA_FIELDS, get_record_message, redact
 
 
 class TerminalFormatter(logging.Formatter):

@@ -1,9 +1,8 @@
-"""What is refused, as JSON that a person can read; which status an error has is a table."""
+"""Errors as JSON responses: a table maps each class of error to its HTTP status."""
 
 import math
 from typing import Any
 
-import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,15 +24,17 @@ from turnlog.errors import (
     UnknownType,
 )
 from turnlog.server.html_pages import accepts_html, error_page
-from turnlog.server.limits import RateLimitExceeded
+from turnlog.server.limits.rate_limiter import RateLimitExceeded
 from turnlog.server.request_body import OversizedBody, UnsupportedBody
+from turnlog.server.responses import json_error, json_response
 from turnlog.server.streaming.query import CursorGone
 
 
 class NotStarted(TurnlogError):
-    """A request before the lifespan has begun, or after it has ended."""
+    """A request came before the lifespan has begun, or after it has ended."""
 
 
+# The status of an error is that of the first class in its method resolution order that is here; else 500.
 STATUS_BY_ERROR = {
     UnsupportedBody: 415,
     OversizedBody: 413,
@@ -54,30 +55,39 @@ STATUS_BY_ERROR = {
     StoreError: 507,
 }
 NOT_FOUND_STATUS = 404
-RETRYABLE_STATUSES = {429, 503}  # the same request may succeed in a second
+RETRYABLE_STATUSES = {429, 503}  # the same request may succeed after a second
 
 
 def error_response(error: Exception) -> Response:
-    """What is answered for an error."""
-    status = next((STATUS_BY_ERROR[kind] for kind in type(error).__mro__ if kind in STATUS_BY_ERROR), 500)
-    said: dict[str, Any] = {"error": str(error)}
+    body: dict[str, Any] = {"error": str(error)}
     if isinstance(error, InvalidAction):
-        said["fault"] = error.fault
-    headers = {"retry-after": "1"} if status in RETRYABLE_STATUSES else None
+        body["fault"] = error.fault
+
+    status = find_status(error)
+    headers = {}
     if isinstance(error, RateLimitExceeded):
-        headers = {"retry-after": str(math.ceil(error.retry_after_s))}
-    return Response(msgspec.json.encode(said), status, headers, "application/json")
+        headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    elif status in RETRYABLE_STATUSES:
+        headers["retry-after"] = "1"
+    return json_response(body, status, headers)
+
+
+def find_status(error: Exception) -> int:
+    for error_class in type(error).__mro__:
+        if error_class in STATUS_BY_ERROR:
+            return STATUS_BY_ERROR[error_class]
+    return 500
 
 
 async def handle_error(_: Request, error: Exception) -> Response:
-    """The same, as Starlette asks for it."""
+    """Handle a `TurnlogError` of a route, as Starlette calls it."""
     return error_response(error)
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """What is answered where there is no such route, or not with this method."""
+    """Respond to a path without a route, or to a method that the route does not have."""
     assert isinstance(error, HTTPException)
     if error.status_code == NOT_FOUND_STATUS and accepts_html(request.scope):
         return error_page(request.scope, "There is no such page", error.status_code)
-    said = {"error": f"{error.detail}: {request.method} {request.url.path[:80]}"}
-    return Response(msgspec.json.encode(said), error.status_code, error.headers, "application/json")
+    message = f"{error.detail}: {request.method} {request.url.path[:80]}"
+    return json_error(message, error.status_code, error.headers)

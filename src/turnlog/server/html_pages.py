@@ -1,8 +1,7 @@
-"""Plain pages of the server: an invitation, a link that cannot be used, an address that is not there.
+"""HTML pages of the server: invitations, links that cannot be used, errors.
 
-Text comes in, one HTML document goes out. Every text is escaped, and no page has a script. The style is that
-of the console; the policy of a page allows this style, by its hash, and the icon, and nothing else. A form
-may be sent to this server only.
+Input: text. Output: one HTML document. Every text is escaped, and no page has a script. The content security
+policy allows the style, by its hash, the icon, and forms that are sent to this server.
 """
 
 from base64 import b64encode
@@ -15,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
-MAX_GUEST_NAME_CHARS = 64  # of a guest's name
+MAX_GUEST_NAME_CHARS = 64
 
 PAGE_STYLE = """
 :root { color-scheme: light dark;
@@ -45,16 +44,17 @@ HTML_PAGE_HEADERS = {
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{PAGE_STYLE_HASH}'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
-    # With `no-referrer` a browser sends its form with `Origin: null`, which the guard refuses. The address of
-    # the page, which holds the code of a link, goes to this server alone.
+    # With `no-referrer` a browser sends the form with `Origin: null`, which the host check refuses. The
+    # address of the page, which has the code of a link, is sent to this server only.
     "referrer-policy": "same-origin",
 }
 
 
 class Invitation(NamedTuple):
-    """What a person is asked before it comes in. `by` is who made the link, "" for who started the server.
+    """The content of an invitation page.
 
-    `signed_in_as` is who the browser is signed in as, "" for nobody; a guest of another session leaves it.
+    `by` made the link, "" for the person who started the server. `signed_in_as` is the principal of the
+    browser, "" if it is not signed in; `is_guest` if that is a guest of another session.
     """
 
     code: str
@@ -66,23 +66,24 @@ class Invitation(NamedTuple):
 
 
 def accepts_html(scope: Scope) -> bool:
-    """Whether a person looks at the answer: a browser that opens an address accepts HTML."""
+    """Return whether the response is for a person: a browser that opens an address accepts HTML."""
     return "text/html" in HTTPConnection(scope).headers.get("accept", "")
 
 
 def invitation_page(scope: Scope, invitation: Invitation, problem: str = "", status: int = 200) -> Response:
-    """Who invites whom to what as which role, and a form that redeems the link.
+    """Return the page with a form that redeems the link.
 
-    The form says as whom the page was shown: who has signed in since is asked again.
+    The form sends the principal that the page shows: if another one has signed in since, the page is shown
+    again.
     """
-    host = f"{escape(invitation.by)} invites you" if invitation.by else "You are invited"
+    heading = f"{escape(invitation.by)} invites you" if invitation.by else "You are invited"
     roles = " and ".join(f"<strong>{escape(role)}</strong>" for role in invitation.roles)
-    wrong = f"<p class=wrong role=alert>{escape(problem)}</p>" if problem else ""
-    form_html = (
-        user_form_html(invitation) if is_signed_in_user(invitation) else guest_form_html(invitation, wrong)
-    )
+    if invitation.signed_in_as and not invitation.is_guest:
+        form_html = user_form_html(invitation)
+    else:
+        form_html = guest_form_html(invitation, problem)
     body = (
-        f"<h1>{host}</h1><p>to <strong>{escape(invitation.title)}</strong> as {roles}.</p>"
+        f"<h1>{heading}</h1><p>to <strong>{escape(invitation.title)}</strong> as {roles}.</p>"
         f'<form method=post action="{escape(get_root_path(scope))}/sign-in">'
         f'<input type=hidden name=code value="{escape(invitation.code)}">'
         f'<input type=hidden name=signed_in_as value="{escape(invitation.signed_in_as)}">'
@@ -91,13 +92,8 @@ def invitation_page(scope: Scope, invitation: Invitation, problem: str = "", sta
     return render_page(scope, "You are invited", body, status)
 
 
-def is_signed_in_user(invitation: Invitation) -> bool:
-    """Whether who is asked is signed in, and not as a guest."""
-    return bool(invitation.signed_in_as) and not invitation.is_guest
-
-
 def user_form_html(invitation: Invitation) -> str:
-    """The rest of the form for who is signed in: there is nothing to fill in."""
+    """Return the rest of the form for a signed-in user, who has nothing to fill in."""
     name = escape(invitation.signed_in_as)
     return (
         f"<p>You are signed in as <strong>{name}</strong>.</p><button>Join as {name}</button></form>"
@@ -105,23 +101,24 @@ def user_form_html(invitation: Invitation) -> str:
     )
 
 
-def guest_form_html(invitation: Invitation, error_html: str) -> str:
-    """The rest of the form for a guest; `wrong` is HTML."""
-    leaves = (
-        "<p>This browser is signed in as a guest of another session. Coming in signs it out there.</p>"
-        if invitation.is_guest
-        else ""
-    )
+def guest_form_html(invitation: Invitation, problem: str) -> str:
+    """Return the rest of the form for a guest; `problem` is what was wrong with the name before."""
+    error_html = f"<p class=wrong role=alert>{escape(problem)}</p>" if problem else ""
+    note_html = ""
+    if invitation.is_guest:
+        note_html = (
+            "<p>This browser is signed in as a guest of another session. Joining signs it out there.</p>"
+        )
     return (
-        f"{leaves}<label>Your name"
+        f"{note_html}<label>Your name"
         f"<input name=name required maxlength={MAX_GUEST_NAME_CHARS} autocomplete=name autofocus></label>"
-        f"{error_html}<button>Come in</button></form>"
+        f"{error_html}<button>Join</button></form>"
         "<p class=soft>Others in the session see this name. The link works once.</p>"
     )
 
 
 def own_link_page(scope: Scope) -> Response:
-    """A link in the browser of the person who made it."""
+    """Return the page for the person who made the link."""
     body = (
         "<h1>You made this link</h1>"
         "<p>Send it to the person you invite. To see what that person sees, open it "
@@ -131,7 +128,7 @@ def own_link_page(scope: Scope) -> Response:
 
 
 def already_member_page(scope: Scope, session_id: str) -> Response:
-    """A link to a session in which who opens it is a member already."""
+    """Return the page for a person who is already a member of the session."""
     root_path = get_root_path(scope)
     body = (
         "<h1>You are a member already</h1><p>The link is still good for the person it was made for.</p>"
@@ -141,25 +138,23 @@ def already_member_page(scope: Scope, session_id: str) -> Response:
 
 
 def role_taken_page(scope: Scope, problem: str) -> Response:
-    """A link for a role that another person has by now."""
+    """Return the page of a link for a role that another person has now."""
     body = f"<h1>This link cannot be used</h1><p>{escape(problem.capitalize())}.</p>"
     return render_page(scope, "This link cannot be used", body, 409)
 
 
 def unusable_link_page(scope: Scope) -> Response:
-    """A link that was redeemed, is too old, or leads to a session that is closed or gone."""
+    """Return the page of a link that was used, revoked or has expired, or whose session is closed."""
     body = (
         "<h1>This link cannot be used</h1>"
-        "<p>This link was used before or revoked, or it is too old. Ask for a new one; "
-        "on the machine of the server, "
-        "<code>turnlog link</code> prints one.</p>"
-        f"<p>If it has signed you in, go on {console_link(scope)}.</p>"
+        "<p>This link was used before or revoked, or it is too old. Ask for a new one, "
+        "or run <code>turnlog link</code> on the server's machine.</p>"
+        f"<p>If the link has signed you in before, go {console_link(scope)}.</p>"
     )
     return render_page(scope, "This link cannot be used", body, 403)
 
 
 def error_page(scope: Scope, title: str, status: int) -> Response:
-    """An address that is not there, or that needs a sign-in."""
     body = f"<h1>{escape(title)}</h1><p>Go {console_link(scope)}.</p>"
     return render_page(scope, title, body, status)
 
@@ -169,7 +164,7 @@ def console_link(scope: Scope) -> str:
 
 
 def render_page(scope: Scope, title: str, body: str, status: int) -> Response:
-    """A whole document; `body` is HTML."""
+    """Return a document; `body` is HTML, `title` is text."""
     text = (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
@@ -181,5 +176,5 @@ def render_page(scope: Scope, title: str, body: str, status: int) -> Response:
 
 
 def get_root_path(scope: Scope) -> str:
-    """What the application is mounted at."""
+    """Return the path that the application is mounted at; "" for none."""
     return str(scope.get("root_path", ""))

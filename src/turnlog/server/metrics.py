@@ -1,8 +1,7 @@
-"""`GET /metrics`: what this process has seen and sent, in the text format of Prometheus.
+"""Counters of this process in the text format of Prometheus, for `GET /metrics`.
 
-Counts and times come from the events that this process sees as they happen: how many of each family, how long
-turns and tools took by the time stamps in the log. What was sent, and to how many, the streams count
-themselves. No name in it comes from a user.
+Input: events as they are appended (`observe`), and deliveries, which the streams count. The durations of
+turns and tools come from the time stamps of their events. No name in the output comes from a user.
 """
 
 from bisect import bisect_left
@@ -15,35 +14,34 @@ from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.log.writer import WriteHealth
 
 BUCKET_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
-MAX_OPEN_TIMERS = 10_000  # beginnings that are remembered; older ones are not timed
+MAX_OPEN_TIMERS = 10_000  # starts that are stored; the oldest ones are dropped and not timed
 
 
 @dataclass(slots=True)
 class Histogram:
-    """How long something took, counted by upper bounds."""
+    """Durations, counted by upper bounds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_BOUNDS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
         self.counts[bisect_left(BUCKET_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
     def format_lines(self, name: str) -> Iterator[str]:
-        """As a histogram: every bucket counts the ones below it too."""
+        """Yield the lines of a histogram; every bucket includes those below it."""
         yield f"# TYPE {name} histogram"
-        seen = 0
+        cumulative = 0
         for bound, count in zip((*BUCKET_BOUNDS_S, "+Inf"), self.counts, strict=True):
-            seen += count
-            yield f'{name}_bucket{{le="{bound}"}} {seen}'
+            cumulative += count
+            yield f'{name}_bucket{{le="{bound}"}} {cumulative}'
         yield f"{name}_sum {self.sum_s:.3f}"
-        yield f"{name}_count {seen}"
+        yield f"{name}_count {cumulative}"
 
 
 @dataclass(slots=True)
 class Metrics:
-    """Everything that is counted."""
+    """All counters."""
 
     events: Counter[str] = field(default_factory=Counter)
     turns: Histogram = field(default_factory=Histogram)
@@ -54,10 +52,10 @@ class Metrics:
     _start_times_ms: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def observe(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
-        self.events[
-            "application" if isinstance(payload, UnknownPayload) else envelope.type.partition(".")[0]
-        ] += 1
+        # Types of applications may be user input: they are counted under one name.
+        is_unknown = isinstance(payload, UnknownPayload)
+        family = "application" if is_unknown else envelope.type.partition(".")[0]
+        self.events[family] += 1
         match payload:
             case ToolCall(call_id=key):
                 self._start_timer(envelope, key)
@@ -76,9 +74,9 @@ class Metrics:
             del self._start_times_ms[next(iter(self._start_times_ms))]
 
     def _stop_timer(self, envelope: Envelope, key: str, histogram: Histogram) -> None:
-        begun = self._start_times_ms.pop((envelope.session_id, key), None)
-        if begun is not None:
-            histogram.add(max(0, parse_timestamp_ms(envelope.ts) - begun) / 1000)
+        start_ms = self._start_times_ms.pop((envelope.session_id, key), None)
+        if start_ms is not None:
+            histogram.add(max(0, parse_timestamp_ms(envelope.ts) - start_ms) / 1000)
 
     def count_delivery(self, size_bytes: int) -> None:
         """One write to one reader."""
@@ -86,28 +84,30 @@ class Metrics:
         self.delivered_bytes += size_bytes
 
     def render(self, lags: Iterable[int] = (), health: WriteHealth | None = None) -> str:
-        """The page that Prometheus reads; `lags` are how far the projections are behind, in events."""
-        lines = [*self._format_lines(max(lags, default=0)), *(format_health_lines(health) if health else ())]
+        """Return the metrics as text; `lags` are the events that each projection is behind."""
+        lines = list(self._format_lines(max(lags, default=0)))
+        if health is not None:
+            lines += format_health_lines(health)
         return "\n".join([*lines, ""])
 
     def _format_lines(self, lag: int) -> Iterator[str]:
         yield "# TYPE turnlog_events_total counter"
         for name, count in sorted(self.events.items()):
             yield f'turnlog_events_total{{family="{name}"}} {count}'
-        for name, kind, value in (
+        for name, metric_type, value in (
             ("turnlog_subscribers", "gauge", self.subscribers),
             ("turnlog_deliveries_total", "counter", self.deliveries),
             ("turnlog_delivered_bytes_total", "counter", self.delivered_bytes),
             ("turnlog_lag_events", "gauge", lag),
         ):
-            yield f"# TYPE {name} {kind}"
+            yield f"# TYPE {name} {metric_type}"
             yield f"{name} {value}"
         yield from self.turns.format_lines("turnlog_turn_seconds")
         yield from self.tools.format_lines("turnlog_tool_seconds")
 
 
 def format_health_lines(health: WriteHealth) -> Iterator[str]:
-    """Whether writes fail, and when the last one was stored; a process that has stored none has no time."""
+    """Yield whether writes fail, and the time of the last successful one, if there was one."""
     yield "# TYPE turnlog_write_failing gauge"
     yield f"turnlog_write_failing {int(health.is_failing)}"
     if health.last_stored_s is not None:

@@ -1,8 +1,9 @@
-"""The front: what every request passes, in this order, whatever it asks for. One ASGI middleware.
+"""ASGI middleware before the routes: run the checks, add security headers, serve streams without the router.
 
-First the checks; the first one that refuses answers. Then the routes. Those that are named in `direct` are
-answered from here, without the layers of a router: an event stream lasts, and each layer around it costs
-memory for as long. Every answer says how browsers must treat it.
+1. The checks run in order; the response of the first one that refuses is sent.
+2. Routes in `bypass_router` are called from here: a stream stays open for long, and each layer of Starlette's
+   router around it would keep its frames and memory alive.
+3. Every other request goes to the application.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,22 +15,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnlog.errors import TurnlogError
 from turnlog.server.error_responses import error_response
+from turnlog.server.scope_keys import REQUEST_CHARGE_KEY
 
 SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),  # an answer belongs to who asked, unless its route says otherwise
+    (b"cache-control", b"no-store"),  # a response is for its caller only, unless its route sets another value
 ]
 
-REQUEST_CHARGE_KEY = "turnlog.account"  # where a check says who pays for a request
-
 RequestCheck = Callable[[Scope], Awaitable[Response | None]]
-"""Lets a request pass, or says what is answered instead."""
+"""Returns None to let a request pass, or the response that refuses it."""
 
 
 class RequestChecksMiddleware:
-    """The one way in. `headers` are those of every answer that does not say them itself."""
+    """Runs the checks. `headers` are added to every response that does not have them."""
 
     def __init__(
         self,
@@ -49,25 +49,32 @@ class RequestChecksMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        told = HeaderSend(send, self._headers)
-        if refused := await self._run_checks(scope):
-            await refused(scope, receive, told)
-            return
-        work = self._respond(scope, receive, told)
-        await (scope[REQUEST_CHARGE_KEY].answer(work) if REQUEST_CHARGE_KEY in scope else work)
 
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._call_bypass_route(scope, receive) or self._app
-        await answer(scope, receive, send)
+        send_with_headers = HeaderSend(send, self._headers)
+        refusal = await self._run_checks(scope)
+        if refusal is not None:
+            await refusal(scope, receive, send_with_headers)
+            return
+
+        work = self._respond(scope, receive, send_with_headers)
+        charge = scope.get(REQUEST_CHARGE_KEY)
+        if charge is not None:
+            work = charge.run(work)
+        await work
 
     async def _run_checks(self, scope: Scope) -> Response | None:
         for check in self._checks:
-            if answer := await check(scope):
-                return answer
+            refusal = await check(scope)
+            if refusal is not None:
+                return refusal
         return None
 
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._call_bypass_route(scope, receive) or self._app
+        await response(scope, receive, send)
+
     async def _call_bypass_route(self, scope: Scope, receive: Receive) -> ASGIApp | None:
-        """What a route that is answered from here answers."""
+        """Return the response of a route that bypasses the router; None for every other request."""
         route = self._bypass_routes.get((scope["method"], get_route_path(scope)))
         if route is None:
             return None
@@ -80,7 +87,7 @@ class RequestChecksMiddleware:
 
 
 class HeaderSend:
-    """A `send` that adds headers."""
+    """A `send` that adds headers to a response that does not have them."""
 
     __slots__ = ("_headers", "_send")
 
@@ -90,13 +97,13 @@ class HeaderSend:
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            said = {name for name, _ in message["headers"]}
-            more = [header for header in self._headers if header[0] not in said]
-            message = {**message, "headers": [*message["headers"], *more]}
+            names = {name for name, _ in message["headers"]}
+            missing = [header for header in self._headers if header[0] not in names]
+            message = {**message, "headers": [*message["headers"], *missing]}
         await self._send(message)
 
 
 def get_route_path(scope: Scope) -> str:
-    """The path of a request, without what the application is mounted at."""
+    """Return the path without the prefix that the application is mounted at."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))

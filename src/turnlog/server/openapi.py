@@ -1,4 +1,4 @@
-"""What a route is: method, path, what it takes and answers. The routes and their OpenAPI are made of it."""
+"""Operations: one description of a route, from which the router and the OpenAPI document are built."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,10 @@ Endpoint = Callable[..., Any]
 
 
 class Operation(NamedTuple):
-    """One route. `query` says what each parameter is; `answers` which body comes with which status."""
+    """One route. `query` describes each parameter; `responses` maps a status to the type of its body.
+
+    `media_type` is that of the response, `body_type` that of the request. A `public` route needs no sign-in.
+    """
 
     method: str
     path: str
@@ -24,35 +27,33 @@ class Operation(NamedTuple):
 
 
 def get_route(path: str, endpoint: Endpoint, summary: str, response: Any = None, **more: Any) -> Operation:
-    """A route that only looks."""
     return Operation("GET", path, endpoint, summary, **{"responses": {200: response}, **more})
 
 
 def post_route(
     path: str, endpoint: Endpoint, summary: str, body: type | None, responses: Mapping[int, Any], **more: Any
 ) -> Operation:
-    """A route that does something."""
     return Operation("POST", path, endpoint, summary, body, responses=responses, **more)
 
 
 class ErrorBody(msgspec.Struct):
-    """Why something was not done."""
+    """Why the server refused the request."""
 
     error: str
 
 
-OPERATION_ID_CHARS = str.maketrans("/-{}.", "_____")  # what an operation is called, made of its path
+OPERATION_ID_CHARS = str.maketrans("/-{}.", "_____")  # an operation id is made from the path
 ERROR_DESCRIPTIONS = {
     400: "the request is wrong; the error says where",
     401: "not signed in",
-    403: "not allowed: the caller may not do this, or a page of another site asked",
-    404: "there is no such thing for you",
-    409: "it has another answer already, or has moved on",
+    403: "not allowed: the caller may not do this, or a page of another site sent the request",
+    404: "it does not exist, or the caller may not see it",
+    409: "it was answered before with another value, or the log has moved on",
     410: "the cursor cannot be continued",
     412: "the caller is not the principal that `Turnlog-Principal` names",
     413: "too large",
     415: "not JSON",
-    421: "a host this server does not answer for",
+    421: "a host that this server does not answer for",
     429: "too many requests",
     503: "the server has not started, or is stopping",
     507: "the log cannot be written or read",
@@ -60,16 +61,20 @@ ERROR_DESCRIPTIONS = {
 
 
 def build_openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
-    """The description of all routes, as OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document of all operations."""
     operations = list(operations)
-    types = [kind for one in operations for kind in (one.body, *one.responses.values()) if kind is not None]
-    schemas, components = msgspec.json.schema_components(
-        [ErrorBody, *types], ref_template="#/components/schemas/{name}"
-    )
-    known = {repr(kind): schema for kind, schema in zip([ErrorBody, *types], schemas, strict=True)}
+    types: list[Any] = [ErrorBody]
+    for operation in operations:
+        for type_ in (operation.body, *operation.responses.values()):
+            if type_ is not None:
+                types.append(type_)
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schema_by_type = {repr(type_): schema for type_, schema in zip(types, schemas, strict=True)}
+
     paths: dict[str, dict[str, Any]] = {}
-    for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _describe_operation(one, known)
+    for operation in operations:
+        methods = paths.setdefault(operation.path, {})
+        methods[operation.method.lower()] = _describe_operation(operation, schema_by_type)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Turnlog", "version": version},
@@ -83,38 +88,43 @@ def build_openapi(operations: Iterable[Operation], version: str) -> dict[str, An
 
 
 def _describe_operation(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    """One operation."""
-    described: dict[str, Any] = {
+    description: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": f"{operation.method.lower()}{operation.path.translate(OPERATION_ID_CHARS)}",
-        "responses": {
-            str(status): _describe_response(operation, kind, schemas)
-            for status, kind in operation.responses.items()
-        },
+        "responses": _describe_responses(operation, schemas),
+        "parameters": _describe_parameters(operation),
     }
-    inside = [name[1:-1] for name in operation.path.split("/") if name.startswith("{")]
-    described["parameters"] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in inside
-    ] + [
-        {"name": name, "in": "query", "description": says, "schema": {"type": "string"}}
-        for name, says in operation.query.items()
-    ]
     if operation.body is not None:
         content = {operation.body_type: {"schema": schemas[repr(operation.body)]}}
-        described["requestBody"] = {"required": True, "content": content}
+        description["requestBody"] = {"required": True, "content": content}
     if operation.public:
-        described["security"] = []
-    refusal = {"application/json": {"schema": schemas[repr(ErrorBody)]}}
-    for status, says in ERROR_DESCRIPTIONS.items():
-        described["responses"].setdefault(str(status), {"description": says, "content": refusal})
-    return described
+        description["security"] = []
+    return description
 
 
-def _describe_response(operation: Operation, type_: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    if type_ is not None:
-        return {
-            "description": operation.summary,
-            "content": {operation.media_type: {"schema": schemas[repr(type_)]}},
-        }
-    plain = operation.media_type != "application/json"
-    return {"description": operation.summary, **({"content": {operation.media_type: {}}} if plain else {})}
+def _describe_parameters(operation: Operation) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = []
+    for part in operation.path.split("/"):
+        if part.startswith("{"):
+            parameters.append(
+                {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+            )
+    for name, text in operation.query.items():
+        parameters.append({"name": name, "in": "query", "description": text, "schema": {"type": "string"}})
+    return parameters
+
+
+def _describe_responses(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, type_ in operation.responses.items():
+        response: dict[str, Any] = {"description": operation.summary}
+        if type_ is not None:
+            response["content"] = {operation.media_type: {"schema": schemas[repr(type_)]}}
+        elif operation.media_type != "application/json":
+            response["content"] = {operation.media_type: {}}
+        responses[str(status)] = response
+
+    error_content = {"application/json": {"schema": schemas[repr(ErrorBody)]}}
+    for status, text in ERROR_DESCRIPTIONS.items():
+        responses.setdefault(str(status), {"description": text, "content": error_content})
+    return responses

@@ -1,4 +1,4 @@
-"""Bounds on the head of a request, checked as its bytes come in and before anything is stored.
+"""Bounds on the head of a request, checked as its bytes arrive, before anything is stored.
 
 The HTTP parser calls back for every piece of a URL and every header field, and has no limits of its own. A
 `RequestHead` counts them and raises `RequestRefused` at the first one too many. Fields that arrive after the
@@ -16,7 +16,7 @@ SINGLE_FIELDS = frozenset({b"host", b"origin", b"authorization", b"content-lengt
 
 
 class RequestRefused(Exception):
-    """A request that is not answered by the application; `status` is what the server sends instead."""
+    """A request that the application does not see; the server responds with `status`."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -24,7 +24,7 @@ class RequestRefused(Exception):
 
 
 class RequestHead:
-    """What has been received of one request's head."""
+    """Counts what has been received of one request's head."""
 
     __slots__ = ("_fields", "_framing_bytes", "_url_bytes", "is_complete")
 
@@ -35,14 +35,14 @@ class RequestHead:
         self.is_complete = False
 
     def count_bytes(self, size: int) -> None:
-        """Count bytes that brought no piece of a body."""
+        """Count bytes that had no piece of a body; raise `RequestRefused` over the limit."""
         self._framing_bytes += size
         if self._framing_bytes > MAX_HEAD_BYTES:
-            what = "the trailer section" if self.is_complete else "the request head"
-            raise head_too_large_error(f"{what} is larger than {MAX_HEAD_BYTES} bytes")
+            section = "the trailer section" if self.is_complete else "the request head"
+            raise head_too_large_error(f"{section} is larger than {MAX_HEAD_BYTES} bytes")
 
     def count_body(self) -> None:
-        """A piece of the body arrived: what surrounds the next piece has its own allowance."""
+        """Reset the count: the framing of the next piece of the body has its own limit."""
         self._framing_bytes = 0
 
     def count_url(self, size: int) -> None:
@@ -57,12 +57,12 @@ class RequestHead:
             raise head_too_large_error(f"the request has more than {MAX_HEADER_FIELDS} header fields")
 
     def complete(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Check the finished head: a field that decides who asks for what is there once."""
+        """Check the complete head: headers on which security depends must not be there twice."""
         self.is_complete = True
         names = [name for name, _ in headers if name in SINGLE_FIELDS]
         for name in SINGLE_FIELDS:
             if names.count(name) > 1:
-                reason = f"the header {name.decode()} is there more than once"
+                reason = f"the header {name.decode()} was sent more than once"
                 raise RequestRefused(HTTPStatus.BAD_REQUEST, reason)
 
 
@@ -71,7 +71,7 @@ def head_too_large_error(reason: str) -> RequestRefused:
 
 
 def encode_refusal(refusal: RequestRefused) -> bytes:
-    """Return a whole HTTP/1.1 response that ends its connection."""
+    """Return a complete HTTP/1.1 response that closes its connection."""
     body = b'{"error":"%b"}' % str(refusal).encode("ascii")
     return (
         b"HTTP/1.1 %d %b\r\n" % (refusal.status, refusal.status.phrase.encode("ascii"))

@@ -1,10 +1,12 @@
-"""Running the server: uvicorn, with a bound on what one connection may hold, and an end to what never ends.
+"""Run the application with uvicorn, with bounds on memory, connections and time.
 
-A peer sets the pace of whoever sends to it: what it does not take waits in the log, not in memory. After
-`stall_s` without progress the kernel gives it up, as it does one that has vanished. uvicorn waits for open
-responses before it stops, and an event stream never ends by itself. So the signal also ends the streams;
-readers reconnect with their cursor. The log is opened before uvicorn starts, so that what is wrong with it is
-an error of ours, not a stack trace of the server's.
+This is the only module that uses undocumented parts of uvicorn; `test_uvicorn_internals.py` lists them.
+
+- Writes wait for the peer: data that it does not read stays in the log, not in memory. After `stall_s`
+  without progress the kernel closes the connection.
+- uvicorn waits for open responses before it stops, and an event stream does not end by itself. So a stop
+  signal ends the streams; readers reconnect with their cursor.
+- The log is opened before uvicorn starts, so that an error in it is not a traceback of the server.
 """
 
 import asyncio
@@ -26,45 +28,39 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from turnlog.log.subscription import Drain
 from turnlog.server.auth.token_file import TokenFile
-from turnlog.server.connections import (
+from turnlog.server.limits.connections import (
     FULL_MESSAGE,
-    RESERVE_KEY,
     ConnectionLimit,
     compute_bounds,
     raise_file_limit,
 )
 from turnlog.server.request_head import RequestHead, RequestRefused, encode_refusal
-from turnlog.server.streaming.streams import CONNECTION_KEY
+from turnlog.server.scope_keys import CONNECTION_KEY, RESERVE_KEY
 
-STALL_TIMEOUT_S = 30.0  # how long a peer may take nothing of what was sent to it
-PARSER_FEED_BYTES = (
-    16 * 1024
-)  # what the parser gets at once, so that limits are checked before much is stored
-REQUEST_TIMEOUT_S = 30.0  # how long a peer may take to say what it wants, from its first byte to the last
-RESERVE_REQUEST_TIMEOUT_S = (
-    5.0  # the same on a connection of the reserve, which is not to be held by who says nothing
-)
-MAX_UNSENT_BYTES = 16 * 1024  # what the kernel takes before it is on its way; what is, has room at the peer
-WRITE_CHUNK_BYTES = 8 * 1024  # what is copied to be written; the rest of a page waits where it is
-BODY_FRAMING_HEADERS = {
-    b"content-length",
-    b"content-encoding",
-    b"transfer-encoding",
-}  # whose body is not sent as it is
-REFUSAL_LINGER_S = 2.0  # how long a peer that was refused may still send
-TOKEN_FILE_POLL_S = (
-    0.5  # how often the file of tokens is looked at: a token that was taken out ends within a second
-)
-SHUTDOWN_GRACE_S = 1.0  # what responses have to end by themselves when the server stops
+STALL_TIMEOUT_S = 30.0  # a connection ends if its peer reads nothing for so long
+REQUEST_TIMEOUT_S = 30.0  # from the first byte of a request to its last
+RESERVE_REQUEST_TIMEOUT_S = 5.0  # the same on a connection of the reserve, which silent peers must not hold
+REFUSAL_LINGER_S = 2.0  # a peer that was refused may send for so long before it is cut
+SHUTDOWN_GRACE_S = 1.0  # responses have so long to end by themselves when the server stops
+TOKEN_FILE_POLL_S = 0.5  # a token that was removed from the file is refused within a second
+# The parser gets the input in pieces, so that limits are checked before much is stored.
+PARSER_FEED_BYTES = 16 * 1024
+MAX_UNSENT_BYTES = 16 * 1024  # bytes in the kernel that are not yet sent
+WRITE_CHUNK_BYTES = 8 * 1024  # bytes that are copied for one write; the rest of a page is not copied
+LISTEN_BACKLOG = 2048
+# With one of these headers the bytes on the wire are not the bytes of the body.
+BODY_FRAMING_HEADERS = {b"content-length", b"content-encoding", b"transfer-encoding"}
 
 
 class PacedHttpProtocol(HttpToolsProtocol):
-    """A connection whose peer sets the pace of whoever sends, but not of what it asks itself, and for which a
-    stop does not wait long. Request heads are bounded (`request_head`), and trailers are dropped. So is the
-    number of connections, if there is a `limit` (`connections`)."""
+    """An HTTP connection with write back-pressure, a request timeout and a bounded graceful shutdown.
 
-    def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **given: Any) -> None:
-        super().__init__(*args, **given)
+    Request heads are bounded (`request_head`), and trailers are dropped. `limit` bounds the number of
+    connections (`limits.connections`).
+    """
+
+    def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._limit = limit
         self._in_reserve = False
         self.app = self.run_paced
@@ -75,7 +71,7 @@ class PacedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # anything the kernel does not take is too much
+        transport.set_write_buffer_limits(high=0)  # writes pause as soon as the kernel takes no more
         if self._limit is not None and len(self.connections) > self._limit.max_connections:
             self._in_reserve = True
             if len(self.connections) > self._limit.max_with_reserve:
@@ -84,7 +80,7 @@ class PacedHttpProtocol(HttpToolsProtocol):
         self._start_request_timer()
 
     def _reject_connection(self, limit: ConnectionLimit) -> None:
-        """Refuse a connection before its first request, at once: there are no files for it to linger."""
+        """Refuse a connection before its first request, and close it at once: open files are scarce."""
         limit.record_refusal(self.loop.time())
         self._refusal = RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, FULL_MESSAGE)
         self.transport.write(encode_refusal(self._refusal))
@@ -92,7 +88,7 @@ class PacedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._request_timer is None and self._is_idle():
-            # Line breaks before a request begin none, and must not keep a connection open.
+            # Line breaks before a request do not begin one, and must not keep a connection open.
             self._start_request_timer()
         for start in range(0, len(data), PARSER_FEED_BYTES):
             if self._refusal is not None or self.transport.is_closing():
@@ -101,23 +97,25 @@ class PacedHttpProtocol(HttpToolsProtocol):
             super().data_received(piece)
             try:
                 self._head.count_bytes(len(piece))
-            except RequestRefused as refused:
-                self._refuse(refused)
+            except RequestRefused as refusal:
+                self._refuse(refusal)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser refused; a limit that was exceeded on the way says why."""
+        """Send the refusal of a limit that was exceeded in a parser callback, or else the parser's own."""
         self._refuse(self._refusal or RequestRefused(HTTPStatus.BAD_REQUEST, msg))
 
     def _refuse(self, refusal: RequestRefused) -> None:
-        """Answer in the application's place, if no other answer is under way, and end the connection.
+        """Send a refusal, unless another response has begun, and end the connection.
 
-        The peer may still be sending. What it sends is dropped for a moment instead of reset, so that it can
-        read the answer.
+        The peer may still be sending. Its bytes are dropped for a moment instead of reset, so that it can
+        read the refusal.
         """
         self._refusal = refusal
         cycle: RequestResponseCycle | None = self.cycle
-        if self._is_idle() or (self._head.is_complete and cycle and not cycle.response_started):
+        has_not_begun = self._head.is_complete and cycle is not None and not cycle.response_started
+        if self._is_idle() or has_not_begun:
             self.transport.write(encode_refusal(refusal))
+
         if not self.transport.can_write_eof():
             self.transport.close()
             return
@@ -125,7 +123,7 @@ class PacedHttpProtocol(HttpToolsProtocol):
         self.loop.call_later(REFUSAL_LINGER_S, self.transport.abort)
 
     def _is_idle(self) -> bool:
-        """Whether no response is owed on this connection."""
+        """Return whether no request of this connection is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -153,11 +151,11 @@ class PacedHttpProtocol(HttpToolsProtocol):
 
     @contextmanager
     def _record_refusal(self) -> Iterator[None]:
-        """Keep the reason of a refusal: the parser reports every exception of a callback as its own error."""
+        """Store the reason of a refusal: the parser replaces every exception of a callback by its own."""
         try:
             yield
-        except RequestRefused as refused:
-            self._refusal = refused
+        except RequestRefused as refusal:
+            self._refusal = refusal
             raise
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -179,21 +177,19 @@ class PacedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self._disconnect_callback = (
-            None  # it is over, and nothing of it is to be kept for as long as the peer stays
-        )
+        self._disconnect_callback = None  # an idle connection must not keep the response alive
         super().on_response_complete()
         if self._is_idle() and not self.transport.is_closing():
             self._mark_idle()
 
     def _start_request_timer(self) -> None:
-        """Give the connection up if its peer does not send a whole request in time."""
-        patience_s = RESERVE_REQUEST_TIMEOUT_S if self._in_reserve else REQUEST_TIMEOUT_S
-        self._request_timer = self.loop.call_later(patience_s, self.transport.abort)
+        """Close the connection if its peer does not send a whole request in time."""
+        timeout_s = RESERVE_REQUEST_TIMEOUT_S if self._in_reserve else REQUEST_TIMEOUT_S
+        self._request_timer = self.loop.call_later(timeout_s, self.transport.abort)
         self._mark_idle()
 
     def _mark_idle(self) -> None:
-        """No request of this connection is being answered; a reader's connection is no silent one."""
+        """Count the connection as idle, if it is; one with an open stream is not."""
         if self._limit is not None and self._is_idle():
             self._limit.add_idle(self, self.transport.abort)
 
@@ -203,12 +199,15 @@ class PacedHttpProtocol(HttpToolsProtocol):
             self._request_timer = None
 
     def write(self, body: bytes) -> Drain | None:
-        """Write a part of a response that has begun past its `send`; how to wait if that is not all out."""
-        done = self._write_chunks(body, 0)
-        return partial(self._write_rest, body, done) if self.flow.write_paused else None
+        """Write a part of a response that has begun, past its `send`.
+
+        Return None, or a coroutine function that writes the rest and must be awaited before the next write.
+        """
+        written = self._write_chunks(body, 0)
+        return partial(self._write_rest, body, written) if self.flow.write_paused else None
 
     def _write_chunks(self, body: bytes, start: int) -> int:
-        """Write pieces for as long as the kernel takes them; where it stopped."""
+        """Write chunks as long as the kernel takes them; return the offset of the first one not written."""
         while start < len(body) and not self.transport.is_closing():
             piece = body[start : start + WRITE_CHUNK_BYTES]
             self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -218,20 +217,19 @@ class PacedHttpProtocol(HttpToolsProtocol):
         return start
 
     async def _write_rest(self, body: bytes, start: int) -> None:
-        """The rest, at the peer's pace."""
         await self.flow.drain()
         while start < len(body) and not self.transport.is_closing():
             start = self._write_chunks(body, start)
             await self.flow.drain()
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call a function when the peer is gone; only that of the response that was begun last."""
+        """Call `callback` when the peer has disconnected. It replaces the callback of a response before."""
         self._disconnect_callback = callback
         if self.transport.is_closing():
             self.loop.call_soon(callback)
 
     def run_paced(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """The application, whose every send lasts until the kernel has taken all of it."""
+        """Run the application with a `send` that waits until the kernel has taken all bytes."""
         application: ASGIApp = self.config.loaded_app
         if self._in_reserve:
             scope[RESERVE_KEY] = self._limit
@@ -243,10 +241,10 @@ class PacedHttpProtocol(HttpToolsProtocol):
 
 
 class PacedSend:
-    """A `send` that lasts until the kernel has taken everything.
+    """A `send` that waits until the kernel has taken all bytes.
 
-    Once a response has begun whose body is sent as it is, the scope offers the connection to write it to. Who
-    changes bodies on the way says so in the headers, or begins late, and is not passed by.
+    When a response has begun whose body is sent as it is, its connection is put into the scope. A middleware
+    that changes bodies sets one of `BODY_FRAMING_HEADERS`, or sends the start late; it is not bypassed.
     """
 
     __slots__ = ("_connection", "_scope", "_send")
@@ -260,15 +258,14 @@ class PacedSend:
         body = message.get("body", b"")
         last = max(0, len(body) - 1) // WRITE_CHUNK_BYTES * WRITE_CHUNK_BYTES
         for start in range(0, last, WRITE_CHUNK_BYTES):
-            await self._forward(
-                {**message, "body": body[start : start + WRITE_CHUNK_BYTES], "more_body": True}
-            )
+            chunk = body[start : start + WRITE_CHUNK_BYTES]
+            await self._forward({**message, "body": chunk, "more_body": True})
         await self._forward({**message, "body": body[last:]} if last else message)
+
         if message["type"] == "http.response.start" and self._may_write_directly(message):
             self._scope[CONNECTION_KEY] = self._connection
 
     def _may_write_directly(self, start: Message) -> bool:
-        """Whether what is written is what the peer gets."""
         names = {name.lower() for name, _ in start.get("headers", ())}
         return self._scope["method"] != "HEAD" and names.isdisjoint(BODY_FRAMING_HEADERS)
 
@@ -280,7 +277,7 @@ class PacedSend:
 
 
 class StoppingServer(uvicorn.Server):
-    """A uvicorn server whose stop signal ends the open streams and then the server, in order and quietly."""
+    """A uvicorn server whose stop signal first ends the open streams."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit  # a second signal does not wait
@@ -291,14 +288,14 @@ class StoppingServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, stall_s: float = STALL_TIMEOUT_S) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Its connections end after `stall_s` without progress."""
+    """Return a listening socket; port 0 takes a free one. `stall_s` is the stall timeout of connections."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         set_socket_options(listener, stall_s)
         listener.bind((host, port))
-        listener.listen(2048)
+        listener.listen(LISTEN_BACKLOG)
     except (OSError, OverflowError):  # a port out of range is an OverflowError
         listener.close()
         raise
@@ -306,7 +303,7 @@ def listen(host: str, port: int, stall_s: float = STALL_TIMEOUT_S) -> socket.soc
 
 
 def set_socket_options(listener: socket.socket, stall_s: float) -> None:
-    """What every accepted connection inherits: little that is unsent, no delay, an end to silent peers."""
+    """Set the options that accepted connections inherit: few unsent bytes, no delay, a stall timeout."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_NODELAY", 1),
@@ -325,14 +322,15 @@ def serve(
     on_started: Callable[[], None] = lambda: None,
     token_file: TokenFile | None = None,
 ) -> None:
-    """Serve until a stop signal; `begun` is called when the log is open. `tokens` are read when they change.
+    """Serve until a stop signal. `on_started` is called when the log is open.
 
-    SIGHUP has the tokens read again. It stops the server if it comes because the terminal was closed.
+    `token_file` is read again when it changes, and on SIGHUP. A SIGHUP because the terminal was closed stops
+    the server.
     """
     limit = ConnectionLimit(compute_bounds(raise_file_limit()))
     config = uvicorn.Config(
         application,
-        log_config=None,  # the journal's is the only one: uvicorn's own would tell what an error says
+        log_config=None,  # `configure_logging` did it: uvicorn's own would log messages of errors
         access_log=False,
         http=partial(PacedHttpProtocol, limit=limit),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
@@ -351,7 +349,7 @@ async def run_until_stopped(
     on_started: Callable[[], None],
     token_file: TokenFile | None = None,
 ) -> None:
-    """Run the server within the application's life; a signal before `begun` stops it in order too."""
+    """Run the server in the application's lifespan. A signal before `on_started` stops it in order, too."""
     with server.capture_signals():
         if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP"):
             install_hangup_handler(server, token_file)
@@ -361,7 +359,7 @@ async def run_until_stopped(
 
 
 def install_hangup_handler(server: uvicorn.Server, token_file: TokenFile | None) -> None:
-    """Have SIGHUP read the tokens again; from a terminal that was closed it stops the server."""
+    """Make SIGHUP read the token file again, or stop the server if the terminal was closed."""
     had_terminal = has_terminal()
 
     def hang_up() -> None:
@@ -374,13 +372,13 @@ def install_hangup_handler(server: uvicorn.Server, token_file: TokenFile | None)
 
 
 def has_terminal() -> bool:
-    """Whether a person can see or stop this process; a terminal that was closed is none any more."""
-    return any(os.isatty(number) for number in (0, 1, 2))
+    """Return whether a standard stream is a terminal; one that was closed does not count."""
+    return any(os.isatty(descriptor) for descriptor in (0, 1, 2))
 
 
 @asynccontextmanager
 async def watch_token_file(token_file: TokenFile | None) -> AsyncIterator[None]:
-    """Look once a second whether the file of tokens has changed."""
+    """Read the token file again when it changes, while the context is open."""
     if token_file is None:
         yield
         return

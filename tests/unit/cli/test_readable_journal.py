@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from turnlog.cli.terminal_log import TerminalFormatter, make_terminal_formatter
-from turnlog.server.access_log import configure_logging
+from turnlog.server.log_format import configure_logging
 
 
 @pytest.fixture(autouse=True)

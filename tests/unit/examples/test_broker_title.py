@@ -9,7 +9,7 @@ from turnlog.app.messages import Chat
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
-from turnlog.server.routes.api import make_session_info
+from turnlog.server.routes.sessions import make_session_info
 from turnlog_examples.broker import make_app
 from turnlog_examples.broker.case import new_case
 from turnlog_examples.broker.title import title

@@ -16,8 +16,8 @@ from turnlog.events import CATALOG, UiMessage
 from turnlog.log import Log, open_log
 from turnlog.server.streaming import turn_response
 from turnlog.server.streaming.event_stream import prepend_reset_event
+from turnlog.server.streaming.frames import HEARTBEAT_FRAME
 from turnlog.server.streaming.projection import DialectProjection
-from turnlog.server.streaming.streams import HEARTBEAT_FRAME
 from turnlog.server.streaming.turn_response import TurnResponse, with_heartbeats
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect

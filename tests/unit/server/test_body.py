@@ -61,5 +61,5 @@ def test_body_of_a_peer_that_leaves_is_bad_input() -> None:
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
-    with pytest.raises(BadInput, match="the peer left"):
+    with pytest.raises(BadInput, match="the peer disconnected"):
         asyncio.run(read_json_body(Request(scope, receive), Said))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnlog.server.connections import (
+from turnlog.server.limits.connections import (
     MAX_OPEN_FILES,
     ConnectionBounds,
     ConnectionLimit,

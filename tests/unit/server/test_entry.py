@@ -10,10 +10,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from turnlog.app import Principal
 from turnlog.server.auth import authentication
-from turnlog.server.auth.authentication import PRINCIPAL_KEY, AuthenticationCheck, get_identity
+from turnlog.server.auth.authentication import AuthenticationCheck, get_identity
 from turnlog.server.auth.credentials import BuiltinAuth, Identity, hash_token
-from turnlog.server.limits import Limits, RateLimiter
+from turnlog.server.limits import Limits
+from turnlog.server.limits.rate_limiter import RateLimiter
 from turnlog.server.middleware import RequestChecksMiddleware
+from turnlog.server.scope_keys import PRINCIPAL_KEY
 
 ADA, BOB = Principal("ada"), Principal("bob", frozenset({"operator"}))
 TOKENS = {hash_token("a"): ADA, hash_token("b"): BOB}

@@ -17,11 +17,11 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnlog.server.access_log import (
+from turnlog.server.access_log import AccessLogMiddleware
+from turnlog.server.log_format import (
     EXTRA_FIELDS,
     REDACTED,
     SECRET_PATTERN,
-    AccessLogMiddleware,
     JsonFormatter,
     configure_logging,
     redact,

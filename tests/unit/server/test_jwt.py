@@ -287,7 +287,7 @@ class TestKeys:
             (pem(EC["ES256"]), "RS256", "expected a public RSA key, got another kind of key"),
             (pem(RSA), "ES256", "expected a public EC key, got another kind of key"),
             (pem(RSA), "EdDSA", "expected a public Ed25519 key, got another"),
-            (pem(RSA), "HS256", "a secret of at least 32 bytes, and no key in PEM"),
+            (pem(RSA), "HS256", "a secret of at least 32 bytes, not a key in PEM"),
             (b"x" * 31, "HS256", "a secret of at least 32 bytes"),
             (pem(rsa.generate_private_key(65537, 1024)), "RS256", "at least 2048 bits, got 1024"),
         ],
@@ -337,7 +337,7 @@ class TestFile:
         ("text", "words"),
         [
             ("", "missing required field `algorithms`"),
-            ("key_file", "does not say which tokens to accept"),
+            ("key_file", "is not a JWT configuration"),
             (TOML + "secret = 1\n", "unknown field `secret`"),
             (TOML.replace('["HS256"]', '"HS256"'), "Expected `array`"),
             (TOML.replace("HS256", "none"), "expected algorithms out of"),
@@ -353,7 +353,7 @@ class TestFile:
 
     def test_a_file_that_is_not_text_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "jwt.toml").write_bytes(b"\xff\xfe")
-        with pytest.raises(CallerError, match="does not say which tokens"):
+        with pytest.raises(CallerError, match="is not a JWT configuration"):
             load_jwt_tokens(tmp_path / "jwt.toml")
 
 

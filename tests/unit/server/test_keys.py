@@ -68,7 +68,7 @@ class TestKey:
         url = f"sqlite:///{tmp_path}/log.db"
         load_or_create_key(url)
         (tmp_path / "log.db.key").chmod(mode)
-        assert "can be read by others: make it yours alone (chmod 600 log.db.key)" in refused(
+        assert "can be read by others: make it private (chmod 600 log.db.key)" in refused(
             load_or_create_key, url
         )
 
@@ -82,7 +82,7 @@ class TestKey:
     def test_a_folder_that_cannot_be_made_is_said(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         said = refused(load_or_create_key, f"sqlite:///{tmp_path}/file/log.db")
-        assert said.startswith("cannot keep the server's key in ")
+        assert said.startswith("cannot store the server's key in ")
 
     def test_two_starts_at_once_have_one_key(self, tmp_path: Path) -> None:
         many = 8
@@ -127,8 +127,8 @@ class TestTokens:
     @pytest.mark.parametrize(
         ("said", "words"),
         [
-            ("", "is not a file of tokens"),
-            ("[]", "is not a file of tokens: Expected `object`"),
+            ("", "is not a token file"),
+            ("[]", "is not a token file: Expected `object`"),
             ('{"ada": "secret"}', "$[...]"),
             ({"ada": {}}, "missing required field `sha256`"),
             ({"ada": {"sha256": HASH, "role": "owner"}}, "unknown field `role`"),
@@ -146,8 +146,8 @@ class TestTokens:
             ({"a\nb": {"sha256": HASH}}, r"got 'a\nb'"),
             ({"ü" * 65: {"sha256": HASH}}, "at most 128 bytes"),
             ({"ada": {"sha256": HASH}, "bob": {"sha256": HASH}}, "two names have the same token"),
-            ({"local": {"sha256": HASH}}, "'local' is a name of the server's own"),
-            ({"guest_1": {"sha256": HASH}}, "'guest_1' is a name of the server's own"),
+            ({"local": {"sha256": HASH}}, "'local' is reserved for the server"),
+            ({"guest_1": {"sha256": HASH}}, "'guest_1' is reserved for the server"),
         ],
     )
     def test_what_is_wrong_is_said(self, said: object, words: str, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from turnlog.app import Principal
-from turnlog.server import limits
-from turnlog.server.limits import Limits, RateLimiter, TooManySessions
+from turnlog.server.limits import Limits, rate_limiter
+from turnlog.server.limits.rate_limiter import RateLimiter, TooManySessions
 
 SMALL = Limits(requests_per_s=2.0, burst=3, streams=2)
 ADA, BOB, EVE = Principal("ada"), Principal("bob"), Principal("eve")
@@ -58,7 +58,7 @@ def test_principals_do_not_share() -> None:
 
 
 def test_the_longest_silent_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_TRACKED_PRINCIPALS", 2)
+    monkeypatch.setattr(rate_limiter, "MAX_TRACKED_PRINCIPALS", 2)
     budgets = RateLimiter(SMALL)
     assert (spent(budgets, 10.0, ADA), spent(budgets, 10.0, BOB)) == (3, 3)
     assert budgets.consume_request(ADA, 0, 10.0) > 0
@@ -196,7 +196,7 @@ def test_stream_makes_room_for_a_request() -> None:
 
 def test_requests_that_wait_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(limits, "MAX_WAITING_REQUESTS", 1)
+        monkeypatch.setattr(rate_limiter, "MAX_WAITING_REQUESTS", 1)
         budgets = RateLimiter(Limits(concurrent_requests=1))
         assert await budgets.start_request(ADA)
         waiting = asyncio.create_task(budgets.start_request(ADA))
@@ -221,8 +221,8 @@ def test_peers_that_have_not_signed_in_share_a_limit_and_do_not_wait() -> None:
 
 def test_refusals_beyond_a_few_are_answered_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(limits, "REFUSAL_DELAY_S", 1e6)
-        monkeypatch.setattr(limits, "MAX_DELAYED_REFUSALS", 1)
+        monkeypatch.setattr(rate_limiter, "REFUSAL_DELAY_S", 1e6)
+        monkeypatch.setattr(rate_limiter, "MAX_DELAYED_REFUSALS", 1)
         budgets = RateLimiter(Limits())
         for _ in range(20):
             await budgets.delay_refusal(ADA, 0.0)

@@ -43,7 +43,7 @@ async def source(log: Log, session: str, dialect: str, gate: PageLock) -> Frames
     if dialect == "turnlog":
         return log.follow_frames(session, idle_s=60.0, page_lock=gate)
     head = await log.info(session)
-    return DialectProjection(log, head, CATALOG, make).frames(Cursor(), 60.0, gate=gate)
+    return DialectProjection(log, head, CATALOG, make).frames(Cursor(), 60.0, page_lock=gate)
 
 
 async def hold(gate: PageLock, dialect: str) -> tuple[int, int]:

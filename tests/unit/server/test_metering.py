@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from turnlog.server.request_cost import MeteredCoroutine
+from turnlog.server.limits.request_cost import MeteredCoroutine
 
 
 class Work:

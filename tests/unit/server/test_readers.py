@@ -20,16 +20,13 @@ from turnlog.log import Log, MemoryStore
 from turnlog.log.subscription import Drain
 from turnlog.server.access_log import AccessLogMiddleware
 from turnlog.server.auth.credentials import Identity
-from turnlog.server.limits import Limits, RateLimiter
+from turnlog.server.limits import Limits
+from turnlog.server.limits.rate_limiter import RateLimiter
 from turnlog.server.metrics import Metrics
-from turnlog.server.streaming.streams import (
-    CONNECTION_KEY,
-    HEARTBEAT_FRAME,
-    RETRY_FRAME,
-    SENT_BYTES_KEY,
-    IteratorSource,
-    StreamRegistry,
-)
+from turnlog.server.scope_keys import CONNECTION_KEY, SENT_BYTES_KEY
+from turnlog.server.session_access import SessionAccess
+from turnlog.server.streaming.frames import HEARTBEAT_FRAME, RETRY_FRAME
+from turnlog.server.streaming.streams import IteratorSource, StreamRegistry
 
 APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
 EVE = Principal("eve", frozenset({"operator"}))
@@ -109,7 +106,9 @@ class Room:
     def __init__(self, sessions: Sessions, seat: Membership, limits: Limits) -> None:
         self.metrics = Metrics()
         self.budgets = RateLimiter(limits)
-        self.readers = StreamRegistry(lambda: sessions, self.metrics, self.budgets, limits)
+        access = SessionAccess(self.budgets)
+        access.set_sessions(sessions)
+        self.readers = StreamRegistry(access, self.metrics, limits)
         self._seat = seat
 
     async def stream(

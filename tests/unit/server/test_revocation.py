@@ -92,5 +92,5 @@ def test_sign_out_that_cannot_be_stored_is_an_error_and_holds_meanwhile(tmp_path
 
 
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CallerError, match="cannot read who has signed out"):
+    with pytest.raises(CallerError, match="cannot read the signed-out cookies"):
         RevokedCookies(tmp_path)

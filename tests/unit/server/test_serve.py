@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.e2e.harness import Dechunker
 from tests.unit.log.delegates import scenario, soon, until
-from turnlog.server.streaming.streams import CONNECTION_KEY
+from turnlog.server.scope_keys import CONNECTION_KEY
 from turnlog.server.uvicorn_server import WRITE_CHUNK_BYTES, PacedHttpProtocol, listen
 
 PLAIN = (b"content-type", b"text/plain")

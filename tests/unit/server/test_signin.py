@@ -282,7 +282,7 @@ def test_where_people_sign_in_elsewhere_these_routes_are_not_there() -> None:
             link,
         ]
         assert {answer.status_code for answer in refused} == {404}
-        assert refused[0].json() == {"error": "people sign in elsewhere"}
+        assert refused[0].json() == {"error": "this server uses an external sign-in"}
         member = {"session": session, "principal": "bob", "roles": ["guest"]}
         assert site.post("", "/api/members", member).status_code == 202, "members are members all the same"
 

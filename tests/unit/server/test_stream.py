@@ -15,8 +15,8 @@ from turnlog.log import Log, MemoryStore
 from turnlog.log.filter import MATCH_ALL, EventFilter
 from turnlog.server.streaming import event_stream
 from turnlog.server.streaming.event_stream import filter_pages
+from turnlog.server.streaming.frames import HEARTBEAT_FRAME
 from turnlog.server.streaming.query import parse_dialect_request, parse_event_filter
-from turnlog.server.streaming.streams import HEARTBEAT_FRAME
 from turnlog.testing.factories import (
     agent_scope,
     agent_start_event,

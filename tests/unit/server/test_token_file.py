@@ -79,7 +79,7 @@ def test_bad_file_keeps_the_tokens_and_is_an_error_once(
         applied.tokens.reload_if_changed()
     assert applied.names == ["ada", "bob"]
     [record] = caplog.records
-    assert record.getMessage().startswith("the tokens stay as they were: ")
+    assert record.getMessage().startswith("the token file cannot be used, the tokens before stay valid: ")
     applied.write("bob")
     applied.tokens.reload_if_changed()
     assert applied.names == ["bob"]

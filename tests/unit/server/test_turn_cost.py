@@ -9,7 +9,8 @@ from turnlog.app import LOCAL
 from turnlog.log import Row
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
-from turnlog.server.streaming.turn_response import FramePosition, TurnResponse
+from turnlog.server.streaming.frames import FramePosition
+from turnlog.server.streaming.turn_response import TurnResponse
 
 
 def count_rows(later_turns: int, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, bytes]:

@@ -90,7 +90,7 @@ class SessionFollower:
         """Wait until everything up to a seq has been taken into account."""
         while self._tree.last_seq < seq:
             if self.task is not None and self.task.done():
-                raise Unavailable("nobody follows this session any more")
+                raise Unavailable("session driver is not running")
             await self._wakeup.wait()
 
     async def wait_until_idle(self, trace: str) -> None:

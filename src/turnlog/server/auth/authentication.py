@@ -1,9 +1,10 @@
-"""Before every route: who is asking, and whether they ask too often, for too much or for too much at once.
+"""Authentication and rate limits, checked before every route.
 
-The routes find the principal in the scope. Public routes need no sign-in; requests of peers that have not
-signed in are counted together. Refusals are 401, 412, 429 and, while the server has too many connections or
-such peers, 503, as JSON. A body counts as it is announced, before it is read; one that does not say how long
-it is counts as the longest that is allowed.
+Input: an ASGI scope. Output: the caller's `Identity` in the scope, or a refusal as JSON: 401, 412, 429, or
+503 while the server has too many connections or too many callers that are not signed in.
+
+Public routes need no sign-in; callers that are not signed in share one limit. The body counts with the size
+that the headers declare, before it is read; one without a size counts as the largest that is allowed.
 """
 
 import math
@@ -13,31 +14,34 @@ from typing import Any
 from urllib.parse import unquote
 
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Scope
 
 from turnlog.app import Principal
 from turnlog.errors import Forbidden
 from turnlog.events.strict_json import MAX_JSON_BYTES
 from turnlog.server.auth.credentials import Authenticator, BuiltinAuth, Identity, is_guest
-from turnlog.server.connections import FULL_MESSAGE, RESERVE_KEY, ConnectionLimit
 from turnlog.server.html_pages import accepts_html, error_page
-from turnlog.server.limits import RateLimiter
-from turnlog.server.middleware import REQUEST_CHARGE_KEY, get_route_path
-from turnlog.server.request_cost import MeteredCoroutine
+from turnlog.server.limits.connections import FULL_MESSAGE, ConnectionLimit
+from turnlog.server.limits.rate_limiter import RateLimiter
+from turnlog.server.limits.request_cost import MeteredCoroutine
+from turnlog.server.middleware import get_route_path
+from turnlog.server.responses import json_error
+from turnlog.server.scope_keys import IDENTITY_KEY, PRINCIPAL_KEY, REQUEST_CHARGE_KEY, RESERVE_KEY
 
-IDENTITY_KEY = "turnlog.known"
-PRINCIPAL_KEY = "turnlog.principal"
-PRINCIPAL_HEADER = b"turnlog-principal"  # whom a page was opened by: another tab may have signed in since
+# The principal that a page was opened by: another tab may have signed in since.
+PRINCIPAL_HEADER = b"turnlog-principal"
 HEALTH_PATH = "/healthz"
 RETRY_WHEN_FULL_S = 5
+MAX_LENGTH_DIGITS = 18  # of Content-Length; int() of a very long text is slow
 SIGN_IN_MESSAGE = "sign in first"
-TOO_MANY_CONCURRENT_MESSAGE = "too many requests at once, wait for some of them"
 HOW_TO_SIGN_IN = ": open the link the server printed, or send the header Authorization: Bearer <token>"
+TOO_MANY_REQUESTS_MESSAGE = "too many requests, wait a little"
+TOO_MANY_CONCURRENT_MESSAGE = "too many requests at once, wait for some of them"
 
 
 class AuthenticationCheck:
-    """Lets in who is known and within their limits. One of the checks of the front."""
+    """Authenticates a request and takes it from its principal's limits."""
 
     def __init__(self, auth: Authenticator, rate_limiter: RateLimiter, public_paths: Collection[str]) -> None:
         self._auth = auth
@@ -45,50 +49,60 @@ class AuthenticationCheck:
         self._public_paths = frozenset(public_paths)
 
     async def __call__(self, scope: Scope) -> Response | None:
-        """Put who is asking into the scope; what to answer instead, if they may not."""
-        known = await self._auth.authenticate(HTTPConnection(scope), time.time())
-        if known is not None:
-            scope[IDENTITY_KEY], scope[PRINCIPAL_KEY] = known, known.principal
-        if (answer := refuse_in_reserve(scope, known)) is not None:
-            return answer
-        if get_route_path(scope) == HEALTH_PATH:
+        """Put the caller's identity into the scope. Return None, or the response that refuses the request."""
+        identity = await self._auth.authenticate(HTTPConnection(scope), time.time())
+        if identity is not None:
+            scope[IDENTITY_KEY] = identity
+            scope[PRINCIPAL_KEY] = identity.principal
+
+        refusal = refuse_in_reserve(scope, identity)
+        if refusal is not None:
+            return refusal
+
+        path = get_route_path(scope)
+        if path == HEALTH_PATH:
             return None
-        if get_route_path(scope) in self._public_paths:
+        if path in self._public_paths:
             return await self._start_request(scope, None)
-        if known is None and scope["method"] == "GET" and accepts_html(scope):
+        if identity is None:
+            return self._refuse_anonymous(scope)
+        if not is_expected_principal(scope, identity.principal):
+            return json_error(f"you are signed in as {identity.principal.name} now", 412)
+
+        principal = identity.principal
+        wait_s = self._rate_limiter.consume_request(principal, declared_body_bytes(scope), time.monotonic())
+        if wait_s:
+            return await self._refuse_over_limit(principal, TOO_MANY_REQUESTS_MESSAGE, wait_s)
+        return await self._start_request(scope, principal)
+
+    def _refuse_anonymous(self, scope: Scope) -> Response:
+        if scope["method"] == "GET" and accepts_html(scope):
             return error_page(scope, "Sign in first", 401)
-        if known is None:
-            headers = {"www-authenticate": "Bearer"}
-            how = HOW_TO_SIGN_IN if isinstance(self._auth, BuiltinAuth) else ""
-            return JSONResponse({"error": SIGN_IN_MESSAGE + how}, 401, headers)
-        if not is_expected_principal(scope, known.principal):
-            return JSONResponse({"error": f"you are signed in as {known.principal.name} now"}, 412)
-        wait_s = self._rate_limiter.consume_request(
-            known.principal, declared_body_bytes(scope), time.monotonic()
-        )
-        if not wait_s:
-            return await self._start_request(scope, known.principal)
-        return await self._refuse_over_limit(known.principal, "too many requests, wait a little", wait_s)
+        how = HOW_TO_SIGN_IN if isinstance(self._auth, BuiltinAuth) else ""
+        return json_error(SIGN_IN_MESSAGE + how, 401, {"www-authenticate": "Bearer"})
 
     async def _start_request(self, scope: Scope, principal: Principal | None) -> Response | None:
-        """Count a request until it is answered; what to answer instead, if there are too many."""
+        """Count the request as running until its response has ended, or return the refusal.
+
+        None is a caller that is not signed in.
+        """
         if await self._rate_limiter.start_request(principal):
             scope[REQUEST_CHARGE_KEY] = RequestCharge(self._rate_limiter, principal)
             return None
         if principal is None:
-            return JSONResponse({"error": FULL_MESSAGE}, 503, {"retry-after": str(RETRY_WHEN_FULL_S)})
+            return json_error(FULL_MESSAGE, 503, {"retry-after": str(RETRY_WHEN_FULL_S)})
         return await self._refuse_over_limit(principal, TOO_MANY_CONCURRENT_MESSAGE)
 
     async def _refuse_over_limit(
-        self, principal: Principal, problem: str, retry_after_s: float = 1.0
+        self, principal: Principal, message: str, retry_after_s: float = 1.0
     ) -> Response:
-        """Return the refusal of a principal that is over a limit, at once or a little later."""
+        """Return the refusal; wait before, if this principal has had many."""
         await self._rate_limiter.delay_refusal(principal, time.monotonic())
-        return JSONResponse({"error": problem}, 429, {"retry-after": str(math.ceil(retry_after_s))})
+        return json_error(message, 429, {"retry-after": str(math.ceil(retry_after_s))})
 
 
 class RequestCharge:
-    """A request that is being answered, and who pays for it; None pays nothing."""
+    """A running request and the principal that its processor time is charged to; None is not charged."""
 
     __slots__ = ("_principal", "_rate_limiter")
 
@@ -96,8 +110,7 @@ class RequestCharge:
         self._rate_limiter = rate_limiter
         self._principal = principal
 
-    async def answer(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await what answers the request."""
+    async def run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await MeteredCoroutine(work, self._charge)
         finally:
@@ -109,40 +122,48 @@ class RequestCharge:
 
 
 def refuse_in_reserve(scope: Scope, identity: Identity | None) -> Response | None:
-    """Return the refusal of a request on a connection that is kept for operators and `/healthz`."""
+    """Return the refusal if the connection is one that is reserved for operators and `/healthz`."""
     limit: ConnectionLimit | None = scope.get(RESERVE_KEY)
-    if limit is None or get_route_path(scope) == HEALTH_PATH or (identity and identity.principal.is_operator):
+    if limit is None or get_route_path(scope) == HEALTH_PATH:
+        return None
+    if identity is not None and identity.principal.is_operator:
         return None
     limit.record_refusal(time.monotonic())
-    return JSONResponse(
-        {"error": FULL_MESSAGE}, 503, {"retry-after": str(RETRY_WHEN_FULL_S), "connection": "close"}
-    )
+    return json_error(FULL_MESSAGE, 503, {"retry-after": str(RETRY_WHEN_FULL_S), "connection": "close"})
 
 
 def is_expected_principal(scope: Scope, principal: Principal) -> bool:
-    """Whether the caller is whom the request names, if it names one; the name is percent-encoded."""
+    """Return whether the caller is the principal that `Turnlog-Principal` names, if the header is there."""
     name = dict(scope["headers"]).get(PRINCIPAL_HEADER)
     return name is None or unquote(name.decode("latin-1")) == principal.name
 
 
 def declared_body_bytes(scope: Scope) -> int:
-    """Return how many bytes the body of a request has, as its headers say."""
+    """Return the size of the body by its headers; `MAX_JSON_BYTES` if they do not declare one."""
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers:
         return MAX_JSON_BYTES
     length: bytes = headers.get(b"content-length", b"0")
-    # A body over the limit is refused (413) before more of it is read.
-    return min(int(length), MAX_JSON_BYTES) if length.isdigit() and len(length) < 19 else MAX_JSON_BYTES
+    if not length.isdigit() or len(length) > MAX_LENGTH_DIGITS:
+        return MAX_JSON_BYTES
+    # A larger body is refused (413) before more of it is read.
+    return min(int(length), MAX_JSON_BYTES)
 
 
 def get_identity(scope: Scope) -> Identity:
-    """Who is asking, behind the entry."""
-    known: Identity = scope[IDENTITY_KEY]
-    return known
+    """Return the caller of a route that needs a sign-in."""
+    identity: Identity = scope[IDENTITY_KEY]
+    return identity
+
+
+def get_identity_or_none(scope: Scope) -> Identity | None:
+    """Return the caller of a public route, if signed in."""
+    identity: Identity | None = scope.get(IDENTITY_KEY)
+    return identity
 
 
 def get_session_creator(scope: Scope) -> Principal:
-    """Who is asking for a session of their own; guests have the one they were invited to, and no other."""
+    """Return the caller; raise `Forbidden` for a guest, who has only the session it was invited to."""
     principal = get_identity(scope).principal
     if is_guest(principal):
         raise Forbidden("guests do not make sessions: name the one you were invited to")

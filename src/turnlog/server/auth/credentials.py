@@ -1,10 +1,12 @@
-"""Who is asking (protocol section 8.1): bearer tokens, cookies and one-time codes. Time comes in.
+"""Bearer tokens, cookies and one-time codes (protocol section 8.1). Time comes in as an argument.
 
-A token is known by its hash only. Cookies and codes are values signed with the server's key, which say
-themselves until when they hold; the key lives beside the log, so that a page stays signed in when the server
-starts again. A sign-in code holds for one start of the server, once. A code to join a session names an
-invite: the log says whether it is open. A cookie that came from a token ends with it. A cookie that was
-signed out is refused for as long as it would have held (`revocation`).
+- A token is stored by its hash only.
+- Cookies and codes are values signed with the server's key, with their own expiry. The key is stored beside
+  the log, so a page stays signed in when the server restarts.
+- A sign-in code is valid once, and only for the start of the server that made it.
+- A join code names an invite; the log decides whether the invite is open.
+- A cookie that was made from a token ends with the token. A cookie that was signed out is refused until it
+  would have expired (`revocation`).
 """
 
 import hmac
@@ -18,29 +20,24 @@ import msgspec
 from starlette.requests import HTTPConnection
 
 from turnlog.app import LOCAL, Principal
-from turnlog.errors import TurnlogError
 from turnlog.server.auth.revocation import RevokedCookies
 
 COOKIE_LIFETIME_S = 30 * 24 * 3600
 SIGN_IN_CODE_LIFETIME_S = 15 * 60
 SIGNATURE_BYTES = 24
 GUEST_PREFIX = "guest_"
-MAX_USED_CODES = 1024  # so many used sign-in codes are remembered until they expire
+MAX_USED_CODES = 1024  # used sign-in codes that are stored until they expire
 
 
 def is_guest(principal: Principal) -> bool:
-    """Whether a principal came by a link to one session."""
+    """Return whether a principal became a member by a link, without a sign-in of its own."""
     return principal.name.startswith(GUEST_PREFIX)
 
 
-class NotSignedIn(TurnlogError):
-    """Who asks has not said who they are, or not in a way that holds."""
-
-
 class Cookie(msgspec.Struct, frozen=True, tag="cookie"):
-    """What a browser is known by. Cookies that follow each other in one browser have the same id.
+    """The sign-in of a browser. Cookies that replace each other in one browser have the same id.
 
-    `by_tokens` says whether the server that made it knew people by tokens.
+    `by_tokens` is whether the server that made it accepted tokens.
     """
 
     until: int
@@ -53,9 +50,9 @@ class Cookie(msgspec.Struct, frozen=True, tag="cookie"):
 
 
 class Identity(NamedTuple):
-    """A principal, and until when that holds (seconds since 1970).
+    """An authenticated principal; `expires_at_s` is in seconds since 1970, None for no expiry.
 
-    `token` is the hash it signed in with, `cookie` the one that the request had.
+    `token_hash` is that of the token it signed in with, `cookie` the cookie of the request.
     """
 
     principal: Principal
@@ -65,7 +62,7 @@ class Identity(NamedTuple):
 
 
 class SignInCode(msgspec.Struct, frozen=True, tag="sign-in"):
-    """Whoever started the server may come in, once; a session is where to begin."""
+    """Signs in the person who started the server, once; `session` is the session to open."""
 
     until: int
     start: str
@@ -74,8 +71,7 @@ class SignInCode(msgspec.Struct, frozen=True, tag="sign-in"):
 
 
 class JoinCode(msgspec.Struct, frozen=True, tag="join"):
-    """One person becomes a member by an invite; the log says for which roles, until when, and whether it is
-    open."""
+    """Makes one person a member. The invite in the log has the roles and the expiry."""
 
     session: str
     invite: str
@@ -86,27 +82,27 @@ _decoder: msgspec.json.Decoder[SignedValue] = msgspec.json.Decoder(SignedValue)
 
 
 class Authenticator(Protocol):
-    """What the server asks about every request; an application that has users of its own brings its own.
+    """Authenticates every request. An application with users of its own implements it.
 
-    `who` may wait, for a database or a provider: the server goes on with other requests meanwhile.
+    `authenticate` may wait for a database or a provider; other requests are served meanwhile.
     """
 
     async def authenticate(self, connection: HTTPConnection, now_s: float) -> Identity | None:
-        """Who is asking; None if nobody says."""
+        """Return the caller, or None if the request has no valid credentials."""
         ...
 
 
 TokenVerifier = Callable[[str, float], "Identity | Awaitable[Identity | None] | None"]
-"""Tells who shows a token, now or when its key has been fetched; None for a token that does not hold."""
+"""Returns the identity of a token, at once or when its key has been fetched; None for an invalid token."""
 
 
 def reject_token(token: str, now_s: float) -> Identity | None:
-    """No other kind of token is accepted."""
+    """Reject every token that is not one of the server's own."""
     return None
 
 
 class BuiltinAuth:
-    """The server's own sign-in: tokens by their hash, links, cookies."""
+    """The server's own sign-in: tokens, links and cookies."""
 
     def __init__(
         self,
@@ -116,7 +112,7 @@ class BuiltinAuth:
         start_id: str = "",
         revoked_cookies: RevokedCookies | None = None,
     ) -> None:
-        """`start` names a start of the server that has begun, for who makes codes for it elsewhere."""
+        """`start_id` is that of a running server, for a process that makes codes for it."""
         self._key = key
         self._tokens = dict(tokens or {})
         self._by_tokens = tokens is not None or verify is not reject_token
@@ -124,98 +120,113 @@ class BuiltinAuth:
         self._verify = verify
         self.start_id = start_id or secrets.token_urlsafe(16)
         self._used_codes: dict[str, int] = {}
-        self.cookie_name = "turnlog_" + sha256(b"name:" + key).hexdigest()[:8]  # ports share their cookies
+        # Servers on other ports of the host get the same cookies, so each has its own name.
+        self.cookie_name = "turnlog_" + sha256(b"name:" + key).hexdigest()[:8]
 
     async def authenticate(self, connection: HTTPConnection, now_s: float) -> Identity | None:
-        """By the bearer token, or else by the cookie."""
+        """Authenticate by the header Authorization if there is one, or else by the cookie."""
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
-        if scheme:
-            return (
-                await self._authenticate_bearer(token.strip(), now_s) if scheme.lower() == "bearer" else None
-            )
-        return self._authenticate_cookie(connection.cookies.get(self.cookie_name, ""), now_s)
+        if not scheme:
+            return self._authenticate_cookie(connection.cookies.get(self.cookie_name, ""), now_s)
+        if scheme.lower() != "bearer":
+            return None
+        return await self._authenticate_bearer(token.strip(), now_s)
 
     async def _authenticate_bearer(self, token: str, now_s: float) -> Identity | None:
         digest = hash_token(token)
-        if principal := self._tokens.get(digest):
+        principal = self._tokens.get(digest)
+        if principal is not None:
             return Identity(principal, token_hash=digest)
-        known = self._verify(token, now_s)
-        return known if known is None or isinstance(known, Identity) else await known
+
+        result = self._verify(token, now_s)
+        if result is None or isinstance(result, Identity):
+            return result
+        return await result
 
     def _authenticate_cookie(self, text: str, now_s: float) -> Identity | None:
-        match self.verify_signed(text, now_s):
-            case Cookie() as cookie if self._is_cookie_valid(cookie):
-                given = Principal(cookie.name, frozenset(cookie.roles))
-                principal = self._tokens.get(cookie.token, given)  # as the token's is now
-                return Identity(principal, cookie.until, cookie.token, cookie)
-        return None
+        cookie = self.verify_signed(text, now_s)
+        if not isinstance(cookie, Cookie) or not self._is_cookie_valid(cookie):
+            return None
+        # A cookie of a token has the roles that the token has now.
+        principal = self._tokens.get(cookie.token) or Principal(cookie.name, frozenset(cookie.roles))
+        return Identity(principal, cookie.until, cookie.token, cookie)
 
     def _is_cookie_valid(self, cookie: Cookie) -> bool:
-        """Whether a cookie of this server's still counts."""
+        """Return whether a cookie with a valid signature is still accepted."""
         if cookie.token and cookie.token not in self._tokens:
             return False
-        # Whoever came in by a link while the server knew no people was the owner of everything on a machine
-        # of their own. Once the server knows people by tokens, others may reach it.
-        if cookie.name == LOCAL.name and not cookie.token and self._by_tokens and not cookie.by_tokens:
+        # The local owner of a server without tokens owns everything on it. When the server accepts tokens,
+        # other people may reach it: that cookie is not valid any more.
+        is_local_owner = cookie.name == LOCAL.name and not cookie.token
+        if is_local_owner and self._by_tokens and not cookie.by_tokens:
             return False
         return not self._revoked_cookies.is_revoked(cookie.name, cookie.id, cookie.made_ms)
 
     def is_still_valid(self, identity: Identity) -> bool:
-        """Whether what a principal was known by, when its stream began, would be accepted now."""
+        """Return whether the cookie or token that a stream began with would be accepted now."""
         if identity.cookie is not None and not self._is_cookie_valid(identity.cookie):
             return False
         return not identity.token_hash or self._tokens.get(identity.token_hash) == identity.principal
 
     def set_tokens(self, tokens: Mapping[str, Principal]) -> None:
-        """Accept these tokens, and no others."""
+        """Accept these tokens and no others."""
         self._tokens = dict(tokens)
 
     def make_cookie(self, identity: Identity, now_s: float) -> tuple[str, int]:
-        """The cookie of somebody who is known, and how many seconds it holds.
+        """Return a signed cookie and its lifetime in seconds.
 
-        Who shows a cookie gets one with the same id: a copy of a cookie must not outlive its sign-out.
+        A cookie that replaces another has the same id: a copy of the old one must not outlive the sign-out.
         """
-        until = int(min(identity.expires_at_s or now_s + COOKIE_LIFETIME_S, now_s + COOKIE_LIFETIME_S))
-        before = identity.cookie
+        until_s = now_s + COOKIE_LIFETIME_S
+        if identity.expires_at_s is not None:
+            until_s = min(until_s, identity.expires_at_s)
+        until = int(until_s)
+
+        replaced = identity.cookie
         cookie = Cookie(
             until,
             identity.principal.name,
-            before.id if before else secrets.token_urlsafe(12),
-            before.made_ms if before else int(now_s * 1000),
+            replaced.id if replaced else secrets.token_urlsafe(12),
+            replaced.made_ms if replaced else int(now_s * 1000),
             tuple(sorted(identity.principal.server_roles)),
             identity.token_hash,
-            before.by_tokens if before else self._by_tokens,
+            replaced.by_tokens if replaced else self._by_tokens,
         )
         return self.sign(cookie), until - int(now_s)
 
     async def revoke_cookie(self, text: str, now_s: float) -> None:
-        """Sign a cookie out for good; what is not a cookie of this server's is passed over."""
-        match self.verify_signed(text, now_s):
-            case Cookie(name=name, id=cookie_id):
-                await self._revoked_cookies.revoke(name, cookie_id, int(now_s + COOKIE_LIFETIME_S) + 1, now_s)
+        """Revoke a cookie for good; ignore a text that is not a valid cookie of this server."""
+        cookie = self.verify_signed(text, now_s)
+        if isinstance(cookie, Cookie):
+            until = int(now_s + COOKIE_LIFETIME_S) + 1
+            await self._revoked_cookies.revoke(cookie.name, cookie.id, until, now_s)
 
     def make_sign_in_code(self, now_s: float, session_id: str = "") -> str:
-        """A code for whoever started this server, that holds once and for a quarter of an hour."""
-        number = secrets.token_urlsafe(16)
-        return self.sign(SignInCode(int(now_s + SIGN_IN_CODE_LIFETIME_S), self.start_id, number, session_id))
+        """Return a code that signs the person in who started this server, once."""
+        until = int(now_s + SIGN_IN_CODE_LIFETIME_S)
+        return self.sign(SignInCode(until, self.start_id, secrets.token_urlsafe(16), session_id))
 
     def make_invite_id(self, session_id: str, roles: Iterable[str], by: str, key: str | None) -> str:
-        """Return the id of a new invite; under a key it is the same one again."""
-        named = "\0".join(["invite", session_id, *roles, by, key or ""]).encode(errors="surrogateescape")
-        return "inv_" + (self._compute_signature(named).hex()[:32] if key else secrets.token_hex(16))
+        """Return the id of a new invite; under an idempotency key always the same id."""
+        if not key:
+            return "inv_" + secrets.token_hex(16)
+        text = "\0".join(["invite", session_id, *roles, by, key])
+        return "inv_" + self._compute_signature(text.encode(errors="surrogateescape")).hex()[:32]
 
     def make_join_code(self, session_id: str, invite_id: str) -> str:
-        """Return the code of a link that uses an invite."""
         return self.sign(JoinCode(session_id, invite_id))
 
     def redeem_code(self, code: str, now_s: float) -> SignInCode | JoinCode | None:
-        """What a code says that is good. One to sign in is good once; the log sees to that for who joins."""
-        match self.verify_signed(code, now_s):
-            case SignInCode(until, start, number) as given if start == self.start_id:
-                return given if self._use_code_once(number, until, now_s) else None
-            case JoinCode() as join:
-                return join
-        return None
+        """Return the value of a valid code, or None.
+
+        A sign-in code is used up by it. A join code is not: the log uses up its invite.
+        """
+        value = self.verify_signed(code, now_s)
+        if isinstance(value, JoinCode):
+            return value
+        if not isinstance(value, SignInCode) or value.start != self.start_id:
+            return None
+        return value if self._use_code_once(value.number, value.until, now_s) else None
 
     def _use_code_once(self, number: str, until: int, now_s: float) -> bool:
         self._used_codes = {key: end for key, end in self._used_codes.items() if end > now_s}
@@ -225,18 +236,17 @@ class BuiltinAuth:
         return True
 
     def sign(self, value: SignedValue) -> str:
-        """A value that only this server can have made."""
         data = msgspec.json.encode(value)
         return f"{b64url_encode(data)}.{b64url_encode(self._compute_signature(data))}"
 
     def verify_signed(self, text: str, now_s: float) -> SignedValue | None:
-        """A value that was signed and still holds."""
-        data, _, seal = text.partition(".")
+        """Return the value of a signed text; None if the signature is wrong or the value has expired."""
+        encoded, _, signature = text.partition(".")
         try:
-            plain = b64url_decode(data)
-            if not hmac.compare_digest(self._compute_signature(plain), b64url_decode(seal)):
+            data = b64url_decode(encoded)
+            if not hmac.compare_digest(self._compute_signature(data), b64url_decode(signature)):
                 return None
-            value = _decoder.decode(plain)
+            value = _decoder.decode(data)
         except (ValueError, msgspec.DecodeError):
             return None
         if isinstance(value, JoinCode):
@@ -248,18 +258,17 @@ class BuiltinAuth:
 
 
 def hash_token(token: str) -> str:
-    """What a token is known by."""
     return sha256(token.encode(errors="surrogateescape")).hexdigest()
 
 
 def b64url_encode(data: bytes) -> str:
-    """Bytes as they may stand in a URL and a cookie."""
+    """Encode bytes for a URL or a cookie, without padding."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def b64url_decode(text: str) -> bytes:
-    """The bytes of such a text; ValueError if it is none, or not as `coded` writes it."""
+    """Decode a text of `b64url_encode`; raise ValueError for every other spelling of the same bytes."""
     data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     if b64url_encode(data) != text:
-        raise ValueError("not as it was written")
+        raise ValueError("not canonical base64url")
     return data

@@ -1,26 +1,25 @@
 """Host and Origin, checked before every route: a page of another site must not reach this server.
 
-A name that was rebound to loopback shows in `Host`, a foreign page in `Origin` or, where browsers send none,
-in `Sec-Fetch-Site`; only a link from elsewhere may lead here. Absent headers are fine (not a page); `null` is
-not. A foreign `Host` is 421: the request was sent to the wrong server. A foreign page is 403: browsers send a
-request that got 421 a second time. Refusals say which header and which names are allowed.
+A DNS name that was rebound to loopback shows in `Host`. A page of another site shows in `Origin` or, where
+browsers send none, in `Sec-Fetch-Site`; such a page may only link here. Requests without these headers pass,
+since they do not come from a page; `Origin: null` does not pass. A foreign `Host` gets 421 (RFC 9110: the
+request was sent to the wrong server). A foreign page gets 403: browsers repeat a request that got 421.
 """
 
 from collections.abc import Iterable
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Scope
 
+from turnlog.server.responses import json_error
+
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-ALLOWED_FETCH_SITES = (
-    b"",
-    b"same-origin",
-    b"none",
-)  # where a request may come from: this server's page, or a person
+# Sec-Fetch-Site of requests that may pass: not a browser, a page of this server, a person (address bar).
+ALLOWED_FETCH_SITES = (b"", b"same-origin", b"none")
 
 
 class HostOriginCheck:
-    """Refuses foreign hosts and origins. One of the checks of the front."""
+    """Refuses requests for other hosts and from pages of other sites."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._hosts = frozenset(hosts)
@@ -30,30 +29,32 @@ class HostOriginCheck:
         host = headers.get(b"host", b"").decode("latin-1")
         if strip_port(host) not in self._hosts:
             allowed = ", ".join(sorted(self._hosts))
-            problem = f"this server does not answer for Host {host[:80]!r}; it answers for {allowed}"
-            return JSONResponse({"error": problem}, 421)
-        if foreign := find_origin_error(scope["method"], headers, host):
-            return JSONResponse({"error": foreign}, 403)
+            message = f"this server does not answer for Host {host[:80]!r}; it answers for {allowed}"
+            return json_error(message, 421)
+
+        origin_error = find_origin_error(scope["method"], headers, host)
+        if origin_error is not None:
+            return json_error(origin_error, 403)
         return None
 
 
 def find_origin_error(method: str, headers: dict[bytes, bytes], host: str) -> str | None:
-    """Return why the page that sent a request is not one of this server's, or None."""
+    """Return why the request must come from a page of another site, or None."""
     origin = headers.get(b"origin", b"").decode("latin-1")
-    if origin and (not origin.startswith(("http://", "https://")) or not is_same_host(origin, host)):
+    is_web_origin = origin.startswith(("http://", "https://"))
+    if origin and not (is_web_origin and is_same_host(origin, host)):
         return f"this server does not answer pages of Origin {origin[:80]!r}"
-    link = method == "GET" and headers.get(b"sec-fetch-mode") == b"navigate"
-    if headers.get(b"sec-fetch-site", b"") not in ALLOWED_FETCH_SITES and not link:
+
+    is_link = method == "GET" and headers.get(b"sec-fetch-mode") == b"navigate"
+    if headers.get(b"sec-fetch-site", b"") not in ALLOWED_FETCH_SITES and not is_link:
         return "this server does not answer pages of other sites"
     return None
 
 
 def strip_port(host: str) -> str:
-    """A Host header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isascii() and port.isdigit() else host
 
 
 def is_same_host(origin: str, host: str) -> bool:
-    """Whether a page's origin is this very server."""
     return origin.partition("://")[2] == host

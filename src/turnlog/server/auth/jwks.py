@@ -1,11 +1,11 @@
-"""The key set of an identity provider (JWKS, RFC 7517), fetched and kept. Needs `turnlog[jwt]`.
+"""The key set of an identity provider (JWKS, RFC 7517), fetched and cached. Needs `turnlog[jwt]`.
 
-`RemoteKeys.find` returns the public key that a token names by its `kid`. Keys that are older than `REFRESH_S`
-are fetched again beside the request; one that is not there is waited for. The server fetches at most once in
-`COOLDOWN_S`, whatever tokens name. When the provider cannot be reached, or its answer is no key set, the keys
-that the server has stay good. An answer has `MAX_BYTES` and `FETCH_S` at most; the address is https, or http
-on loopback, and redirects are not followed. PyJWT reads the keys; its own client does not bound an answer,
-and has no keys while the provider is down.
+`RemoteKeys.find_key` returns the public key that a token names by its `kid`. Keys that are older than
+`REFRESH_AFTER_S` are fetched again in the background; a request waits only for a key that is missing. The
+server fetches at most once in `FETCH_COOLDOWN_S`, whatever tokens name. If the provider cannot be reached, or
+its response is not a key set, the cached keys stay valid. A response has at most `MAX_KEY_SET_BYTES` and
+`FETCH_TIMEOUT_S`. The address is https, or http on loopback; redirects are not followed. PyJWT parses the
+keys; its own client does not bound a response, and has no keys while the provider is down.
 """
 
 import asyncio
@@ -32,24 +32,24 @@ FETCH_COOLDOWN_S = 10.0
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 KeyCheck = Callable[[Any], Any]
-"""Returns a key of the right kind and strength; raises `CallerError` for another."""
+"""Returns a key of the right type and strength; raises `CallerError` for another."""
 
 
 class KeySet(msgspec.Struct):
-    """What a provider answers; what is in a key is PyJWT's to read."""
+    """A key set. PyJWT parses each key."""
 
     keys: list[dict[str, Any]]
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: it could lead to an address that is not allowed."""
+    """Makes a redirect an error: it could lead to an address that is not allowed."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class RemoteKeys:
-    """The keys of a provider. One task fetches, and all who wait for it wait for the same."""
+    """The cached keys of a provider. One task fetches; all requests that need it wait for the same task."""
 
     def __init__(self, url: str, check: KeyCheck) -> None:
         self._url = check_jwks_url(url)
@@ -60,7 +60,7 @@ class RemoteKeys:
         self._fetch_task: asyncio.Task[None] | None = None
 
     async def find_key(self, kid: str | None) -> Any | None:
-        """Return the key of this id; without an id the only one there is; None if there is none."""
+        """Return the key of this id, or without an id the only key; None if there is no such key."""
         now_s = asyncio.get_running_loop().time()
         is_fresh = self._last_fetch_s is not None and now_s - self._last_fetch_s < REFRESH_AFTER_S
         if self._look_up(kid) is None or not is_fresh:
@@ -78,7 +78,7 @@ class RemoteKeys:
         if self._last_attempt_s is not None and now_s - self._last_attempt_s < FETCH_COOLDOWN_S:
             return
         self._last_attempt_s = now_s
-        # The fetch serves everyone: it keeps nothing of the request that came first.
+        # The fetch serves all requests: its context must not refer to the first one.
         self._fetch_task = asyncio.create_task(self._fetch(), context=Context())
 
     async def _fetch(self) -> None:
@@ -93,39 +93,47 @@ class RemoteKeys:
 
 
 def check_jwks_url(url: str) -> str:
-    """Return an address that keys may be fetched from."""
-    try:
-        scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
-    except ValueError:
-        scheme, host = "", None
-    if not host or not (scheme == "https" or (scheme == "http" and host in LOOPBACK_HOSTS)):
+    """Return the address; raise `CallerError` if keys may not be fetched from it."""
+    if not is_allowed_url(url):
         raise CallerError(f"expected jwks_url to begin with https://, got {quote(url)}")
     return url
 
 
+def is_allowed_url(url: str) -> bool:
+    """Return whether an address is https, or http on loopback."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return False
+    if parts.scheme == "http":
+        return host in LOOPBACK_HOSTS
+    return parts.scheme == "https" and bool(host)
+
+
 def download_key_set(url: str) -> bytes:
-    """Fetch an address, within a size and a time. Raise OSError, HTTPException or ValueError."""
+    """Fetch an address, within the limits of size and time. Raise OSError, HTTPException or ValueError."""
     end_s = time.monotonic() + FETCH_TIMEOUT_S
     handlers: list[Any] = [NoRedirects]
     if urlsplit(url).hostname in LOOPBACK_HOSTS:
-        handlers.append(urllib.request.ProxyHandler({}))  # a proxy has another loopback
+        handlers.append(urllib.request.ProxyHandler({}))  # loopback of a proxy is another machine
     opener = urllib.request.build_opener(*handlers)
     data = bytearray()
     request = urllib.request.Request(url, headers={"accept": "application/json"})
-    with opener.open(request, timeout=FETCH_TIMEOUT_S) as answer:
-        while piece := answer.read1(MAX_KEY_SET_BYTES):
+    with opener.open(request, timeout=FETCH_TIMEOUT_S) as response:
+        while piece := response.read1(MAX_KEY_SET_BYTES):
             data += piece
             if len(data) > MAX_KEY_SET_BYTES:
-                raise ValueError("the answer is too large")
+                raise ValueError("the response is too large")
             if time.monotonic() > end_s:
-                raise TimeoutError("the answer takes too long")
+                raise TimeoutError("the response takes too long")
     return bytes(data)
 
 
 def parse_key_set(data: bytes, check: KeyCheck) -> dict[str | None, Any]:
-    """Return the keys of a key set that sign tokens and pass the check, by their ids.
+    """Return the signing keys of a key set that pass the check, by their ids.
 
-    Raise BadInput if it is no key set. Keys of other kinds are passed over, as a provider may have several.
+    Raise `BadInput` if it is not a key set or has no such key. Keys of other types are skipped.
     """
     import jwt
 

@@ -1,12 +1,14 @@
 """Tokens of an identity provider: signed JSON Web Tokens (RFC 7519) as bearer tokens. Needs `turnlog[jwt]`.
 
-`Auth(key, verify=JwtTokens(...))` accepts them beside its own. The key, the algorithms, the audience and the
-issuer are the server's; a token only names one of the algorithms, and all of them take the same kind of key
-(RFC 8725). A token says who (`sub`), for whom (`aud`), by whom (`iss`) and until when (`exp`); without one of
-these it is refused. The principal is called `<name>:<sub>`, after the name that the server gave the provider:
-principals of different sources never share a name. The server's own map says which of the provider's roles
-are server roles; every other role of the provider is ignored. The key is in a file, or the keys are fetched
-from the provider (`jwks`); a token never says where its key is.
+`BuiltinAuth(key, verify=JwtTokens(...))` accepts them beside its own tokens.
+
+- The server configures the key, the algorithms, the audience and the issuer. A token only names one of the
+  algorithms, and all of them take the same type of key (RFC 8725).
+- A token without `sub`, `aud`, `iss` or `exp` is refused.
+- The principal is `<name>:<sub>`, with the configured name of the provider: principals of different
+  providers never share a name.
+- A configured map gives roles of the provider server roles; other roles are ignored.
+- The key is in a file, or the keys are fetched (`jwks`); a token cannot name the address of its key.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 MAX_TOKEN_CHARS = 16 * 1024
 MIN_SECRET_BYTES = 32  # as many as SHA-256 has; fewer can be guessed
 MIN_RSA_BITS = 2048
-MAX_CLOCK_SKEW_S = 30.0  # how far the clock of whoever made a token may be ahead of ours
+MAX_CLOCK_SKEW_S = 30.0  # how far the provider's clock may be ahead of ours
 
 KEY_TYPE_BY_ALGORITHM: Mapping[str, str] = {
     **dict.fromkeys(("HS256", "HS384", "HS512"), "secret"),
@@ -38,7 +40,7 @@ KEY_TYPE_BY_ALGORITHM: Mapping[str, str] = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "Ed25519",
 }
-# times are ours to check: they come in
+# PyJWT must not check times: `verify` gets the time as an argument.
 DECODE_OPTIONS: "Options" = {
     "require": ["exp", "aud", "iss", "sub"],
     "verify_exp": False,
@@ -51,7 +53,7 @@ NumericDate = Annotated[float, msgspec.Meta(ge=0, lt=1e12)]  # seconds since 197
 
 
 class JwtClaims(Record, frozen=True, kw_only=True):
-    """What a token has to say, of which types."""
+    """The claims that are checked here."""
 
     sub: Name
     exp: NumericDate
@@ -63,7 +65,7 @@ class JwtClaims(Record, frozen=True, kw_only=True):
 
 
 class JwtConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """What `turnlog serve --jwt` reads: one of `key_file`, which is looked for beside it, and `jwks_url`."""
+    """The file of `turnlog serve --jwt`: either `key_file`, a path relative to it, or `jwks_url`."""
 
     algorithms: tuple[str, ...]
     audience: str
@@ -76,7 +78,7 @@ class JwtConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JwtVerifier:
-    """Reads tokens of one provider, given the key. `name` begins the names of its principals.
+    """Verifies tokens of one provider with a key. The names of its principals begin with `name`.
 
     `roles` maps roles of the provider, in the claim `roles_claim`, to server roles.
     """
@@ -107,11 +109,11 @@ class JwtVerifier:
         self._roles = check_role_map(roles)
 
     def verify(self, token: str, key: Any, now_s: float) -> Identity | None:
-        """Return who shows this token; None if it does not hold."""
+        """Return the identity of a token, or None if it is not valid now."""
         if len(token) > MAX_TOKEN_CHARS:
             return None
         try:
-            given = self._jwt.decode(
+            decoded = self._jwt.decode(
                 token,
                 key,
                 algorithms=self._algorithms,
@@ -119,18 +121,19 @@ class JwtVerifier:
                 audience=self._audience,
                 issuer=self._issuer,
             )
-            claims = convert_strict(given, JwtClaims)
-            theirs = convert_strict(given.get(self._roles_claim, []), list[str])
+            claims = convert_strict(decoded, JwtClaims)
+            provider_roles = convert_strict(decoded.get(self._roles_claim, []), list[str])
         except (self._jwt.PyJWTError, BadInput):
             return None
+
         name = self._prefix + claims.sub
         if not claims.is_valid_at(now_s) or not is_convertible(name, Name):
             return None
-        roles = frozenset(self._roles[role] for role in theirs if role in self._roles)
+        roles = frozenset(self._roles[role] for role in provider_roles if role in self._roles)
         return Identity(Principal(name, roles), claims.exp)
 
     def read_key_id(self, token: str) -> tuple[bool, str | None]:
-        """Return whether this looks like a token of the algorithms, and the id of the key that it names."""
+        """Return whether this is a token of the algorithms, and the id of the key that it names."""
         if len(token) > MAX_TOKEN_CHARS:
             return False, None
         try:
@@ -141,8 +144,10 @@ class JwtVerifier:
 
 
 class JwtTokens:
-    """Tells who shows a token. `key` is a public key in PEM, or the secret of HS algorithms; for the rest see
-    `TokenReader`."""
+    """Verifies tokens with one key: a public key in PEM, or the secret of HS algorithms.
+
+    The other arguments are those of `JwtVerifier`.
+    """
 
     def __init__(
         self, key: bytes, algorithms: Sequence[str], audience: str, issuer: str, **more: Any
@@ -151,60 +156,71 @@ class JwtTokens:
         self._key = load_verification_key(key, self._verifier.key_type)
 
     def __call__(self, token: str, now_s: float) -> Identity | None:
-        """Return who shows this token; None if it does not hold."""
         return self._verifier.verify(token, self._key, now_s)
 
 
 class JwksTokens:
-    """Tells who shows a token, by the keys that its provider has at an address; for the rest see
-    `TokenReader`. What is no token of the algorithms has no key looked for."""
+    """Verifies tokens with the keys that the provider publishes at an address.
+
+    The other arguments are those of `JwtVerifier`.
+    """
 
     def __init__(self, url: str, algorithms: Sequence[str], audience: str, issuer: str, **more: Any) -> None:
         self._verifier = JwtVerifier(algorithms, audience, issuer, **more)
-        kind = self._verifier.key_type
-        if kind == "secret":
+        key_type = self._verifier.key_type
+        if key_type == "secret":
             raise CallerError("expected algorithms with public keys, such as RS256, for jwks_url")
-        self._keys = RemoteKeys(url, lambda key: check_public_key(key, kind))
+        self._keys = RemoteKeys(url, lambda key: check_public_key(key, key_type))
 
     async def __call__(self, token: str, now_s: float) -> Identity | None:
-        """Return who shows this token; None if it does not hold."""
         is_token, kid = self._verifier.read_key_id(token)
-        key = await self._keys.find_key(kid) if is_token else None
-        return None if key is None else self._verifier.verify(token, key, now_s)
+        if not is_token:
+            return None
+        key = await self._keys.find_key(kid)
+        if key is None:
+            return None
+        return self._verifier.verify(token, key, now_s)
 
 
 def load_jwt_tokens(file: Path) -> JwtTokens | JwksTokens:
-    """The tokens that a file, TOML or JSON, says to accept."""
+    """Build the verifier that a configuration file, TOML or JSON, describes."""
     decode = msgspec.json.decode if file.suffix == ".json" else msgspec.toml.decode
     try:
-        said = decode(file.read_bytes(), type=JwtConfig)
-        key = (file.parent / said.key_file).read_bytes() if said.key_file else b""
+        config = decode(file.read_bytes(), type=JwtConfig)
+        key = (file.parent / config.key_file).read_bytes() if config.key_file else b""
     except OSError as error:
         raise CallerError(f"cannot read {error.filename}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CallerError(f"{file} does not say which tokens to accept: {error}") from None
-    who = (said.algorithms, said.audience, said.issuer)
-    more: dict[str, Any] = {"name": said.name, "roles_claim": said.roles_claim, "roles": said.roles}
+        raise CallerError(f"{file} is not a JWT configuration: {error}") from None
+
+    required = (config.algorithms, config.audience, config.issuer)
+    options: dict[str, Any] = {
+        "name": config.name,
+        "roles_claim": config.roles_claim,
+        "roles": config.roles,
+    }
     try:
-        if bool(said.key_file) == bool(said.jwks_url):
+        if bool(config.key_file) == bool(config.jwks_url):
             raise CallerError("expected one of key_file and jwks_url")
-        if said.jwks_url:
-            return JwksTokens(said.jwks_url, *who, **more)
-        return JwtTokens(key.rstrip(b"\r\n"), *who, **more)
+        if config.jwks_url:
+            return JwksTokens(config.jwks_url, *required, **options)
+        return JwtTokens(key.rstrip(b"\r\n"), *required, **options)
     except CallerError as error:
         raise CallerError(f"{file}: {error}") from None
 
 
 def make_provider_prefix(name: str) -> str:
-    """Return what the names of a provider's principals begin with."""
+    """Return the prefix of the names of a provider's principals; raise `CallerError` for an invalid name."""
     if not is_convertible(name, Role) or name == LOCAL.name:
-        said = "a name of small letters, digits, _ and - that begins with a letter"
-        raise CallerError(f"expected {said} for the provider, got {quote(name)}")
+        raise CallerError(
+            "expected a name of small letters, digits, _ and - that begins with a letter for the provider, "
+            f"got {quote(name)}"
+        )
     return f"{name}:"
 
 
 def check_role_map(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return the map from a provider's roles to server roles, if it is one."""
+    """Return a copy of the map; raise `CallerError` if a value is not a server role."""
     for role in roles.values():
         if role not in SERVER_ROLES:
             raise CallerError(f"expected roles to map to {format_server_roles()}, got {quote(role)}")
@@ -212,7 +228,7 @@ def check_role_map(roles: Mapping[str, str]) -> dict[str, str]:
 
 
 def key_type_of(algorithms: Sequence[str]) -> str:
-    """The one kind of key that the algorithms take."""
+    """Return the type of key that all algorithms take; raise `CallerError` if there is not one."""
     unknown = [name for name in algorithms if name not in KEY_TYPE_BY_ALGORITHM]
     kinds = {KEY_TYPE_BY_ALGORITHM[name] for name in algorithms if name in KEY_TYPE_BY_ALGORITHM}
     if unknown or isinstance(algorithms, str):
@@ -225,10 +241,10 @@ def key_type_of(algorithms: Sequence[str]) -> str:
 
 
 def load_verification_key(key: bytes, key_type: str) -> Any:
-    """A key that is of this kind, and strong enough."""
+    """Parse a key; raise `CallerError` if it is of another type or too weak."""
     if key_type == "secret":
         if len(key) < MIN_SECRET_BYTES or b"-----BEGIN" in key:
-            raise CallerError(f"expected a secret of at least {MIN_SECRET_BYTES} bytes, and no key in PEM")
+            raise CallerError(f"expected a secret of at least {MIN_SECRET_BYTES} bytes, not a key in PEM")
         return key
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -241,11 +257,15 @@ def load_verification_key(key: bytes, key_type: str) -> Any:
 
 
 def check_public_key(public: Any, key_type: str) -> Any:
-    """A public key that is of this kind, and strong enough."""
+    """Return the key; raise `CallerError` if it is of another type or too weak."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-    wanted = {"RSA": rsa.RSAPublicKey, "EC": ec.EllipticCurvePublicKey, "Ed25519": ed25519.Ed25519PublicKey}
-    if not isinstance(public, wanted[key_type]):
+    key_classes = {
+        "RSA": rsa.RSAPublicKey,
+        "EC": ec.EllipticCurvePublicKey,
+        "Ed25519": ed25519.Ed25519PublicKey,
+    }
+    if not isinstance(public, key_classes[key_type]):
         raise CallerError(f"expected a public {key_type} key, got another kind of key")
     if isinstance(public, rsa.RSAPublicKey) and public.key_size < MIN_RSA_BITS:
         raise CallerError(f"expected an RSA key of at least {MIN_RSA_BITS} bits, got {public.key_size}")

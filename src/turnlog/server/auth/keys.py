@@ -1,4 +1,4 @@
-"""The server's key, where it runs, and the tokens it accepts, as files; two are its owner's alone."""
+"""Files of the server: its key and its address (beside the log, private), and the tokens it accepts."""
 
 import os
 import secrets
@@ -20,18 +20,18 @@ from turnlog.server.auth.credentials import GUEST_PREFIX
 from turnlog.server.auth.private_files import write_private_temp_file
 
 KEY_BYTES = 32
-MIN_TOKEN_CHARS = 24  # fewer could be guessed
+MIN_TOKEN_CHARS = 24  # a shorter token could be guessed
 
 
 class TokenEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file of tokens says of one principal: the hash of its token, and its server roles."""
+    """A principal in a token file: the hash of its token, and its server roles."""
 
     sha256: str
     roles: tuple[str, ...] = ()
 
 
 def load_or_create_key(log_url: str) -> bytes:
-    """The key of a log: in a file beside it, made when it is first needed; a log in memory has a new one."""
+    """Return the key of a log, from a file beside it. Create the file if needed; a log in memory has none."""
     file = log_sibling_path(log_url, ".key")
     if file is None:
         return secrets.token_bytes(KEY_BYTES)
@@ -39,11 +39,11 @@ def load_or_create_key(log_url: str) -> bytes:
         file.parent.mkdir(parents=True, exist_ok=True)
         return read_key(file) if file.exists() else create_key(file)
     except OSError as error:
-        raise CallerError(f"cannot keep the server's key in {file}: {error.strerror}") from None
+        raise CallerError(f"cannot store the server's key in {file}: {error.strerror}") from None
 
 
 def log_sibling_path(log_url: str, suffix: str) -> Path | None:
-    """Return the file beside a log whose name has an ending of its own; None for a log that is no file."""
+    """Return the path of the log's file with a suffix; None for a log that is not a file."""
     if not log_url.startswith("sqlite:"):
         return None
     file = sqlite_path(log_url)
@@ -51,21 +51,21 @@ def log_sibling_path(log_url: str, suffix: str) -> Path | None:
 
 
 def create_key(file: Path) -> bytes:
-    """A new key in a file; of two that make it at once one wins, and it is never there by half."""
+    """Write a new key and return it. Of two processes one wins; the file is never incomplete."""
     with write_private_temp_file(file, secrets.token_bytes(KEY_BYTES)) as name, suppress(FileExistsError):
         os.link(name, file)
     return read_key(file)
 
 
 class RunningServer(msgspec.Struct):
-    """Where the server of a log is, and the start that its sign-in codes name; none: links do not sign in."""
+    """The address of a server, and the start id of its sign-in codes; "" if it has no sign-in links."""
 
     address: str
     start: str = ""
 
 
 def write_server_file(log_url: str, server: RunningServer) -> None:
-    """Note beside a log where its server is."""
+    """Write the server's address beside the log, for commands that need it."""
     file = log_sibling_path(log_url, ".server")
     if file is None:
         return
@@ -74,7 +74,7 @@ def write_server_file(log_url: str, server: RunningServer) -> None:
 
 
 def read_server_file(log_url: str) -> RunningServer | None:
-    """Return where the server of a log is, as it noted; it may have died since. None if none has."""
+    """Return the last server of a log, which may not run any more; None if there is no file."""
     file = log_sibling_path(log_url, ".server")
     try:
         return msgspec.json.decode(file.read_bytes(), type=RunningServer) if file else None
@@ -83,68 +83,69 @@ def read_server_file(log_url: str) -> RunningServer | None:
 
 
 def delete_server_file(log_url: str) -> None:
-    """Remove the note that a server left."""
-    if file := log_sibling_path(log_url, ".server"):
+    file = log_sibling_path(log_url, ".server")
+    if file is not None:
         file.unlink(missing_ok=True)
 
 
 def read_key(file: Path) -> bytes:
-    """The key in a file; one that others can read, or that is none, is refused."""
+    """Return the key in a file; raise `CallerError` if it is not a key, or if others can read it."""
     if file.stat().st_mode & 0o077:
-        raise CallerError(f"{file} can be read by others: make it yours alone (chmod 600 {file.name})")
+        raise CallerError(f"{file} can be read by others: make it private (chmod 600 {file.name})")
     key = file.read_bytes()
     if len(key) != KEY_BYTES:
-        raise CallerError(f"{file} is not a key: remove it, and everybody signs in again")
+        raise CallerError(f"{file} is not a key: remove it, then the server makes a new one")
     return key
 
 
 def read_token_entries(file: Path) -> dict[str, Principal]:
-    """The principals of a file of tokens, by the hash of their token."""
+    """Return the principals of a token file, by the hash of their token."""
     try:
-        lines = msgspec.json.decode(file.read_bytes(), type=dict[str, TokenEntry])
+        entries = msgspec.json.decode(file.read_bytes(), type=dict[str, TokenEntry])
     except OSError as error:
         raise CallerError(f"cannot read {file}: {error.strerror}") from None
     except msgspec.DecodeError as error:
-        raise CallerError(f"{file} is not a file of tokens: {error}") from None
-    for name, line in lines.items():
-        check_principal(name, line.roles)
-        if len(line.sha256) != 64 or not set(line.sha256) <= set("0123456789abcdef"):
+        raise CallerError(f"{file} is not a token file: {error}") from None
+
+    principals: dict[str, Principal] = {}
+    for name, entry in entries.items():
+        check_principal(name, entry.roles)
+        if len(entry.sha256) != 64 or not set(entry.sha256) <= set("0123456789abcdef"):
             raise CallerError(f"{file}: expected the SHA-256 of {name}'s token as 64 hex digits")
-    found = {line.sha256: Principal(name, frozenset(line.roles)) for name, line in lines.items()}
-    if len(found) < len(lines):
-        raise CallerError(f"{file}: two names have the same token")
-    return found
+        if entry.sha256 in principals:
+            raise CallerError(f"{file}: two names have the same token")
+        principals[entry.sha256] = Principal(name, frozenset(entry.roles))
+    return principals
 
 
 def encode_tokens(tokens: dict[str, TokenEntry]) -> str:
-    """What a file of tokens says, as JSON."""
-    for name, line in tokens.items():
-        check_principal(name, line.roles)
+    """Return the content of a token file."""
+    for name, entry in tokens.items():
+        check_principal(name, entry.roles)
     return msgspec.json.encode(tokens).decode()
 
 
 def check_principal(name: str, roles: Sequence[str]) -> None:
-    """Refuse who cannot be a member of a session."""
+    """Raise `CallerError` for a name that no session accepts, or for a role that is not a server role."""
     for role in roles:
         if role not in SERVER_ROLES:
             raise CallerError(f"expected a server role, {format_server_roles()}, got {quote(role)}")
     if name == LOCAL.name or name.startswith(GUEST_PREFIX):
-        raise CallerError(f"{quote(name)} is a name of the server's own: expected another one")
+        raise CallerError(f"{quote(name)} is reserved for the server: choose another name")
     if ":" in name:
         raise CallerError(f"expected a name without a colon, as names of a provider have, got {quote(name)}")
     if not is_convertible({"principal": name}, SessionMember):
-        said = f"a name of at most {MAX_NAME_BYTES} bytes without control characters"
-        raise CallerError(f"expected {said}, got {quote(name)}")
+        raise CallerError(
+            f"expected a name of at most {MAX_NAME_BYTES} bytes without control characters, got {quote(name)}"
+        )
 
 
 def format_server_roles() -> str:
-    """The server roles in a sentence."""
     *others, last = sorted(SERVER_ROLES)
     return f"{', '.join(others)} or {last}"
 
 
 def is_convertible(value: object, type_: Any) -> bool:
-    """Whether a value is of a kind."""
     try:
         convert_strict(value, type_)
     except BadInput:

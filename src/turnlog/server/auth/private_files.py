@@ -9,16 +9,16 @@ from pathlib import Path
 
 @contextmanager
 def write_private_temp_file(file: Path, data: bytes) -> Iterator[str]:
-    """Yield the name of a new file beside another, on the disk and for its owner alone.
+    """Yield the name of a new private file in the same folder, with the data on the disk.
 
-    The caller gives it its place. It is removed if it is still there afterwards.
+    The caller renames or links it. It is removed if it still exists afterwards.
     """
-    number, name = tempfile.mkstemp(prefix=f"{file.name}.", dir=file.parent)
+    descriptor, name = tempfile.mkstemp(prefix=f"{file.name}.", dir=file.parent)
     try:
-        with os.fdopen(number, "wb") as opened:
-            opened.write(data)
-            opened.flush()
-            os.fsync(opened.fileno())
+        with os.fdopen(descriptor, "wb") as temp_file:
+            temp_file.write(data)
+            temp_file.flush()
+            os.fsync(temp_file.fileno())
         yield name
     finally:
         with suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""The file of tokens, read again when it changes or when the operator asks for it (SIGHUP).
+"""The token file, read again when it changes and on SIGHUP.
 
-A file that cannot be read, or is not right, changes nothing: the tokens that were read last go on to hold.
+A file that cannot be read or is invalid changes nothing: the tokens that were read last stay valid.
 """
 
 import logging
@@ -17,7 +17,7 @@ FileVersion = tuple[int, int, int]
 
 
 class TokenFile:
-    """`read` returns the tokens or raises `CallerError`; `apply` takes them."""
+    """Reloads the tokens. `read` returns them or raises `CallerError`; `apply` is called with them."""
 
     def __init__(self, file: Path, read: Callable[[], Tokens], apply: Callable[[Tokens], None]) -> None:
         self._file = file
@@ -26,20 +26,19 @@ class TokenFile:
         self._version = self._read_version()
 
     def reload_if_changed(self) -> None:
-        """Read the file if it is not the one that was read last."""
         if self._read_version() != self._version:
             self.reload()
 
     def reload(self) -> None:
-        """Read the file. Whether it is right is in the journal."""
+        """Read the file and apply it. An invalid file is logged and changes nothing."""
         self._version = self._read_version()
         try:
             tokens = self._read()
         except CallerError as error:
-            log.error("the tokens stay as they were: %s", error)
+            log.error("the token file cannot be used, the tokens before stay valid: %s", error)
             return
         self._apply(tokens)
-        log.info("the tokens were read again: %d", len(tokens))
+        log.info("the token file was read again, it has %d tokens", len(tokens))
 
     def _read_version(self) -> FileVersion | None:
         try:

@@ -1,7 +1,8 @@
 """`POST /agent/run` and `POST /agent/tool_results`: a turn and its response in one request (protocol 8.3).
 
-The first sends a prompt, the second answers all calls that wait for the page; both answer with the turn's
-stream in `blocks`, which ends with `[DONE]`. `agent_uuid` is the session, as `Turnlog-Session` gave it.
+The first sends a prompt, the second answers all calls that wait for the page. Both respond with the turn's
+events as a stream, in the dialect `blocks` by default, which ends with `[DONE]`. `agent_uuid` is the session
+id, as the response header `Turnlog-Session` gave it, or the id of an agent in it.
 """
 
 import time
@@ -16,11 +17,19 @@ from turnlog.events import UiMessage
 from turnlog.events.payload import Name, Record
 from turnlog.ids import new_id
 from turnlog.server.auth.authentication import get_identity, get_session_creator
+from turnlog.server.openapi import Operation, post_route
 from turnlog.server.request_body import check_message_text, read_json_body
-from turnlog.server.routes.api import MAX_EVENTS_PER_BODY, ApiRoutes
+from turnlog.server.routes.messages import MAX_EVENTS_PER_BODY
+from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
+from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.event_stream import EventStreamRoute
 from turnlog.server.streaming.query import parse_dialect_request
-from turnlog.server.streaming.streams import STREAM_HEADERS, EventStreamResponse, IteratorSource
+from turnlog.server.streaming.streams import (
+    SSE_MEDIA_TYPE,
+    STREAM_HEADERS,
+    EventStreamResponse,
+    IteratorSource,
+)
 from turnlog.server.streaming.turn_response import TurnResponse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.registry import DialectRequest
@@ -44,61 +53,88 @@ class ToolResultsBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AgentRoutes:
-    """The two routes, on the streams of a server."""
+    """The routes that respond with the stream of a turn."""
 
-    def __init__(self, stream: EventStreamRoute, routes: ApiRoutes) -> None:
+    def __init__(self, access: SessionAccess, stream: EventStreamRoute) -> None:
+        self._access = access
         self._stream = stream
-        self._routes = routes
+
+    def operations(self) -> list[Operation]:
+        return [
+            post_route(
+                "/agent/run",
+                self.run,
+                "A prompt, and its turn as a response.",
+                RunBody,
+                {200: None},
+                media_type=SSE_MEDIA_TYPE,
+            ),
+            post_route(
+                "/agent/tool_results",
+                self.post_tool_results,
+                "Tool results, and the rest of the turn as a response.",
+                ToolResultsBody,
+                {200: None},
+                media_type=SSE_MEDIA_TYPE,
+            ),
+        ]
 
     async def run(self, request: Request) -> EventStreamResponse:
-        """A prompt, and the turn it opens, or the one that waited: then what it answered comes first."""
-        sessions, wanted = self._stream.sessions(), self._check_quota_and_dialect(request)
-        asked = await read_json_body(request, RunBody)
-        prompt = asked.user_prompt
-        text = prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()
-        message = UiMessage(text=check_message_text(text, "$.user_prompt"), target=asked.agent_type)
-        if asked.agent_uuid is None:
-            maker = get_session_creator(request.scope)
-            self._routes.rate_limiter.consume_session(maker, time.monotonic())
-            seat = await sessions.create(maker)
+        """Send a prompt and stream its turn. Results of calls that the prompt cancelled come first."""
+        sessions = self._access.sessions
+        dialect_request = self._check_quota_and_dialect(request)
+        body = await read_json_body(request, RunBody)
+        text = check_message_text(to_text(body.user_prompt), "$.user_prompt")
+        message = UiMessage(text=text, target=body.agent_type)
+
+        if body.agent_uuid is None:
+            creator = get_session_creator(request.scope)
+            self._access.rate_limiter.consume_session(creator, time.monotonic())
+            membership = await sessions.create(creator)
         else:
-            seat = await self._find_membership(request, asked.agent_uuid)
-        sent = await sessions.send(seat, message)
-        return await self._respond(
-            request, seat, wanted, sent.turn, sent.seq - sent.cancelled_calls, sent.seq
-        )
+            membership = await self._find_membership(request, body.agent_uuid)
+
+        sent = await sessions.send(membership, message)
+        first_seq = sent.seq - sent.cancelled_calls
+        return await self._respond(request, membership, dialect_request, sent.turn, first_seq, sent.seq)
 
     async def post_tool_results(self, request: Request) -> EventStreamResponse:
-        """The answers to everything that waits for the page, and how the turn goes on."""
-        sessions, wanted = self._stream.sessions(), self._check_quota_and_dialect(request)
-        given = await read_json_body(request, ToolResultsBody)
-        seat = await self._find_membership(request, given.agent_uuid)
-        waiting = await sessions.list_frontend_calls(seat)
-        names = [result.tool_use_id for result in given.tool_results]
-        if sorted(names) != sorted(waiting):
-            calls = ", ".join(sorted(waiting)) or "none"
-            head = await sessions.log.info(seat.session_id)
-            raise Conflict(f"expected one result for each call that waits: {calls}", head.last)
-        posted = [
-            ClientEvent("tool.result", to_tool_result(result, waiting[result.tool_use_id][0]), new_id("evt_"))
-            for result in given.tool_results
-        ]
-        if not posted:
+        """Answer every call that waits for the page, and stream the rest of the turn.
+
+        Raise `Conflict` unless there is exactly one result for each of these calls.
+        """
+        sessions = self._access.sessions
+        dialect_request = self._check_quota_and_dialect(request)
+        body = await read_json_body(request, ToolResultsBody)
+        membership = await self._find_membership(request, body.agent_uuid)
+
+        waiting = await sessions.list_frontend_calls(membership)
+        call_ids = [result.tool_use_id for result in body.tool_results]
+        if sorted(call_ids) != sorted(waiting):
+            names = ", ".join(sorted(waiting)) or "none"
+            record = await sessions.log.info(membership.session_id)
+            raise Conflict(f"expected one result for each call that waits: {names}", record.last)
+        if not call_ids:
             raise BadInput("expected at least one result", "$.tool_results")
-        seqs = await sessions.post(seat, posted)
-        return await self._respond(request, seat, wanted, waiting[names[0]][1], seqs[0], seqs[-1])
+
+        events = []
+        for result in body.tool_results:
+            tool, _ = waiting[result.tool_use_id]
+            events.append(ClientEvent("tool.result", to_tool_result(result, tool), new_id("evt_")))
+        seqs = await sessions.post(membership, events)
+        _, turn = waiting[call_ids[0]]
+        return await self._respond(request, membership, dialect_request, turn, seqs[0], seqs[-1])
 
     async def _find_membership(self, request: Request, name: str) -> Membership:
-        """The caller's seat in a session, by its name or by an agent in it, as `meta_init` tells them."""
+        """Return the caller's membership by a session id, or by the id of an agent as `meta_init` has it."""
         if name.startswith("sess_"):
-            return await self._routes.find_membership(request, name)
+            return await self._access.find_membership(request, name)
         agent_id = f"agt_{name.removeprefix('agt_')}"
-        return await self._stream.sessions().get_membership_by_agent(
-            get_identity(request.scope).principal, agent_id
-        )
+        principal = get_identity(request.scope).principal
+        return await self._access.sessions.get_membership_by_agent(principal, agent_id)
 
     def _check_quota_and_dialect(self, request: Request) -> DialectRequest:
-        """How the response is to be told; what cannot be told is refused before anything is done."""
+        """Return the dialect of the response. Raise before anything is appended if it cannot be streamed."""
         self._stream.streams.check_quota(get_identity(request.scope))
         return parse_dialect_request(request.query_params, self._stream.dialects, default="blocks")
 
@@ -108,29 +144,40 @@ class AgentRoutes:
         membership: Membership,
         dialect_request: DialectRequest,
         turn: str,
-        first: int,
-        last: int,
+        first_seq: int,
+        last_seq: int,
     ) -> EventStreamResponse:
-        """The turn's events from the first that was just appended; before the last one it does not rest."""
-        sessions = self._stream.sessions()
+        """Stream the turn from `first_seq` on. The response does not end before `last_seq`.
+
+        Both are seqs of events that this request appended.
+        """
+        sessions = self._access.sessions
         session_id = membership.session_id
-        request.scope.update({"turnlog.session": session_id, "turnlog.turn": turn})
-        head = await sessions.log.info(session_id)
-        start = await sessions.log.oldest_open_turn_start(session_id, first - 1)
-        frames = await TurnResponse(sessions, membership, head, turn, start).stream_frames(
-            dialect_request, Cursor(first - 1), last
-        )
-        named = [(b"turnlog-session", session_id.encode()), (b"turnlog-turn", turn.encode())]
-        known = get_identity(request.scope)
-        return self._stream.streams.make_response(
-            IteratorSource(frames), known, [membership], [*STREAM_HEADERS, *named]
-        )
+        request.scope[SESSION_KEY] = session_id
+        request.scope[TURN_KEY] = turn
+
+        record = await sessions.log.info(session_id)
+        start_seq = await sessions.log.oldest_open_turn_start(session_id, first_seq - 1)
+        response = TurnResponse(sessions, membership, record, turn, start_seq)
+        frames = await response.stream_frames(dialect_request, Cursor(first_seq - 1), last_seq)
+
+        headers = [
+            *STREAM_HEADERS,
+            (b"turnlog-session", session_id.encode()),
+            (b"turnlog-turn", turn.encode()),
+        ]
+        identity = get_identity(request.scope)
+        return self._stream.streams.make_response(IteratorSource(frames), identity, [membership], headers)
+
+
+def to_text(value: Any) -> str:
+    """Return a string as it is, and any other JSON value encoded."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def to_tool_result(body: ToolResultBody, tool: str) -> dict[str, Any]:
-    """A result of 003 as ours."""
-    if not body.is_error:
-        return {"call_id": body.tool_use_id, "tool": tool, "ok": True, "result": body.content}
-    text = body.content if isinstance(body.content, str) else msgspec.json.encode(body.content).decode()
-    error = {"code": "EXECUTION_ERROR", "message": text}
-    return {"call_id": body.tool_use_id, "tool": tool, "ok": False, "error": error}
+    """Return the payload of `tool.result`."""
+    result = {"call_id": body.tool_use_id, "tool": tool, "ok": not body.is_error}
+    if body.is_error:
+        return {**result, "error": {"code": "EXECUTION_ERROR", "message": to_text(body.content)}}
+    return {**result, "result": body.content}

@@ -1,8 +1,9 @@
-"""`POST /api/chat/{role}`: direct events, then the turn, in one request that answers when it is over (000).
+"""`POST /api/chat/{role}`: events and a message in one request, which is answered when the turn has ended.
 
-The page of a role sends what its buttons and forms mean as events, and what the person wrote. By the time the
-model is asked, the state is right. State never comes from the page: a `seed` is taken and not used (C16). A
-request with the same `Idempotency-Key`, or with events of the same ids and no message, is the same one again.
+The page of a role sends the meaning of its buttons and forms as events, and the text that the person wrote.
+The events are appended before the model is called, so the model sees the new state. The server never takes
+state from the page: it accepts `seed` and ignores it (C16). A request with the same `Idempotency-Key`, or
+with events of the same ids and no message, has its effect once.
 """
 
 from typing import Annotated, Any
@@ -17,14 +18,14 @@ from turnlog.errors import BadInput, InvalidEvent, NotFound, quote
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.server.auth.authentication import get_identity
+from turnlog.server.openapi import Operation, post_route
 from turnlog.server.request_body import check_message_text, read_json_body
-from turnlog.server.routes.api import (
-    MAX_EVENTS_PER_BODY,
-    ApiRoutes,
-    json_response,
-    make_idempotent_event_id,
-    visible_transcript,
-)
+from turnlog.server.responses import json_response
+from turnlog.server.routes.idempotency import make_idempotent_event_id
+from turnlog.server.routes.messages import MAX_EVENTS_PER_BODY
+from turnlog.server.routes.state import visible_transcript
+from turnlog.server.scope_keys import TURN_KEY
+from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.streams import StreamRegistry
 from turnlog.state.transcript import TranscriptEntry
 
@@ -38,7 +39,7 @@ class DirectEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ChatBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """What a page has to say."""
+    """Events, then a message; at least one of them."""
 
     session_id: str
     user_message: str | None = None
@@ -47,7 +48,7 @@ class ChatBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class ChatAppEvent(msgspec.Struct):
-    """An event of the application in this turn, and who said it."""
+    """An event of the application in this turn, and its origin."""
 
     type: str
     data: msgspec.Raw
@@ -55,7 +56,7 @@ class ChatAppEvent(msgspec.Struct):
 
 
 class ChatResponse(msgspec.Struct, rename="camel"):
-    """The state after the turn, what the assistant said last in it, its events, and the conversation."""
+    """The state after the turn, the turn's last assistant text, its events, and the conversation."""
 
     turn: str
     seq: int
@@ -66,64 +67,89 @@ class ChatResponse(msgspec.Struct, rename="camel"):
 
 
 class ChatRoutes:
-    """The route, on the routes of a server."""
+    """The route that responds when a turn has ended."""
 
-    def __init__(self, routes: ApiRoutes, streams: StreamRegistry) -> None:
-        self._routes = routes
+    def __init__(self, access: SessionAccess, streams: StreamRegistry) -> None:
+        self._access = access
         self._streams = streams
 
+    def operations(self) -> list[Operation]:
+        return [
+            post_route(
+                "/api/chat/{role}",
+                self.chat,
+                "Direct events and a message, answered when the turn is over.",
+                ChatBody,
+                {200: ChatResponse},
+            )
+        ]
+
     async def chat(self, request: Request) -> Response:
-        """One exchange of a role."""
-        asked, role = await read_json_body(request, ChatBody), request.path_params["role"]
-        seat = await self._routes.find_membership(request, asked.session_id)
-        if not seat.may_speak_as(role):
+        body = await read_json_body(request, ChatBody)
+        role = request.path_params["role"]
+        membership = await self._access.find_membership(request, body.session_id)
+        if not membership.may_speak_as(role):
             raise NotFound(f"no role {role[:80]} of yours in this session")
-        channel = role if role in seat.app.channels else seat.channel
-        sender = f"chat:{role}:{seat.session_id}:{seat.principal.name}"
+        channel = role if role in membership.app.channels else membership.channel
+
+        sender = f"chat:{role}:{membership.session_id}:{membership.principal.name}"
         key = make_idempotent_event_id(sender, request.headers.get("idempotency-key"))
         message = None
-        if asked.user_message is not None:
-            message = UiMessage(text=check_message_text(asked.user_message, "$.userMessage"), channel=channel)
-        direct = [to_client_event(seat, n, event, key) for n, event in enumerate(asked.direct_events)]
-        if message is None and not direct:
+        if body.user_message is not None:
+            text = check_message_text(body.user_message, "$.userMessage")
+            message = UiMessage(text=text, channel=channel)
+        events = [
+            to_client_event(membership, index, event, key) for index, event in enumerate(body.direct_events)
+        ]
+        if message is None and not events:
             raise BadInput("expected a userMessage or directEvents")
-        sessions = self._routes.sessions()
+
+        sessions = self._access.sessions
         try:
-            with self._streams.count_stream(get_identity(request.scope)):  # it lasts as long as its turn
-                sent = await sessions.chat(seat, Chat(channel, direct, message, key))
-        except InvalidEvent as wrong:
-            raise InvalidEvent(wrong.problem, to_chat_path(wrong.path)) from None
-        request.scope["turnlog.turn"] = sent.turn
-        return json_response(await make_chat_response(sessions, seat, sent))
+            # The request lasts as long as its turn, so it counts as a stream.
+            with self._streams.count_stream(get_identity(request.scope)):
+                sent = await sessions.chat(membership, Chat(channel, events, message, key))
+        except InvalidEvent as error:
+            raise InvalidEvent(error.problem, to_chat_path(error.path)) from None
+        request.scope[TURN_KEY] = sent.turn
+        return json_response(await make_chat_response(sessions, membership, sent))
 
 
-def to_client_event(membership: Membership, number: int, event: DirectEvent, key: str | None) -> ClientEvent:
-    """A direct event by its full name; only the application's own may come this way."""
+def to_client_event(membership: Membership, index: int, event: DirectEvent, key: str | None) -> ClientEvent:
+    """Return the event under its full name; raise `BadInput` if the application does not declare it."""
     vocabulary = membership.app.vocabulary
-    kind = vocabulary and (vocabulary.find_tag(event.type) or vocabulary.types.get(event.type))
-    if not kind:
-        path = f"$.directEvents[{number}].type"
+    event_type = None
+    if vocabulary is not None:
+        event_type = vocabulary.find_tag(event.type) or vocabulary.types.get(event.type)
+    if event_type is None:
+        path = f"$.directEvents[{index}].type"
         raise BadInput(f"expected an event of {membership.app.name}, got {quote(event.type)}", path)
-    if event.id is not None:
-        return ClientEvent(kind.name, event.data, event.id)
-    return ClientEvent(kind.name, event.data, f"{key}_{number}" if key else new_id("evt_"))
+
+    event_id = event.id
+    if event_id is None:
+        event_id = f"{key}_{index}" if key else new_id("evt_")
+    return ClientEvent(event_type.name, event.data, event_id)
 
 
 def to_chat_path(path: str) -> str:
-    """A path in what is posted, as a path in the body of a chat."""
+    """Return the path in a chat's body for a path in a body of `POST /api/events`."""
     return path.replace("$.events[", "$.directEvents[", 1).replace("].payload", "].data", 1)
 
 
 async def make_chat_response(sessions: Sessions, membership: Membership, sent: SendResult) -> ChatResponse:
-    """What became of an exchange."""
-    panels = await sessions.load_read_models(membership)
-    bubbles = visible_transcript(panels.transcript, membership)
-    said = [bubble.text for bubble in bubbles if bubble.who == "assistant" and bubble.turn == sent.turn]
-    events, after = [], sent.seq - 1
-    own = membership.app.vocabulary.types if membership.app.vocabulary else {}
-    while page := await sessions.log.read(membership.session_id, after, replay_from=-1):
+    models = await sessions.load_read_models(membership)
+    entries = visible_transcript(models.transcript, membership)
+    replies = [entry.text for entry in entries if entry.who == "assistant" and entry.turn == sent.turn]
+
+    events = []
+    app_types = membership.app.vocabulary.types if membership.app.vocabulary else {}
+    after_seq = sent.seq - 1
+    while page := await sessions.log.read(membership.session_id, after_seq, replay_from=-1):
         for row, envelope in zip(page, page.envelopes(), strict=True):
-            if row.trace == sent.turn and row.type in own and membership.may_see(row.channel):
-                events.append(ChatAppEvent(row.type.rpartition(".")[2], envelope.payload, envelope.origin))
-        after = page.last
-    return ChatResponse(sent.turn, panels.seq, panels.state, said[-1] if said else None, events, bubbles)
+            if row.trace == sent.turn and row.type in app_types and membership.may_see(row.channel):
+                bare_name = row.type.rpartition(".")[2]
+                events.append(ChatAppEvent(bare_name, envelope.payload, envelope.origin))
+        after_seq = page.last
+
+    last_reply = replies[-1] if replies else None
+    return ChatResponse(sent.turn, models.seq, models.state, last_reply, events, entries)

@@ -1,24 +1,25 @@
-"""The routes of members and invitations (protocol section 8.5)."""
-
-from collections.abc import Callable
+"""`/api/members` and `/api/invites`: members and invitations (protocol section 8.5)."""
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.app import Sessions
 from turnlog.app.member_changes import ListedInvite
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.payload import Name, Record, Role
 from turnlog.ids import now_ms
 from turnlog.server.auth.authentication import get_identity
+from turnlog.server.openapi import Operation, get_route, post_route
 from turnlog.server.request_body import MAX_SMALL_BODY_BYTES, read_json_body
-from turnlog.server.routes.api import json_response
+from turnlog.server.responses import json_response
 from turnlog.server.routes.sign_in import check_session_roles
+from turnlog.server.session_access import SessionAccess
+
+INVITES_QUERY = {"session": "the invites of this session"}
 
 
 class MemberBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The roles of a principal in a session; none: a member no more."""
+    """The roles of a principal in a session; without roles it leaves the session."""
 
     session: str
     principal: Name
@@ -26,7 +27,7 @@ class MemberBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MemberResponse(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults=True):
-    """Where the change is; `invite` is the invitation of a person who was no member."""
+    """The seq of the change; `invite` is the id of the invitation if the person was not a member."""
 
     event_id: int
     invite: str | None = None
@@ -40,7 +41,7 @@ class InviteBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InviteResponse(msgspec.Struct, rename={"event_id": "eventId"}):
-    """Where the answer to an invite, or its end, is."""
+    """The seq of the event that answered or ended the invite."""
 
     event_id: int
 
@@ -65,67 +66,99 @@ class InvitesResponse(msgspec.Struct):
 
 
 class InviteRoutes:
-    """The routes of one server."""
+    """The routes of members and invitations."""
 
-    def __init__(self, sessions: Callable[[], Sessions]) -> None:
-        self._sessions = sessions
+    def __init__(self, access: SessionAccess) -> None:
+        self._access = access
+
+    def operations(self) -> list[Operation]:
+        return [
+            post_route(
+                "/api/members",
+                self.change_member,
+                "Change the roles of a member, or invite a person who is not a member.",
+                MemberBody,
+                {202: MemberResponse},
+            ),
+            get_route(
+                "/api/invites",
+                self.list_invites,
+                "The caller's open invitations, or those of a session.",
+                InvitesResponse,
+                query=INVITES_QUERY,
+            ),
+            post_route(
+                "/api/invites/accept",
+                self.accept,
+                "Become a member by an invitation.",
+                InviteBody,
+                {202: InviteResponse},
+            ),
+            post_route(
+                "/api/invites/decline",
+                self.decline,
+                "Decline an invitation.",
+                InviteBody,
+                {202: InviteResponse},
+            ),
+            post_route(
+                "/api/invites/revoke",
+                self.revoke,
+                "End a link or an invitation.",
+                InviteBody,
+                {202: InviteResponse},
+            ),
+        ]
 
     async def change_member(self, request: Request) -> Response:
-        """Change the roles of a member at once; invite a person who is none."""
-        asked = await read_json_body(request, MemberBody, MAX_SMALL_BODY_BYTES)
-        check_session_roles(asked.roles)
-        sessions = self._sessions()
-        seat = await sessions.get_membership(get_identity(request.scope).principal, asked.session)
-        change = await sessions.member_changes.change_roles(seat, asked.principal, asked.roles, now_ms())
+        """Change the roles of a member at once; invite a person who is not a member."""
+        body = await read_json_body(request, MemberBody, MAX_SMALL_BODY_BYTES)
+        check_session_roles(body.roles)
+        membership = await self._access.find_membership(request, body.session)
+        changes = self._access.sessions.member_changes
+        change = await changes.change_roles(membership, body.principal, body.roles, now_ms())
         return json_response(MemberResponse(change.seq, change.invite_id), 202)
 
     async def list_invites(self, request: Request) -> Response:
-        """List the open invitations of the caller, or with `session` the open invites of that session."""
-        sessions, principal = self._sessions(), get_identity(request.scope).principal
+        changes = self._access.sessions.member_changes
         if "session" in request.query_params:
-            seat = await sessions.get_membership(principal, request.query_params["session"])
-            found = await sessions.member_changes.list_session_invites(seat, now_ms())
+            membership = await self._access.find_membership(request, request.query_params["session"])
+            invites = await changes.list_session_invites(membership, now_ms())
         else:
-            found = await sessions.member_changes.list_principal_invites(principal, now_ms())
-        return json_response(InvitesResponse([self._make_invite_info(one) for one in found]))
+            principal = get_identity(request.scope).principal
+            invites = await changes.list_principal_invites(principal, now_ms())
+        return json_response(InvitesResponse([self._make_invite_info(invite) for invite in invites]))
+
+    async def accept(self, request: Request) -> Response:
+        body = await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES)
+        principal = get_identity(request.scope).principal
+        changes = self._access.sessions.member_changes
+        seq = await changes.accept_invite(principal, body.session, body.invite, now_ms())
+        return json_response(InviteResponse(seq), 202)
+
+    async def decline(self, request: Request) -> Response:
+        body = await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES)
+        principal = get_identity(request.scope).principal
+        changes = self._access.sessions.member_changes
+        seq = await changes.decline_invite(principal, body.session, body.invite)
+        return json_response(InviteResponse(seq), 202)
+
+    async def revoke(self, request: Request) -> Response:
+        body = await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES)
+        membership = await self._access.find_membership(request, body.session)
+        seq = await self._access.sessions.member_changes.revoke_invite(membership, body.invite)
+        return json_response(InviteResponse(seq), 202)
 
     def _make_invite_info(self, listed: ListedInvite) -> InviteInfo:
-        head, invite = listed.head, listed.invite
+        record = listed.head
+        invite = listed.invite
         return InviteInfo(
-            head.session_id,
+            record.session_id,
             listed.invite_id,
-            head.app,
-            head.title or self._sessions().apps[head.app].untitled,
+            record.app,
+            record.title or self._access.sessions.apps[record.app].untitled,
             list(invite.roles),
             invite.by,
             format_timestamp(invite.expires_ms),
             invite.principal,
-        )
-
-    async def accept(self, request: Request) -> Response:
-        """Become a member by an invitation of one's own."""
-        asked, principal = (
-            await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES),
-            get_identity(request.scope).principal,
-        )
-        seq = await self._sessions().member_changes.accept_invite(
-            principal, asked.session, asked.invite, now_ms()
-        )
-        return json_response(InviteResponse(seq), 202)
-
-    async def decline(self, request: Request) -> Response:
-        """Decline an invitation of one's own."""
-        asked, principal = (
-            await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES),
-            get_identity(request.scope).principal,
-        )
-        seq = await self._sessions().member_changes.decline_invite(principal, asked.session, asked.invite)
-        return json_response(InviteResponse(seq), 202)
-
-    async def revoke(self, request: Request) -> Response:
-        """End an invite of a session."""
-        asked, sessions = await read_json_body(request, InviteBody, MAX_SMALL_BODY_BYTES), self._sessions()
-        seat = await sessions.get_membership(get_identity(request.scope).principal, asked.session)
-        return json_response(
-            InviteResponse(await sessions.member_changes.revoke_invite(seat, asked.invite)), 202
         )

@@ -1,23 +1,22 @@
-"""Signing in and inviting: the routes that hand out and take cookies and codes (protocol section 8.1)."""
+"""Sign-in, sign-out and links: the routes that issue and accept cookies and codes (protocol section 8.1)."""
 
 import secrets
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from unicodedata import category
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
-from turnlog.app import LOCAL, Principal, Sessions
+from turnlog.app import LOCAL, Principal
 from turnlog.app.member_changes import OwnInvite, check_redeemer
 from turnlog.errors import BadInput, Forbidden, LimitReached, NotFound, SessionClosed, quote
 from turnlog.events.payload import MAX_NAME_BYTES, Role
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.ids import now_ms
-from turnlog.server.auth.authentication import IDENTITY_KEY, get_identity
+from turnlog.server.auth.authentication import get_identity, get_identity_or_none
 from turnlog.server.auth.credentials import (
     GUEST_PREFIX,
     Authenticator,
@@ -30,18 +29,22 @@ from turnlog.server.html_pages import (
     MAX_GUEST_NAME_CHARS,
     Invitation,
     already_member_page,
+    get_root_path,
     invitation_page,
     own_link_page,
     role_taken_page,
     unusable_link_page,
 )
-from turnlog.server.request_body import MAX_SMALL_BODY_BYTES, read_form, read_json_body
-from turnlog.server.routes.api import check_idempotency_key
+from turnlog.server.openapi import Operation, get_route, post_route
+from turnlog.server.request_body import FORM_MEDIA_TYPE, MAX_SMALL_BODY_BYTES, read_form, read_json_body
+from turnlog.server.responses import json_response
+from turnlog.server.routes.idempotency import check_idempotency_key
+from turnlog.server.session_access import SessionAccess
 
 NO_STORE_HEADERS = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
-# What changes how other text is read, or shows nothing.
+# Characters that show nothing, or change how the text around them is read.
 SPOOFING_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-ALLOWED_JOINERS = "\u200c\u200d"  # of these, what names in some scripts are written with
+ALLOWED_JOINERS = "\u200c\u200d"  # names in some scripts need these two
 
 
 class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,140 +54,140 @@ class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
     roles: Annotated[tuple[Role, ...], msgspec.Meta(min_length=1)]
 
 
+class LinkResponse(msgspec.Struct):
+    """The path of the link on this server, and the id of its invite, which revokes it."""
+
+    path: str
+    invite: str
+
+
 class JoinForm(msgspec.Struct):
-    """What the page of an invitation sends: `name` from who is not signed in, `signed_in_as` from who is."""
+    """The form of an invitation page: the `name` of a guest, or the principal that is signed in."""
 
     code: str
     name: Annotated[str, msgspec.Meta(max_length=MAX_GUEST_NAME_CHARS)] = ""
     signed_in_as: str = ""
 
 
-class LinkResponse(msgspec.Struct):
-    """Where the person who is invited goes, on this server, and the invite to revoke."""
+class OpenedLink(NamedTuple):
+    """A valid link as a request opens it; `identity` is None if the browser is not signed in."""
 
-    path: str
-    invite: str
+    request: Request
+    code: str
+    join: JoinCode
+    identity: Identity | None
+    now_s: float
 
 
 class SignIn:
-    """The routes of one server."""
+    """The routes of sign-in and links."""
 
-    def __init__(
-        self, auth: Authenticator, sessions: Callable[[], Sessions], end_streams: Callable[[], None]
-    ) -> None:
-        """`end_streams` ends the streams of who may not read any more."""
+    def __init__(self, auth: Authenticator, access: SessionAccess, end_streams: Callable[[], None]) -> None:
+        """`end_streams` ends the streams of readers whose sign-in is not valid any more."""
         self._auth = auth
+        self._access = access
         self._end_streams = end_streams
-        self._sessions = sessions
 
-    def _builtin_auth(self) -> BuiltinAuth:
-        """The server's own sign-in; an application with its own users has other ways."""
-        if not isinstance(self._auth, BuiltinAuth):
-            raise NotFound("people sign in elsewhere")
-        return self._auth
+    def operations(self) -> list[Operation]:
+        return [
+            get_route(
+                "/sign-in",
+                self.sign_in_by_code,
+                "Exchange the code of a sign-in link, or show an invitation.",
+                query={"code": "the code"},
+                responses={303: None},
+                public=True,
+            ),
+            post_route(
+                "/sign-in",
+                self.redeem_link,
+                "Redeem a link: become a member, as a guest with a name.",
+                JoinForm,
+                {303: None},
+                public=True,
+                body_type=FORM_MEDIA_TYPE,
+            ),
+            post_route(
+                "/api/sign-in",
+                self.sign_in_by_token,
+                "Exchange a bearer token for a cookie.",
+                None,
+                {204: None},
+            ),
+            post_route(
+                "/api/sign-out", self.sign_out, "Revoke the cookie, and end its streams.", None, {204: None}
+            ),
+            post_route(
+                "/api/links",
+                self.create_link,
+                "Make a link that makes one person a member.",
+                LinkBody,
+                {201: LinkResponse},
+            ),
+        ]
 
     async def sign_in_by_code(self, request: Request) -> Response:
         """Exchange the code of a sign-in link for a cookie, or show the page of an invitation.
 
-        To look at an invitation changes nothing: programs fetch links before people do.
+        Showing an invitation changes nothing: programs fetch links before people do.
         """
-        auth, now_s = self._builtin_auth(), time.time()
-        if request.method == "HEAD":  # a program that looks at links does not use them up
+        auth = self._builtin_auth()
+        now_s = time.time()
+        # Programs check links with HEAD: that must not use up a code.
+        if request.method == "HEAD":
             return Response(status_code=204, headers=NO_STORE_HEADERS)
+
         code = request.query_params.get("code", "")
-        given = auth.redeem_code(code, now_s)
-        if isinstance(given, JoinCode):
-            return await self._show_invitation(request, code, given, now_s)
-        if given is None:
+        redeemed = auth.redeem_code(code, now_s)
+        if redeemed is None:
             return unusable_link_page(request.scope)
-        return self._sign_in_and_redirect(request, Identity(LOCAL), given.session, now_s)
+        if isinstance(redeemed, JoinCode):
+            link = OpenedLink(request, code, redeemed, get_identity_or_none(request.scope), now_s)
+            return await self._show_invitation(link)
+        return self._sign_in_and_redirect(request, Identity(LOCAL), redeemed.session, now_s)
 
     async def redeem_link(self, request: Request) -> Response:
-        """Make a member by a link: who is signed in as themselves, others as guests with a name."""
-        auth, now_s, fields = self._builtin_auth(), time.time(), await read_form(request)
-        code, name = fields.get("code", ""), fields.get("name", "").strip()
-        given, known = auth.verify_signed(code, now_s), get_identity_or_none(request)
-        if not isinstance(given, JoinCode):
+        """Make the caller a member by a link: a signed-in user as such, others as a guest with a name."""
+        auth = self._builtin_auth()
+        now_s = time.time()
+        fields = await read_form(request)
+        code = fields.get("code", "")
+        join = auth.verify_signed(code, now_s)
+        if not isinstance(join, JoinCode):
             return unusable_link_page(request.scope)
-        show = partial(self._show_invitation, request, code, given, now_s)
-        if fields.get("signed_in_as", "") != (known.principal.name if known else ""):
-            # The page was shown to another person: a browser leaves the cookie out when a link of another
-            # site brings it here, and sends it with the form.
-            return await show(status=409)
-        if known and not is_guest(known.principal):
-            refusal = await self._redeem_invite(request, given, known.principal, now_s)
-            return refusal or RedirectResponse(console_path(request, given.session), 303, NO_STORE_HEADERS)
-        if problem := find_name_error(name):
-            return await show(problem, 400)
+
+        identity = get_identity_or_none(request.scope)
+        link = OpenedLink(request, code, join, identity, now_s)
+        # The page was shown to another person: a browser leaves the cookie out when a link of another site
+        # opens the page, and sends it with the form.
+        signed_in_as = identity.principal.name if identity else ""
+        if fields.get("signed_in_as", "") != signed_in_as:
+            return await self._show_invitation(link, status=409)
+
+        if identity and not is_guest(identity.principal):
+            refusal = await self._redeem_invite(link, identity.principal)
+            if refusal is not None:
+                return refusal
+            return RedirectResponse(console_path(request, join.session), 303, NO_STORE_HEADERS)
+
+        name = fields.get("name", "").strip()
+        problem = find_name_error(name)
+        if problem:
+            return await self._show_invitation(link, problem, 400)
         guest = Principal(GUEST_PREFIX + secrets.token_hex(8))
-        if refusal := await self._redeem_invite(request, given, guest, now_s, name):
+        refusal = await self._redeem_invite(link, guest, name)
+        if refusal is not None:
             return refusal
         await self._sign_out_guest(request, now_s)
-        return self._sign_in_and_redirect(request, Identity(guest), given.session, now_s)
-
-    async def _redeem_invite(
-        self, request: Request, join: JoinCode, principal: Principal, now_s: float, name: str | None = None
-    ) -> Response | None:
-        """Make a principal a member by a link; return the page that says why not."""
-        membership, scope = self._sessions().member_changes, request.scope
-        try:
-            await membership.redeem_invite(
-                principal.name, join.session, join.invite, int(now_s * 1000), name=name
-            )
-        except OwnInvite:
-            return own_link_page(scope)
-        except Forbidden:
-            return already_member_page(scope, join.session)
-        except LimitReached as error:
-            return role_taken_page(scope, str(error))
-        except (NotFound, SessionClosed):
-            return unusable_link_page(scope)
-        return None
-
-    async def _show_invitation(
-        self, request: Request, code: str, join: JoinCode, now_s: float, problem: str = "", status: int = 200
-    ) -> Response:
-        """Return the page of an invite for who opens it."""
-        sessions, known, scope = self._sessions(), get_identity_or_none(request), request.scope
-        name = known.principal.name if known else ""
-        try:
-            head, invite = await sessions.member_changes.find_usable_invite(
-                join.session, join.invite, int(now_s * 1000)
-            )
-            check_redeemer(head, invite, name)
-        except OwnInvite:
-            return own_link_page(scope)
-        except Forbidden:
-            return already_member_page(scope, join.session)
-        except NotFound:
-            return unusable_link_page(scope)
-        by = "" if invite.by == LOCAL.name else invite.by
-        guest = known is not None and is_guest(known.principal)
-        invited = Invitation(code, by, head.title or head.app, invite.roles, name, guest)
-        return invitation_page(scope, invited, problem, status)
-
-    async def _sign_out_guest(self, request: Request, now_s: float) -> None:
-        """Sign a guest of another session out: the browser has one cookie."""
-        auth = self._builtin_auth()
-        if cookie := request.cookies.get(auth.cookie_name, ""):
-            await auth.revoke_cookie(cookie, now_s)
-            self._end_streams()
-
-    def _sign_in_and_redirect(
-        self, request: Request, identity: Identity, session: str, now_s: float
-    ) -> Response:
-        """A cookie, and the way to the page."""
-        answer = RedirectResponse(console_path(request, session), 303, NO_STORE_HEADERS)
-        return self._set_cookie(answer, request, identity, now_s)
+        return self._sign_in_and_redirect(request, Identity(guest), join.session, now_s)
 
     async def sign_in_by_token(self, request: Request) -> Response:
-        """Exchange a bearer token for a cookie, so that a page can follow without it."""
-        known, now_s = get_identity(request.scope), time.time()
+        """Exchange a bearer token for a cookie, so that a page can follow streams without the token."""
         self._builtin_auth()
-        return self._set_cookie(Response(status_code=204, headers=NO_STORE_HEADERS), request, known, now_s)
+        response = Response(status_code=204, headers=NO_STORE_HEADERS)
+        return self._set_cookie(response, request, get_identity(request.scope), time.time())
 
     async def sign_out(self, request: Request) -> Response:
-        """Revoke the cookie, end the streams that were opened with it, and have the browser forget it."""
         auth = self._builtin_auth()
         try:
             await auth.revoke_cookie(request.cookies.get(auth.cookie_name, ""), time.time())
@@ -195,29 +198,101 @@ class SignIn:
         return response
 
     async def create_link(self, request: Request) -> Response:
-        """Make a link for one person; the owner of a session may, and who may for these roles."""
-        asked, auth = await read_json_body(request, LinkBody, MAX_SMALL_BODY_BYTES), self._builtin_auth()
-        check_session_roles(asked.roles)
-        seat = await self._sessions().get_membership(get_identity(request.scope).principal, asked.session)
-        names = seat.app.role_names
-        if unknown := [role for role in asked.roles if role not in names]:
+        """Make a link for one person. The member must own the session or may invite for these roles."""
+        body = await read_json_body(request, LinkBody, MAX_SMALL_BODY_BYTES)
+        auth = self._builtin_auth()
+        check_session_roles(body.roles)
+        membership = await self._access.find_membership(request, body.session)
+        role_names = membership.app.role_names
+        unknown = [role for role in body.roles if role not in role_names]
+        if unknown:
             raise BadInput(
-                f"expected some of the roles {', '.join(names)}, got {quote(unknown[0])}", "$.roles"
+                f"expected some of the roles {', '.join(role_names)}, got {quote(unknown[0])}", "$.roles"
             )
-        by, key = seat.principal.name, check_idempotency_key(request.headers.get("idempotency-key"))
-        invite_id = auth.make_invite_id(seat.session_id, asked.roles, by, key)
-        await self._sessions().member_changes.make_link(seat, asked.roles, invite_id, now_ms())
-        code = auth.make_join_code(seat.session_id, invite_id)
-        path = f"{request.scope.get('root_path', '')}/sign-in?code={code}"
-        return JSONResponse({"path": path, "invite": invite_id}, 201, NO_STORE_HEADERS)
+
+        session_id = membership.session_id
+        key = check_idempotency_key(request.headers.get("idempotency-key"))
+        invite_id = auth.make_invite_id(session_id, body.roles, membership.principal.name, key)
+        changes = self._access.sessions.member_changes
+        await changes.make_link(membership, body.roles, invite_id, now_ms())
+
+        code = auth.make_join_code(session_id, invite_id)
+        path = f"{get_root_path(request.scope)}/sign-in?code={code}"
+        return json_response(LinkResponse(path, invite_id), 201, NO_STORE_HEADERS)
+
+    def _builtin_auth(self) -> BuiltinAuth:
+        """Return the server's own sign-in; raise `NotFound` if the host application has another one."""
+        if not isinstance(self._auth, BuiltinAuth):
+            raise NotFound("this server uses an external sign-in")
+        return self._auth
+
+    async def _redeem_invite(
+        self, link: OpenedLink, principal: Principal, name: str | None = None
+    ) -> Response | None:
+        """Make a principal a member by a link. Return None, or the page that explains why not."""
+        scope = link.request.scope
+        session_id, invite_id = link.join.session, link.join.invite
+        try:
+            await self._access.sessions.member_changes.redeem_invite(
+                principal.name, session_id, invite_id, int(link.now_s * 1000), name=name
+            )
+        except OwnInvite:
+            return own_link_page(scope)
+        except Forbidden:
+            return already_member_page(scope, session_id)
+        except LimitReached as error:
+            return role_taken_page(scope, str(error))
+        except (NotFound, SessionClosed):
+            return unusable_link_page(scope)
+        return None
+
+    async def _show_invitation(self, link: OpenedLink, problem: str = "", status: int = 200) -> Response:
+        """Return the page of an invite, or the page that explains why it cannot be used."""
+        scope = link.request.scope
+        session_id, invite_id = link.join.session, link.join.invite
+        changes = self._access.sessions.member_changes
+        signed_in_as = link.identity.principal.name if link.identity else ""
+        try:
+            record, invite = await changes.find_usable_invite(session_id, invite_id, int(link.now_s * 1000))
+            check_redeemer(record, invite, signed_in_as)
+        except OwnInvite:
+            return own_link_page(scope)
+        except Forbidden:
+            return already_member_page(scope, session_id)
+        except NotFound:
+            return unusable_link_page(scope)
+
+        invitation = Invitation(
+            link.code,
+            "" if invite.by == LOCAL.name else invite.by,
+            record.title or record.app,
+            invite.roles,
+            signed_in_as,
+            link.identity is not None and is_guest(link.identity.principal),
+        )
+        return invitation_page(scope, invitation, problem, status)
+
+    async def _sign_out_guest(self, request: Request, now_s: float) -> None:
+        """Sign a guest of another session out: the browser has one cookie."""
+        auth = self._builtin_auth()
+        cookie = request.cookies.get(auth.cookie_name, "")
+        if cookie:
+            await auth.revoke_cookie(cookie, now_s)
+            self._end_streams()
+
+    def _sign_in_and_redirect(
+        self, request: Request, identity: Identity, session_id: str, now_s: float
+    ) -> Response:
+        response = RedirectResponse(console_path(request, session_id), 303, NO_STORE_HEADERS)
+        return self._set_cookie(response, request, identity, now_s)
 
     def _set_cookie(self, response: Response, request: Request, identity: Identity, now_s: float) -> Response:
         auth = self._builtin_auth()
-        value, age_s = auth.make_cookie(identity, now_s)
+        value, max_age_s = auth.make_cookie(identity, now_s)
         response.set_cookie(
             auth.cookie_name,
             value,
-            max_age=age_s,
+            max_age=max_age_s,
             path=cookie_path(request),
             secure=request.url.scheme == "https",
             httponly=True,
@@ -227,21 +302,16 @@ class SignIn:
 
 
 def check_session_roles(roles: tuple[str, ...]) -> None:
-    """Refuse server roles: the server's configuration grants them, no member does."""
-    if found := SERVER_ROLES.intersection(roles):
-        raise BadInput(f"expected roles of the session, got the server role {min(found)}", "$.roles")
-
-
-def get_identity_or_none(request: Request) -> Identity | None:
-    """Return who is signed in, on a route that is open to all."""
-    known: Identity | None = request.scope.get(IDENTITY_KEY)
-    return known
+    """Raise `BadInput` for a server role: the server's configuration grants these, a member does not."""
+    server_roles = SERVER_ROLES.intersection(roles)
+    if server_roles:
+        raise BadInput(f"expected roles of the session, got the server role {min(server_roles)}", "$.roles")
 
 
 def find_name_error(name: str) -> str:
-    """Why a guest cannot be called so; empty if it can."""
+    """Return why a guest cannot have this name, or ""."""
     if not name:
-        return "Please say what others should call you."
+        return "Please enter your name."
     if len(name) > MAX_GUEST_NAME_CHARS or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         return "Please use a shorter name."
     if any(category(char) in SPOOFING_CATEGORIES and char not in ALLOWED_JOINERS for char in name):
@@ -249,12 +319,11 @@ def find_name_error(name: str) -> str:
     return ""
 
 
-def console_path(request: Request, session: str) -> str:
-    """Return the path of the console, with a session."""
-    query = f"?session={session}" if session else ""
-    return f"{request.scope.get('root_path', '')}/{query}"
+def console_path(request: Request, session_id: str) -> str:
+    query = f"?session={session_id}" if session_id else ""
+    return f"{get_root_path(request.scope)}/{query}"
 
 
 def cookie_path(request: Request) -> str:
-    """Cookies are for this server's part of a host."""
-    return request.scope.get("root_path", "") or "/"
+    """Return the path that cookies are for: other applications of the host must not get them."""
+    return get_root_path(request.scope) or "/"

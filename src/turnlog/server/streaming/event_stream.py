@@ -1,35 +1,41 @@
-"""`GET /api/events`: a session's log as Server-Sent Events, resumable (protocol section 7).
+"""`GET /api/events`: the log of one or several sessions as resumable Server-Sent Events (protocol section 7).
 
-What a request asks for becomes the frames of one session or of several, after a cursor; `streams.py`
-sends them. Heartbeats and `reset` are named events without an id, so they reach pages and move no cursor.
+Input: a request with sessions, a cursor, a dialect and filters. Output: a source of frames after the cursor,
+which `streams.py` sends. Heartbeats and `reset` are named events without an id: pages receive them, and the
+cursor does not move.
 """
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.app import Membership, Sessions
+from turnlog.app import Membership
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import Envelope, Payload, SessionMember, UnknownPayload
 from turnlog.log import Log, Page, SessionRecord
 from turnlog.log.filter import MATCH_ALL, EventFilter
-from turnlog.log.subscription import NO_PAGE_LOCK, ChargeBytes, FollowOptions, FrameSink, PageLock
+from turnlog.log.subscription import NO_PAGE_LOCK, FollowOptions, FrameSink, PageLock
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.auth.credentials import Identity
-from turnlog.server.limits import Limits, RateLimiter
+from turnlog.server.limits.policy import Limits
+from turnlog.server.limits.read_cost import ReadMeter
 from turnlog.server.metrics import Metrics
-from turnlog.server.read_cost import ReadMeter
+from turnlog.server.openapi import Operation, get_route
+from turnlog.server.scope_keys import SESSION_KEY
+from turnlog.server.session_access import SessionAccess
+from turnlog.server.streaming.frames import (
+    DONE_FRAME,
+    HEARTBEAT_FRAME,
+    HEARTBEAT_INTERVAL_S,
+    Frames,
+    cursor_line,
+)
 from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.server.streaming.projection import DialectProjection
 from turnlog.server.streaming.query import (
@@ -42,274 +48,289 @@ from turnlog.server.streaming.query import (
     with_epoch,
 )
 from turnlog.server.streaming.streams import (
-    HEARTBEAT_FRAME,
+    SSE_MEDIA_TYPE,
     EventStreamResponse,
+    FrameSource,
     IteratorSource,
     StreamRegistry,
 )
-from turnlog.server.streaming.turn_response import (
-    DONE_FRAME,
-    HEARTBEAT_INTERVAL_S,
-    Frames,
-    TurnResponse,
-    make_dialect,
-    with_heartbeats,
-)
+from turnlog.server.streaming.turn_response import TurnResponse, make_dialect, with_heartbeats
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import DialectFactory
-from turnlog.wire.dialects.registry import DialectRequest
+from turnlog.wire.dialects.registry import DIALECT_FACTORIES, DialectRequest
 
-FILTERED_PAGE_BYTES = (
-    16 * 1024
-)  # what a filter passes over is taken by nobody: its pages must not grow with it
+# Rows that a filter drops are not sent, so no slow reader bounds them: pages of a filter stay small.
+FILTERED_PAGE_BYTES = 16 * 1024
+EVENTS_QUERY = {
+    "session": "the session, or several with commas between them; the caller's own without it",
+    "app": "the application whose own session is meant, if none is named",
+    "after": "the cursor; the header Last-Event-ID wins",
+    "types": "only these types, or first words of types, with commas between them",
+    "depth": "only events of this depth and less",
+    "turn": "only this turn, as a response that ends",
+}
+
+ProjectionKey = tuple[str, str, DialectRequest, frozenset[str] | None]
+
+
+class Selection(NamedTuple):
+    """What a request selects, the meter that is charged for it, and the lock of its pages."""
+
+    dialect_request: DialectRequest
+    event_filter: EventFilter
+    meter: ReadMeter
+    page_lock: PageLock = NO_PAGE_LOCK
 
 
 class EventStreamRoute:
-    """What is asked for, and what projects it. The streams themselves are `readers`."""
+    """The route, its open streams and the projections that they share."""
 
     def __init__(
         self,
-        sessions: Callable[[], Sessions],
+        access: SessionAccess,
         metrics: Metrics,
-        rate_limiter: RateLimiter,
         limits: Limits,
         dialects: Mapping[str, DialectFactory],
         is_still_valid: Callable[[Identity], bool],
     ) -> None:
-        self.sessions = sessions
+        self._access = access
         self.dialects = dialects
-        self._rate_limiter = rate_limiter
-        self.streams = StreamRegistry(sessions, metrics, rate_limiter, limits, is_still_valid)
-        self._projections: dict[
-            tuple[str, str, DialectRequest, frozenset[str] | None], DialectProjection
-        ] = {}
+        self.streams = StreamRegistry(access, metrics, limits, is_still_valid)
+        self._projections: dict[ProjectionKey, DialectProjection] = {}
+
+    def operations(self) -> list[Operation]:
+        dialect_names = ", ".join(["turnlog (default)", *DIALECT_FACTORIES, *self.dialects])
+        return [
+            get_route(
+                "/api/events",
+                self.follow_events,
+                "Follow a log.",
+                query={**EVENTS_QUERY, "dialect": dialect_names},
+                media_type=SSE_MEDIA_TYPE,
+            )
+        ]
 
     def projection_lags(self) -> list[int]:
-        """How many events each shared projection is behind its session."""
-        return [shared.lag for shared in self._projections.values()]
+        """Return how many events each shared projection is behind its session."""
+        return [projection.lag for projection in self._projections.values()]
 
     def stop(self) -> None:
-        """End every open stream; readers come back with their cursor."""
+        """End every open stream; readers reconnect with their cursor."""
         self.streams.end_all()
 
     def observe(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """When somebody's roles change, their streams end."""
+        """End the streams of a member whose roles this event changes."""
         if isinstance(payload, SessionMember):
             self.streams.on_roles_changed(envelope.session_id, payload)
 
     async def follow_events(self, request: Request) -> Response | EventStreamResponse:
-        """The route."""
-        known, seats = get_identity(request.scope), await self._find_memberships(request)
-        frames = await self._frames(request, seats, ReadMeter(self._rate_limiter, known.principal))
-        if frames is None:
+        identity = get_identity(request.scope)
+        memberships = await self._find_memberships(request)
+        source = await self._open_source(request, memberships, identity)
+        if source is None:
             return Response(status_code=204)
-        return self.streams.make_response(
-            frames if isinstance(frames, LogSource) else IteratorSource(frames), known, seats
-        )
+        return self.streams.make_response(source, identity, memberships)
 
     async def _find_memberships(self, request: Request) -> list[Membership]:
-        """The caller's seats in the sessions it names; without a name, where its messages without one go."""
-        query, sessions = request.query_params, self.sessions()
-        request.scope["turnlog.session"] = query.get("session", "")[:80]
+        """Return the caller's memberships in the sessions it names, or that in its default session."""
+        query = request.query_params
+        sessions = self._access.sessions
+        request.scope[SESSION_KEY] = query.get("session", "")[:80]
         if "session" in query:
             principal = get_identity(request.scope).principal
             return [await sessions.get_membership(principal, name) for name in parse_session_ids(query)]
-        seat = await sessions.ensure_default_session(get_session_creator(request.scope), query.get("app"))
-        request.scope["turnlog.session"] = seat.session_id
-        return [seat]
 
-    async def _frames(
-        self, request: Request, memberships: Sequence[Membership], meter: ReadMeter
-    ) -> "Frames | LogSource | None":
-        """The frames a request asks for; None when there is nothing more to come."""
+        creator = get_session_creator(request.scope)
+        membership = await sessions.ensure_default_session(creator, query.get("app"))
+        request.scope[SESSION_KEY] = membership.session_id
+        return [membership]
+
+    async def _open_source(
+        self, request: Request, memberships: Sequence[Membership], identity: Identity
+    ) -> FrameSource | None:
+        """Return the frames that a request wants; None when no more can come."""
         query = request.query_params
-        wanted, choice = parse_dialect_request(query, self.dialects), parse_event_filter(query)
-        if wanted.name != "turnlog" or choice != MATCH_ALL:
+        dialect_request = parse_dialect_request(query, self.dialects)
+        event_filter = parse_event_filter(query)
+        meter = ReadMeter(self._access.rate_limiter, identity.principal)
+        # The whole log in its own dialect is sent as it is stored, and is not charged.
+        if dialect_request.name != "turnlog" or event_filter != MATCH_ALL:
             meter.check_budget()
+
         text = request.headers.get("last-event-id") or query.get("after") or ""
         parsed = parse_cursors(text, len(memberships))
-        cursors = [with_epoch(at, seat.head) for at, seat in zip(parsed, memberships, strict=True)]
+        cursors = [with_epoch(at, item.head) for at, item in zip(parsed, memberships, strict=True)]
         if len(memberships) == 1:
-            return await self._session_frames(memberships[0], wanted, choice, cursors[0], meter)
-        if choice.turn is not None:
+            selection = Selection(dialect_request, event_filter, meter)
+            frames = await self._session_frames(memberships[0], cursors[0], selection)
+            return IteratorSource(frames) if isinstance(frames, AsyncGenerator) else frames
+
+        if event_filter.turn is not None:
             raise BadInput("expected one session with a turn", "turn")
-        gate = asyncio.Lock()  # one page of all these sessions is held at a time
-        found = [
-            await self._session_frames(seat, wanted, choice, at, meter, gate)
-            for seat, at in zip(memberships, cursors, strict=True)
-        ]
-        if not any(found):
+        # All these sessions hold one page together.
+        selection = Selection(dialect_request, event_filter, meter, asyncio.Lock())
+        sources: list[Frames | None] = []
+        for membership, at in zip(memberships, cursors, strict=True):
+            frames = await self._session_frames(membership, at, selection)
+            sources.append(frames.frames(selection.page_lock) if isinstance(frames, LogSource) else frames)
+        if not any(sources):
             return None
-        sources = [frames.frames(gate) if isinstance(frames, LogSource) else frames for frames in found]
-        return MergedStream(sources, cursors).frames(HEARTBEAT_FRAME, HEARTBEAT_INTERVAL_S)
+        merged = MergedStream(sources, cursors)
+        return IteratorSource(merged.frames(HEARTBEAT_FRAME, HEARTBEAT_INTERVAL_S))
 
     async def _session_frames(
-        self,
-        membership: Membership,
-        dialect_request: DialectRequest,
-        event_filter: EventFilter,
-        at: Cursor,
-        meter: ReadMeter,
-        gate: PageLock = NO_PAGE_LOCK,
+        self, membership: Membership, at: Cursor, selection: Selection
     ) -> "Frames | LogSource | None":
-        """The frames of one session after a cursor."""
-        sessions, event_filter = self.sessions(), event_filter._replace(channels=membership.visible_channels)
+        """Return the frames of one session after a cursor; None if the session is closed and was read."""
+        sessions = self._access.sessions
+        session_id = membership.session_id
+        event_filter = selection.event_filter._replace(channels=membership.visible_channels)
+        selection = selection._replace(event_filter=event_filter)
         await sessions.ensure_driver(membership)
-        head = await sessions.log.info(membership.session_id)
+        record = await sessions.log.info(session_id)
         if event_filter.turn is not None:
-            return await self._turn_frames(
-                membership, dialect_request, event_filter, event_filter.turn, head, at
-            )
-        reason = reset_reason(at, head)
-        held = (
-            at.seq < 0
-            or at.seq > head.pruned_through
-            or await sessions.log.has_event(membership.session_id, at.seq)
-        )
-        if reason is None and not held:
+            return await self._turn_frames(membership, record, at, selection, event_filter.turn)
+
+        reason = reset_reason(at, record)
+        may_be_pruned = 0 <= at.seq <= record.pruned_through
+        if reason is None and may_be_pruned and not await sessions.log.has_event(session_id, at.seq):
             reason = "pruned"
-        if reason is None and head.closed and at.seq == head.last and at.chunk is None:
+        if reason is not None:
+            frames = self._dialect_frames(membership, record, Cursor(), selection)
+            if isinstance(frames, LogSource):
+                frames = frames.frames(selection.page_lock)
+            return prepend_reset_event(reason, record, frames)
+
+        if record.closed and at.seq == record.last and at.chunk is None:
             return None
-        start = Cursor() if reason else at
-        frames = self._dialect_frames(
-            membership, dialect_request, event_filter, head, start, gate, meter.charge_and_wait
-        )
-        if reason is None:
-            return frames
-        return prepend_reset_event(
-            reason, head, frames.frames(gate) if isinstance(frames, LogSource) else frames
-        )
+        return self._dialect_frames(membership, record, at, selection)
 
     async def _turn_frames(
-        self,
-        membership: Membership,
-        dialect_request: DialectRequest,
-        event_filter: EventFilter,
-        trace: str,
-        head: SessionRecord,
-        at: Cursor,
+        self, membership: Membership, record: SessionRecord, at: Cursor, selection: Selection, trace: str
     ) -> Frames | None:
-        """The chosen events of one turn as a response; None when it was read to its end.
+        """Return the frames of one turn as a response that ends; None when it was read to its end.
 
-        A cursor of another epoch begins it again.
+        A cursor of another epoch begins the turn again. Raise `NotFound` if the member may not see the turn.
         """
-        sessions = self.sessions()
-        at = Cursor() if reset_reason(at, head) else at
+        sessions = self._access.sessions
+        if reset_reason(at, record) is not None:
+            at = Cursor()
         tree = await sessions.tree(membership)
-        place = await sessions.log.turn_bounds(head.session_id, trace)
-        if (place is None and trace not in tree.queued_turns) or not await self._may_see_turn(
-            membership, trace, place, tree
-        ):
+        bounds = await sessions.log.turn_bounds(record.session_id, trace)
+        if not await self._may_see_turn(membership, trace, bounds, tree):
             raise NotFound(f"no turn {trace[:80]} in this session")
-        first, last = place or (head.last + 1, None)
-        turn = TurnResponse(
-            sessions, membership, head, trace, min(first, last_complete_seq(at) + 1), event_filter
-        )
+
+        # A turn that is queued begins after the last event.
+        first_seq, last_seq = bounds or (record.last + 1, None)
+        start_seq = min(first_seq, last_complete_seq(at) + 1)
+        turn = TurnResponse(sessions, membership, record, trace, start_seq, selection.event_filter)
         turn.tree.queued_turns = dict(tree.queued_turns)
-        # A turn that is over is read to its own end, whatever has happened since.
-        frames = await turn.stream_frames(
-            dialect_request, at, max(first, head.last) if last is None else last
-        )
-        return frames if last is None else await peek_frames(frames)
+        if last_seq is None:
+            return await turn.stream_frames(selection.dialect_request, at, max(first_seq, record.last))
+        # A turn that has ended is read to its own end, whatever has happened since.
+        return await peek_frames(await turn.stream_frames(selection.dialect_request, at, last_seq))
 
     async def _may_see_turn(
-        self, membership: Membership, trace: str, turn_bounds: tuple[int, int | None] | None, tree: Tree
+        self, membership: Membership, trace: str, bounds: tuple[int, int | None] | None, tree: Tree
     ) -> bool:
-        """Whether a turn is in a channel of the reader's."""
-        if turn_bounds is None:
-            return membership.may_see(tree.queued_turns[trace].scope.channel)
-        rows = await self.sessions().log.read(membership.session_id, turn_bounds[0] - 1, max_bytes=1)
+        """Return whether the turn exists in a channel that the member may see."""
+        if bounds is None:
+            queued = tree.queued_turns.get(trace)
+            return queued is not None and membership.may_see(queued.scope.channel)
+        rows = await self._access.sessions.log.read(membership.session_id, bounds[0] - 1, max_bytes=1)
         return not rows or membership.may_see(rows[0].channel)
 
     def _dialect_frames(
-        self,
-        membership: Membership,
-        dialect_request: DialectRequest,
-        event_filter: EventFilter,
-        head: SessionRecord,
-        at: Cursor,
-        gate: PageLock,
-        spend: ChargeBytes,
+        self, membership: Membership, record: SessionRecord, at: Cursor, selection: Selection
     ) -> "Frames | LogSource":
-        if dialect_request.name == "turnlog":
-            name, epoch, log = head.session_id, head.epoch, self.sessions().log
-            after = last_complete_seq(at)
-            if event_filter == MATCH_ALL:
-                return LogSource(log, name, after, epoch)
-            pages = log.follow(
-                name,
-                after,
-                replay_from=after,
-                idle_s=HEARTBEAT_INTERVAL_S,
-                epoch=epoch,
-                max_bytes=FILTERED_PAGE_BYTES,
-                page_lock=gate,
-                options=FollowOptions(event_filter.types, spend),
+        session_id = record.session_id
+        dialect_request, event_filter, meter, page_lock = selection
+        if dialect_request.name != "turnlog":
+            projection = self._shared_projection(membership, dialect_request, record)
+            frames = projection.frames(
+                at, HEARTBEAT_INTERVAL_S, event_filter, page_lock, meter.charge_and_wait
             )
-            return filter_pages(pages, epoch, event_filter)
-        frames = self._shared_projection(membership, dialect_request, head).frames(
-            at, HEARTBEAT_INTERVAL_S, event_filter, gate, spend
+            return with_heartbeats(frames, dialect_request, session_id, at)
+
+        log = self._access.sessions.log
+        after_seq = last_complete_seq(at)
+        if event_filter == MATCH_ALL:
+            return LogSource(log, session_id, after_seq, record.epoch)
+        pages = log.follow(
+            session_id,
+            after_seq,
+            replay_from=after_seq,
+            idle_s=HEARTBEAT_INTERVAL_S,
+            epoch=record.epoch,
+            max_bytes=FILTERED_PAGE_BYTES,
+            page_lock=page_lock,
+            options=FollowOptions(event_filter.types, meter.charge_and_wait),
         )
-        return with_heartbeats(frames, dialect_request, head.session_id, at)
+        return filter_pages(pages, record.epoch, event_filter)
 
     def _shared_projection(
-        self, membership: Membership, dialect_request: DialectRequest, head: SessionRecord
+        self, membership: Membership, dialect_request: DialectRequest, record: SessionRecord
     ) -> DialectProjection:
-        """The shared projection; one without readers is made anew."""
-        key = (head.session_id, head.epoch, dialect_request, membership.visible_channels)
-        self._projections = {k: shared for k, shared in self._projections.items() if shared.reader_count}
+        """Return the projection for these readers. Projections without readers are dropped."""
+        self._projections = {
+            key: projection for key, projection in self._projections.items() if projection.reader_count
+        }
+        key = (record.session_id, record.epoch, dialect_request, membership.visible_channels)
         if key not in self._projections:
-            log = self.sessions().log
+            log = self._access.sessions.log
             make = partial(make_dialect, log, membership, dialect_request)
             covers = EventFilter(channels=membership.visible_channels).matches_turn_and_channel
-            self._projections[key] = DialectProjection(log, head, membership.app.catalog, make, covers)
+            self._projections[key] = DialectProjection(log, record, membership.app.catalog, make, covers)
         return self._projections[key]
 
 
 class LogSource:
-    """A session whole, in its own dialect, after a cursor: handed on as it is appended, or page by page."""
+    """A whole session in its own dialect, after a cursor: pushed as it is appended, or page by page."""
 
-    __slots__ = ("_after", "_epoch", "_log", "_session_id")
+    __slots__ = ("_after_seq", "_epoch", "_log", "_session_id")
 
-    def __init__(self, log: Log, session_id: str, after: int, epoch: str) -> None:
+    def __init__(self, log: Log, session_id: str, after_seq: int, epoch: str) -> None:
         self._log = log
         self._session_id = session_id
-        self._after = after
+        self._after_seq = after_seq
         self._epoch = epoch
 
     def deliver(self, sink: FrameSink) -> Awaitable[None]:
-        """What there is, and what comes."""
-        at, log = self._after, self._log
-        return log.push_frames(
-            self._session_id, sink, at, replay_from=at, idle_s=HEARTBEAT_INTERVAL_S, epoch=self._epoch
-        )
-
-    def frames(self, gate: PageLock) -> Frames:
-        at, log = self._after, self._log
-        return log.follow_frames(
+        """Push the stored frames and then the new ones to the sink."""
+        return self._log.push_frames(
             self._session_id,
-            at,
-            replay_from=at,
+            sink,
+            self._after_seq,
+            replay_from=self._after_seq,
             idle_s=HEARTBEAT_INTERVAL_S,
             epoch=self._epoch,
-            page_lock=gate,
+        )
+
+    def frames(self, page_lock: PageLock) -> Frames:
+        return self._log.follow_frames(
+            self._session_id,
+            self._after_seq,
+            replay_from=self._after_seq,
+            idle_s=HEARTBEAT_INTERVAL_S,
+            epoch=self._epoch,
+            page_lock=page_lock,
         )
 
 
-async def prepend_reset_event(reason: str, head: SessionRecord, frames: Frames) -> Frames:
-    """Say that the cursor cannot be continued, then what there is."""
+async def prepend_reset_event(reason: str, record: SessionRecord, frames: Frames) -> Frames:
+    """Yield a `reset` event, which tells the reader to drop what it has, and then the frames."""
     reset = {
         "type": "reset",
-        "agent": "",  # these three are of every line of `blocks` (protocol 7.4)
+        "agent": "",  # these three are in every line of `blocks` (protocol 7.4)
         "final": True,
         "delta": "",
         "reason": reason,
-        "session_id": head.session_id,
-        "epoch": head.epoch,
-        "first": head.first,
-        "last": head.last,
+        "session_id": record.session_id,
+        "epoch": record.epoch,
+        "first": record.first,
+        "last": record.last,
     }
     async with aclosing(frames):
         yield sse.encode(json.encode(reset), event="reset")
@@ -318,14 +339,14 @@ async def prepend_reset_event(reason: str, head: SessionRecord, frames: Frames) 
 
 
 async def peek_frames(frames: Frames) -> Frames | None:
-    """The frames of a turn that is over; None if only its end is left."""
-    begin = await anext(frames, DONE_FRAME)
-    if begin == DONE_FRAME:
+    """Return the frames of a turn that has ended; None if only `[DONE]` is left."""
+    first_page = await anext(frames, DONE_FRAME)
+    if first_page == DONE_FRAME:
         return None
 
     async def all_frames() -> Frames:
         async with aclosing(frames):
-            yield begin
+            yield first_page
             async for page in frames:
                 yield page
 
@@ -333,30 +354,37 @@ async def peek_frames(frames: Frames) -> Frames | None:
 
 
 def encode_matching_rows(page: Page, epoch: str, event_filter: EventFilter) -> tuple[bytes, int]:
-    """What is wanted of a page, as it is sent, and its last seq."""
+    """Return the frames of the matching rows and their last seq; no bytes and -1 if there is none."""
     rows = [row for row in page if event_filter.matches(row)]
-    return (Page(rows, epoch).frames().data, rows[-1].seq) if rows else (b"", -1)
+    if not rows:
+        return b"", -1
+    return Page(rows, epoch).frames().data, rows[-1].seq
 
 
 async def filter_pages(pages: AsyncGenerator[Page, None], epoch: str, event_filter: EventFilter) -> Frames:
-    """The wanted events; what is passed over moves the cursor with the next heartbeat."""
-    seen, told, clock = -1, -1, asyncio.get_running_loop().time
-    beat = clock()
+    """Yield the frames of matching rows. A heartbeat moves the cursor over the rows that do not match."""
+    clock = asyncio.get_running_loop().time
+    beat_s = clock()
+    read_seq = -1
+    sent_seq = -1
     async with aclosing(pages):
         async for page in pages:
-            data, last = encode_matching_rows(page, epoch, event_filter)
-            silent = not page and page.upto is None
+            data, last_seq = encode_matching_rows(page, epoch, event_filter)
+            is_silent = not page and page.upto is None
             if page.upto is not None:
-                seen = page.upto
+                read_seq = page.upto
             elif page:
-                seen = page.last
-            del page  # a reader that does not take what is sent holds on to nothing else
+                read_seq = page.last
+            del page  # a slow reader must not keep it alive
             if data:
                 yield data
-                told, beat = last, clock()
-            elif silent or clock() - beat >= HEARTBEAT_INTERVAL_S:
-                line = f"id: {Cursor(seen, epoch)}\n\n".encode() if seen > told else b""
+                sent_seq = last_seq
+                beat_s = clock()
+            elif is_silent or clock() - beat_s >= HEARTBEAT_INTERVAL_S:
+                line = cursor_line(read_seq, epoch) if read_seq > sent_seq else b""
                 yield HEARTBEAT_FRAME + line
-                told, beat = seen, clock()
-    if seen > told:  # the session is closed, and who comes back is told so
-        yield f"id: {Cursor(seen, epoch)}\n\n".encode()
+                sent_seq = read_seq
+                beat_s = clock()
+    # The session is closed. A reader that reconnects at its end gets 204.
+    if read_seq > sent_seq:
+        yield cursor_line(read_seq, epoch)

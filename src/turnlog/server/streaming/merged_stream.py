@@ -1,25 +1,21 @@
-"""Several sessions on one stream: their frames as they come, each with the cursors of all of them.
+"""Several sessions on one stream: their frames as they come, each with the cursors of all sessions.
 
-An `id:` line becomes the list of all cursors in the order of the sessions, so that one Last-Event-ID resumes
-them all. A session is asked for its next page when the one before has been taken; sources that share a gate
-(`Log.follow`) hold one page together. Heartbeats of single sessions are left out; there is one when all are
-silent. When a session cannot be read any more the stream ends with its error, and the reader comes back with
+An id becomes the list of all cursors in the order of the sessions, so one Last-Event-ID resumes all of them.
+The next page of a session is read when the one before has been sent; sources that share a page lock
+(`Log.follow`) hold one page together. Heartbeats of single sessions are dropped; there is one when all are
+silent. If a session cannot be read any more, the stream ends with its error, and the reader reconnects with
 all its cursors.
 """
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
+from turnlog.server.streaming.frames import Frames, with_all_cursors
 from turnlog.wire.cursor import Cursor
-
-Frames = AsyncGenerator[bytes, None]
-
-_ID = re.compile(rb"^id: ([^\n]*)$", re.MULTILINE)  # data is one line, and begins otherwise
 
 
 class MergedStream:
-    """The frames of some sessions, read together; None is one that has nothing more to come."""
+    """Reads the frames of several sessions. A source of None has nothing more to send."""
 
     def __init__(self, sources: Sequence[Frames | None], cursors: Sequence[Cursor]) -> None:
         self._sources = sources
@@ -27,21 +23,24 @@ class MergedStream:
         self._pending_pages: dict[asyncio.Future[bytes], int] = {}
 
     async def frames(self, heartbeat: bytes, idle_s: float) -> Frames:
-        """Pages as they come; an empty one when nobody has said anything for `idle_s`."""
+        """Yield pages as they come, and an empty one when no session has sent data for `idle_s`."""
         clock = asyncio.get_running_loop().time
-        beat = clock() + idle_s
+        beat_s = clock() + idle_s
         try:
-            for number in range(len(self._sources)):
-                self._pull(number)
+            for index in range(len(self._sources)):
+                self._pull(index)
+
             while self._pending_pages:
-                for number, page in await self._next_pages(beat - clock()):
-                    if said := page.replace(heartbeat, b""):
-                        yield said
-                        beat = clock() + idle_s if b"data:" in said else beat
-                    self._pull(number)
-                if clock() >= beat:
+                for index, page in await self._next_pages(beat_s - clock()):
+                    data = page.replace(heartbeat, b"")
+                    if data:
+                        yield data
+                        if b"data:" in data:
+                            beat_s = clock() + idle_s
+                    self._pull(index)
+                if clock() >= beat_s:
                     yield b""
-                    beat = clock() + idle_s
+                    beat_s = clock() + idle_s
         finally:
             for task in self._pending_pages:
                 task.cancel()
@@ -56,22 +55,13 @@ class MergedStream:
             self._pending_pages[asyncio.ensure_future(anext(source))] = index
 
     async def _next_pages(self, timeout_s: float) -> list[tuple[int, bytes]]:
-        """What came next, of one session or of several; nothing when the time is over."""
+        """Wait for a page of any session. Return the pages with their indexes; none after the timeout."""
         done, _ = await asyncio.wait(
             self._pending_pages, timeout=max(0.0, timeout_s), return_when=asyncio.FIRST_COMPLETED
         )
         pages = []
         for task in done:
-            number = self._pending_pages.pop(task)
+            index = self._pending_pages.pop(task)
             if not isinstance(task.exception(), StopAsyncIteration):
-                pages.append((number, self._rewrite_cursors(task.result(), number)))
+                pages.append((index, with_all_cursors(task.result(), self._cursors, index)))
         return pages
-
-    def _rewrite_cursors(self, page: bytes, index: int) -> bytes:
-        """A page of one session with the cursors of all of them."""
-
-        def line(match: re.Match[bytes]) -> bytes:
-            self._cursors[index] = match[1]
-            return b"id: " + b",".join(self._cursors)
-
-        return _ID.sub(line, page)

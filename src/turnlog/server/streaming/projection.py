@@ -1,9 +1,10 @@
-"""A dialect with state, projected once per session and options and shared by all its readers.
+"""A dialect with state, converted once per session and options and shared by all its readers.
 
-The projection follows the log and keeps a window of ready frames, which is bounded in bytes. A reader inside
-the window takes frames from it; one that is further back projects for itself, from the start of the oldest
-turn open at its cursor, until it has caught up. Both give the same frames, because converting is pure. A
-filter of types and depth is a reader's own: it chooses among the frames, so that filters share a projection.
+The projection follows the log and stores a window of encoded frames, which is bounded in bytes. A reader
+inside the window gets frames from it. A reader that is further behind converts for itself, from the start of
+the oldest turn that is open at its cursor, until it has caught up. Both give the same frames, because
+converting is pure. Filters of types and depth select among the frames, so readers with different filters
+share a projection.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -31,22 +32,22 @@ from turnlog.log.subscription import (
     PageLock,
 )
 from turnlog.log.wakeup import Wakeup
-from turnlog.server.access_log import format_traceback_without_messages
+from turnlog.server.log_format import format_traceback_without_messages
+from turnlog.server.streaming.frames import FramePosition, Frames, cursor_line, position_of
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
-from turnlog.wire.dialects.registry import encode_frames as told_frames
+from turnlog.wire.dialects.registry import encode_frames
 
 log = logging.getLogger("turnlog.server")
 
-MAX_WINDOW_BYTES = 1024 * 1024  # and what the newest page has become, so that live readers stay in the window
-LOOKUP_COST_BYTES = (
-    32  # what an event costs where a reader begins in the middle: its block or call is looked at
-)
-FRAME_OVERHEAD_BYTES = 200  # what a frame costs beside its data
+MAX_WINDOW_BYTES = 1024 * 1024  # plus the frames of the newest page, so that live readers stay in the window
+LOOKUP_COST_BYTES = 32  # charged per event before the cursor: the spans of each are looked up
+FRAME_OVERHEAD_BYTES = 200  # memory of a frame beside its data
+START_UNKNOWN: FramePosition = (math.inf, math.inf)
 
 
 class Frame(NamedTuple):
-    """Ready bytes, their place (the seq and the number of the message within its event), and their event."""
+    """Encoded bytes, their position (the seq and the index of the message in its event), and their event."""
 
     seq: int
     chunk: int
@@ -57,90 +58,84 @@ class Frame(NamedTuple):
 
 @dataclass(slots=True)
 class CatchUpProjection:
-    """A reader's own projection, while the window does not reach it. Who takes much gets more at once."""
+    """A reader's own projection, while it is behind the window. Its pages grow with the bytes delivered."""
 
     dialect: Dialect
-    after: int
-    spend: ChargeBytes | None = None
+    after_seq: int
+    charge: ChargeBytes | None = None
     is_caught_up: bool = False
     page_bytes: int = FIRST_PAGE_BYTES
     delivered_bytes: int = 0
 
     def record_delivery(self, size_bytes: int) -> None:
-        """The reader has taken so much."""
         self.delivered_bytes += size_bytes
         if self.delivered_bytes >= GROW_AFTER_BYTES:
             self.page_bytes = min(2 * self.page_bytes, MAX_PAGE_BYTES)
 
 
-FramePosition = tuple[float, float]  # a seq, and the number of a message within its event
-
-
 def frame_position(frame: Frame) -> FramePosition:
-    """Where a frame stands."""
     return frame.seq, frame.chunk
 
 
 def frame_size_bytes(frame: Frame) -> int:
-    """What a frame holds."""
     return len(frame.data) + FRAME_OVERHEAD_BYTES
 
 
 class DialectProjection:
-    """The shared projection of one session in one dialect. `make` gives a dialect that can begin at a seq."""
+    """The shared projection of one session in one dialect.
+
+    `make_dialect(seq)` returns a dialect that can begin at this seq. `covers` selects the rows to convert.
+    """
 
     def __init__(
         self,
         log: Log,
-        head: SessionRecord,
+        record: SessionRecord,
         catalog: Catalog,
         make_dialect: Callable[[int], Awaitable[Dialect]],
         covers: Callable[[Row], bool] = lambda _: True,
     ) -> None:
         self._log = log
-        self._head = head
+        self._record = record
         self._catalog = catalog
         self._make_dialect = make_dialect
         self._covers = covers
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
-        self._window_start: FramePosition = (
-            math.inf,
-            math.inf,
-        )  # every frame after this place is in the window
-        self._is_complete = False  # the session is closed, and everything of it is in the window
+        self._window_start = START_UNKNOWN  # every frame after this position is in the window
+        self._is_complete = False  # the session is closed, and the window has its last frame
         self._has_failed = False
         self._wakeup = Wakeup()
         self._follow_task: asyncio.Task[None] | None = None
         self.reader_count = 0
         self.converted_count = 0
-        self._last_seq = head.last
+        self._last_seq = record.last
 
     async def frames(
         self,
         at: Cursor,
         idle_s: float,
         event_filter: EventFilter = MATCH_ALL,
-        gate: PageLock = NO_PAGE_LOCK,
-        spend: ChargeBytes | None = None,
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the wanted frames after a cursor, joined as they come; an empty page after a silence.
+        page_lock: PageLock = NO_PAGE_LOCK,
+        charge: ChargeBytes | None = None,
+    ) -> Frames:
+        """Yield the matching frames after a cursor, joined as they come, and an empty page after a silence.
 
-        Before that comes an `id:` line if something has happened that has no frame for this reader. `gate` is
-        that of `Log.follow`; `spend` is told what is read for this reader alone.
+        Before an empty page comes an `id:` line if events passed that have no frame for this reader.
+        `page_lock` is that of `Log.follow`. `charge` gets the bytes that are read for this reader alone.
         """
-        seen: FramePosition = (at.seq, math.inf if at.chunk is None else at.chunk)
-        sent = at.seq  # where the reader's own cursor is: it does not move over frames that are not wanted
-        private: CatchUpProjection | None = None
+        seen = position_of(at)
+        sent_seq = at.seq  # the reader's own cursor: it does not move over frames that do not match
+        catch_up: CatchUpProjection | None = None
         clock = asyncio.get_running_loop().time
         beat_s = clock() + idle_s
         with self._count_reader():
             while not self._has_failed:
-                async with gate:
-                    frames, private = await self._next_frames(seen, private, spend)
-                    if private:
-                        seen = max(seen, (private.after, math.inf))
-                    has_passed = bool(frames)
+                async with page_lock:
+                    frames, catch_up = await self._next_frames(seen, catch_up, charge)
+                    if catch_up:
+                        seen = max(seen, (catch_up.after_seq, math.inf))
+                    had_frames = bool(frames)
                     if frames:
                         seen = max(seen, frame_position(frames[-1]))
                         frames = [
@@ -150,42 +145,47 @@ class DialectProjection:
                         ]
 
                     if frames:
-                        sent = frames[-1].seq
+                        sent_seq = frames[-1].seq
                         data = b"".join([frame.data for frame in frames])
-                        frames = []  # it may be long until the reader has taken what is sent
+                        frames = []  # a slow reader must not keep them alive
                         yield data
                         beat_s = clock() + idle_s
-                        if private:
-                            private.record_delivery(len(data))
+                        if catch_up:
+                            catch_up.record_delivery(len(data))
                         continue
-                if has_passed or (private is not None and (self._is_complete or not private.is_caught_up)):
-                    is_due = clock() >= beat_s
-                elif self._is_complete:  # what has no frame is behind the reader too
+
+                is_catching_up = catch_up is not None and (self._is_complete or not catch_up.is_caught_up)
+                if had_frames or is_catching_up:
+                    is_idle = clock() >= beat_s
+                elif self._is_complete:
+                    # The last events may have no frame: the cursor moves over them.
                     yield self._cursor_line()
                     return
                 else:
-                    is_due = not await self._wakeup.wait(idle_s)
-                if is_due:
-                    if self._is_behind(seen, sent):
-                        seen, sent = (self._last_seq, math.inf), self._last_seq
+                    is_idle = not await self._wakeup.wait(idle_s)
+
+                if is_idle:
+                    if self._has_passed_events(seen, sent_seq):
+                        seen = (self._last_seq, math.inf)
+                        sent_seq = self._last_seq
                         yield self._cursor_line()
                     yield b""
                     beat_s = clock() + idle_s
 
     async def _next_frames(
-        self, seen: FramePosition, catch_up: "CatchUpProjection | None", spend: ChargeBytes | None
-    ) -> "tuple[list[Frame], CatchUpProjection | None]":
-        """Return the next frames after a place, from the window or from the reader's own projection."""
+        self, seen: FramePosition, catch_up: CatchUpProjection | None, charge: ChargeBytes | None
+    ) -> tuple[list[Frame], CatchUpProjection | None]:
+        """Return the next frames after a position, from the window (None) or a reader's own projection."""
         if seen >= self._window_start:
             return self._frames_after(seen), None
-        catch_up = catch_up or await self._start_catch_up(seen, spend)
-        return [
-            frame for frame in await self.read_catch_up(catch_up) if frame_position(frame) > seen
-        ], catch_up
+        if catch_up is None:
+            catch_up = await self._start_catch_up(seen, charge)
+        frames = await self.read_catch_up(catch_up)
+        return [frame for frame in frames if frame_position(frame) > seen], catch_up
 
     @contextmanager
     def _count_reader(self) -> Iterator[None]:
-        """One more reader; the first starts the pump, and the last stops it."""
+        """Start following the log with the first reader, and stop with the last one."""
         self.reader_count += 1
         if self._follow_task is None:
             self._start()
@@ -195,88 +195,96 @@ class DialectProjection:
             self.reader_count -= 1
             if not self.reader_count and self._follow_task is not None:
                 self._follow_task.cancel()
-                self._follow_task = None  # whoever holds this projection and has not begun starts it again
-                self._window.clear()  # nobody may come for long
+                self._follow_task = None  # a reader that has this projection and begins later starts it again
+                self._window.clear()
                 self._window_bytes = 0
 
     @property
     def lag(self) -> int:
-        """How many events it is behind its session."""
-        tail = self._log.tails.get(self._head.session_id)
+        """Return how many events the projection is behind its session."""
+        tail = self._log.tails.get(self._record.session_id)
         return max(0, tail.last - self._last_seq) if tail else 0
 
     @property
     def window_bytes(self) -> int:
-        """What the window holds."""
         return self._window_bytes
 
-    def _is_behind(self, seen: FramePosition, sent: int) -> bool:
-        """Whether something has happened after the seq `sent`, and nothing after `seen` has a frame."""
-        return seen >= self._window_start and self._last_seq > sent and not self._frames_after(seen)
+    def _has_passed_events(self, seen: FramePosition, sent_seq: int) -> bool:
+        """Return whether there are events after `sent_seq`, and none of those after `seen` has a frame."""
+        return seen >= self._window_start and self._last_seq > sent_seq and not self._frames_after(seen)
 
     def _cursor_line(self) -> bytes:
-        """What moves a cursor to where the projection is."""
-        return f"id: {Cursor(self._last_seq, self._head.epoch)}\n\n".encode()
+        return cursor_line(self._last_seq, self._record.epoch)
 
     def _start(self) -> None:
-        self._window_start, self._is_complete, self._has_failed = (math.inf, math.inf), False, False
+        self._window_start = START_UNKNOWN
+        self._is_complete = False
+        self._has_failed = False
         self._follow_task = asyncio.create_task(self._follow())
 
     def _frames_after(self, seen: FramePosition) -> list[Frame]:
-        """The next frames of the window after a place, a page of them at most."""
-        fresh = len(self._window) - bisect_right(self._window, seen, key=frame_position)
-        newest = list(islice(reversed(self._window), fresh))  # few: who is live stands near the end
-        frames, size_bytes = list[Frame](), 0
-        while newest and size_bytes < FIRST_PAGE_BYTES:
-            frames.append(newest.pop())
-            size_bytes += len(frames[-1].data)
+        """Return the next frames of the window after a position, a page at most."""
+        new_count = len(self._window) - bisect_right(self._window, seen, key=frame_position)
+        newest_first = list(islice(reversed(self._window), new_count))  # few: a live reader is near the end
+        frames: list[Frame] = []
+        size_bytes = 0
+        while newest_first and size_bytes < FIRST_PAGE_BYTES:
+            frame = newest_first.pop()
+            frames.append(frame)
+            size_bytes += len(frame.data)
         return frames
 
-    async def _start_catch_up(self, seen: FramePosition, spend: ChargeBytes | None) -> "CatchUpProjection":
-        whole = int(seen[0]) if seen[1] == math.inf else int(seen[0]) - 1
-        start = await self._log.oldest_open_turn_start(self._head.session_id, whole)
-        if spend is not None and 0 <= whole < self._head.last:
-            await spend(LOOKUP_COST_BYTES * (whole + 1))
-        return CatchUpProjection(await self._make_dialect(start), start - 1, spend)
+    async def _start_catch_up(self, seen: FramePosition, charge: ChargeBytes | None) -> CatchUpProjection:
+        seq, chunk = seen
+        complete_seq = int(seq) if chunk == math.inf else int(seq) - 1
+        start_seq = await self._log.oldest_open_turn_start(self._record.session_id, complete_seq)
+        if charge is not None and 0 <= complete_seq < self._record.last:
+            await charge(LOOKUP_COST_BYTES * (complete_seq + 1))
+        return CatchUpProjection(await self._make_dialect(start_seq), start_seq - 1, charge)
 
-    async def read_catch_up(self, catch_up: "CatchUpProjection") -> list[Frame]:
-        """The next frames of a reader's own projection."""
-        rows = await self._log.read(self._head.session_id, catch_up.after, max_bytes=catch_up.page_bytes)
-        if catch_up.spend is not None:
-            await catch_up.spend(rows.size_bytes)
+    async def read_catch_up(self, catch_up: CatchUpProjection) -> list[Frame]:
+        """Read and convert the next page of a reader's own projection."""
+        rows = await self._log.read(
+            self._record.session_id, catch_up.after_seq, max_bytes=catch_up.page_bytes
+        )
+        if catch_up.charge is not None:
+            await catch_up.charge(rows.size_bytes)
         catch_up.is_caught_up = not rows
-        catch_up.after = rows[-1].seq if rows else catch_up.after
+        if rows:
+            catch_up.after_seq = rows[-1].seq
         return self._convert(catch_up.dialect, rows)
 
     async def _follow(self) -> None:
+        """Fill the window until the session is closed. An error ends the readers, which reconnect."""
         try:
             await self._fill()
             self._is_complete = True
-        except TurnlogError as error:  # the readers end, come back, and are told
+        except TurnlogError as error:
             log.error("a projection ended: %s", error)
             self._has_failed = True
-        except Exception as error:  # noqa: BLE001  a bug: the readers end, too, and do not wait for ever
-            log.error(
-                "a projection failed", extra={"exception": "".join(format_traceback_without_messages(error))}
-            )
+        except Exception as error:  # noqa: BLE001  a bug: the readers must not wait for ever
+            exception = "".join(format_traceback_without_messages(error))
+            log.error("a projection failed", extra={"exception": exception})
             self._has_failed = True
         self._wakeup.wake()
 
     async def _fill(self) -> None:
-        start = await self._log.oldest_open_turn_start(self._head.session_id, self._head.last)
-        dialect = await self._make_dialect(start)
-        self._last_seq = start - 1  # a silence before the first rows must not move a cursor past them
-        self._window_start = (start - 1, math.inf)
+        session_id = self._record.session_id
+        start_seq = await self._log.oldest_open_turn_start(session_id, self._record.last)
+        dialect = await self._make_dialect(start_seq)
+        self._last_seq = start_seq - 1  # a silence before the first rows must not move a cursor past them
+        self._window_start = (start_seq - 1, math.inf)
         self._wakeup.wake()
-        async for rows in self._log.follow(self._head.session_id, start - 1, epoch=self._head.epoch):
+        async for rows in self._log.follow(session_id, start_seq - 1, epoch=self._record.epoch):
             frames = self._convert(dialect, rows)
             self._extend(frames)
             self._last_seq = rows.last
-            if frames:  # else it is silent for the readers, and their heartbeats go on
+            # Rows without frames are a silence for the readers: their heartbeats continue.
+            if frames:
                 self._wakeup.wake()
 
     def _extend(self, frames: list[Frame]) -> None:
-        """Put new frames into the window, and drop the oldest while it is too large."""
+        """Append frames to the window, and drop the oldest while it is too large."""
         self._window.extend(frames)
         self._window_bytes += sum(map(frame_size_bytes, frames))
         while self._window_bytes > MAX_WINDOW_BYTES and len(self._window) > len(frames):
@@ -285,13 +293,15 @@ class DialectProjection:
             self._window_start = (oldest.seq, math.inf)
 
     def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
-        frames = []
+        frames: list[Frame] = []
         for row, envelope in zip(rows, rows.envelopes(), strict=True):
             if not self._covers(row):
                 continue
             messages = dialect.convert(envelope, self._catalog.decode_payload(envelope))
             self.converted_count += 1
-            ready = told_frames(messages, row.seq, self._head.epoch)
-            name = intern(row.type)  # every row has its own copy
-            frames += [Frame(row.seq, number, data, name, row.depth) for number, data in enumerate(ready)]
+            encoded = encode_frames(messages, row.seq, self._record.epoch)
+            type_name = intern(row.type)  # every row has its own copy
+            frames += [
+                Frame(row.seq, index, data, type_name, row.depth) for index, data in enumerate(encoded)
+            ]
         return frames

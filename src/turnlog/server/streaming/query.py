@@ -1,8 +1,8 @@
-"""What a reader of `GET /api/events` asks for: sessions, dialect and options, and which events.
+"""The query parameters of `GET /api/events`: sessions, cursors, dialect and options, filters.
 
-Filters choose log events, and a dialect tells the chosen ones as it tells them without a filter: `types=`
-takes full names or their first words, `depth=` that depth and less, `turn=` one turn. What a request gets
-wrong is a `BadInput` that names the parameter.
+Filters select log events, which a dialect then converts as without a filter. `types=` takes full names or
+their first words, `depth=` that depth and less, `turn=` one turn. A wrong value raises `BadInput` with the
+name of the parameter.
 """
 
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from starlette.datastructures import QueryParams
 from turnlog.errors import BadInput, TurnlogError, quote
 from turnlog.log import SessionRecord
 from turnlog.log.filter import EventFilter
-from turnlog.wire import cursor
-from turnlog.wire.cursor import Cursor
+from turnlog.wire.cursor import Cursor, parse_cursor
 from turnlog.wire.dialects.base import BlocksOptions, DialectFactory
 from turnlog.wire.dialects.registry import DIALECT_NAMES, DialectRequest
 
 MAX_TYPES = 64  # names in one filter
 MAX_SESSIONS = 32  # on one stream
+MAX_DEPTH_DIGITS = 9
 
 
 class CursorGone(TurnlogError):
-    """A cursor that cannot be continued."""
+    """The log has no events to continue this cursor with."""
 
 
 def parse_session_ids(query: QueryParams) -> list[str]:
-    """The sessions a request names, each once."""
+    """Return the ids in `session`; raise `BadInput` if one is there twice."""
     names = query.get("session", "").split(",")
     if len(names) > MAX_SESSIONS:
         raise BadInput(f"expected at most {MAX_SESSIONS} sessions, got {len(names)}", "session")
@@ -37,48 +37,52 @@ def parse_session_ids(query: QueryParams) -> list[str]:
 
 
 def parse_cursors(text: str, session_count: int) -> list[Cursor]:
-    """A cursor for each session: none, or as many as there are sessions."""
+    """Return a cursor for each session; without a text each session begins at its start."""
     parts = text.split(",") if text.strip() else [""] * session_count
     if len(parts) != session_count:
         raise BadInput(
             f"expected {session_count} cursors with commas between them, got {len(parts)}", "after"
         )
-    return [cursor.parse_cursor(part) for part in parts]
+    return [parse_cursor(part) for part in parts]
 
 
-def with_epoch(at: Cursor, head: SessionRecord) -> Cursor:
-    """A cursor that says which epoch it means: a bare number means the one of now."""
-    return replace(at, epoch=at.epoch or head.epoch) if at.seq >= 0 else at
+def with_epoch(at: Cursor, record: SessionRecord) -> Cursor:
+    """Return the cursor with an epoch: a bare number means the current one."""
+    if at.seq < 0:
+        return at
+    return replace(at, epoch=at.epoch or record.epoch)
 
 
 def last_complete_seq(at: Cursor) -> int:
-    """The last seq that was seen whole: a chunk of another dialect says nothing of an event."""
+    """Return the last seq of which every frame was seen. A chunk of another dialect does not count."""
     return at.seq if at.chunk is None else at.seq - 1
 
 
-def reset_reason(at: Cursor, head: SessionRecord) -> str | None:
-    """Why a cursor cannot be continued, if it cannot."""
-    if at.epoch is not None and at.epoch != head.epoch:
+def reset_reason(at: Cursor, record: SessionRecord) -> str | None:
+    """Return why the log cannot continue a cursor, or None if it can."""
+    if at.epoch is not None and at.epoch != record.epoch:
         return "epoch"
-    if at.seq > head.last:
+    if at.seq > record.last:
         return "ahead"
-    return "expired" if at.seq < head.first - 1 else None
+    if at.seq < record.first - 1:
+        return "expired"
+    return None
 
 
-def resolve_resume_seq(at: Cursor, head: SessionRecord) -> int:
-    """The seq after which a plain answer begins; a cursor that cannot be continued is gone."""
-    if at.seq >= 0 and (reason := reset_reason(at, head)):
-        raise CursorGone(
-            f"this cursor cannot be continued ({reason}): the log is {head.epoch}:{head.first} to {head.last}"
-        )
+def resolve_resume_seq(at: Cursor, record: SessionRecord) -> int:
+    """Return the seq after which a response without `reset` events begins; raise `CursorGone`."""
+    reason = reset_reason(at, record) if at.seq >= 0 else None
+    if reason is not None:
+        log_range = f"{record.epoch}:{record.first} to {record.last}"
+        raise CursorGone(f"this cursor cannot be continued ({reason}): the log is {log_range}")
     return last_complete_seq(at)
 
 
 def parse_dialect_request(
     query: QueryParams, app_dialects: Mapping[str, DialectFactory], default: str = "turnlog"
 ) -> DialectRequest:
-    """The dialect and the options a request asks for; it may be one of the applications' own."""
-    name, names = query.get("dialect", default), (*DIALECT_NAMES, *app_dialects)
+    name = query.get("dialect", default)
+    names = (*DIALECT_NAMES, *app_dialects)
     if name not in names:
         raise BadInput(f"expected one of the dialects {', '.join(names)}, got {quote(name)}", "dialect")
     options = {key: parse_flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
@@ -86,18 +90,20 @@ def parse_dialect_request(
 
 
 def parse_event_filter(query: QueryParams) -> EventFilter:
-    """The events a request asks for."""
     types = tuple(name for name in query.get("types", "").split(",") if name)
     if len(types) > MAX_TYPES:
         raise BadInput(f"expected at most {MAX_TYPES} types, got {len(types)}", "types")
-    depth = query.get("depth")
-    if depth is not None and not (depth.isascii() and depth.isdigit() and len(depth) <= 9):
-        raise BadInput(f"expected a depth like 0 or 1, got {quote(depth)}", "depth")
-    return EventFilter(types, None if depth is None else int(depth), query.get("turn") or None)
+
+    depth = None
+    text = query.get("depth")
+    if text is not None:
+        if not (text.isascii() and text.isdigit() and len(text) <= MAX_DEPTH_DIGITS):
+            raise BadInput(f"expected a depth like 0 or 1, got {quote(text)}", "depth")
+        depth = int(text)
+    return EventFilter(types, depth, query.get("turn") or None)
 
 
 def parse_flag(text: str, name: str) -> bool:
-    """An option of a request."""
     if text not in ("true", "false"):
         raise BadInput(f"expected true or false, got {quote(text)}", name)
     return text == "true"

@@ -1,41 +1,40 @@
-"""The streams that are open. Each is a response that lasts, read by the task of its request (protocol 7).
+"""Open event streams, and what ends them. Each stream runs in the task of its request (protocol 7).
 
-A reader is a cursor and holds little else: no task, no timer and no queue of its own. Where the server offers
-its connection in the scope (`uvicorn_server.py` does), bytes are written to it by a plain call and it says
-when the peer is gone; elsewhere each page is awaited with `send`, and a task waits for the peer to leave. A
-stream ends when its client leaves, its time is over, its reader's roles change or the server stops; none of
-that touches the session.
+A stream holds a cursor and little else: no task, no timer and no queue of its own. If the server puts its
+connection into the scope (`uvicorn_server.py` does), pages are written to it by a plain call, and it reports
+the disconnect. Otherwise each page is awaited with `send`, and a task waits for the disconnect.
+
+A stream ends when its client disconnects, its maximum age is reached, its reader's roles change or the server
+stops. None of that touches the session.
 """
 
 import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from turnlog.app import Membership, Principal, Sessions
+from turnlog.app import Membership, Principal
 from turnlog.errors import SessionDamaged
 from turnlog.events import SessionMember
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.log.subscription import Drain, FrameSink
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.error_responses import error_response
-from turnlog.server.limits import Limits, RateLimiter, TooManyStreams
+from turnlog.server.limits.policy import Limits
+from turnlog.server.limits.rate_limiter import TooManyStreams
 from turnlog.server.metrics import Metrics
-from turnlog.wire import sse
+from turnlog.server.scope_keys import CONNECTION_KEY, SENT_BYTES_KEY
+from turnlog.server.session_access import SessionAccess
+from turnlog.server.streaming.frames import HEARTBEAT_FRAME, RETRY_FRAME, Frames
 
-CONNECTION_KEY = "turnlog.connection"
-SENT_BYTES_KEY = "turnlog.bytes"  # where the journal finds what was written past `send`
-EXPIRY_CHECK_INTERVAL_S = 0.25  # how often at most it is looked whose time is over
-HEARTBEAT_FRAME = sse.encode(  # with the fields that every line of `blocks` has (protocol 7.4)
-    b'{"type":"heartbeat","agent":"","final":true,"delta":""}', event="heartbeat"
-)
-RETRY_FRAME = b"retry: 1000\n\n"
+EXPIRY_CHECK_INTERVAL_S = 0.25  # the shortest time between two looks for streams that are too old
+SSE_MEDIA_TYPE = "text/event-stream"
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -46,69 +45,71 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class StreamConnection(Protocol):
-    """What a server offers for a response that has begun."""
+    """A connection that a response which has begun may write to directly."""
 
     def write(self, body: bytes) -> Drain | None:
-        """Write a part of the body; what is returned is to be called and awaited before the next."""
+        """Write a part of the body.
+
+        Return None, or a coroutine function that must be awaited before the next write.
+        """
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call a function once, when the peer is gone."""
+        """Call `callback` once, when the peer has disconnected."""
 
 
 class FrameSource(Protocol):
-    """What a reader is told."""
+    """A source of SSE pages."""
 
     def deliver(self, sink: FrameSink) -> Awaitable[None]:
-        """Hand page after page on; an empty one is a heartbeat."""
+        """Call the sink with each page. An empty page stands for a heartbeat."""
 
 
 class IteratorSource:
-    """Pages as somebody makes them."""
+    """The pages of an async generator."""
 
     __slots__ = ("_pages",)
 
-    def __init__(self, pages: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, pages: Frames) -> None:
         self._pages = pages
 
     async def deliver(self, sink: FrameSink) -> None:
-        """Hand them on, each when the one before is out; close their generator whatever ends this."""
+        """Call the sink with each page when the one before is written. Close the generator in any case."""
         async with aclosing(self._pages) as pages:
             async for page in pages:
-                if rest := sink(page):
-                    await rest()
+                drain = sink(page)
+                if drain is not None:
+                    await drain()
 
 
 class RoleSnapshot(NamedTuple):
-    """Somebody's roles in a session, as they were when a stream began."""
+    """A principal's roles in a session when its stream began."""
 
     session_id: str
     principal: Principal
     roles: frozenset[str]
 
     def has_same_roles(self, roles: Iterable[str]) -> bool:
-        """Whether it is the same with the roles that somebody was given there."""
         return frozenset(roles) - SERVER_ROLES == self.roles
 
 
 class StreamRegistry:
-    """Everybody who reads, and what ends them."""
+    """The open streams of a server."""
 
     def __init__(
         self,
-        sessions: Callable[[], Sessions],
+        access: SessionAccess,
         metrics: Metrics,
-        rate_limiter: RateLimiter,
         limits: Limits,
-        is_still_valid: Callable[[Identity], bool] = lambda known: True,
+        is_still_valid: Callable[[Identity], bool] = lambda _: True,
     ) -> None:
-        """`holds` says whether what a reader signed in with is still accepted."""
-        self._sessions = sessions
+        """`is_still_valid` returns whether the cookie or token of a reader is still accepted."""
+        self._access = access
         self._is_still_valid = is_still_valid
         self._max_stream_age_s = limits.max_stream_age_s
         self._open_streams: dict[EventStreamResponse, None] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None
         self.metrics = metrics
-        self.rate_limiter = rate_limiter
+        self.rate_limiter = access.rate_limiter
 
     def make_response(
         self,
@@ -117,18 +118,17 @@ class StreamRegistry:
         memberships: Iterable[Membership],
         headers: Headers = STREAM_HEADERS,
     ) -> "EventStreamResponse":
-        """A stream for somebody, as the answer to a request."""
-        standings = [RoleSnapshot(seat.session_id, seat.principal, seat.roles) for seat in memberships]
-        return EventStreamResponse(self, source, identity, standings, headers)
+        snapshots = [RoleSnapshot(item.session_id, item.principal, item.roles) for item in memberships]
+        return EventStreamResponse(self, source, identity, snapshots, headers)
 
     def check_quota(self, identity: Identity) -> None:
-        """Refuse who has no stream left, before anything is done that only a stream would tell of."""
+        """Raise `TooManyStreams` if the caller has no stream left, before a request appends anything."""
         if not self.rate_limiter.has_free_stream(identity.principal):
             raise too_many_streams_error()
 
     @contextmanager
     def count_stream(self, identity: Identity) -> Iterator[None]:
-        """Count an answer that lasts as one of its reader's streams; refuse who has no stream left."""
+        """Count a long response as one of its caller's streams; raise `TooManyStreams` if none is left."""
         if not self.rate_limiter.acquire_stream(identity.principal):
             raise too_many_streams_error()
         try:
@@ -137,46 +137,47 @@ class StreamRegistry:
             self.rate_limiter.release_stream(identity.principal)
 
     def end_all(self) -> None:
-        """End every stream; readers come back with their cursor."""
-        for reader in self._open_streams:
-            reader.end()
+        """End every stream; readers reconnect with their cursor."""
+        for stream in self._open_streams:
+            stream.end()
 
     def on_roles_changed(self, session_id: str, payload: SessionMember) -> None:
-        """Somebody has other roles in a session: their streams end, and they come back if they still may."""
-        for reader in self._open_streams:
-            for standing in reader.role_snapshots:
-                changed = (standing.session_id, standing.principal.name) == (session_id, payload.principal)
-                if changed and not standing.has_same_roles(payload.roles):
-                    reader.end()
+        """End the streams of a member whose roles have changed; it reconnects if it still may read."""
+        for stream in self._open_streams:
+            for snapshot in stream.role_snapshots:
+                is_member = snapshot.session_id == session_id and snapshot.principal.name == payload.principal
+                if is_member and not snapshot.has_same_roles(payload.roles):
+                    stream.end()
 
     def end_signed_out(self) -> None:
-        """End the streams whose reader's cookie or token is not accepted any more."""
-        for reader in self._open_streams:
-            if not self._is_still_valid(reader.identity):
-                reader.end()
+        """End the streams of readers whose cookie or token is not accepted any more."""
+        for stream in self._open_streams:
+            if not self._is_still_valid(stream.identity):
+                stream.end()
 
     async def is_still_allowed(self, identity: Identity, role_snapshots: Iterable[RoleSnapshot]) -> bool:
-        """Whether a reader's sign-in and roles are as they were when they were looked up."""
+        """Return whether a reader's sign-in is still valid and its roles are unchanged."""
         if not self._is_still_valid(identity):
             return False
-        for one in role_snapshots:
-            members = (await self._sessions().log.info(one.session_id)).members
-            if not one.has_same_roles(members.get(one.principal.name, ())):
+        for snapshot in role_snapshots:
+            record = await self._access.sessions.log.info(snapshot.session_id)
+            if not snapshot.has_same_roles(record.members.get(snapshot.principal.name, ())):
                 return False
         return True
 
     def add(self, stream: "EventStreamResponse", identity: Identity) -> None:
-        """One more; it ends when its reader has to show again that it may read."""
-        left_s = math.inf if identity.expires_at_s is None else max(0.0, identity.expires_at_s - time.time())
-        life_s = min(self._max_stream_age_s * random.uniform(0.9, 1.0), left_s)  # not all come back at once
-        stream.deadline_s = asyncio.get_running_loop().time() + life_s
+        """Register a stream. It ends at its maximum age, or before when the reader's sign-in expires."""
+        # A random age keeps readers that connected together from reconnecting together.
+        age_s = self._max_stream_age_s * random.uniform(0.9, 1.0)
+        if identity.expires_at_s is not None:
+            age_s = min(age_s, max(0.0, identity.expires_at_s - time.time()))
+        stream.deadline_s = asyncio.get_running_loop().time() + age_s
         self._open_streams[stream] = None
         self.metrics.subscribers += 1
         if self._expiry_timer is None or stream.deadline_s < self._expiry_timer.when():
             self._schedule_expiry(stream.deadline_s)
 
     def discard(self, stream: "EventStreamResponse") -> None:
-        """One less."""
         del self._open_streams[stream]
         self.metrics.subscribers -= 1
         if self._expiry_timer is not None and not self._open_streams:
@@ -189,20 +190,24 @@ class StreamRegistry:
         self._expiry_timer = asyncio.get_running_loop().call_at(when_s, self._end_expired)
 
     def _end_expired(self) -> None:
-        """End those whose time is over. One timer for all: for each it would be most of what they cost."""
-        now_s, first_s = asyncio.get_running_loop().time(), math.inf
-        for reader in self._open_streams:
-            if reader.deadline_s <= now_s:
-                reader.end()
+        """End the streams that have reached their deadline.
+
+        All streams share a timer: one for each would take most of a stream's memory.
+        """
+        now_s = asyncio.get_running_loop().time()
+        next_s = math.inf
+        for stream in self._open_streams:
+            if stream.deadline_s <= now_s:
+                stream.end()
             else:
-                first_s = min(first_s, reader.deadline_s)
+                next_s = min(next_s, stream.deadline_s)
         self._expiry_timer = None
-        if first_s < math.inf:
-            self._schedule_expiry(max(first_s, now_s + EXPIRY_CHECK_INTERVAL_S))
+        if next_s < math.inf:
+            self._schedule_expiry(max(next_s, now_s + EXPIRY_CHECK_INTERVAL_S))
 
 
 class EventStreamResponse:
-    """One stream, an ASGI application as every response is."""
+    """One stream, as an ASGI application."""
 
     __slots__ = (
         "_headers",
@@ -235,62 +240,63 @@ class EventStreamResponse:
         self.deadline_s = math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal, budgets = self.identity.principal, self._registry.rate_limiter
-        if not budgets.acquire_stream(principal):
+        principal = self.identity.principal
+        rate_limiter = self._registry.rate_limiter
+        if not rate_limiter.acquire_stream(principal):
             await error_response(too_many_streams_error())(scope, receive, send)
             return
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
-            if scope["method"] != "HEAD":  # who asks for the headers alone waits for nothing more
+            if scope["method"] != "HEAD":
                 await self._stream(scope.get(CONNECTION_KEY), receive, send)
         finally:
-            budgets.release_stream(principal)
+            rate_limiter.release_stream(principal)
             scope[SENT_BYTES_KEY] = self._sent_bytes
         await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, connection: StreamConnection | None, receive: Receive, send: Send) -> None:
-        """Until there is no more, or somebody ends it."""
+        """Deliver the source until it ends or `end` is called."""
         self._task = require_current_task()
         self._registry.add(self, self.identity)
-        gone = self._open_writer(connection, receive, send)
+        disconnect_task = self._open_writer(connection, receive, send)
         try:
-            if await self._registry.is_still_allowed(
-                self.identity, self.role_snapshots
-            ):  # from here on `change` tells
+            # Roles may have changed since the request was authenticated. From here on `on_roles_changed`
+            # ends this stream.
+            if await self._registry.is_still_allowed(self.identity, self.role_snapshots):
                 await self._write_and_drain(RETRY_FRAME)
                 await self._source.deliver(self.write_page)
         except SessionDamaged:
-            pass  # the session has a new epoch now: the reader comes back and is told
+            pass  # the session has a new epoch now: the reader reconnects and gets a reset
         except asyncio.CancelledError:
             if not self._is_ended or self._task.uncancel():
                 raise
         finally:
-            self._is_ended = True  # the task goes on, and is not to be cancelled for this any more
+            self._is_ended = True  # the task continues, and must not be cancelled for this stream any more
             self._registry.discard(self)
-            if gone is not None:
-                gone.cancel()
+            if disconnect_task is not None:
+                disconnect_task.cancel()
 
     def _open_writer(
         self, connection: StreamConnection | None, receive: Receive, send: Send
     ) -> asyncio.Task[None] | None:
-        """How it is written, and who says that the peer is gone."""
+        """Set how pages are written. Return the task that waits for the disconnect, if one is needed."""
         if connection is not None:
             self._write = connection.write
             connection.on_disconnect(self.end)
             return None
         self._write = partial(asgi_write, send)
-        gone = asyncio.create_task(wait_for_disconnect(receive))
-        gone.add_done_callback(lambda _: self.end())
-        return gone
+        disconnect_task = asyncio.create_task(wait_for_disconnect(receive))
+        disconnect_task.add_done_callback(lambda _: self.end())
+        return disconnect_task
 
     def end(self) -> None:
-        """End the stream, wherever it stands."""
+        """Cancel the stream; a stream that has ended stays as it is."""
         if not self._is_ended:
             self._is_ended = True
             self._task.cancel()
 
     def write_page(self, page: bytes) -> Drain | None:
-        """Write a page, at once."""
+        """Write a page, or a heartbeat for an empty one. Return how to wait, if it is not all written."""
         self._registry.metrics.count_delivery(len(page))
         body = page or HEARTBEAT_FRAME
         self._sent_bytes += len(body)
@@ -298,28 +304,26 @@ class EventStreamResponse:
 
     async def _write_and_drain(self, body: bytes) -> None:
         self._sent_bytes += len(body)
-        if rest := self._write(body):
-            await rest()
+        drain = self._write(body)
+        if drain is not None:
+            await drain()
 
 
 def too_many_streams_error() -> TooManyStreams:
-    """What is said to who has no stream left."""
     return TooManyStreams("too many open streams, close some")
 
 
 def asgi_write(send: Send, body: bytes) -> Drain:
-    """A part of the body, where the server offers no connection."""
+    """Write a part of the body on a server that offers no connection: it is sent when it is awaited."""
     return partial(send, {"type": "http.response.body", "body": body, "more_body": True})
 
 
 def require_current_task() -> asyncio.Task[Any]:
-    """The task that runs this."""
     task = asyncio.current_task()
     assert task is not None
     return task
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

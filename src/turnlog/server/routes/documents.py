@@ -1,0 +1,153 @@
+"""`/api/documents`, `/api/blobs`, `/api/log`: stored content of sessions, as a member may see it."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from turnlog.agents.tools import IMAGE_TYPES
+from turnlog.log import ListPosition
+from turnlog.log.filter import EventFilter
+from turnlog.log.transfer import export_session
+from turnlog.server.auth.authentication import get_identity
+from turnlog.server.openapi import Operation, get_route
+from turnlog.server.responses import json_response
+from turnlog.server.routes.paging import format_page_cursor, parse_limit, parse_page_cursor
+from turnlog.server.session_access import SessionAccess
+from turnlog.server.streaming.query import resolve_resume_seq
+from turnlog.wire.cursor import parse_cursor
+
+EXPORT_CHUNK_BYTES = 64 * 1024  # sending a chunk costs as much as some hundred lines
+# Sessions in one page of documents; each session has many.
+PAGE_DOCUMENT_SESSIONS = 20
+MAX_PAGE_DOCUMENT_SESSIONS = 100
+BLOB_HEADERS = {
+    "content-disposition": "attachment",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "cache-control": "private, max-age=31536000, immutable",
+}
+DOCUMENTS_QUERY = {
+    "session": "only of this session; of a page of the caller's sessions without it",
+    "type": "only of this type",
+    "category": "only of this category",
+    "limit": (
+        f"of how many sessions: {PAGE_DOCUMENT_SESSIONS} without it, {MAX_PAGE_DOCUMENT_SESSIONS} at most"
+    ),
+    "after": "the cursor: `next` of the page before",
+}
+LOG_QUERY = {"session": "the session", "after": "the cursor"}
+
+
+class DocumentInfo(msgspec.Struct):
+    """A document that the read models derived from events."""
+
+    session_id: str
+    id: str
+    type: str
+    category: str
+    body: msgspec.Raw
+
+
+class DocumentsResponse(msgspec.Struct, omit_defaults=True):
+    """The documents of a page of sessions, the last active session first, ordered by id in each session.
+
+    `next` is the cursor of the next page.
+    """
+
+    documents: list[DocumentInfo]
+    next: str | None = None
+
+
+class DocumentRoutes:
+    """The routes of documents, blobs and exports."""
+
+    def __init__(self, access: SessionAccess) -> None:
+        self._access = access
+
+    def operations(self) -> list[Operation]:
+        return [
+            get_route(
+                "/api/documents",
+                self.list_documents,
+                "Documents made from events.",
+                DocumentsResponse,
+                query=DOCUMENTS_QUERY,
+            ),
+            get_route(
+                "/api/log",
+                self.export_log,
+                "A log as lines of JSON.",
+                query=LOG_QUERY,
+                media_type="application/jsonl",
+            ),
+            get_route(
+                "/api/blobs/{session}/{digest}",
+                self.get_blob,
+                "Binary content, as an attachment.",
+                media_type="application/octet-stream",
+            ),
+        ]
+
+    async def list_documents(self, request: Request) -> Response:
+        query = request.query_params
+        sessions = self._access.sessions
+        meter = self._access.start_read_meter(request)
+        position: ListPosition | None = None
+        if "session" in query:
+            memberships = [await self._access.find_membership(request, query["session"])]
+        else:
+            limit = parse_limit(query, "limit", PAGE_DOCUMENT_SESSIONS, MAX_PAGE_DOCUMENT_SESSIONS)
+            principal = get_identity(request.scope).principal
+            memberships, position = await sessions.list_memberships(
+                principal, parse_page_cursor(query), limit
+            )
+
+        infos = []
+        for membership in memberships:
+            documents = await sessions.documents(
+                membership, query.get("type"), query.get("category"), meter.charge
+            )
+            infos += [
+                DocumentInfo(doc.session_id, doc.id, doc.type, doc.category, msgspec.Raw(doc.body))
+                for doc in documents
+            ]
+        return json_response(DocumentsResponse(infos, format_page_cursor(position)))
+
+    async def get_blob(self, request: Request) -> Response:
+        """Send a blob as a sandboxed attachment: a browser must never open it as a page of this server."""
+        membership = await self._access.find_membership(request, request.path_params["session"])
+        name = f"{membership.session_id}/{request.path_params['digest']}"
+        blob = await self._access.sessions.log.get_blob(name)
+        media_type = blob.media_type if blob.media_type in IMAGE_TYPES else "application/octet-stream"
+        return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
+
+    async def export_log(self, request: Request) -> Response:
+        """Send the events that this member may see, as `turnlog export` writes them."""
+        query = request.query_params
+        membership = await self._access.find_membership(request, query.get("session", ""))
+        after_seq = resolve_resume_seq(parse_cursor(query.get("after", "")), membership.head)
+        meter = self._access.start_read_meter(request)
+        lines = export_session(
+            self._access.sessions.log,
+            membership.session_id,
+            after_seq,
+            EventFilter(channels=membership.visible_channels),
+            meter.charge_and_wait,
+        )
+        headers = {"content-disposition": f'attachment; filename="{membership.session_id}.jsonl"'}
+        return StreamingResponse(join_lines_in_chunks(lines), media_type="application/jsonl", headers=headers)
+
+
+async def join_lines_in_chunks(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines, each ended by LF, in chunks of about `EXPORT_CHUNK_BYTES`."""
+    parts: list[bytes] = []
+    size_bytes = 0
+    async for line in lines:
+        parts += (line, b"\n")
+        size_bytes += len(line) + 1
+        if size_bytes >= EXPORT_CHUNK_BYTES:
+            yield b"".join(parts)
+            parts = []
+            size_bytes = 0
+    yield b"".join(parts)

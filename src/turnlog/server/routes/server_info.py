@@ -1,0 +1,145 @@
+"""`/api/me`, `/api/apps`, `/metrics`, `/healthz`: the caller, the applications, the state of the server."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+import turnlog
+from turnlog.app import App, Membership
+from turnlog.errors import Forbidden, Unavailable
+from turnlog.server.auth.authentication import get_identity
+from turnlog.server.auth.credentials import is_guest
+from turnlog.server.metrics import Metrics
+from turnlog.server.openapi import Operation, get_route
+from turnlog.server.responses import json_response
+from turnlog.server.session_access import SessionAccess
+from turnlog.server.streaming.event_stream import EventStreamRoute
+
+METRICS_MEDIA_TYPE = "text/plain; version=0.0.4"
+
+
+class MeResponse(msgspec.Struct, omit_defaults=True):
+    """The caller, its server roles, and the applications.
+
+    A guest makes no sessions: `session` is the one that it was invited to.
+    """
+
+    name: str
+    roles: list[str]
+    apps: list[str]
+    may_create_sessions: bool
+    session: str | None = None
+
+
+class AppInfo(msgspec.Struct):
+    """An application. `types` are its own events; a `process` takes commands as well as messages."""
+
+    name: str
+    title: str
+    guide: str
+    tries: list[str]
+    types: list[str]
+    agents: list[str]
+    channels: list[str]
+    process: bool
+
+
+class AppsResponse(msgspec.Struct):
+    """The applications; the first one is the default."""
+
+    apps: list[AppInfo]
+
+
+class HealthResponse(msgspec.Struct):
+    """The status of the server and its version."""
+
+    status: str
+    version: str
+
+
+class ServerInfoRoutes:
+    """The routes about the caller and the server."""
+
+    def __init__(self, access: SessionAccess, metrics: Metrics, event_stream: EventStreamRoute) -> None:
+        self._access = access
+        self._metrics = metrics
+        self._event_stream = event_stream
+
+    def operations(self) -> list[Operation]:
+        return [
+            get_route("/api/me", self.get_me, "The caller.", MeResponse),
+            get_route("/api/apps", self.list_apps, "The applications.", AppsResponse),
+            get_route("/metrics", self.get_metrics, "Counters for Prometheus.", media_type="text/plain"),
+            get_route(
+                "/healthz",
+                self.check_health,
+                "Whether the server works.",
+                HealthResponse,
+                public=True,
+            ),
+        ]
+
+    async def get_me(self, request: Request) -> Response:
+        principal = get_identity(request.scope).principal
+        sessions = self._access.sessions
+        session_id = None
+        if is_guest(principal):
+            memberships, _ = await sessions.list_memberships(principal)
+            if memberships:
+                session_id = memberships[0].session_id
+
+        me = MeResponse(
+            principal.name,
+            sorted(principal.server_roles),
+            list(sessions.apps),
+            not is_guest(principal),
+            session_id,
+        )
+        return json_response(me)
+
+    async def list_apps(self, request: Request) -> Response:
+        principal = get_identity(request.scope).principal
+        sessions = self._access.sessions
+        memberships = None
+        if is_guest(principal):
+            memberships, _ = await sessions.list_memberships(principal)
+        infos = [make_app_info(app, suggestions_for(app, memberships)) for app in sessions.apps.values()]
+        return json_response(AppsResponse(infos))
+
+    async def get_metrics(self, request: Request) -> Response:
+        """Send the counters of all sessions, to operators only."""
+        if not get_identity(request.scope).principal.is_operator:
+            raise Forbidden("only operators may read the metrics")
+        health = self._access.sessions.log.health
+        text = self._metrics.render(self._event_stream.projection_lags(), health)
+        return Response(text, media_type=METRICS_MEDIA_TYPE)
+
+    async def check_health(self, _: Request) -> Response:
+        if self._access.sessions.log.health.is_failing:
+            raise Unavailable("the log cannot be written: the last write failed")
+        return json_response(HealthResponse("ok", turnlog.__version__))
+
+
+def suggestions_for(app: App, guest_memberships: list[Membership] | None) -> list[str]:
+    """Return the suggested messages, which are meant for the first channel.
+
+    None is a caller who may make sessions. A guest gets them as a member of that channel only.
+    """
+    if guest_memberships is not None:
+        first_channel = next(iter(app.channels), None)
+        if not any(one.app is app and one.channel == first_channel for one in guest_memberships):
+            return []
+    return list(app.suggestions)
+
+
+def make_app_info(app: App, suggestions: list[str]) -> AppInfo:
+    return AppInfo(
+        app.name,
+        app.title,
+        app.guide,
+        suggestions,
+        list(app.event_types),
+        list(app.agent_names),
+        list(app.channels),
+        app.claude_code is not None,
+    )
