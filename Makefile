@@ -98,6 +98,7 @@ lock: $(BIN)/python
 
 docs: .venv/dev.stamp
 	$(BIN)/python -m tests.generate_docs
+	$(BIN)/python -m tests.generate_reference
 	$(BIN)/python -m tests.dependencies docs
 
 # The pictures of the console in docs/screens, each made by the test of its screen.

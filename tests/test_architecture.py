@@ -1,4 +1,4 @@
-"""The rooms and the one direction of imports (docs/architecture.md)."""
+"""The packages and the one direction of imports (docs/architecture.md)."""
 
 import ast
 import sys

@@ -18,7 +18,7 @@ MANY = {
 
 
 def statement_rows() -> list[tuple[str, int, str]]:
-    lines = (ROOT / "docs/seeds.md").read_text().split("\n")
+    lines = (ROOT / "tests/statements/statements.md").read_text().split("\n")
     rows = [line for line in lines if line.startswith("| 00")]
     matches = [ROW.match(line) for line in rows]
     assert all(matches), [line for line, match in zip(rows, matches, strict=True) if not match]

@@ -1,4 +1,4 @@
-"""Statements of document 000 (docs/seeds.md) that no other test says in so many words."""
+"""Statements of document 000 (statements.md) that no other test says in so many words."""
 
 import asyncio
 import re

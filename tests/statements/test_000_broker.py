@@ -1,4 +1,4 @@
-"""Statements of document 000 (docs/seeds.md) on chats, reconciliation and the taxonomy: the broker."""
+"""Statements of document 000 (statements.md) on chats, reconciliation and the taxonomy: the broker."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Statements of document 001 (docs/seeds.md) that no other test says in so many words."""
+"""Statements of document 001 (statements.md) that no other test says in so many words."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Statements of document 002 (docs/seeds.md) that no other test says in so many words."""
+"""Statements of document 002 (statements.md) that no other test says in so many words."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Statements of document 003 (docs/seeds.md) that no other test says in so many words."""
+"""Statements of document 003 (statements.md) that no other test says in so many words."""
 
 import json
 from collections.abc import Iterator

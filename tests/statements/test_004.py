@@ -1,4 +1,4 @@
-"""Statements of document 004 (docs/seeds.md) that no other test says in so many words."""
+"""Statements of document 004 (statements.md) that no other test says in so many words."""
 
 import asyncio
 import json
@@ -184,7 +184,7 @@ def test_tabs_read_with_the_eventsource_of_the_browser_which_comes_back_by_itsel
 def test_the_architecture_document_describes_the_log_that_there_is() -> None:
     text, source = ARCHITECTURE.read_text(), harness.ROOT / "src/turnlog"
     assert "sources only append, clients only read. The two share nothing but the log" in text
-    table = text.partition("## Rooms")[2].partition("## Words")[0]
+    table = text.partition("## Packages")[2].partition("## Glossary")[0]
     rooms = {path.name + "/" for path in source.iterdir() if (path / "__init__.py").exists()}
     rooms |= {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
     assert rooms <= set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE))
@@ -202,5 +202,5 @@ def test_the_architecture_document_describes_the_log_that_there_is() -> None:
     )
     places = [way.index(step) for step in steps]
     assert places == sorted(places), "a message is accepted, appended, and read by everybody from a cursor"
-    words = text.partition("## Words")[2].partition("## One message")[0]
+    words = text.partition("## Glossary")[2].partition("## One message")[0]
     assert {"event", "envelope", "seq", "cursor", "store"} <= set(re.findall(r"^\| (\w+) \|", words, re.M))

@@ -50,7 +50,7 @@ from turnlog.server.routes.sign_in import SignIn
 from turnlog.server.routes.state import StateRoutes
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.event_stream import EventStreamRoute
-from turnlog.wire.dialects.registry import ConfiguredDialectFactory, DialectFactory, ignore_options
+from turnlog.wire.dialects.base import DialectFactory
 
 
 def create_app(
@@ -176,14 +176,14 @@ def is_always_valid(identity: Identity) -> bool:
     return True
 
 
-def merge_app_dialects(apps: Iterable[App]) -> dict[str, ConfiguredDialectFactory]:
+def merge_app_dialects(apps: Iterable[App]) -> dict[str, DialectFactory]:
     """Return the dialects of all applications; raise `CallerError` if two give one name to different ones."""
     factories: dict[str, DialectFactory] = {}
     for app in apps:
         for name, factory in app.dialects.items():
             if factories.setdefault(name, factory) is not factory:
                 raise CallerError(f"expected one dialect of the name {name}, got another from app {app.name}")
-    return {name: ignore_options(factory) for name, factory in factories.items()}
+    return factories
 
 
 def make_openapi_endpoint(operations: list[Operation]) -> Callable[[Request], Awaitable[Response]]:

@@ -1,0 +1,15 @@
+"""The public modules of Turnlog: what applications import, and what `docs/api.md` describes."""
+
+PUBLIC_MODULES = (
+    "turnlog",
+    "turnlog.agents",
+    "turnlog.app",
+    "turnlog.events",
+    "turnlog.events.view_nodes",
+    "turnlog.errors",
+    "turnlog.log",
+    "turnlog.server",
+    "turnlog.state",
+    "turnlog.team",
+    "turnlog.testing",
+)
