@@ -5,7 +5,6 @@ are tools to its model: an agent is called by its name in lower case, a hand-off
 """
 
 import asyncio
-import random
 import re
 import unicodedata
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
@@ -14,13 +13,14 @@ from typing import Any, NamedTuple
 
 from turnlog.agents.definition import validate_definition
 from turnlog.agents.models import Model, ToolSpec, make_model
+from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.tools import Tool
 from turnlog.errors import CallerError, quote
 from turnlog.events import Entry, Vocabulary
 from turnlog.events.tool import ExecutorKind
 from turnlog.state.tree import HANDOFF_PREFIX
 
-MAX_DOUBLINGS = 32  # of a pause; by then it is as long as it may be
+DEFAULT_RETRY = RetryPolicy()
 MAX_STEPS = 25  # completions of one invocation; real work needs fewer, a model that goes in circles more
 MAX_AGENTS = 100  # agents of one turn; a model that starts more has lost its way, and each costs money
 CALL_PROMPT_SCHEMA = {"type": "string", "description": "What it should do; it knows nothing else."}
@@ -30,20 +30,6 @@ HANDOFF_PROMPT_SCHEMA = {
 }
 RESUME_ID_SCHEMA = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
 MAX_TOOL_NAME_CHARS = 64 - len(HANDOFF_PREFIX)  # providers take tool names of 64 characters
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a model that failed is asked, and how long it is waited for in between."""
-
-    max_attempts: int = 5
-    initial_delay_s: float = 0.5
-    max_delay_s: float = 30.0
-
-    def delay_s(self, failures: int, retry_after_s: float | None) -> float:
-        """Twice as long each time, with some chance in it; as long as the provider wants, if it says so."""
-        own_s = self.initial_delay_s * 2.0 ** min(failures - 1, MAX_DOUBLINGS) * (1 + random.random())
-        return min(max(own_s, retry_after_s or 0.0), self.max_delay_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +49,7 @@ class Agent:
     description: str = ""
     max_steps: int = MAX_STEPS
     max_agents: int = MAX_AGENTS
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = DEFAULT_RETRY
     session_handles: dict[tuple[int, str], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
