@@ -96,7 +96,7 @@ def test_a_name_is_one_agents_and_a_tools_name_is_no_hand_off() -> None:
         """No."""
         return ""
 
-    with pytest.raises(CallerError, match="is a hand-off by its name"):
+    with pytest.raises(CallerError, match="is the name of a hand-off"):
         Agent("Top", "", MODEL, tools=[handoff_to_nobody])
     with pytest.raises(CallerError, match="weather twice"):
         Agent("Top", "", MODEL, tools=[weather, weather])

@@ -385,7 +385,7 @@ def test_who_waits_for_a_driver_that_stopped_is_told() -> None:
                 async for event in guide.run("Go", log=log, session_id=name)
                 if isinstance(event.payload, ToolCall)
             ]
-            with pytest.raises(StoreError, match="nobody follows"):
+            with pytest.raises(StoreError, match="driver is not running"):
                 await desks[0].driver.wait_for_seq(10_000)
 
     run_now(closed)

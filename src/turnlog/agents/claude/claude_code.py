@@ -14,9 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from turnlog.agents.definition import validate_definition
 from turnlog.errors import CallerError, quote
-from turnlog.events import Entry
+from turnlog.events import CATALOG, Entry
 from turnlog.parse.deeds import ToolEffects
 
 INACTIVITY_S = 900.0  # as long as the original waits
@@ -62,8 +61,8 @@ class ClaudeCode:
             raise CallerError(f"{self.name}: expected a command as a list of words, got {self.command!r:.80}")
         if not self.inactivity_s > 0:
             raise CallerError(f"{self.name}: expected an inactivity_s above 0, got {self.inactivity_s}")
-        whose = f"process {quote(self.name)}"
-        validate_definition(whose, "agent.start", name=self.name, via="prompt", model=self.model)
+        subject = f"process {quote(self.name)}"
+        CATALOG.validate_definition(subject, "agent.start", name=self.name, via="prompt", model=self.model)
 
     @property
     def tool_effects(self) -> ToolEffects:

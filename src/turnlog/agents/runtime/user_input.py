@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from turnlog.agents.runtime.approvals import check_decision, format_roles, has_any_role
-from turnlog.agents.runtime.loop_inputs import action_values
-from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.agents.runtime.turn_loop import TurnEvent, action_values
 from turnlog.agents.tools import ok_result
 from turnlog.errors import InvalidEvent, NotFound
 from turnlog.events import (
