@@ -44,7 +44,9 @@ def signature(named: Any) -> str:
     except (TypeError, ValueError):
         return ""
     text = re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
-    text = re.sub(r"<factory>|<[^<>]*object at 0x[0-9a-f]+>|<class '([\w.]+)'>", lambda match: match[1] or "...", text)
+    text = re.sub(
+        r"<factory>|<[^<>]*object at 0x[0-9a-f]+>|<class '([\w.]+)'>", lambda match: match[1] or "...", text
+    )
     return re.sub(r"\b(?:turnlog|collections|typing|contextlib|asyncio|builtins)\.(?:[a-z_]+\.)*", "", text)
 
 
@@ -74,7 +76,8 @@ def public_names(module: Any) -> list[str]:
     return [
         name
         for name, value in sorted(values.items())
-        if callable(value) and not (isinstance(value, type) and issubclass(value, Payload) and value is not Payload)
+        if callable(value)
+        and not (isinstance(value, type) and issubclass(value, Payload) and value is not Payload)
     ]
 
 
@@ -87,7 +90,9 @@ def module_section(name: str, described: set[int]) -> Iterator[str]:
         if id(value) in described:
             continue
         described.add(id(value))
-        shown = "" if isinstance(value, type) and issubclass(value, enum.Enum | Exception) else signature(value)
+        shown = (
+            "" if isinstance(value, type) and issubclass(value, enum.Enum | Exception) else signature(value)
+        )
         yield f"\n### `{exported}`\n\n"
         if shown:
             yield f"```\n{exported}{shown}\n```\n\n"

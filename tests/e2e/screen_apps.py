@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolContext, ToolError, ToolUse, WaitForInput
-from turnlog.agents.agent import RetryPolicy
 from turnlog.agents.models.scripted import Cite, Fail, ScriptPart, Thinking, UsageReport
+from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.tools import ImageContent
 from turnlog.events import Citation, Usage
 from turnlog.state.history import Message

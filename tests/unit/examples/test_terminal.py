@@ -16,8 +16,8 @@ from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from turnlog import Agent, tool
 from turnlog.agents import Scripted, ToolUse, all_ended
-from turnlog.agents.agent import RetryPolicy
 from turnlog.agents.models import Cite, Fail, ScriptPart, Thinking
+from turnlog.agents.retry import RetryPolicy
 from turnlog.events import Citation
 from turnlog.state.history import Message
 from turnlog_examples.conversation import results
