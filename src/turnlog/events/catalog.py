@@ -28,6 +28,11 @@ _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+def tag_name(payload: type[Payload]) -> str:
+    """Return the bare name of an application's event: `NoteTrip` is `note_trip`."""
+    return _CAMEL_BOUNDARY.sub("_", payload.__name__).lower()
+
+
 class EventType(msgspec.Struct, frozen=True):
     """One declared type of event."""
 
@@ -78,7 +83,7 @@ class Vocabulary:
     def _declare(self, payload: object) -> None:
         if not (isinstance(payload, type) and issubclass(payload, Payload)):
             raise InvalidEvent(f"expected a subclass of Payload, got {quote(payload)}", self.name)
-        name = payload.TYPE or f"{self.name}.{_CAMEL_BOUNDARY.sub('_', payload.__name__).lower()}"
+        name = payload.TYPE or f"{self.name}.{tag_name(payload)}"
         check_type_name(name)
         if name in self.types:
             raise InvalidEvent(f"expected each type once, got {name} twice", self.name)

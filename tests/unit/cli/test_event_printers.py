@@ -15,13 +15,11 @@ from rich.console import Console
 from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from turnlog import Agent, tool
-from turnlog.agents import Scripted, ToolUse, all_ended
+from turnlog.agents import Scripted, ScriptTurn, ToolUse, all_ended
 from turnlog.agents.agent import RetryPolicy
 from turnlog.agents.models import Cite, Fail, ScriptPart, Thinking
 from turnlog.cli.event_printers import AnswerPrinter, EventPrinter, TreePrinter, print_events
 from turnlog.events import Citation
-from turnlog.state.history import Message
-from turnlog_examples.conversation import results
 
 TOP = """\
 Planner  I send a researcher for each of these: honey, the Moon.
@@ -218,7 +216,7 @@ def show(make: Make, *attempts: list[ScriptPart]) -> str:
     """What a client shows of an agent whose model makes these attempts, one after the other."""
     left = iter(attempts)
 
-    def script(_: list[Message]) -> Iterator[ScriptPart]:
+    def script(_: ScriptTurn) -> Iterator[ScriptPart]:
         yield from next(left)
 
     output = io.StringIO()
@@ -269,8 +267,8 @@ def test_a_question_to_the_page_is_the_last_line() -> None:
 
 
 def test_who_shows_the_top_only_can_still_wait_for_its_end() -> None:
-    def boss(messages: list[Message]) -> Iterator[ScriptPart]:
-        yield "Done." if results(messages) else ToolUse("clerk", {"prompt": "go"})
+    def boss(turn: ScriptTurn) -> Iterator[ScriptPart]:
+        yield "Done." if turn.results else ToolUse("clerk", {"prompt": "go"})
 
     clerk = Agent("Clerk", "", Scripted(lambda _: ["Secret."]))
     agent = Agent("Boss", "", Scripted(boss), agents=(clerk,))
