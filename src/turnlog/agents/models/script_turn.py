@@ -64,7 +64,7 @@ class ScriptTurn(list[Message]):
             return None
         try:
             fields = json.loads(match[1])
-        except ValueError:
+        except (ValueError, RecursionError):  # a person can type text that only looks like an action
             return None
         return fields if isinstance(fields, dict) else None
 
