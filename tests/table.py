@@ -49,8 +49,8 @@ class Table:
         event = CATALOG.build_event(payload, id=f"evt_{self.seq}", origin=origin, scope=at)
         envelope, decoded = place(event, self.seq)
         self.seq += 1
-        self.loop.apply(envelope, decoded)
-        return self.loop.react(envelope, decoded)
+        first_answer = self.loop.apply(envelope, decoded)
+        return self.loop.react(envelope, decoded, first_answer)
 
     def message(self, text: str = "Go", at: Scope = TURN, **fields: Any) -> list[Effect]:
         return self.feed(UiMessage(text=text, **fields), at, "ui")

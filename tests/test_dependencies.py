@@ -14,9 +14,9 @@ from tests.dependencies import ROOT, ROW, UNKNOWN, dev_dependencies, pins_of, sb
 
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 EXTRAS = {
-    "runtime.lock": ("cli", "server", "anthropic", "jwt"),
-    "dev.lock": ("cli", "server", "anthropic", "jwt", "bench", "dev"),
-    "demo.lock": ("cli", "server"),
+    "runtime.lock": ("cli", "server", "anthropic", "jwt", "remote"),
+    "dev.lock": ("cli", "server", "anthropic", "jwt", "remote", "bench", "dev"),
+    "demo.lock": ("cli", "server", "remote"),
     "audit.lock": ("audit",),
 }
 

@@ -16,9 +16,10 @@ from typing import Any
 from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
 from turnlog.agents import Agent, ModelError, ReplyBuilder, Request, Tool, ToolContext, WaitForInput, tool
-from turnlog.agents.agent import AgentTeam, RetryPolicy
+from turnlog.agents.agent import AgentTeam
 from turnlog.agents.models import Model, Scripted, ToolUse
 from turnlog.agents.models.script import ScriptedSteps, read_script
+from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.runtime.agent_driver import AgentDriver
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import answer_events, message_events

@@ -1,6 +1,6 @@
 """The examples for the tests over sockets: without a pace, and slow enough to be interrupted."""
 
-from turnlog.agents.agent import RetryPolicy
+from turnlog.agents.retry import RetryPolicy
 from turnlog_examples import assistant, pipeline
 from turnlog_examples.pipeline.archive import Claim
 

@@ -15,8 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from turnlog import Agent, App, tool
-from turnlog.agents import Scripted, ScriptTurn, ToolContext, ToolError, ToolUse, WaitForInput
-from turnlog.agents.agent import RetryPolicy
+from turnlog.agents import RetryPolicy, Scripted, ScriptTurn, ToolContext, ToolError, ToolUse, WaitForInput
 from turnlog.agents.models.scripted import Cite, Fail, ScriptPart, Thinking, UsageReport
 from turnlog.agents.tools import ImageContent
 from turnlog.events import Citation, Usage

@@ -220,7 +220,7 @@ def test_nobody_agrees_in_time(tmp_path: Path) -> None:
         events = desk.turn()
         assert bodies(events, "approval.decision")[0]["decision"] == "expired"
         assert result_of(events, DELETE)["error"]["code"] == "DENIED"
-        assert words(events)[0] == "Nothing is deleted: nobody answered in time."
+        assert words(events)[0] == "Nothing is deleted: no person answered in time."
         assert desk.stored == [STORED]
         assert len(desk.audit) == 1
 

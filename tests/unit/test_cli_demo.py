@@ -62,7 +62,7 @@ def test_with_a_key_a_real_model_speaks_and_that_is_said(
     )
     apps = make_apps(tmp_path, model=DEMO_MODEL)
     teams = [app.runtime for app in apps.values() if isinstance(app.runtime, AgentTeam)]
-    minds = [agent.mind for team in teams for agent in team.by_name.values()]
+    minds = [agent.model for team in teams for agent in team.by_name.values()]
     assert all(isinstance(mind, AnthropicModel) and mind.name == DEMO_MODEL for mind in minds)
     office = apps["office"].claude_code
     assert office is not None

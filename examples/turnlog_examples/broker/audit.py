@@ -229,7 +229,7 @@ def asking(agent: Agent) -> Ask:
 
     async def ask(messages: list[Message]) -> str:
         reply, lines = ReplyBuilder(new_id, tag_parser_factory(said.BROKER)), list[str]()
-        async for batch in agent.mind.stream(Request(instructions, messages), reply):
+        async for batch in agent.model.stream(Request(instructions, messages), reply):
             lines += [payload.text for payload in batch if isinstance(payload, AssistantMessage)]
             shown = [payload.id for payload in batch if isinstance(payload, said.PresentDisclosure)]
             lines += [str(Tag("present_disclosure", {"id": name})) for name in shown]

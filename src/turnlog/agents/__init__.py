@@ -1,6 +1,6 @@
 """Agents: a small runtime whose every move is in the log."""
 
-from turnlog.agents.agent import Agent, RetryPolicy
+from turnlog.agents.agent import Agent
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.agents.models import (
     AnthropicModel,
@@ -23,6 +23,7 @@ from turnlog.agents.models import (
     ToolUse,
     UsageReport,
 )
+from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.run import all_ended
 from turnlog.agents.tool_context import ToolContext, ToolError, WaitForInput
 from turnlog.agents.tools import ImageContent, Tool, tool

@@ -1,45 +1,45 @@
-"""A docstring in Google's style, taken apart: what the function does, and what its arguments mean. Pure.
+"""Parse a docstring in Google's style: what the function does, and what its arguments mean. Pure.
 
 The section `Args:` (or `Arguments:`, `Parameters:`) ends at the next line that is not indented. An entry is
-`name: words` or `name (type): words`; its next lines are joined to it. Everything else is the description.
+`name: text` or `name (type): text`; deeper indented lines continue it. Everything else is the description.
 """
 
 import re
 
 SECTION = re.compile(r"(Args|Arguments|Parameters):\s*")
 ENTRY = re.compile(r"(\w+)(?:\s*\([^)]*\))?:\s*(.*)")
-BLANKS = re.compile(r"\n{3,}")
+BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
-    """The description, and the words about each argument by its name."""
+    """Return the description, and the text about each argument by its name."""
     lines = doc.split("\n")
-    start = next((place for place, line in enumerate(lines) if SECTION.fullmatch(line)), None)
+    start = next((index for index, line in enumerate(lines) if SECTION.fullmatch(line)), None)
     if start is None:
         return doc.strip(), {}
+
     end = start + 1
     while end < len(lines) and (not lines[end].strip() or indent_width(lines[end])):
         end += 1
-    rest = "\n".join([*lines[:start], *lines[end:]])
-    return BLANKS.sub("\n\n", rest).strip(), parse_entries(lines[start + 1 : end])
+    description = "\n".join([*lines[:start], *lines[end:]])
+    return BLANK_LINES.sub("\n\n", description).strip(), parse_entries(lines[start + 1 : end])
 
 
 def parse_entries(lines: list[str]) -> dict[str, str]:
-    """The entries of a section; what is indented deeper than the first one goes on with the entry above."""
-    filled = [line for line in lines if line.strip()]
-    found: dict[str, str] = {}
+    """Return the text of each entry of a section; lines before the first entry are dropped."""
+    text_lines = [line for line in lines if line.strip()]
+    entries: dict[str, str] = {}
     name = ""
-    for line in filled:
-        entry = ENTRY.fullmatch(line.strip()) if indent_width(line) == indent_width(filled[0]) else None
-        if entry:
-            name, words = entry.groups()
-        else:
-            words = line.strip()
-        found[name] = f"{found.get(name, '')} {words}".strip()
-    found.pop("", None)
-    return found
+    for line in text_lines:
+        text = line.strip()
+        is_outer = indent_width(line) == indent_width(text_lines[0])
+        entry = ENTRY.fullmatch(text) if is_outer else None
+        if entry is not None:
+            name, text = entry.groups()
+        entries[name] = f"{entries.get(name, '')} {text}".strip()
+    entries.pop("", None)
+    return entries
 
 
 def indent_width(line: str) -> int:
-    """How far a line is indented."""
     return len(line) - len(line.lstrip())

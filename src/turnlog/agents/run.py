@@ -1,9 +1,9 @@
-"""Running an agent without a server: one turn as a stream of events, or as its answer (protocol section 8).
+"""Run an agent without a server: one turn as a stream of events, or as its answer (protocol section 8).
 
-`run` follows one turn: every event of every level as it happens, until the turn is over or everyone in it
-waits. Leaving the loop detaches, it does not cancel: the turn goes on to its end, in the log. Without a log
-there is one in memory, for this run alone. A session is worked on by one agent object in one process; runs of
-it in the same session share its driver.
+`run` yields every event of one turn at every level, until the turn has ended or all its agents wait for an
+answer. Leaving the loop detaches and does not cancel: the turn continues in the log. Without a log, each run
+has its own in memory. One agent object of one process works on a session; its runs in the same session share
+a driver.
 """
 
 import asyncio
@@ -11,12 +11,15 @@ import sys
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, suppress
 from contextvars import Context
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from turnlog.agents.agent import AgentTeam
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.agents.models import ModelError
 from turnlog.agents.runtime.drivers import Runtime, make_driver
+from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.session_follower import log_task_error
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import (
@@ -25,7 +28,7 @@ from turnlog.agents.runtime.user_input import (
     find_waiting_call,
     message_events,
 )
-from turnlog.errors import CallerError, Conflict, StoreError, TurnlogError
+from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.events import (
     CORE,
     TEAM,
@@ -49,7 +52,7 @@ DRIVER_CHECK_INTERVAL_S = 1.0  # of silence, after which `run` checks that the d
 
 
 class SessionHandle:
-    """One session in which an agent works, while somebody follows it or it is not done."""
+    """One session in which an agent works: open while a run follows it or a turn is not done."""
 
     def __init__(
         self,
@@ -59,10 +62,17 @@ class SessionHandle:
         vocabulary: Vocabulary | None,
         roles: Collection[str],
     ) -> None:
-        own = [CLAUDE_CLI] if isinstance(agent, ClaudeCode) else []
-        self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
-        who = agent if isinstance(agent, ClaudeCode) else AgentTeam(agent, roles=roles)
-        self.driver = make_driver(who, log, session_id, self.catalog, vocabulary)
+        vocabularies = [CORE, TEAM]
+        runtime: AgentTeam | ClaudeCode
+        if isinstance(agent, ClaudeCode):
+            vocabularies.append(CLAUDE_CLI)
+            runtime = agent
+        else:
+            runtime = AgentTeam(agent, roles=roles)
+        if vocabulary is not None:
+            vocabularies.append(vocabulary)
+        self.catalog = Catalog(*vocabularies)
+        self.driver = make_driver(runtime, log, session_id, self.catalog, vocabulary)
         self.log = log
         self.session_id = session_id
         self.followers = 0
@@ -71,35 +81,33 @@ class SessionHandle:
         self.release_done = asyncio.Event()
 
     async def open(self) -> None:
-        """Open the driver once."""
+        """Open the driver, once."""
         if self.open_task is None:
             self.open_task = asyncio.create_task(self.driver.open(), context=Context())
         await asyncio.shield(self.open_task)
 
-    async def append(self, items: list[TurnEvent], expected_last: int | None) -> list[int]:
-        """Append a batch; its seqs."""
-        events = [
-            self.catalog.build_event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
-            for item in items
-        ]
-        return await self.log.append(self.session_id, events, expected_last=expected_last)
-
     def has_followers(self) -> bool:
-        """Whether anybody follows a turn here."""
         return self.followers > 0
 
     def is_ending(self) -> bool:
-        """Whether it is being cleared, or will be: its driver failed, and no run follows it."""
+        """Return whether it is being released, or will be: its driver failed, and no run follows it."""
         return self.is_releasing or (self.driver.has_ended and not self.has_followers())
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing runs here and nothing is in line."""
+        """Wait until no turn runs and none is queued."""
         tree = self.driver.tree
         while True:
             await self.driver.wait_for_head()
             if not tree.queued_turns and not tree.handoff_targets and tree.is_all_waiting:
                 return
             await self.driver.wait_for_seq(tree.last_seq + 1)
+
+
+@dataclass(slots=True)
+class TurnInputPlan(AppendPlan):
+    """The events that open or continue a turn, and the tree from which they were built."""
+
+    tree: Tree = field(kw_only=True)
 
 
 async def run(
@@ -113,33 +121,34 @@ async def run(
     vocabulary: Vocabulary | None = None,
     roles: Collection[str] = (),
 ) -> AsyncGenerator[Entry, None]:
-    """The events of one turn: begun by a prompt, or gone on with by answers to the calls that wait.
+    """Yield the events of one turn, which a prompt opens or answers to waiting calls continue.
 
-    Tools for certain roles are denied to whoever has none of them.
+    `depth` leaves out agents below that level. Tools that require a role are denied unless `roles` has it.
     """
     if (prompt is None) == (not answers):
         raise CallerError("expected a prompt or answers, and not both")
     own_log = log is None
-    log = log or Log(MemoryStore(sys.maxsize, sys.maxsize))  # keeps the turn whole for a slow consumer
+    # without limits: a slow consumer must not lose the beginning of its turn
+    log = log or Log(MemoryStore(sys.maxsize, sys.maxsize))
     session_id = session_id or await log.create(agent.name)
-    desk = await get_session_handle(agent, log, session_id, vocabulary, roles)
-    desk.followers += 1
-    over = False
+    handle = await get_session_handle(agent, log, session_id, vocabulary, roles)
+    handle.followers += 1
+    is_settled = False
     try:
-        await desk.open()
-        async with aclosing(follow_turn(desk, prompt, answers or {}, roles)) as entries:
-            async for entry, rests in entries:
-                over = rests
+        await handle.open()
+        async with aclosing(follow_turn(handle, prompt, answers or {}, roles)) as entries:
+            async for entry, settled_after in entries:
+                is_settled = settled_after
                 if depth is None or entry.depth <= depth:
                     yield entry
     finally:
-        desk.followers -= 1
-        leaving = asyncio.ensure_future(release_when_idle(agent, desk, own_log=own_log))
-        agent.release_tasks.add(leaving)
-        leaving.add_done_callback(agent.release_tasks.discard)
-        leaving.add_done_callback(log_task_error)
-        if over:
-            await asyncio.shield(leaving)
+        handle.followers -= 1
+        release_task = asyncio.ensure_future(release_when_idle(agent, handle, own_log=own_log))
+        agent.release_tasks.add(release_task)
+        release_task.add_done_callback(agent.release_tasks.discard)
+        release_task.add_done_callback(log_task_error)
+        if is_settled:
+            await asyncio.shield(release_task)
 
 
 async def get_session_handle(
@@ -149,65 +158,73 @@ async def get_session_handle(
     vocabulary: Vocabulary | None,
     roles: Collection[str],
 ) -> SessionHandle:
-    """Where an agent works on a session; one that is being cleared is waited for: it closes what it finds."""
+    """Return the agent's handle of a session, or open one after an ending one has been released."""
     key = id(log), session_id
-    desk: SessionHandle | None
-    while (desk := agent.session_handles.get(key)) and desk.is_ending():
-        await desk.release_done.wait()
-    desk = desk or SessionHandle(agent, log, session_id, vocabulary, roles)
-    agent.session_handles[key] = desk
-    return desk
+    handle: SessionHandle | None
+    while (handle := agent.session_handles.get(key)) and handle.is_ending():
+        await handle.release_done.wait()
+    if handle is None:
+        handle = SessionHandle(agent, log, session_id, vocabulary, roles)
+        agent.session_handles[key] = handle
+    return handle
 
 
 async def follow_turn(
     handle: SessionHandle, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
 ) -> AsyncGenerator[tuple[Entry, bool], None]:
-    """Begin or go on with a turn and follow it; each event, and whether the turn rests after it."""
-    tree, batch, seqs = await append_turn_input(handle, prompt, answers, roles)
-    trace = batch[-1].scope.trace_id or ""
-    async with aclosing(
-        handle.log.follow(handle.session_id, tree.last_seq, idle_s=DRIVER_CHECK_INTERVAL_S)
-    ) as pages:
+    """Open or continue a turn. Yield each event, and whether the turn has ended or waits after it."""
+    plan, seqs = await append_turn_input(handle, prompt, answers, roles)
+    tree = plan.tree
+    trace = plan.events[-1].scope.trace_id or ""
+    pages = handle.log.follow(handle.session_id, tree.last_seq, idle_s=DRIVER_CHECK_INTERVAL_S)
+    async with aclosing(pages):
         async for page in pages:
             if not page and handle.driver.has_ended:
                 raise StoreError("the turn cannot go on: what its agents do cannot be written to the log")
             for row, envelope in zip(page, page.envelopes(), strict=True):
                 entry = handle.catalog.decode_entry(envelope)
-                if not row.live:  # pieces open and close nothing
+                if not row.live:  # live events open and close nothing
                     tree.apply(envelope, entry.payload)
-                over = not row.live and row.seq >= seqs[-1] and tree.is_settled(trace)
+                is_settled = not row.live and row.seq >= seqs[-1] and tree.is_settled(trace)
                 if row.seq >= seqs[0] and entry.trace_id == trace:
-                    yield entry, over
-                if over:
+                    yield entry, is_settled
+                if is_settled:
                     return
     raise StoreError("the log ended before the turn: the session was closed, or it keeps less than a turn")
 
 
 async def append_turn_input(
     handle: SessionHandle, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
-) -> tuple[Tree, list[TurnEvent], list[int]]:
-    """Append what opens a turn or goes on with one; the tree before it. Answers are for what is open."""
-    while True:
+) -> tuple[TurnInputPlan, list[int]]:
+    """Append the events that open or continue a turn. Return them with their seqs."""
+
+    async def make_plan() -> TurnInputPlan:
         tree = await read_tree(handle)
+        items: list[TurnEvent] = []
         if prompt is not None:
-            batch = message_events(tree, UiMessage(text=prompt), new_id("tr_"))
-        else:
-            given = [build_checked_answer(roles, tree, call_id, value) for call_id, value in answers.items()]
-            batch = [item for items in given for item in items]
-        alone = prompt is not None and len(batch) == 1
-        with suppress(Conflict):  # something happened meanwhile: look again
-            return tree, batch, await handle.append(batch, None if alone else tree.last_seq)
+            items = message_events(tree, UiMessage(text=prompt), new_id("tr_"))
+        for call_id, value in answers.items():
+            items += build_checked_answer(roles, tree, call_id, value)
+        events = [item.build(handle.catalog, new_id("evt_")) for item in items]
+        # a message that cancels no call does not depend on what is open
+        is_independent = prompt is not None and len(events) == 1
+        expected = {} if is_independent else {"expected_last": tree.last_seq}
+        return TurnInputPlan(events, tree.last_seq, expected, tree=tree)
+
+    appended = await append_if_unchanged(partial(handle.log.append, handle.session_id), make_plan)
+    assert appended is not None
+    return appended
 
 
 def build_checked_answer(roles: Collection[str], tree: Tree, call_id: str, value: Any) -> list[TurnEvent]:
-    """An answer as events, held against what was asked: in time, and from somebody entitled to."""
+    """Build the events of an answer. Raise `NotFound` or `InvalidEvent` if the call does not accept it."""
     scope, call = find_waiting_call(tree, call_id)
     [item] = answer_events(tree, call_id, value)
     return checked_answer_events(item.payload, scope, call, roles, now_ms())
 
 
 async def read_tree(handle: SessionHandle) -> Tree:
-    """A tree of one's own, as the log stands: the driver's own runs ahead."""
+    """Fold the log into a new tree; the driver's tree may be ahead of the events that a run yields."""
     tree = Tree()
     while page := await handle.log.read(handle.session_id, tree.last_seq, replay_from=-1):
         for row in page:
@@ -217,10 +234,10 @@ async def read_tree(handle: SessionHandle) -> Tree:
 
 
 async def release_when_idle(agent: Runtime, handle: SessionHandle, *, own_log: bool) -> None:
-    """When nobody follows and nothing runs any more, let go of the session."""
+    """Release a session when no run follows it and no turn runs."""
     if handle.has_followers():
-        return  # the last one does it
-    with suppress(TurnlogError):  # whoever opened it was told
+        return  # the last follower releases it
+    with suppress(TurnlogError):  # `run` has raised it
         await handle.open()
         await handle.wait_until_idle()
     if not handle.has_followers() and not handle.is_releasing:
@@ -228,7 +245,7 @@ async def release_when_idle(agent: Runtime, handle: SessionHandle, *, own_log: b
 
 
 async def release_session(agent: Runtime, handle: SessionHandle, *, own_log: bool) -> None:
-    """Let go of a session; whoever wants it meanwhile waits until that is done."""
+    """Close the driver and forget the handle; `get_session_handle` waits until that is done."""
     handle.is_releasing = True
     try:
         await handle.driver.close()
@@ -240,7 +257,10 @@ async def release_session(agent: Runtime, handle: SessionHandle, *, own_log: boo
 
 
 async def ask(agent: Runtime, prompt: str, **options: Any) -> str:
-    """The answer to a prompt; a turn that fails or waits for somebody raises."""
+    """Return the text of the answer to a prompt.
+
+    Raise `ModelError` if the turn fails, and `CallerError` if it waits for an answer.
+    """
     problem = ""
     end: AgentEnd | None = None
     async for entry in run(agent, prompt, **options):
@@ -256,7 +276,10 @@ async def ask(agent: Runtime, prompt: str, **options: Any) -> str:
 
 
 async def all_ended(events: AsyncGenerator[Entry, None]) -> dict[str, AgentEnd]:
-    """Wait until every agent that started in these events has ended; how each of them did, by agent id."""
+    """Read events until every agent that started in them has ended. Return the ends by agent id.
+
+    Raise `CallerError` if the events end before.
+    """
     expected: set[str] = set()
     ends: dict[str, AgentEnd] = {}
     async with aclosing(events):
@@ -269,4 +292,5 @@ async def all_ended(events: AsyncGenerator[Entry, None]) -> dict[str, AgentEnd]:
                 ends[entry.agent_id or ""] = entry.payload
                 if expected and expected <= ends.keys():
                     return ends
-    raise CallerError(f"the events ended before {len(expected - ends.keys())} of {len(expected)} agents did")
+    missing = expected - ends.keys()
+    raise CallerError(f"the events ended before {len(missing)} of {len(expected)} agents did")

@@ -1,7 +1,7 @@
-"""What a model is told beyond its instructions: how to emit the application's events as inline tags. Pure.
+"""The section of a system prompt that explains how to emit the application's events as inline tags. Pure.
 
-The section is made from the vocabulary, so prompt and parser cannot disagree: for each event a model may
-emit, its bare name, what it says, its fields and an example tag.
+The section is generated from the vocabulary, so prompt and parser cannot disagree. For each event that a
+model may emit it has the bare name, the meaning, the fields and an example tag.
 """
 
 import json
@@ -19,32 +19,34 @@ tag as an example, and emit each event once."""
 
 
 def instructions_with_tags(instructions: str, vocabulary: Vocabulary | None) -> str:
-    """The instructions and, if a model may emit events here, how to."""
-    kinds = [kind for kind in vocabulary or () if is_for_models(kind)]
-    return "\n\n".join([instructions, TAG_RULES, *map(describe_tag_event, kinds)]) if kinds else instructions
+    """Return the instructions, followed by the section if the vocabulary has events for models."""
+    if vocabulary is None:
+        return instructions
+    descriptions = [describe_tag_event(kind) for kind in vocabulary if is_for_models(kind)]
+    if not descriptions:
+        return instructions
+    return "\n\n".join([instructions, TAG_RULES, *descriptions])
 
 
 def is_for_models(kind: EventType) -> bool:
-    """Whether a model may emit it; where that depends on the payload, its example tells."""
-    if kind.payload_class.LEGACY:
+    """Return whether a model may emit it. If that depends on the payload, the declared example decides."""
+    payload_class = kind.payload_class
+    if payload_class.LEGACY:
         return False
-    origins: Any = kind.payload_class.ORIGINS
-    return "model" in (origins(example_payload(kind)) if callable(origins) else origins)
-
-
-def example_payload(kind: EventType) -> Any:
-    """The example of a kind, as its class."""
-    return msgspec.convert(kind.payload_class.EXAMPLE, kind.payload_class)
+    origins: Any = payload_class.ORIGINS
+    if callable(origins):
+        origins = origins(msgspec.convert(payload_class.EXAMPLE, payload_class))
+    return "model" in origins
 
 
 def describe_tag_event(kind: EventType) -> str:
-    """One event: its name, its meaning, its fields, its tag."""
-    schema = msgspec.json.schema_components([kind.payload_class])[1][kind.payload_class.__name__]
-    data = json.dumps(kind.payload_class.EXAMPLE, ensure_ascii=False).replace("'", "\\u0027")
+    payload_class = kind.payload_class
+    schema = msgspec.json.schema_components([payload_class])[1][payload_class.__name__]
+    data = json.dumps(payload_class.EXAMPLE, ensure_ascii=False).replace("'", "\\u0027")
     fields = json.dumps(schema.get("properties", {}), ensure_ascii=False)
-    needed = ", ".join(schema.get("required", [])) or "none"
-    meaning = (kind.payload_class.__doc__ or "").strip().split("\n")[0]
+    required = ", ".join(schema.get("required", [])) or "none"
+    meaning = (payload_class.__doc__ or "").strip().split("\n")[0]
     return (
-        f"### {kind.tag}\n{meaning}\nFields: {fields}\nRequired: {needed}\n"
+        f"### {kind.tag}\n{meaning}\nFields: {fields}\nRequired: {required}\n"
         f"<agent-event type=\"{kind.tag}\" data='{data}' />"
     )

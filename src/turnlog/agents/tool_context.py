@@ -1,10 +1,10 @@
-"""`Context`: what a running tool knows of its call, and how it speaks before it answers.
+"""`ToolContext`: what a running tool knows of its call, and how it reports before it returns.
 
-A tool gets one by annotating a parameter with `Context`; the model does not see that parameter. `progress`
-works in a thread and on the loop, and never waits: texts go to the log in order, all that came during a write
-with the next one. A tool that says more than the log can take loses its oldest texts; one that was stopped or
-has answered is not heard any more. `show` is the same for views, of which none is lost: they are in the log
-before the tool's result. The executor opens and closes it.
+A tool gets one by annotating a parameter with `ToolContext`; the model does not see that parameter.
+`progress` and `show_view` work in a thread and on the event loop, and never wait. Texts and views are
+appended in order; all that come during a write go into the next one. If a tool reports faster than the log
+can write, its oldest texts are dropped, but no view: views are in the log before the tool's result. Reports
+of a tool that was stopped or has returned are dropped. The executor opens and closes the context.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from turnlog.agents.runtime.idempotency import find_idempotency_key
 from turnlog.errors import CallerError
 from turnlog.events import CATALOG, Payload, ToolCall, ToolProgress, View
 
-MAX_PENDING_TEXTS = 256  # texts; a write takes milliseconds, and nobody reads faster than that
+MAX_PENDING_TEXTS = 256  # a write takes milliseconds, and no person reads faster
 MAX_TEXT_CHARS = 16 * 1024  # of one text: a line of output, not a file
-MAX_VIEWS = 64  # that one call may show; they wait for the log, and none of them is dropped
+MAX_VIEWS = 64  # of one call; they wait for the log, and none of them is dropped
 
 EmitProgress = Callable[[list[Payload]], Awaitable[None]]
 
 
 async def discard_progress(progress: list[Payload]) -> None:
-    """Progress nobody asked for."""
+    """Ignore the progress of a tool whose caller has no log."""
 
 
 class WaitForInput(Exception):
-    """A tool raises it to ask the person; it is called again with the answer in `context.values`."""
+    """A tool raises it to ask the person. The tool is called again with the answer in `context.values`."""
 
     def __init__(self, questions: dict[str, Any]) -> None:
         super().__init__("the tool waits for input")
@@ -38,9 +38,9 @@ class WaitForInput(Exception):
 
 
 class ToolError(Exception):
-    """A tool raises it to say what is wrong with a call, in an answer of its own that is not masked:
+    """A tool raises it to fail a call with a code and message that reach the model unmasked:
 
-    ToolFault("VALIDATION_ERROR", "weight_lbs must be > 0", {"path": ["rows", 0, "weight_lbs"]})
+    ToolError("VALIDATION_ERROR", "weight_lbs must be > 0", {"path": ["rows", 0, "weight_lbs"]})
     """
 
     def __init__(self, code: str, message: str, details: dict[str, Any] | None = None) -> None:
@@ -50,8 +50,11 @@ class ToolError(Exception):
 
 
 class ToolContext:
-    """One call as its tool sees it. `idempotency_key` is the caller's, or else the call's own id; `values` is
-    what the person answered, if the tool asked; `actor` is who spoke last in the turn, if the log says so."""
+    """One call as its tool sees it.
+
+    `idempotency_key` is the caller's, or else the call's id. `values` is the person's answer if the tool
+    asked for input. `actor` is the last sender in the turn, None if the log does not name one.
+    """
 
     def __init__(
         self,
@@ -80,20 +83,21 @@ class ToolContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more; a tool in a thread has to look."""
+        """Whether the result is not needed any more; a tool in a thread has to check it."""
         return self._cancelled.is_set()
 
     def progress(self, text: str) -> None:
-        """Say something now; it becomes a `tool.progress` that is there while the call runs."""
-        self._enqueue(
-            lambda: self._pending_texts.append(str(text)[:MAX_TEXT_CHARS].encode(errors="replace").decode())
-        )
+        """Append a `tool.progress` event with at most `MAX_TEXT_CHARS` characters of a text."""
+        # a lone surrogate cannot be encoded as JSON
+        valid_text = str(text)[:MAX_TEXT_CHARS].encode(errors="replace").decode()
+        self._enqueue(lambda: self._pending_texts.append(valid_text))
 
     def show_view(self, view: View) -> None:
-        """Show a view; a wrong one is an `InvalidEvent` here. One with the same `view_id` is replaced."""
-        shown = CATALOG.build_event("assistant.view", {"view": view}, id="evt_shown", origin="tool").payload
-        assert isinstance(shown, Payload)
-        self._enqueue(lambda: self._add_view(shown))
+        """Show a view in place of an earlier one with its `view_id`. Raise `InvalidEvent` for a wrong one."""
+        event = CATALOG.build_event("assistant.view", {"view": view}, id="evt_view", origin="tool")
+        payload = event.payload
+        assert isinstance(payload, Payload)
+        self._enqueue(lambda: self._add_view(payload))
 
     def _add_view(self, view_event: Payload) -> None:
         if self._view_count == MAX_VIEWS:
@@ -102,51 +106,57 @@ class ToolContext:
         self._views.append(view_event)
 
     def _enqueue(self, add: Callable[[], None]) -> None:
-        """Put something into the next write, if anybody listens."""
+        """Add to the next write and schedule it; do nothing while the context is not open."""
         with self._lock:
-            loop, idle = self._loop, not self._pending_texts and not self._views
+            loop = self._loop
             if loop is None:
                 return
+            was_empty = not self._pending_texts and not self._views
             add()
-        if idle:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        if was_empty:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(self._start_write)
 
     def open(self) -> None:
-        """Listen to the tool, on the running loop."""
+        """Accept reports, and write them from the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
-        """Hear no more, and wait until what was said is in the log."""
+        """Accept no more reports, and wait until all pending ones are in the log."""
         self._loop = None
         if self._write_task is not None:
             await self._write_task
         await self._write()
 
     def cancel(self) -> None:
-        """Tell the tool to stop; it is not heard any more."""
+        """Set `cancelled`, accept no more reports and drop the pending ones."""
         self._loop = None
         self._cancelled.set()
         self._take_pending()
 
     def discard_pending(self) -> None:
-        """Write no more: who wanted the answer has gone."""
+        """Cancel, and abort the write that is under way."""
         self.cancel()
         if self._write_task is not None:
             self._write_task.cancel()
 
     def _start_write(self) -> None:
-        """Begin to write, unless that is under way; a write that failed is the last, and `close` says so."""
-        before = self._write_task
-        if self._loop is not None and (before is None or (before.done() and not before.exception())):
+        if self._loop is None:
+            return
+        task = self._write_task
+        # after a write that failed there is no other: `close` raises its error
+        may_start = task is None or (task.done() and not task.exception())
+        if may_start:
             self._write_task = asyncio.create_task(self._write())
 
     def _take_pending(self) -> list[Payload]:
         with self._lock:
-            texts, views = list(self._pending_texts), list(self._views)
+            texts = list(self._pending_texts)
+            views = list(self._views)
             self._pending_texts.clear()
             self._views.clear()
-        return [*(ToolProgress(call_id=self.call_id, text=text) for text in texts), *views]
+        progress = [ToolProgress(call_id=self.call_id, text=text) for text in texts]
+        return [*progress, *views]
 
     async def _write(self) -> None:
         while batch := self._take_pending():

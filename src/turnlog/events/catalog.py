@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.errors import InvalidEvent, UnknownType, quote
+from turnlog.errors import CallerError, InvalidEvent, UnknownType, quote
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, UnknownPayload
 from turnlog.events.names import check_names
 from turnlog.events.payload import ANY_ORIGIN, EventId, Origin, Origins, Payload
@@ -210,6 +210,16 @@ class Catalog:
             scope=scope,
             live=kind.payload_class.LIVE,
         )
+
+    def validate_definition(self, subject: str, type: str, **fields: object) -> None:
+        """Raise `CallerError` if no event of this type can have these fields.
+
+        Definitions of tools and agents call it, so that their faults are found before a turn runs.
+        """
+        try:
+            self.build_event(type, fields, id="evt_definition", origin="system")
+        except InvalidEvent as error:
+            raise CallerError(f"{subject}: {error}") from None
 
 
 def get_payload_channel(payload: Payload | UnknownPayload) -> str | None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from turnlog.agents import Agent, Scripted, tool
-from turnlog.agents.agent import RetryPolicy, index_agents
+from turnlog.agents.agent import index_agents
+from turnlog.agents.retry import RetryPolicy
 from turnlog.errors import CallerError
 
 MODEL = Scripted(lambda messages: [])
@@ -95,7 +96,7 @@ def test_a_name_is_one_agents_and_a_tools_name_is_no_hand_off() -> None:
         """No."""
         return ""
 
-    with pytest.raises(CallerError, match="is a hand-off by its name"):
+    with pytest.raises(CallerError, match="is the name of a hand-off"):
         Agent("Top", "", MODEL, tools=[handoff_to_nobody])
     with pytest.raises(CallerError, match="weather twice"):
         Agent("Top", "", MODEL, tools=[weather, weather])

@@ -147,7 +147,7 @@ def test_an_action_on_a_call_of_the_page_brings_its_result() -> None:
         (ASKS, result("inquire"), "inquire is not answered by a result"),
         (REMOVE, result("remove"), "remove is not answered by a result"),
         (REMOVE, UiAction(action=InputSubmit(values={}), call_id="remove"), "not answered by an action"),
-        (REMOVE, decided("expired"), "the time decides"),
+        (REMOVE, decided("expired"), "only the server may decide"),
         (REMOVE, decided("approve", args_hash="other"), "other arguments"),
         (PAGE, ApprovalDecision(call_id="confirm", args_hash="h", decision="approve"), "no approval"),
     ],

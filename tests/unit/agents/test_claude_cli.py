@@ -425,7 +425,7 @@ def test_what_cannot_be_written_ends_the_process_and_the_next_turn_works(
         await log.close()
 
     play(run)
-    assert "cannot be written" in caplog.text
+    assert "cannot be appended" in caplog.text
 
 
 def test_a_session_that_is_closed_ends_its_process(tmp_path: Path) -> None:

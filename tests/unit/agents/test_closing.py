@@ -159,7 +159,7 @@ def test_who_waits_for_a_driver_that_lost_its_log_is_told(caplog: pytest.LogCapt
             UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1")
         )
         await log.append(session, [message])
-        with pytest.raises(StoreError, match="nobody follows"):
+        with pytest.raises(StoreError, match="driver is not running"):
             await waits
         await driver.close()
 

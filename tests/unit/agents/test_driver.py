@@ -10,7 +10,7 @@ import msgspec
 from tests.statements.room import talk
 from turnlog import Agent, App, tool
 from turnlog.agents import ModelError, ReplyBuilder, Request
-from turnlog.agents.agent import RetryPolicy
+from turnlog.agents.retry import RetryPolicy
 from turnlog.events import (
     AssistantFiles,
     Citation,

@@ -299,7 +299,7 @@ def test_an_approved_call_runs_once() -> None:
     [
         ("deny", "too risky", "too risky"),
         ("deny", None, "a person said no"),
-        ("expired", None, "nobody answered in time"),
+        ("expired", None, "no person answered in time"),
     ],
 )
 def test_a_call_that_was_not_approved_is_denied(decision: str, notes: str | None, why: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.support.limits import HANG_S
-from turnlog.agents.remote.executor import BACKOFF_S, CURSOR_PAST_END, RemoteExecutor
+from turnlog.agents.remote.executor import CURSOR_PAST_END, RECONNECT, RemoteExecutor
 from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.agents.runtime.user_input import remote_answer_id
 from turnlog.agents.tool_context import ToolContext, WaitForInput
@@ -31,8 +32,18 @@ from turnlog.events import (
 from turnlog.wire import sse
 
 HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
-OPENED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+OPENED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 Stream = int | list[bytes]
+
+
+@pytest.fixture(autouse=True)
+def no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "random", lambda: 0.0)
+
+
+def delays(*failures: int) -> list[float]:
+    """The delays after so many failures in a row."""
+    return [RECONNECT.delay_s(count) for count in failures]
 
 
 def frame(seq: int, payload: Payload, trace: str | None = None, actor: str | None = None) -> bytes:
@@ -72,7 +83,8 @@ class Server:
         self._open.add(task)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            headers = dict(line.split(": ", 1) for line in head.strip().split("\r\n")[1:])
+            pairs = [line.split(": ", 1) for line in head.strip().split("\r\n")[1:]]
+            headers = {name.lower(): value for name, value in pairs}
             if head.startswith("GET /api/events?session=sess_1&types=tool.call,tool.result,"):
                 await self.stream(headers["last-event-id"], reader, writer)
             elif head.startswith("POST /api/events "):
@@ -86,7 +98,9 @@ class Server:
         self.cursors.append(cursor)
         what = self.streams.pop(0)
         if isinstance(what, int):
-            writer.write(b'HTTP/1.1 %d X\r\ncontent-length: 15\r\n\r\n{"error":"so!"}' % what)
+            writer.write(
+                b'HTTP/1.1 %d X\r\ncontent-length: 15\r\nconnection: close\r\n\r\n{"error":"so!"}' % what
+            )
         else:
             writer.write(OPENED + b"".join(what))
             self.writer = writer
@@ -97,7 +111,7 @@ class Server:
     def take(self, body: Any, writer: asyncio.StreamWriter) -> None:
         status = self.statuses.pop(0) if self.statuses else 202
         if status:
-            writer.write(b"HTTP/1.1 %d X\r\ncontent-length: 2\r\n\r\n{}" % status)
+            writer.write(b"HTTP/1.1 %d X\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}" % status)
         self.posts.append(body)
         self.changed.set()
 
@@ -236,7 +250,7 @@ def test_it_comes_back_with_its_cursor_and_what_runs_goes_on() -> None:
         async with server.serving([looks.tool], slept):
             await server.until(lambda: len(server.posts) == 2)
         assert server.cursors == [CURSOR_PAST_END, "e:0", "e:0", "e:0"]
-        assert slept == list(BACKOFF_S[:3])
+        assert slept == delays(1, 2, 3)
         assert sorted(looks.ran) == ["c1", "c2"]
 
     asyncio.run(work())
@@ -249,7 +263,7 @@ def test_pauses_grow_and_begin_again_after_a_success() -> None:
         server = Server(streams)
         async with server.serving([Looks().tool], slept):
             await server.until(lambda: server.writer is not None and not server.streams)
-        assert slept == [*BACKOFF_S, BACKOFF_S[-1], BACKOFF_S[-1], BACKOFF_S[0], BACKOFF_S[1]]
+        assert slept == delays(1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2)
 
     asyncio.run(work())
 
@@ -262,7 +276,7 @@ def test_a_result_is_posted_until_it_is_taken_with_one_id() -> None:
             await server.until(lambda: len(server.posts) == 4)
         assert looks.ran == ["c1"], "it ran once"
         assert len({body["events"][0]["id"] for body in server.posts}) == 1
-        assert slept[:3] == list(BACKOFF_S[:3])
+        assert slept[:3] == delays(1, 2, 3)
 
     asyncio.run(work())
 
@@ -403,7 +417,7 @@ def test_a_closed_session_is_the_end() -> None:
         server = Server([[reset(-1), frame(0, result("x"))], 204, []])
         async with server.serving([Looks().tool], slept) as remote:
             await asyncio.wait_for(asyncio.shield(remote), HANG_S)
-        assert slept == [BACKOFF_S[0]]
+        assert slept == delays(1)
 
     asyncio.run(work())
 
@@ -412,7 +426,7 @@ def test_a_session_that_is_not_there_is_an_error() -> None:
     async def work() -> None:
         server = Server([404, []])
         async with server.serving([Looks().tool], []) as remote:
-            with pytest.raises(PeerError, match=r"expected a stream of events, got 404: .*so!"):
+            with pytest.raises(PeerError, match=r"expected status 200, got 404: .*so!"):
                 await asyncio.wait_for(asyncio.shield(remote), HANG_S)
 
     asyncio.run(work())
@@ -436,8 +450,9 @@ def test_a_server_that_does_not_speak_http_is_logged(caplog: pytest.LogCaptureFi
         async with server.serving([looks.tool], []):
             await server.until(lambda: bool(server.posts))
             server.say(frame(1, call("c2")))
-            await server.until(lambda: len(server.posts) == 2)
-        assert "the result of c1 could not be posted" in caplog.text
+            await server.until(lambda: len(server.posts) == 3)
+        assert [answer["call_id"] for answer in server.answers].count("c1") == 2, "it is posted again"
+        assert "the result of c1 is not sent yet" in caplog.text
 
     asyncio.run(work())
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.limits import HANG_S
 from turnlog.agents import Tool, ToolContext, tool
-from turnlog.agents.remote.executor import BACKOFF_S, RemoteExecutor
+from turnlog.agents.remote.executor import RECONNECT, RemoteExecutor
 from turnlog.agents.remote.pool import POLL_INTERVAL_S, RemoteExecutorPool
 from turnlog.errors import CallerError, PeerError
 from turnlog.events import CATALOG, Payload, Scope, ToolCall, UiAction, UiMessage, encode_envelope
@@ -76,7 +77,7 @@ class Server:
         elif head.startswith("POST"):
             size = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
             self.posts.append(msgspec.json.decode(await reader.readexactly(size)))
-            writer.write(b"HTTP/1.1 202 X\r\ncontent-length: 2\r\n\r\n{}")
+            writer.write(b"HTTP/1.1 202 X\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
         else:
             await self.stream(target.split("session=")[1].split("&")[0], reader, writer)
 
@@ -116,7 +117,7 @@ class Server:
 
 def answer(what: bytes | int) -> bytes:
     status, body = (200, what) if isinstance(what, bytes) else (what, b'{"error":"so!"}')
-    return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body)
+    return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status, len(body), body)
 
 
 @tool(executor="remote")
@@ -209,13 +210,15 @@ def test_one_that_fails_is_begun_anew_while_others_go_on(caplog: pytest.LogCaptu
     assert "the executor of sess_1 has ended" in caplog.text
 
 
-def test_a_server_that_is_away_is_asked_later_and_later() -> None:
+def test_a_server_that_is_away_is_asked_later_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "random", lambda: 0.0)
+
     async def work() -> None:
         there = listed(("sess_1", "weights", "idle"))
         server = Server([503, 429, there], {"sess_1": called("sess_1")})
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
-        assert server.slept[:3] == [BACKOFF_S[0], BACKOFF_S[1], POLL_INTERVAL_S]
+        assert server.slept[:3] == [RECONNECT.delay_s(1), RECONNECT.delay_s(2), POLL_INTERVAL_S]
 
     asyncio.run(work())
 

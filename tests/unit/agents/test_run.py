@@ -14,8 +14,8 @@ from tests.troupe import stop as stop_command
 from tests.unit.log.delegates import until
 from turnlog import open_log
 from turnlog.agents import Agent, ModelError, Scripted, ToolContext, ToolUse, all_ended, tool
-from turnlog.agents.agent import RetryPolicy
 from turnlog.agents.models import Fail
+from turnlog.agents.retry import RetryPolicy
 from turnlog.errors import CallerError, NotFound, StoreError
 from turnlog.events import AgentEnd, AssistantMessage, Entry, ToolAwait, ToolCall, ToolResult, decode_envelope
 from turnlog.log import Log, envelope_json
@@ -385,7 +385,7 @@ def test_who_waits_for_a_driver_that_stopped_is_told() -> None:
                 async for event in guide.run("Go", log=log, session_id=name)
                 if isinstance(event.payload, ToolCall)
             ]
-            with pytest.raises(StoreError, match="nobody follows"):
+            with pytest.raises(StoreError, match="driver is not running"):
                 await desks[0].driver.wait_for_seq(10_000)
 
     run_now(closed)

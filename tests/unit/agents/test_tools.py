@@ -369,7 +369,7 @@ async def pieces(city: str) -> AsyncIterator[str]:
         (pieces, "tool pieces: expected a function that returns, got one that yields"),
         (partial(print), "tool '': expected a name"),
         (typo, "tool typo: its docstring describes citty, which is no parameter"),
-        (two, "tool two: expected one parameter that is a Context, got 2"),
+        (two, "tool two: expected one parameter that is a ToolContext, got 2"),
         (lambda: None, "expected a name of 1 to 64 of"),
     ],
 )

@@ -56,8 +56,8 @@ def test_a_vocabulary_cannot_take_a_name_of_the_package() -> None:
 
 
 def test_who_can_be_spoken_to_is_everybody_the_agents_reach() -> None:
-    writer = Agent("Writer", "Write.", AGENT.mind)
-    planner = Agent("Planner", "Plan.", AGENT.mind, agents=[writer], handoffs=[AGENT])
+    writer = Agent("Writer", "Write.", AGENT.model)
+    planner = Agent("Planner", "Plan.", AGENT.model, agents=[writer], handoffs=[AGENT])
     assert App("plain", planner).agent_names == ("Planner", "Writer", "Guide")
     assert App("split", {"guest": writer, "staff": planner}).agent_names == ("Writer", "Planner", "Guide")
     assert App("office", ClaudeCode(name="Julian")).agent_names == ("Julian",)

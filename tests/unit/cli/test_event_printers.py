@@ -16,8 +16,8 @@ from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from turnlog import Agent, tool
 from turnlog.agents import Scripted, ScriptTurn, ToolUse, all_ended
-from turnlog.agents.agent import RetryPolicy
 from turnlog.agents.models import Cite, Fail, ScriptPart, Thinking
+from turnlog.agents.retry import RetryPolicy
 from turnlog.cli.event_printers import AnswerPrinter, EventPrinter, TreePrinter, print_events
 from turnlog.events import Citation
 

@@ -91,10 +91,10 @@ def test_a_field_that_is_not_registered_fails_the_tool() -> None:
 
 
 def test_a_real_model_may_take_the_place_of_the_script() -> None:
-    minds = {agent.name: agent.mind for agent in live.app.agent.iter_team()}
+    minds = {agent.name: agent.model for agent in live.app.agent.iter_team()}
     assert set(minds) == {"Assistant", "Tower"}
     assert all(isinstance(mind, AnthropicModel) for mind in minds.values())
-    scripted = [agent.mind.name for agent in assistant.app.agent.iter_team()]
+    scripted = [agent.model.name for agent in assistant.app.agent.iter_team()]
     assert scripted == ["scripted:claude-sonnet-4-5", "scripted:claude-haiku-4-5"]
     assert {agent.name for agent in pipeline.app.agent.iter_team()} == {
         *("Planner", "Researcher", "Fact checker", "Writer")

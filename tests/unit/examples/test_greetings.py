@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnlog import Agent
-from turnlog.agents.agent import RetryPolicy
+from turnlog.agents.retry import RetryPolicy
 from turnlog_examples.assistant.team import make_agent as make_assistant
 from turnlog_examples.greetings import is_greeting
 from turnlog_examples.office.people import CANDIDATES

@@ -11,7 +11,7 @@ from turnlog.server.error_responses import error_response
 @pytest.mark.parametrize(
     ("error", "status", "retry_after"),
     [
-        (Unavailable("nobody follows this session any more"), 503, "1"),
+        (Unavailable("the session's driver is not running; try again"), 503, "1"),
         (StoreError("the disk is full"), 507, None),
         (SessionDamaged("sess_1", 1, 2, "lost"), 507, None),
     ],

@@ -1,10 +1,10 @@
-"""`ClaudeCli`: the Claude CLI as who answers in a session, in place of an agent: a process, not a model.
+"""`ClaudeCode`: the Claude Code program as the agent of a session, in place of an `Agent`.
 
-    App("office", ClaudeCli(["claude", "--model", "opus"], name="Julian", memory="/srv/office/memory"))
+    App("office", ClaudeCode(["claude", "--model", "opus"], name="Julian", artifact_dir="/srv/office/memory"))
 
-The command is the program and its options; what it takes to talk in lines of JSON is added here. Each session
-has a process of its own, started by its first message. One that crashed, was idle or went with its server is
-followed by another that goes on with the same conversation; after a `session.end` a new one begins.
+The command is the program and its options; the flags for JSON lines are added here. Each session has its own
+process, started by its first message. After a crash, an idle stop or a restart of the server the next process
+resumes the same conversation; after a `session.end` a new conversation begins.
 """
 
 import asyncio
@@ -14,12 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from turnlog.agents.definition import validate_definition
 from turnlog.errors import CallerError, quote
-from turnlog.events import Entry
+from turnlog.events import CATALOG, Entry
 from turnlog.parse.deeds import ToolEffects
 
-INACTIVITY_S = 900.0  # as long as the original waits
+INACTIVITY_S = 900.0
 STREAM_JSON_FLAGS = (
     "--print",
     "--input-format",
@@ -35,11 +34,11 @@ STREAM_JSON_FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCode:
-    """A command, the name of who answers, and where it runs. Without `env` it has this process' environment.
+    """A command, the name of its agent, and where it runs. Without `env` it has this process' environment.
 
-    What is written under `memory` is an artifact; commands to the address `screen` are for a screen. A
-    process that has nothing to do for `inactivity_s` is ended. In `demo_mode` its start says so, as it does
-    when a `session.start` wants it.
+    Files that it writes under `artifact_dir` are artifacts; its requests to `screen_url` are for a screen. A
+    process that is idle for `inactivity_s` is stopped. With `demo_mode`, or if a `session.start` asks for it,
+    its `process.start` says so.
     """
 
     command: Sequence[str] = ("claude",)
@@ -59,36 +58,35 @@ class ClaudeCode:
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:
-            raise CallerError(f"{self.name}: expected a command as a list of words, got {self.command!r:.80}")
+            raise CallerError(f"{self.name}: expected a command as a list, got {self.command!r:.80}")
         if not self.inactivity_s > 0:
             raise CallerError(f"{self.name}: expected an inactivity_s above 0, got {self.inactivity_s}")
-        whose = f"process {quote(self.name)}"
-        validate_definition(whose, "agent.start", name=self.name, via="prompt", model=self.model)
+        subject = f"process {quote(self.name)}"
+        CATALOG.validate_definition(subject, "agent.start", name=self.name, via="prompt", model=self.model)
 
     @property
     def tool_effects(self) -> ToolEffects:
-        """What its tools do that is more than a call."""
         return ToolEffects(self.artifact_dir, self.screen_url)
 
     @property
     def model(self) -> str | None:
-        """The model that the command names; the process may have another one."""
-        named = [after for word, after in pairwise(self.command) if word == "--model"]
-        return named[-1] if named else None
+        """The argument of `--model`; None without one. The process may use another model."""
+        models = [value for flag, value in pairwise(self.command) if flag == "--model"]
+        return models[-1] if models else None
 
     def argv(self, source_session: str | None) -> list[str]:
-        """The whole command; a process goes on with the conversation of another."""
-        resumed = ["--resume", source_session] if source_session else []
-        return [*self.command, *STREAM_JSON_FLAGS, *resumed]
+        """Return the whole command, which resumes the conversation `source_session` if there is one."""
+        resume_flags = ["--resume", source_session] if source_session else []
+        return [*self.command, *STREAM_JSON_FLAGS, *resume_flags]
 
     def run(self, prompt: str | None = None, **options: Any) -> AsyncGenerator[Entry, None]:
-        """Every event of one turn as it happens; see `turnlog.agents.run`."""
-        from turnlog.agents.run import run  # running knows who runs, and not the other way round
+        """Yield every event of one turn as it happens; see `turnlog.agents.run`."""
+        from turnlog.agents.run import run  # that module imports this one
 
         return run(self, prompt, **options)
 
     async def ask(self, prompt: str, **options: Any) -> str:
-        """The answer to a prompt."""
+        """Return the text of the answer to a prompt; see `turnlog.agents.run`."""
         from turnlog.agents.run import ask
 
         return await ask(self, prompt, **options)

@@ -1,10 +1,10 @@
-"""The driver of a session that a process answers: what people say goes down to it, what it says comes up.
+"""The driver of a session that a Claude Code process answers.
 
-It follows the session's log like the driver of agents. What is pending goes down on stdin, one turn after the
-other; stops, decisions and commands go down as they come. One task reads stdout: what one piece of bytes says
-is one append, and nothing more is read before that is durable. The process is started when something is to be
-told, and every start has its end in the log, with the true reason. A turn that went down and was not taken up
-goes down again to the next process, `TRIES` times.
+It follows the session's log like the driver of agents. Pending prompts are written to stdin one turn after
+the other; stops, decisions and commands are written as they arrive. One task reads stdout: the events of one
+chunk are one append, and nothing more is read before it is durable. The first prompt starts the process, and
+every start has its end in the log, with the true reason. A prompt that a process did not answer is written to
+the next process, `MAX_ATTEMPTS` times. `_decision_lock` serialises the processing of pages.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from turnlog.agents.runtime.session_follower import SessionFollower
 from turnlog.agents.runtime.session_writer import AppState, SessionWriter
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers, running_turns
+from turnlog.agents.runtime.user_input import CANCELLED_BY_MESSAGE
 from turnlog.errors import CallerError, SessionClosed, StoreError
 from turnlog.events import (
     AgentEnd,
@@ -62,12 +63,11 @@ from turnlog.state.view_actions import OpenViews
 
 log = logging.getLogger("turnlog.agents")
 
-MAX_ATTEMPTS = 3  # processes that may die of one message before anything comes of it
+MAX_ATTEMPTS = 3  # processes that may die of one prompt before its turn ends with an error
 INTERRUPT_GRACE_S = 5.0  # from the interrupt to the end of the process, if the turn does not end
 SERVER_CRASH_MESSAGE = "The server stopped while this was running."
 SHUTDOWN_ERROR = ErrorInfo(code="process_exited", message="The server was stopped.")
-UNWRITABLE_ERROR = ErrorInfo(code="unknown", message="What the process said cannot be written.")
-CANCELLED_BY_MESSAGE = "The user went on with a message."
+UNWRITABLE_ERROR = ErrorInfo(code="unknown", message="The output of the process cannot be written.")
 PROCESS_DIED_MESSAGE = "The process ended before it took up the message."
 
 
@@ -85,10 +85,14 @@ class ClaudeDriver:
         turn_limit_s: float = math.inf,
         ledger: AppState | None = None,
     ) -> None:
-        self._log, self._session_id, self._claude_code, self._catalog = log, session_id, claude_code, catalog
+        self._log = log
+        self._session_id = session_id
+        self._claude_code = claude_code
+        self._catalog = catalog
         self._tags = tag_and_marker_parser_factory(vocabulary)
         self._observe = observe
-        self.tree, self.views = Tree(), OpenViews()
+        self.tree = Tree()
+        self.views = OpenViews()
         self.writer = SessionWriter(log, session_id, catalog, ledger)
         self._prompts = PromptQueue(self.tree)
         self._timers = TurnTimers(turn_limit_s, self._on_turn_timeout)
@@ -100,34 +104,46 @@ class ClaudeDriver:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_active_s = 0.0
         self._model_start: ProcessStart | None = None
-        self._source_session: str | None = None  # what the process calls its conversation
-        self._demo_mode = self._start_requested = self._is_closing = False
+        self._source_session: str | None = None  # the process's own id of the conversation
+        self._demo_mode = False
+        self._start_requested = False
+        self._is_closing = False
         self._follower = SessionFollower(log, session_id, self.writer, self.tree, self._apply)
-        self.wait_for_seq, self.wait_until_idle = self._follower.wait_for_seq, self._follower.wait_until_idle
-        self.wait_for_head, self._replay_to_head = self._follower.wait_for_head, self._follower.replay_to_head
 
     @property
     def has_ended(self) -> bool:
-        """Whether nobody follows the session any more."""
         return self._follower.has_ended
 
-    # life
+    async def wait_for_seq(self, seq: int) -> None:
+        await self._follower.wait_for_seq(seq)
+
+    async def wait_until_idle(self, trace: str) -> None:
+        await self._follower.wait_until_idle(trace)
+
+    async def wait_for_head(self) -> int:
+        return await self._follower.wait_for_head()
+
+    # opening and closing
 
     async def open(self, pid: int | None = None) -> None:
-        """Read the log, close what a dead server left, waiting or not, say that this one is here, follow."""
+        """Read the log, close everything that a dead server left open, record this server, and follow.
+
+        Calls that wait are closed too: no process is left that could use their answers. Without a `pid` this
+        server is not recorded. A closed session is only read.
+        """
         await self._replay_to_head()
         if (await self._log.info(self._session_id)).closed:
-            return  # nothing more happens in it; it can be looked at
+            return
         if self.tree.traces_to_stop:
             await self._close_open("cancelled", STOPPED_MESSAGE)
         await self._close_open("error", SERVER_CRASH_MESSAGE)
+
         notices: list[Payload] = []
         if self._model_start is not None:
             notices.append(ProcessEnd(process="model", reason="server_shutdown", pid=self._model_start.pid))
-        if self.tree.server_process is not None:
-            notices.append(
-                ProcessEnd(process="server", reason="process_crash", pid=self.tree.server_process.pid)
-            )
+        dead_server = self.tree.server_process
+        if dead_server is not None:
+            notices.append(ProcessEnd(process="server", reason="process_crash", pid=dead_server.pid))
         if pid is not None:
             notices.append(ProcessStart(process="server", pid=pid, demo_mode=self._claude_code.demo_mode))
         await self._append([TurnEvent(notice, Scope(), "system") for notice in notices])
@@ -137,10 +153,10 @@ class ClaudeDriver:
         self._follower.start(self._follow())
 
     async def close(self) -> None:
-        """End the process, and what it had under way."""
+        """Stop the process and close what was open."""
         self._is_closing = True
         async with self._decision_lock:
-            pass  # no process is being started now, and none will be
+            pass  # waits for a process that is being started; from now on none is
         await self._end_process()
         await self._follower.stop()
         self._timers.update(set())
@@ -148,7 +164,7 @@ class ClaudeDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._replay_to_head()
-        with suppress(SessionClosed):  # what was open when the session was closed stays so
+        with suppress(SessionClosed):  # a closed session accepts no more events
             await self._close_open("error", SHUTDOWN_ERROR.message)
             if self.tree.server_process is not None:
                 end = ProcessEnd(process="server", reason="server_shutdown")
@@ -156,7 +172,7 @@ class ClaudeDriver:
         self._follower.notify()
 
     async def _end_process(self) -> None:
-        """End the process and wait until its end is in the log."""
+        """Stop the process and wait until its end is in the log."""
         if self._process_run is not None:
             self._process_run.fault = SHUTDOWN_ERROR
             self._process_run.terminate("server_shutdown")
@@ -179,24 +195,32 @@ class ClaudeDriver:
                     await self._process_page(page)
                     await self._send_next()
         finally:
-            if self._process_run is not None:  # the session was closed, or nobody can follow it
+            if self._process_run is not None:  # the session was closed, or the driver failed
                 self._process_run.terminate("server_shutdown")
 
     async def _process_page(self, page: Page) -> None:
         for row, envelope in zip(page, page.envelopes(), strict=True):
-            if row.seq > self.tree.last_seq:
-                asked = self._pending_permissions(envelope)
-                payload = self._apply(row, envelope)
-                self._observe(envelope, payload)
-                if not row.live:
-                    self._update_timers()
-                    await self._react(envelope, payload, asked)
+            if row.seq <= self.tree.last_seq:
+                continue
+            permissions = self._pending_permissions(envelope)
+            payload = self._apply(row, envelope)
+            self._observe(envelope, payload)
+            if not row.live:
+                self._update_timers()
+                await self._react(envelope, payload, permissions)
 
     def _pending_permissions(self, envelope: Envelope) -> dict[str, str]:
-        """The permissions that an agent waits for, by call, before something happens to it."""
+        """Return the hashes of the calls for which an agent waits for approval, before a result is folded."""
+        if envelope.type != "tool.result":
+            return {}
         agent = self.tree.open.get(envelope.agent_id or "")
-        calls = agent.calls.items() if agent and envelope.type == "tool.result" else ()
-        return {key: call.approval_request.args_hash for key, call in calls if call.approval_request}
+        if agent is None:
+            return {}
+        return {
+            call_id: call.approval_request.args_hash
+            for call_id, call in agent.calls.items()
+            if call.approval_request
+        }
 
     def _apply(self, row: Row, envelope: Envelope) -> Payload | UnknownPayload:
         payload = self._catalog.decode_payload(envelope)
@@ -213,7 +237,7 @@ class ClaudeDriver:
         return payload
 
     def _track_process(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """What the log says of the process itself."""
+        """Fold what the log says about the process itself."""
         if isinstance(payload, AgentStart) and not envelope.depth:
             self._source_session = payload.source_session
         elif isinstance(payload, ProcessStart | ProcessEnd) and payload.process == "model":
@@ -224,38 +248,49 @@ class ClaudeDriver:
             self._demo_mode = payload.command.demo_mode
 
     def _update_timers(self) -> None:
-        """Time what runs, and what went down and was not taken up."""
-        sent = self._process_run.current_trace if self._process_run else ""
-        self._timers.update(running_turns(self.tree) | ({sent} & self._prompts.pending.keys()))
+        """Run the timers of running turns, and of the turn whose prompt was sent and not answered yet."""
+        turns = running_turns(self.tree)
+        if self._process_run is not None and self._process_run.current_trace in self._prompts.pending:
+            turns.add(self._process_run.current_trace)
+        self._timers.update(turns)
+
+    async def _replay_to_head(self) -> int:
+        return await self._follower.replay_to_head()
 
     async def _read_to_head(self) -> int:
-        """Know everything that is in the log now; the last seq."""
+        """Wait until everything in the log is folded; fold it here if the follower does not run."""
         task = self._follower.task
-        return await (self._replay_to_head() if task is None or task.done() else self.wait_for_head())
+        if task is None or task.done():
+            return await self._replay_to_head()
+        return await self.wait_for_head()
 
-    # telling
+    # prompts
 
     async def _send_next(self) -> None:
-        """Tell the process what is next, when nobody speaks; it is started for that."""
+        """Send the next pending prompt if no turn runs; start the process for it."""
         if self._is_closing or (self._process_run and self._process_run.reason):
             return
-        trace, letter = next(iter(self._prompts.pending.items()), ("", None))
-        if letter is None:
+        if not self._prompts.pending:
             if self._start_requested and self._process_run is None:
                 await self._start_process(None)
             return
-        speaking = any(not agent.scope.depth for agent in self.tree.open.values())
-        sent = self._process_run is not None and self._process_run.current_trace in self._prompts.pending
-        whole = (
-            not self.tree.has_event_only_turn
-            or self.tree.last_seq == (await self._log.info(self._session_id)).last
-        )
-        if speaking or sent or not whole:
+
+        trace, prompt = next(iter(self._prompts.pending.items()))
+        is_answering = any(not agent.scope.depth for agent in self.tree.open.values())
+        process_run = self._process_run
+        is_sent = process_run is not None and process_run.current_trace in self._prompts.pending
+        if is_answering or is_sent:
             return
-        life = self._process_run or await self._start_process(letter)
-        if life is not None:
-            life.current_trace = trace
-            self._send_prompt(life, letter)
+        # a client's events open a turn, unless the message that came with them is still to be read
+        if self.tree.has_event_only_turn:
+            record = await self._log.info(self._session_id)
+            if self.tree.last_seq != record.last:
+                return
+
+        process_run = self._process_run or await self._start_process(prompt)
+        if process_run is not None:
+            process_run.current_trace = trace
+            self._send_prompt(process_run, prompt)
             self._update_timers()
 
     def _send_prompt(self, process_run: ProcessRun, prompt: Prompt) -> None:
@@ -276,55 +311,53 @@ class ClaudeDriver:
             await self._give_up(process_run, type(error).__name__)
 
     async def _watch_stdin(self, process_run: ProcessRun) -> None:
-        """End a process that closes its stdin before it has taken up what it was told.
+        """Stop a process that closes its stdin before it has answered the prompt.
 
-        What it was told is lost in the pipe then, and no write fails.
+        The prompt is lost in the pipe then, and no write fails.
         """
-        if (
-            await process_run.process.wait_stdin_closed()
-            and process_run.current_trace in self._prompts.pending
-        ):
+        is_alive = await process_run.process.wait_stdin_closed()
+        if is_alive and process_run.current_trace in self._prompts.pending:
             await self._give_up(process_run, "it closed its stdin")
 
-    async def _give_up(self, process_run: ProcessRun, why: str) -> None:
-        """End a process that does not read what it is told, and say so once."""
-        if (
-            process_run.reason is None
-            and process_run is self._process_run
-            and not process_run.has_write_error
-        ):
+    async def _give_up(self, process_run: ProcessRun, cause: str) -> None:
+        """Stop a process that does not read its stdin, and append that error once."""
+        is_running = process_run is self._process_run and process_run.reason is None
+        if is_running and not process_run.has_write_error:
             process_run.has_write_error = True
-            await self._append_error(
-                "stdin_write_failed", f"The process did not take what it was told: {why}."
-            )
+            await self._append_error("stdin_write_failed", f"The process did not read its input: {cause}.")
         process_run.terminate(None)
 
-    # what follows from an event
+    # reactions to events
 
     async def _react(
         self, envelope: Envelope, payload: Payload | UnknownPayload, pending_permissions: Mapping[str, str]
     ) -> None:
         if isinstance(payload, UiCommand):
-            if command := COMMAND_HANDLERS.get(type(payload.command)):
-                await command(self, payload.command)
+            handler = COMMAND_HANDLERS.get(type(payload.command))
+            if handler is not None:
+                await handler(self, payload.command)
         elif isinstance(payload, ApprovalDecision):
             self._answer_permission(payload)
         elif isinstance(payload, ToolResult) and payload.call_id in pending_permissions and self._process_run:
+            # a message has cancelled the call: the process must not run it
             self._process_run.answered_calls.add(payload.call_id)
-            hashed = pending_permissions[payload.call_id]
-            self._answer_permission(
-                ApprovalDecision(
-                    call_id=payload.call_id, args_hash=hashed, decision="deny", notes=CANCELLED_BY_MESSAGE
-                )
+            denial = ApprovalDecision(
+                call_id=payload.call_id,
+                args_hash=pending_permissions[payload.call_id],
+                decision="deny",
+                notes=CANCELLED_BY_MESSAGE,
             )
+            self._answer_permission(denial)
         elif isinstance(payload, UiMessage | UiAction) and self.tree.is_running(envelope.trace_id or ""):
-            letter = self._prompts.build_prompt(envelope, payload)
-            if letter and self._process_run:
-                self._send_prompt(self._process_run, letter)
+            prompt = self._prompts.build_prompt(envelope, payload)
+            if prompt and self._process_run:
+                self._send_prompt(self._process_run, prompt)
 
     def _answer_permission(self, decision: ApprovalDecision) -> None:
-        """Answer a permission that the process waits for."""
-        if self._process_run and (line := self._process_run.parser.decide(decision)):
+        if self._process_run is None:
+            return
+        line = self._process_run.parser.decide(decision)
+        if line is not None:
             self._write_line(self._process_run, line)
 
     async def _start_session(self, _: StartSession) -> None:
@@ -339,34 +372,31 @@ class ClaudeDriver:
             self._process_run.abandoned_traces |= dict.fromkeys(self._prompts.pending, "cancelled")
             self._process_run.terminate("user_ended")
         else:
-            letters = list(self._prompts.pending.values())
-            await self._append(
-                [item for letter in letters for item in self._close_unanswered(letter, "cancelled")]
-            )
+            items: list[TurnEvent] = []
+            for prompt in self._prompts.pending.values():
+                items += self._close_unanswered(prompt, "cancelled")
+            await self._append(items)
 
     async def _stop(self, stop: Stop) -> None:
-        """End what runs, and what was just told."""
-        life = self._process_run
-        if life is None:
+        """Interrupt the running turns, and the turn whose prompt was sent and not answered yet."""
+        process_run = self._process_run
+        if process_run is None:
             return
         traces = self.tree.traces_to_stop
-        if (
-            life.current_trace in self._prompts.pending
-            and stop.turn in (None, life.current_trace)
-            and stop.agent_id is None
-        ):
-            traces.add(life.current_trace)
+        is_unanswered = process_run.current_trace in self._prompts.pending
+        is_targeted = stop.turn in (None, process_run.current_trace) and stop.agent_id is None
+        if is_unanswered and is_targeted:
+            traces.add(process_run.current_trace)
         if traces:
-            self._interrupt(life, traces, "user_ended", "cancelled")
+            self._interrupt(process_run, traces, "user_ended", "cancelled")
 
     def _interrupt(
         self, process_run: ProcessRun, traces: set[Trace], reason: ProcessEndReason, outcome: StopReason
     ) -> None:
         agents = {key for key, agent in self.tree.open.items() if agent.scope.trace_id in traces}
+        outcomes = dict.fromkeys(map(str, traces), outcome)
         self._write_line(process_run, interrupt_line(str(uuid4())))
-        self._spawn(
-            self._kill_after_grace(process_run, agents, reason, dict.fromkeys(map(str, traces), outcome))
-        )
+        self._spawn(self._kill_after_grace(process_run, agents, reason, outcomes))
 
     async def _kill_after_grace(
         self,
@@ -375,71 +405,83 @@ class ClaudeDriver:
         reason: ProcessEndReason,
         outcomes: dict[str, StopReason],
     ) -> None:
-        """End the process if an interrupt has not ended these agents, or a turn was not even taken up."""
+        """Stop the process if the interrupt has not ended these agents, or a prompt is not answered yet."""
         await asyncio.sleep(INTERRUPT_GRACE_S)
         await self._read_to_head()
-        pending = {trace: outcomes[trace] for trace in outcomes.keys() & self._prompts.pending.keys()}
-        # A process may take up a turn after the interrupt: then its agents were not open yet.
-        inside = {key for key, agent in self.tree.open.items() if agent.scope.trace_id in outcomes}
-        if process_run is self._process_run and (pending or (inside & agents if agents else inside)):
-            process_run.abandoned_traces |= pending
+        if process_run is not self._process_run:
+            return
+        unanswered = {trace: outcomes[trace] for trace in outcomes.keys() & self._prompts.pending.keys()}
+        still_open = {key for key, agent in self.tree.open.items() if agent.scope.trace_id in outcomes}
+        # a process may start a turn after the interrupt: then none of its agents was open before
+        if agents:
+            still_open &= agents
+        if unanswered or still_open:
+            process_run.abandoned_traces |= unanswered
             process_run.terminate(reason)
 
     def _on_turn_timeout(self, trace: Trace) -> None:
         self._spawn(self._time_out_turn(trace))
 
     async def _time_out_turn(self, trace: Trace) -> None:
-        """End a turn that ran too long; one that is over by now, or waits, is left alone."""
+        """End a turn that ran too long, unless it has ended or waits by now."""
         await self._read_to_head()
-        life = self._process_run
-        if life is not None and trace not in life.timed_out_traces and self._timers.is_expired(trace):
-            life.timed_out_traces.add(trace)
+        process_run = self._process_run
+        if process_run is None or trace in process_run.timed_out_traces:
+            return
+        if self._timers.is_expired(trace):
+            process_run.timed_out_traces.add(trace)
             message = f"The turn took longer than {self._timers.limit_s:g} s and was ended."
             await self._append_error("turn_timeout", message, Scope(trace_id=trace))
-            self._interrupt(life, {trace}, "process_crash", "timeout")
+            self._interrupt(process_run, {trace}, "process_crash", "timeout")
 
     # the process
 
     async def _start_process(self, prompt: Prompt | None) -> ProcessRun | None:
-        """Start a process; if there is none to be had, the turn it was for is over."""
+        """Start a process. If that fails, append the error, close the prompt's turn and return None."""
         self._start_requested = False
         try:
             process = await ClaudeProcess.start(
                 self._claude_code.argv(self._source_session), self._claude_code.cwd, self._claude_code.env
             )
-        except (OSError, ValueError) as error:  # there is none, or no system could start such a command
+        except (OSError, ValueError) as error:  # ValueError: an argument has a null byte
             code = "setup_required" if isinstance(error, ProgramNotFound) else "unknown"
             scope = prompt.scope if prompt else Scope()
             problem = SessionError(code=code, message=f"The process cannot be started: {error.args[-1]}.")
-            over = self._close_unanswered(prompt, "error") if prompt else []
-            await self._append([TurnEvent(problem, scope, "system"), *over])
+            closings = self._close_unanswered(prompt, "error") if prompt else []
+            await self._append([TurnEvent(problem, scope, "system"), *closings])
             return None
+
         parser = CliParser(new_id, self._claude_code.name, self._tags, self._claude_code.tool_effects)
-        life = self._process_run = ProcessRun(process, parser, is_resumed=self._source_session is not None)
-        demo_mode = self._claude_code.demo_mode or self._demo_mode
-        begun = ProcessStart(
-            process="model", pid=process.pid, model=self._claude_code.model, demo_mode=demo_mode
+        process_run = ProcessRun(process, parser, is_resumed=self._source_session is not None)
+        self._process_run = process_run
+        start_event = ProcessStart(
+            process="model",
+            pid=process.pid,
+            model=self._claude_code.model,
+            demo_mode=self._claude_code.demo_mode or self._demo_mode,
         )
-        self._output_task = asyncio.create_task(self._run_process(life, begun), context=Context())
+        self._output_task = asyncio.create_task(
+            self._run_process(process_run, start_event), context=Context()
+        )
         self._output_task.add_done_callback(self._follower.on_task_done)
-        self._spawn(self._watch_stdin(life))
+        self._spawn(self._watch_stdin(process_run))
         self._last_active_s = asyncio.get_running_loop().time()
-        self._check_idle(life)
-        return life
+        self._check_idle(process_run)
+        return process_run
 
     async def _run_process(self, process_run: ProcessRun, start_event: ProcessStart) -> None:
-        """Everything a process says goes to the log, from its start to its end."""
+        """Append the start of a process, all its output, and its end."""
         try:
             await self._append([TurnEvent(start_event, Scope(), "system")])
-            async for piece in process_run.process.chunks():
+            async for chunk in process_run.process.chunks():
                 self._last_active_s = asyncio.get_running_loop().time()
-                await self._append_output(process_run, process_run.parser.feed(piece))
+                await self._append_output(process_run, process_run.parser.feed(chunk))
                 for line in process_run.parser.take_stdin_lines():
                     self._write_line(process_run, line)
         except SessionClosed:
             process_run.terminate("server_shutdown")
-        except CallerError:  # the log's own rules: an event that nobody may write
-            log.exception("what a process said cannot be written")
+        except CallerError:  # the log refuses an event of the process
+            log.exception("the output of a process cannot be appended")
             process_run.fault = UNWRITABLE_ERROR
             process_run.terminate(None)
         except StoreError:
@@ -452,23 +494,23 @@ class ClaudeDriver:
 
     async def _append_output(self, process_run: ProcessRun, events: Sequence[EventDraft]) -> None:
         items = list(filter_output(process_run, events))
+        # rules may react to events of the application (which have no TYPE) and to the ends of agents
         if any(not item.payload.TYPE or isinstance(item.payload, AgentEnd) for item in items):
-            await self.writer.append_with_rules(
-                items, self._read_to_head
-            )  # the rules may have something to say
+            await self.writer.append_with_rules(items, self._read_to_head)
         elif items:
             await self._append(items)
 
     async def _record_exit(self, process_run: ProcessRun, code: int) -> None:
-        """A process is gone: close what it left open, and say why it went."""
+        """Close what a process left open, and append its end with the reason."""
         await self._read_to_head()
         items = self._closing_events(process_run)
-        begun = {item.scope.trace_id for item in items if isinstance(item.payload, AgentStart)}
-        for trace, letter in self._prompts.pending.items():
-            if trace not in begun:
-                items += self._handle_undelivered(process_run, trace, letter)
+        started = {item.scope.trace_id for item in items if isinstance(item.payload, AgentStart)}
+        for trace, prompt in self._prompts.pending.items():
+            if trace not in started:
+                items += self._handle_undelivered(process_run, trace, prompt)
+        # the program could not resume the conversation: the next process starts a new one
         if process_run.is_resumed and process_run.parser.source_session is None:
-            self._source_session = None  # nobody knows that conversation any more
+            self._source_session = None
         if process_run.reason == "inactivity_timeout":
             idle_s = self._claude_code.inactivity_s
             message = f"Nothing happened for {idle_s:g} s; the next message starts a process."
@@ -486,7 +528,8 @@ class ClaudeDriver:
         await self._append([*items, TurnEvent(end, Scope(), "system")])
 
     def _closing_events(self, process_run: ProcessRun) -> list[TurnEvent]:
-        """The ends of what a process had begun: the log knows of everything, unless it refused something."""
+        """Build the ends of what a process has started."""
+        # the log has refused an event, so it knows less than the parser: the tree decides what is open
         if process_run.fault is UNWRITABLE_ERROR:
             problem = SessionError(code=process_run.fault.code, message=process_run.fault.message)
             ends = build_closing_events(self.tree, "error", process_run.fault.message, keep_waiting=False)
@@ -498,7 +541,7 @@ class ClaudeDriver:
         return list(filter_output(process_run, process_run.parser.flush(process_run.fault, outcome)))
 
     def _handle_undelivered(self, process_run: ProcessRun, trace: str, prompt: Prompt) -> list[TurnEvent]:
-        """What becomes of a turn that a process did not take up."""
+        """Build the end of a turn whose prompt a process did not answer; nothing if it is sent again."""
         if trace in process_run.abandoned_traces:
             return self._close_unanswered(prompt, process_run.abandoned_traces[trace])
         if trace != process_run.current_trace or process_run.reason is not None:
@@ -510,7 +553,7 @@ class ClaudeDriver:
         return [TurnEvent(problem, prompt.scope, "system"), *self._close_unanswered(prompt, "error")]
 
     def _close_unanswered(self, prompt: Prompt, reason: StopReason) -> list[TurnEvent]:
-        """A turn that nobody will answer is over all the same."""
+        """Build the start and the end of a turn that no process will answer."""
         scope = structs.replace(
             prompt.scope, agent_id=new_id("agt_"), agent_name=self._claude_code.name, depth=0
         )
@@ -518,7 +561,7 @@ class ClaudeDriver:
         return [TurnEvent(start, scope, "system"), TurnEvent(AgentEnd(stop_reason=reason), scope, "system")]
 
     def _check_idle(self, process_run: ProcessRun) -> None:
-        """End a process that has nothing to do; one that works, or waits for somebody, has."""
+        """Stop a process that is idle; while it works or waits for an answer it is not."""
         loop = asyncio.get_running_loop()
         if self.tree.open or self._prompts.pending:
             self._last_active_s = loop.time()
@@ -548,4 +591,4 @@ COMMAND_HANDLERS: Mapping[type, Callable[[ClaudeDriver, Any], Coroutine[Any, Any
     StartSession: ClaudeDriver._start_session,
     EndSession: ClaudeDriver._end_session,
     Stop: ClaudeDriver._stop,
-}  # all others are words
+}  # all others are prompts

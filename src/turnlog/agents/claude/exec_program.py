@@ -1,7 +1,7 @@
-"""Becomes another program, which dies with its parent: `python cli_exec.py <pid of parent> <command> ...`.
+"""A script that replaces itself by a program which dies with its parent: `exec_program.py <parent pid> ...`.
 
-Run as a script, before everything else in a new process: it needs nothing of this package. Linux kills the
-program when the thread that started it is gone, however that ended; elsewhere only the end of stdin tells it.
+It runs first in a new process and imports nothing of this package. Linux kills the program when the thread
+that started it has ended, in whichever way. On other systems the program only sees the end of its stdin.
 """
 
 import ctypes
@@ -12,11 +12,11 @@ from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
 STDERR_FD = 2
-EXIT_NOT_FOUND = 127  # as a shell says it
+EXIT_NOT_FOUND = 127  # as in a shell
 
 
 def set_parent_death_signal(parent: int) -> None:
-    """Be killed when the parent is gone; it may be gone already."""
+    """Have the kernel kill this process when the parent ends, or kill it now if the parent has ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
@@ -26,8 +26,8 @@ def set_parent_death_signal(parent: int) -> None:
 def close_inherited_fds() -> None:
     """Close everything but stdin, stdout and stderr.
 
-    uvloop leaves the other ends of these three open in a child. A program that holds a second copy of its
-    stdin can close the first one, and what is written to it is lost without an error.
+    uvloop leaves the other ends of these three open in a child. A program with a second copy of its stdin can
+    close the first one, and the input is lost without an error.
     """
     for name in os.listdir("/dev/fd"):
         if int(name) > STDERR_FD:
@@ -36,8 +36,7 @@ def close_inherited_fds() -> None:
 
 
 def exec_command(command: list[str]) -> None:
-    """Be that program from now on."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays ignored
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and exec keeps that
     try:
         os.execvp(command[0], command)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One life of a process: what its driver knows of it, and what is made of what it says."""
+"""The driver's state of one process from start to end, and the filter for its output."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,9 +19,12 @@ ProcessEndReason = Literal["user_ended", "inactivity_timeout", "process_crash", 
 
 @dataclass(slots=True)
 class ProcessRun:
-    """One process from its start to its end. `sent` is the turn that went down last; `reason` is why it has
-    to go. Results of `freed` calls are known, turns that are `late` ran too long, those `dropped` are over.
-    `is_deaf` says that a write to it failed, and that this is in the log.
+    """One process from its start to its end.
+
+    `current_trace`: the turn of the last prompt that was written. `reason`: why it is being terminated.
+    `answered_calls`: calls whose results are in the log already. `timed_out_traces`: turns that ran too long.
+    `abandoned_traces`: turns that no process will answer. `has_write_error`: a write failed, and the log has
+    that error.
     """
 
     process: ClaudeProcess
@@ -36,17 +39,17 @@ class ProcessRun:
     abandoned_traces: dict[str, StopReason] = field(default_factory=dict)
 
     def terminate(self, reason: ProcessEndReason | None) -> None:
-        """Let it go; the first reason counts."""
+        """Terminate the process; the first reason counts."""
         self.reason = self.reason or reason
         self.process.terminate()
 
 
 def filter_output(process_run: ProcessRun, events: Iterable[EventDraft]) -> Iterator[TurnEvent]:
-    """What a process said, without results that are known, and with the true end of what ran too long."""
+    """Drop results that the log has already, and set the stop reason of turns that ran too long."""
     for payload, scope, origin in events:
         if isinstance(payload, ToolResult) and payload.call_id in process_run.answered_calls:
             continue
-        broken = isinstance(payload, AgentEnd) and payload.stop_reason in ("cancelled", "error")
-        if broken and scope.trace_id in process_run.timed_out_traces:
+        is_failed_end = isinstance(payload, AgentEnd) and payload.stop_reason in ("cancelled", "error")
+        if is_failed_end and scope.trace_id in process_run.timed_out_traces:
             payload = structs.replace(payload, stop_reason="timeout")
         yield TurnEvent(payload, scope, origin)

@@ -1,8 +1,8 @@
-"""What people have said and no agent of the process has taken up yet, as the texts that go down to it. Pure.
+"""The prompts that the process has not answered yet: a fold over the log. Pure.
 
-A fold over the log, in order: a turn is pending from the event that opened it (a message, an action, events
-of a page, a command) to the first `agent.start` with its trace. What rules said since the last turn began is
-told with the next one.
+A turn is pending from the event that opened it (a message, an action, a client's event, a command) to the
+first `agent.start` with its trace. Events that rules emitted since the last turn began are added to the next
+prompt.
 """
 
 from collections import deque
@@ -33,11 +33,11 @@ from turnlog.state.descriptions import (
 from turnlog.state.roster import NO_CHANNEL, Roster
 from turnlog.state.tree import Tree
 
-MAX_APP_EVENTS = 100  # of what followed; a model that was told nothing for so long reads the rest elsewhere
+MAX_APP_EVENTS = 100  # in one prompt; older ones are dropped
 
 
 class Prompt(NamedTuple):
-    """What opens one turn; `speaker` is the agent of the team that it is for."""
+    """The texts that open one turn; `speaker` is the team member that it is for."""
 
     scope: Scope
     texts: tuple[str, ...]
@@ -45,7 +45,7 @@ class Prompt(NamedTuple):
 
 
 class PromptQueue:
-    """The turns that are pending, in the order of the log."""
+    """The pending turns by trace id, in the order of the log."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -54,59 +54,62 @@ class PromptQueue:
         self.pending: dict[str, Prompt] = {}
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one durable event into account, after the tree has."""
+        """Fold one durable event, after the tree has."""
         self._roster.apply(envelope, payload)
         if isinstance(payload, AgentStart):
             self.pending.pop(envelope.trace_id or "", None)
             if not envelope.depth:
                 self._app_event_texts.clear()
-        elif envelope.origin == "app" and is_app_event_for_model(payload, envelope):
+            return
+        if envelope.origin == "app" and is_app_event_for_model(payload, envelope):
             self._app_event_texts.append(describe_app_event(envelope, payload))
-        elif (letter := self.build_prompt(envelope, payload)) and not self._tree.is_running(
-            envelope.trace_id or ""
-        ):
-            self._enqueue(envelope.trace_id or "", letter)
+            return
+        prompt = self.build_prompt(envelope, payload)
+        trace = envelope.trace_id or ""
+        if prompt is not None and not self._tree.is_running(trace):
+            self._enqueue(trace, prompt)
 
     def _enqueue(self, trace: str, prompt: Prompt) -> None:
-        before = self.pending.get(trace)
-        texts = (*before.texts, *prompt.texts) if before else prompt.texts
+        earlier = self.pending.get(trace)
+        texts = (*earlier.texts, *prompt.texts) if earlier else prompt.texts
         self.pending[trace] = prompt._replace(texts=texts)
 
     def build_prompt(self, envelope: Envelope, payload: Payload | UnknownPayload) -> Prompt | None:
-        """What an event says to the process, if it is a part of a turn and says anything."""
+        """Return the prompt of an event; None if it opens no turn or is not for the process."""
         if not envelope.trace_id or envelope.origin != "ui" or isinstance(payload, UnknownPayload):
             return None
         scope = Scope(trace_id=envelope.trace_id, channel=envelope.channel)
         if isinstance(payload, UiMessage):
-            named, text = parse_route(payload.text)
-            target = payload.target or named
+            routed_to, text = parse_route(payload.text)
+            target = payload.target or routed_to
             return Prompt(scope, (add_route_prefix(target, text),), target)
         if isinstance(payload, UiCommand):
-            words = COMMAND_PROMPTS.get(type(payload.command))
-            return Prompt(scope, (words(self, scope, payload.command),)) if words else None
-        answers = isinstance(payload, UiAction) and payload.call_id is not None
-        if answers or not (isinstance(payload, UiAction) or is_page_event(envelope, payload)):
+            build_text = COMMAND_PROMPTS.get(type(payload.command))
+            return Prompt(scope, (build_text(self, scope, payload.command),)) if build_text else None
+        if isinstance(payload, UiAction):
+            if payload.call_id is not None:
+                return None  # it answers a call
+        elif not is_page_event(envelope, payload):
             return None
         return Prompt(scope, (describe_input(envelope.type, payload),))
 
     def render(self, prompt: Prompt) -> str:
-        """The whole text of a letter that goes down now."""
+        """Return the text of a prompt that is sent now: the events of rules, then its own texts."""
         return "\n".join((*self._app_event_texts, *prompt.texts))
 
     def find_soul(self, scope: Scope, agent: WakeAgent) -> str:
-        """What is known of somebody's soul."""
+        """Return the stored soul of a team member; "" without one."""
         team = self._roster.teams.get(scope.channel or NO_CHANNEL)
         member = team.seats.get(agent.seat) if team else None
         return member.soul if member is not None and member.name == agent.name else ""
 
 
 def command_opens_turn(command: Any) -> bool:
-    """Whether a command says something to the process, and so opens a turn."""
+    """Return whether a command becomes a prompt, and so opens a turn."""
     return type(command) in COMMAND_PROMPTS
 
 
 def add_route_prefix(target: str | None, text: str) -> str:
-    """A message for somebody of the team."""
     return f"[ROUTE TO AGENT: {target}] {text}" if target else text
 
 
@@ -114,25 +117,27 @@ def _summon(_: PromptQueue, __: Scope, ___: Summon) -> str:
     return "[SUMMON AGENTS]"
 
 
-def _wake(outbox: PromptQueue, scope: Scope, command: Wake) -> str:
-    agents = "".join(_agent_payload(agent, outbox.find_soul(scope, agent)) for agent in command.agents)
+def _wake(prompts: PromptQueue, scope: Scope, command: Wake) -> str:
+    agents = "".join(_agent_payload(agent, prompts.find_soul(scope, agent)) for agent in command.agents)
     return f"[WAKE AGENTS]\n<agent-payloads>{agents}</agent-payloads>"
 
 
 def _agent_payload(agent: WakeAgent, soul: str) -> str:
-    known = {
+    attributes = {
         "name": agent.name,
         "color": agent.color,
         "colorName": agent.color_name,
         "position": str(agent.seat),
         "type": "wake" if agent.has_soul else "birth",
     }
-    fields = "".join(f" {name}={quoteattr(value)}" for name, value in known.items())
-    return f"<agent{fields}>" + (f"<soul>{escape(soul)}</soul>" if soul else "") + "</agent>"
+    attribute_text = "".join(f" {name}={quoteattr(value)}" for name, value in attributes.items())
+    soul_text = f"<soul>{escape(soul)}</soul>" if soul else ""
+    return f"<agent{attribute_text}>{soul_text}</agent>"
 
 
 def _offer(_: PromptQueue, __: Scope, command: OfferWork) -> str:
-    return "\n".join([f"[OFFER WORK TO AGENT: {command.agent}]", *(f"- {job}" for job in command.jobs)])
+    jobs = [f"- {job}" for job in command.jobs]
+    return "\n".join([f"[OFFER WORK TO AGENT: {command.agent}]", *jobs])
 
 
 def _help(_: PromptQueue, __: Scope, command: JobHelp) -> str:
@@ -144,4 +149,4 @@ COMMAND_PROMPTS: dict[type, Callable[[PromptQueue, Scope, Any], str]] = {
     Wake: _wake,
     OfferWork: _offer,
     JobHelp: _help,
-}  # all others are for the host
+}  # all others are for the driver

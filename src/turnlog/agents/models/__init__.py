@@ -1,7 +1,7 @@
-"""Models: something that reads a conversation and streams a reply.
+"""Models: a model reads a conversation and streams a reply.
 
-`make_model` turns a name into one: `anthropic:<model>` asks the real API, `scripted:<path>` plays a JSON
-script offline. What is a model already is taken as it is.
+`make_model` resolves a string: `anthropic:<model>` calls the real API, `scripted:<path>` plays a JSON script
+offline.
 """
 
 from collections.abc import Callable
@@ -54,12 +54,16 @@ PROVIDERS: dict[str, Callable[[str], Model]] = {"anthropic": AnthropicModel, "sc
 
 
 def make_model(spec: str | Model) -> Model:
-    """The model of a name like `anthropic:claude-sonnet-4-5` or `scripted:demo.json`."""
-    if not isinstance(spec, str) and hasattr(spec, "stream"):
+    """Return the model of a string like `anthropic:claude-sonnet-4-5` or `scripted:demo.json`.
+
+    A model is returned as it is. Raise `CallerError` for any other value.
+    """
+    if isinstance(spec, str):
+        provider, _, model_name = spec.partition(":")
+        factory = PROVIDERS.get(provider)
+        if factory is not None and model_name.strip():
+            return factory(model_name.strip())
+    elif hasattr(spec, "stream"):
         return spec
-    provider, _, rest = spec.partition(":") if isinstance(spec, str) else ("", "", "")
-    make = PROVIDERS.get(provider)
-    if make is None or not rest.strip():
-        known = " or ".join(f"{name}:..." for name in PROVIDERS)
-        raise CallerError(f"expected a model like {known}, not {quote(spec)}")
-    return make(rest.strip())
+    known = " or ".join(f"{name}:..." for name in PROVIDERS)
+    raise CallerError(f"expected a model like {known}, not {quote(spec)}")

@@ -1,11 +1,11 @@
-"""`anthropic:<model>`: Anthropic's Messages API through its own SDK, which is imported when it is first used.
+"""`anthropic:<model>`: Anthropic's Messages API through its SDK, which is imported when it is first used.
 
-One request is one stream, read by `parse/messages_api`. The SDK retries nothing: a retry has to retract
-first, so it is the caller's. Whatever ends a stream early closes what is open with one last batch and raises
-a `ModelFault`; a body that ends without `message_stop` is such an end. Cancelling closes the connection. The
-key comes from the environment, by the SDK, or with a client; it is neither kept nor written anywhere here.
+One request is one stream, parsed by `parse/messages_api`. The SDK does not retry: the driver does, after it
+has retracted the output. If a stream ends early, one last batch closes what is open and a `ModelError` is
+raised; a body without `message_stop` is such an end. Cancelling closes the connection. The SDK reads the key
+from the environment, or `client` has it; this module neither stores nor logs it.
 
-`provider_tools`, `thinking` and `options` (as `temperature` or `cache_control`) are passed on as they are.
+`provider_tools`, `thinking` and `options` (as `temperature` or `cache_control`) are passed on unchanged.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from turnlog.state.history import Message
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-MAX_TOKENS = 8192  # what every current model can say in one message
-MAX_CONTAINERS = 1000  # calls whose container is known; beyond that the oldest are forgotten
-LINGER_S = 1.0  # for the end of the body after the end of the message; then the connection can be used again
-NO_KEY = "There is no API key: set ANTHROPIC_API_KEY, or give the model a client."
+MAX_TOKENS = 8192  # what every current model can generate in one message
+MAX_CONTAINERS = 1000  # calls whose container is remembered
+LINGER_S = 1.0  # to read to the end of the body, so that the connection can be used again
+NO_KEY = "There is no API key: set ANTHROPIC_API_KEY, or pass a client to the model."
 NO_PACKAGE = "anthropic:... needs the package anthropic: pip install 'turnlog[anthropic]'"
 
 
 @dataclass(frozen=True, eq=False)
 class AnthropicModel:
-    """A model of Anthropic."""
+    """A model of Anthropic's Messages API."""
 
     model: str
     max_tokens: int = field(default=MAX_TOKENS, kw_only=True)
@@ -52,9 +52,7 @@ class AnthropicModel:
     _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncAnthropic]" = field(
         default_factory=WeakKeyDictionary, init=False, repr=False
     )  # a client's connections belong to one event loop
-    _containers: dict[str, str] = field(
-        default_factory=dict, init=False, repr=False
-    )  # by the provider's call
+    _containers: dict[str, str] = field(default_factory=dict, init=False, repr=False)  # by call id
 
     def __post_init__(self) -> None:
         if self.client is None and find_spec("anthropic") is None:
@@ -65,94 +63,111 @@ class AnthropicModel:
         return self.model
 
     async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
-        parser, calls = MessagesParser(reply), list[str]()
+        parser = MessagesParser(reply)
+        call_ids: list[str] = []
+        model_error: ModelError | None = None
         try:
             events = await self._send_request(request)
         except sdk_errors() as error:
             raise to_model_error(error) from None
+
         try:
             while not parser.has_ended and (event := await anext(events, None)) is not None:
-                if batch := parser.feed(event):
-                    if any(isinstance(said, AssistantFiles) for said in batch):
-                        batch = await download_files(batch, await self._client_for_loop(), request.put_blob)
-                    yield batch
-                    calls += [said.call_id for said in batch if isinstance(said, ToolCall)]
+                batch = parser.feed(event)
+                if not batch:
+                    continue
+                if any(isinstance(payload, AssistantFiles) for payload in batch):
+                    batch = await download_files(batch, await self._client_for_loop(), request.put_blob)
+                yield batch
+                call_ids += [payload.call_id for payload in batch if isinstance(payload, ToolCall)]
             if parser.has_ended:
-                self._remember_container(calls, parser.container)
+                self._remember_container(call_ids, parser.container)
                 await drain_stream(events)
-            problem = None
         except sdk_errors() as error:
-            problem = to_model_error(error)
+            model_error = to_model_error(error)
         finally:
             await events.close()
-        if not reply.complete:
-            yield parser.flush(ErrorInfo(code=problem.code, message=problem.message) if problem else None)
-            raise problem or make_model_error(reply.error.code if reply.error else "incomplete")
+
+        if reply.complete:
+            return
+        if model_error is not None:
+            yield parser.flush(ErrorInfo(code=model_error.code, message=model_error.message))
+            raise model_error
+        yield parser.flush(None)
+        raise make_model_error(reply.error.code if reply.error else "incomplete")
 
     async def aclose(self) -> None:
-        """Close the connections that this model opened itself in this event loop."""
+        """Close the connections of this event loop, unless the caller passed in the client."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None and self.client is None:
             await client.close()
 
     async def _send_request(self, request: Request) -> Any:
-        """Send the request; the answer is a stream of raw events."""
+        """Send the request. Return a stream of raw events."""
         body: Body = {"model": self.model, "max_tokens": request.max_tokens or self.max_tokens}
         body |= await build_messages_body(request, self.provider_tools)
-        if self.thinking is not None and (
-            self.thinking.get("type") != "enabled" or may_think(request.messages)
-        ):
-            body["thinking"] = dict(self.thinking)
-        if container := self._find_container(request.messages):
+        if self.thinking is not None:
+            is_enabled = self.thinking.get("type") == "enabled"
+            if not is_enabled or may_think(request.messages):
+                body["thinking"] = dict(self.thinking)
+        container = self._find_container(request.messages)
+        if container is not None:
             body["container"] = container
+
         client = await self._client_for_loop()
         create: Any = client.messages.create
         if self.betas:
             create = partial(client.beta.messages.create, betas=list(self.betas))
         try:
             return await create(**body, **self.options, stream=True)
-        except TypeError as error:  # how the SDK says that it has no key
+        except TypeError as error:  # the SDK raises it without a key
             if "authentication" in str(error):
                 raise ModelError("authentication_error", NO_KEY) from None
             raise
 
-    def _remember_container(self, calls: list[str], container: str | None) -> None:
-        """Where code of this message runs: what goes on with the message has to name it."""
+    def _remember_container(self, call_ids: list[str], container: str | None) -> None:
+        # the request that continues this message has to name the container in which its code runs
         if container is not None:
-            self._containers.update(dict.fromkeys(calls, container))
+            self._containers.update(dict.fromkeys(call_ids, container))
         for call_id in list(self._containers)[:-MAX_CONTAINERS]:
             del self._containers[call_id]
 
     def _find_container(self, messages: list[Message]) -> str | None:
-        """The container of the message that the model goes on with; another turn gets another one."""
-        calls = [part.get("id", "") for part in reversed(parts_since_user(messages))]
-        return next((self._containers[call_id] for call_id in calls if call_id in self._containers), None)
+        """Return the container of the turn that the model continues; None in a new turn."""
+        for part in reversed(parts_since_user(messages)):
+            container = self._containers.get(part.get("id", ""))
+            if container is not None:
+                return container
+        return None
 
     async def _client_for_loop(self) -> "AsyncAnthropic":
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            sdk = await asyncio.to_thread(import_module, "anthropic")  # it takes a second
-            made = self.client or sdk.AsyncAnthropic()
-            self._clients.setdefault(loop, made.with_options(max_retries=0))
+            # in a thread: the import takes a second
+            sdk = await asyncio.to_thread(import_module, "anthropic")
+            client = self.client or sdk.AsyncAnthropic()
+            self._clients.setdefault(loop, client.with_options(max_retries=0))
         return self._clients[loop]
 
 
 async def drain_stream(events: Any) -> None:
-    """Read to the end of the body; whatever happens there, the message is complete."""
+    """Read to the end of the body. Errors are ignored: the message is complete."""
     with suppress(TimeoutError, *sdk_errors()):
         async with asyncio.timeout(LINGER_S):
             await anext(events, None)
 
 
 def sdk_errors() -> tuple[type[Exception], ...]:
-    """What the SDK raises when a request fails; a cut connection is its transport's error, not its own."""
-    sdk, transport = import_module("anthropic"), import_module("httpx2")
+    """Return the exceptions of a failed request; a cut connection raises one of the SDK's transport."""
+    sdk = import_module("anthropic")
+    transport = import_module("httpx2")
     return sdk.AnthropicError, transport.HTTPError, transport.StreamError, OSError, ValueError
 
 
 def to_model_error(error: Exception) -> ModelError:
-    """An exception of the SDK, its transport or its decoder as a fault."""
-    sdk, transport = import_module("anthropic"), import_module("httpx2")
+    """Convert an exception of the SDK, its transport or its decoder."""
+    sdk = import_module("anthropic")
+    transport = import_module("httpx2")
     if isinstance(error, sdk.APIStatusError):
         return error_from_status(error)
     if isinstance(error, sdk.APITimeoutError | transport.TimeoutException | TimeoutError):
@@ -163,4 +178,4 @@ def to_model_error(error: Exception) -> ModelError:
         return make_model_error("incomplete")
     if isinstance(error, ValueError | sdk.APIError):
         return make_model_error("bad_stream")
-    return ModelError("authentication_error", NO_KEY)  # what is left: credentials that cannot be read
+    return ModelError("authentication_error", NO_KEY)  # the SDK could not read its credentials

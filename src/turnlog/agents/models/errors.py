@@ -1,8 +1,8 @@
-"""What went wrong with a provider, in our words: an exception of its SDK in, a `ModelFault` out.
+"""Convert errors of a provider to `ModelError`: a code, a message for users, and whether a retry makes sense.
 
-A sentence can be shown to users. The provider's own words are added only when it refused a request, because
-nothing else says why; what looks like a key is taken out of them. Whether to ask again follows from the
-error's type, which also a stream that began well can carry, or from the status.
+The provider's own message is added only when it refused a request, because only that explains the refusal;
+text that looks like a key is removed from it. The code is the error's type, which a stream that began well
+may also carry, or follows from the status.
 """
 
 import math
@@ -49,42 +49,52 @@ MESSAGES = {
 DEFAULT_MESSAGE = "The model failed."
 RETRIABLE_CODES = frozenset(
     {
-        *("api_error", "bad_stream", "conflict_error", "connection_error"),
-        *("incomplete", "overloaded_error", "rate_limit_error", "timeout_error"),
+        "api_error",
+        "bad_stream",
+        "conflict_error",
+        "connection_error",
+        "incomplete",
+        "overloaded_error",
+        "rate_limit_error",
+        "timeout_error",
     }
 )
-CODES_WITH_DETAIL = frozenset({"invalid_request_error", "not_found_error"})  # with the provider's own words
+CODES_WITH_DETAIL = frozenset({"invalid_request_error", "not_found_error"})
 
 
 def make_model_error(code: str, detail: str = "", retry_after_s: float | None = None) -> ModelError:
-    """The fault of a code."""
-    sentence = MESSAGES.get(code, DEFAULT_MESSAGE)
+    """Build the error of a code; `detail` is the provider's message, shown for `CODES_WITH_DETAIL` only."""
+    message = MESSAGES.get(code, DEFAULT_MESSAGE)
     if detail and code in CODES_WITH_DETAIL:
-        sentence = f"{sentence[:-1]}: {redact_detail(detail)}"
-    return ModelError(code, sentence, retriable=code in RETRIABLE_CODES, retry_after_s=retry_after_s)
+        message = f"{message[:-1]}: {redact_detail(detail)}"
+    return ModelError(code, message, retriable=code in RETRIABLE_CODES, retry_after_s=retry_after_s)
 
 
 def redact_detail(detail: str) -> str:
-    """A provider's words: one line, bounded, without what looks like a key."""
-    return SECRET_PATTERN.sub("[hidden]", " ".join(detail.split()))[:MAX_DETAIL_CHARS]
+    """Return a provider's message in one line, bounded, without text that looks like a key."""
+    one_line = " ".join(detail.split())
+    return SECRET_PATTERN.sub("[hidden]", one_line)[:MAX_DETAIL_CHARS]
 
 
 def error_from_status(error: Any) -> ModelError:
-    """The fault of an answer: the type in its body counts, else its status."""
+    """Build the error of an HTTP response: the type in its body counts, else its status."""
     status = error.status_code
-    otherwise = "api_error" if status >= 500 or status < 400 else "invalid_request_error"
-    code = provider_error_type(error.body) or CODE_BY_STATUS.get(status, otherwise)
-    if status >= 500 and code not in RETRIABLE_CODES:
+    is_server_error = status >= 500
+    code = provider_error_type(error.body)
+    if code is None:
+        default_code = "api_error" if is_server_error or status < 400 else "invalid_request_error"
+        code = CODE_BY_STATUS.get(status, default_code)
+    # a server error may pass, whatever type its body names
+    if is_server_error and code not in RETRIABLE_CODES:
         code = CODE_BY_STATUS.get(status, "api_error")
-    return make_model_error(
-        code, provider_error_message(error.body), parse_retry_after_s(error.response.headers)
-    )
+    detail = provider_error_message(error.body)
+    return make_model_error(code, detail, parse_retry_after_s(error.response.headers))
 
 
 def provider_error_type(body: Any) -> str | None:
-    """The error's type, if the body names one that is known."""
-    kind = body.get("error", {}).get("type") if is_error_body(body) else None
-    return kind if kind in MESSAGES else None
+    """Return the error's type, or None if the body has no known one."""
+    error_type = body["error"].get("type") if is_error_body(body) else None
+    return error_type if error_type in MESSAGES else None
 
 
 def provider_error_message(body: Any) -> str:
@@ -96,18 +106,18 @@ def is_error_body(body: Any) -> bool:
 
 
 def parse_retry_after_s(headers: Any) -> float | None:
-    """How long the provider asks to wait: milliseconds, seconds or a date."""
+    """Return the provider's Retry-After, which may be milliseconds, seconds or a date; None without one."""
+    after_ms = headers.get("retry-after-ms")
+    after = headers.get("retry-after")
     try:
-        if (wait := headers.get("retry-after-ms")) is not None:
-            seconds = float(wait) / 1000
-        elif (wait := headers.get("retry-after")) is not None:
-            seconds = (
-                float(wait)
-                if re.fullmatch(r"[\d.]+", wait)
-                else parsedate_to_datetime(wait).timestamp() - time()
-            )
-        else:
+        if after_ms is not None:
+            delay_s = float(after_ms) / 1000
+        elif after is None:
             return None
+        elif re.fullmatch(r"[\d.]+", after):
+            delay_s = float(after)
+        else:
+            delay_s = parsedate_to_datetime(after).timestamp() - time()
     except (ValueError, TypeError):
         return None
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
+    return max(delay_s, 0.0) if math.isfinite(delay_s) else None

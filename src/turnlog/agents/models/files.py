@@ -1,7 +1,7 @@
-"""Files that tools of the provider made: fetched while it has them, and kept as blobs of the session.
+"""Download files that tools of the provider created, and store them as blobs of the session.
 
-A stream names their ids alone. What cannot be fetched, or is too large, stays where it is: `provider:<id>`,
-for whoever has the provider's key.
+A stream has only their ids, and the provider deletes them after a while. A file that cannot be downloaded, or
+is too large, keeps the location `provider:<id>`, which is readable with the provider's key.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from turnlog.agents.blob_urls import blob_url
 from turnlog.agents.models.model import PutBlob
 from turnlog.events import AssistantFiles, Payload
 from turnlog.events.assistant import File
@@ -21,32 +22,32 @@ log = logging.getLogger("turnlog.agents")
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
 MAX_FILENAME_CHARS = 255
-FETCH_TIMEOUT_S = 30.0  # for one file; the model's words wait for it
+FETCH_TIMEOUT_S = 30.0  # for one file; the model's output waits for it
 
 
 async def download_files(batch: list[Payload], client: "AsyncAnthropic", put_blob: PutBlob) -> list[Payload]:
-    """What a model said, with the files in it kept."""
-    return [
-        structs.replace(
-            said, files=tuple([await download_file(file, client, put_blob) for file in said.files])
-        )
-        if isinstance(said, AssistantFiles)
-        else said
-        for said in batch
-    ]
+    """Return a batch in which the files that could be downloaded are blobs."""
+    result: list[Payload] = []
+    for payload in batch:
+        if isinstance(payload, AssistantFiles):
+            files = [await download_file(file, client, put_blob) for file in payload.files]
+            payload = structs.replace(payload, files=tuple(files))
+        result.append(payload)
+    return result
 
 
 async def download_file(file: File, client: "AsyncAnthropic", put_blob: PutBlob) -> File:
-    """A file by its own name, and where its content is now."""
+    """Return the file with its name, and with the address of the blob if it could be downloaded."""
     try:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
-            about = await client.beta.files.retrieve_metadata(file.file_id)
-            file = structs.replace(file, filename=about.filename[:MAX_FILENAME_CHARS] or file.filename)
-            if about.downloadable is False or about.size_bytes > MAX_FILE_BYTES:
+            metadata = await client.beta.files.retrieve_metadata(file.file_id)
+            file = structs.replace(file, filename=metadata.filename[:MAX_FILENAME_CHARS] or file.filename)
+            if metadata.downloadable is False or metadata.size_bytes > MAX_FILE_BYTES:
                 return file
-            body = await client.beta.files.download(file.file_id)
-            place = await put_blob(await body.read(), about.mime_type or "application/octet-stream")
-            return structs.replace(file, storage_location=f"api/blobs/{place}")
-    except Exception as error:  # noqa: BLE001  whatever it is, the model's words go on without the file
-        log.warning("file %s was not fetched: %s", file.file_id, type(error).__name__)
+            response = await client.beta.files.download(file.file_id)
+            media_type = metadata.mime_type or "application/octet-stream"
+            name = await put_blob(await response.read(), media_type)
+            return structs.replace(file, storage_location=blob_url(name))
+    except Exception as error:  # noqa: BLE001  the model's output continues without the file
+        log.warning("file %s was not downloaded: %s", file.file_id, type(error).__name__)
         return file

@@ -1,15 +1,16 @@
-"""A request as the body of Anthropic's Messages API: a conversation in, JSON values out.
+"""Convert a `Request` to the body of Anthropic's Messages API.
 
-Parts have the API's form already (`state/history`); what differs is done here. Images are read from the log's
-blobs, citations get the fields the API wants back and no other. An image that cannot be sent is said in
-words: a request that is refused once is refused for ever. A conversation with calls names their tools even
-if none may be called now, because the API insists.
+Parts have the API's form already (`state/history`); this module converts the differences. Images are read
+from the log's blobs. Citations get exactly the fields that the API accepts. An image that cannot be sent
+becomes a text, because a request that the API refuses once would be refused again in every later turn. A
+conversation with calls declares their tools even if none may be called now: the API requires it.
 """
 
 import base64
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from turnlog.agents.blob_urls import blob_name
 from turnlog.agents.models.model import ReadBlob, Request, ToolSpec
 from turnlog.errors import NotFound
 from turnlog.state.history import ContentPart, Message
@@ -33,23 +34,26 @@ THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 
 
 async def build_messages_body(request: Request, provider_tools: Iterable[Body] = ()) -> Body:
-    """What a request says about its conversation: `system`, `messages`, `tools`."""
-    messages = [
-        {
-            "role": message.role,
-            "content": [await to_api_part(part, request.read_blob) for part in message.content],
-        }
-        for message in request.messages
-    ]
+    """Build the fields `system`, `messages`, `tools` and, if no tool may be called, `tool_choice`."""
+    messages: list[Body] = []
+    for message in request.messages:
+        content = [await to_api_part(part, request.read_blob) for part in message.content]
+        messages.append({"role": message.role, "content": content})
     trim_end(messages)
+
     body: Body = {"messages": messages}
     if request.instructions.strip():
         body["system"] = request.instructions
+
     tools = [*map(tool_body, request.tools), *provider_tools]
-    if not tools and (names := called_tool_names(request.messages)):
-        tools = [tool_body(ToolSpec(name, "Not available any more.", {"type": "object"})) for name in names]
+    called_names = called_tool_names(request.messages)
+    if not tools and called_names:
+        schema = {"type": "object"}
+        tools = [tool_body(ToolSpec(name, "Not available any more.", schema)) for name in called_names]
         body["tool_choice"] = {"type": "none"}
-    return body | ({"tools": tools} if tools else {})
+    if tools:
+        body["tools"] = tools
+    return body
 
 
 def tool_body(spec: ToolSpec) -> Body:
@@ -57,39 +61,40 @@ def tool_body(spec: ToolSpec) -> Body:
 
 
 def called_tool_names(messages: Iterable[Message]) -> list[str]:
-    """The tools a conversation names, each once."""
+    """Return the names of the tools that a conversation calls, each once."""
     parts = [part for message in messages for part in message.content]
     return list(dict.fromkeys(part["name"] for part in parts if part["type"] == "tool_use"))
 
 
 def trim_end(messages: list[Body]) -> None:
-    """A model that goes on with its own words does not take white space at their end."""
-    last = messages[-1]["content"][-1] if messages and messages[-1]["role"] == "assistant" else {}
-    if last.get("type") == "text":
-        messages[-1]["content"][-1] = last | {"text": last["text"].rstrip()}
+    """Remove white space from the end of a last assistant text: the API refuses to continue it."""
+    if not messages or messages[-1]["role"] != "assistant":
+        return
+    content = messages[-1]["content"]
+    if content[-1].get("type") == "text":
+        content[-1] = content[-1] | {"text": content[-1]["text"].rstrip()}
 
 
 def parts_since_user(messages: list[Message]) -> list[ContentPart]:
-    """What the model said in the turn it goes on with; nothing if the user has spoken since."""
-    said: list[ContentPart] = []
+    """Return the assistant's parts since the last user message; results of tools are no such message."""
+    parts: list[ContentPart] = []
     for message in reversed(messages):
         if message.role == "assistant":
-            said = [*message.content, *said]
+            parts = [*message.content, *parts]
         elif any(part["type"] != "tool_result" for part in message.content):
             break
-    return said
+    return parts
 
 
 def may_think(messages: list[Message]) -> bool:
-    """Whether a model may think now: a turn that began without a thinking goes on without one."""
-    said = parts_since_user(messages)
-    return not said or said[0]["type"] in THINKING_TYPES
+    """Return whether thinking can be enabled: the API refuses it in a turn that began without thinking."""
+    parts = parts_since_user(messages)
+    return not parts or parts[0]["type"] in THINKING_TYPES
 
 
 async def to_api_part(part: ContentPart, read_blob: ReadBlob) -> ContentPart:
-    """A part as the API takes it."""
-    send = PART_CONVERTERS.get(part["type"])
-    return await send(part, read_blob) if send else part
+    converter = PART_CONVERTERS.get(part["type"])
+    return await converter(part, read_blob) if converter else part
 
 
 async def _convert_text(part: ContentPart, _: ReadBlob) -> ContentPart:
@@ -99,7 +104,7 @@ async def _convert_text(part: ContentPart, _: ReadBlob) -> ContentPart:
 
 
 def to_api_citation(citation: ContentPart) -> ContentPart:
-    """A source with every field the API wants, null included, and none that it only gives."""
+    """Return a citation with every field the API requires, null included, and no other."""
     fields = CITATION_FIELDS.get(citation["type"])
     if fields is None:
         return citation
@@ -107,24 +112,27 @@ def to_api_citation(citation: ContentPart) -> ContentPart:
 
 
 async def _convert_result(part: ContentPart, read_blob: ReadBlob) -> ContentPart:
-    """A result; which agent gave it, if one did, is a line of its own."""
+    # the model resumes a called agent by its id, and the API has no field for it: it becomes a line of text
     fields = {name: value for name, value in part.items() if name != "agent_id"}
-    line = f"[agent_id: {part['agent_id']}]" if "agent_id" in part else ""
+    id_line = f"[agent_id: {part['agent_id']}]" if "agent_id" in part else ""
     if isinstance(part["content"], str):
-        return fields | {"content": "\n".join(filter(None, [part["content"], line]))}
-    named = [{"type": "text", "text": line}] if line else []
-    return fields | {"content": [*[await to_api_part(item, read_blob) for item in part["content"]], *named]}
+        lines = [text for text in (part["content"], id_line) if text]
+        return fields | {"content": "\n".join(lines)}
+    content = [await to_api_part(item, read_blob) for item in part["content"]]
+    if id_line:
+        content.append({"type": "text", "text": id_line})
+    return fields | {"content": content}
 
 
 async def _convert_image(part: ContentPart, read_blob: ReadBlob) -> ContentPart:
     source = await image_source(part["src"], part["media_type"], read_blob)
-    return (
-        {"type": "text", "text": source} if isinstance(source, str) else {"type": "image", "source": source}
-    )
+    if isinstance(source, str):
+        return {"type": "text", "text": source}
+    return {"type": "image", "source": source}
 
 
 async def image_source(src: str, media_type: str, read_blob: ReadBlob) -> Body | str:
-    """Where the API finds an image; a text that says why it does not get one."""
+    """Return the source of an image for the API, or a text that says why it cannot be sent."""
     if src.startswith(("https://", "http://")):
         return {"type": "url", "url": src}
     if src.startswith("data:"):
@@ -134,10 +142,11 @@ async def image_source(src: str, media_type: str, read_blob: ReadBlob) -> Body |
         media_type = head.removeprefix("data:").partition(";")[0] or media_type
     else:
         try:
-            found = await read_blob(src.removeprefix("/").removeprefix("api/blobs/"))
+            blob = await read_blob(blob_name(src) or src)
         except NotFound:
             return "[an image that is no longer kept]"
-        media_type, data = found.media_type, base64.b64encode(found.data).decode()
+        media_type = blob.media_type
+        data = base64.b64encode(blob.data).decode()
     if media_type not in IMAGE_TYPES:
         return f"[an image of type {media_type}, which cannot be shown]"
     if len(data) > MAX_IMAGE_CHARS:

@@ -1,9 +1,9 @@
-"""What an agent needs of a model, and what a model is given.
+"""The interface of a model.
 
-A model reads a `Request` and says what it says to a `Reply`; it yields the batches it gets from it: `yield
-reply.text("Hello ")`, `yield reply.call("add", {"a": 1})`, at the end `yield reply.done("end_turn", usage)`.
-A stream that cannot be completed raises a `ModelFault`, which says whether asking again makes sense; asking
-again is the caller's work, because what was shown has to be retracted first.
+A model reads a `Request`, passes its output to a `ReplyBuilder` and yields the batches that it returns:
+`yield reply.text("Hello ")`, `yield reply.call("add", {"a": 1})`, at the end `yield reply.done("end_turn",
+usage)`. A stream that cannot be completed raises a `ModelError`, which says whether a retry makes sense. The
+driver retries, because it has to retract the output first.
 """
 
 import re
@@ -25,7 +25,7 @@ MODEL_FAILED = "model_failed"
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What a model is told of a tool; `schema` is the JSON Schema of its arguments, an object."""
+    """A tool as a model sees it; `schema` is the JSON Schema of its arguments, an object."""
 
     name: str
     description: str
@@ -33,40 +33,42 @@ class ToolSpec:
 
 
 async def no_blob_reader(name: str) -> Blob:
-    """Where there is no log, there are no blobs."""
+    """For requests without a log: raise `NotFound`."""
     raise NotFound(f"no blob {name[:80]}")
 
 
 async def no_blob_writer(data: bytes, media_type: str) -> str:
-    """Where there is no log, nothing is kept."""
-    raise NotFound("there is no log to keep it in")
+    """For requests without a log: raise `NotFound`."""
+    raise NotFound("there is no log to store this in")
 
 
 def session_blob_reader(session_id: str, read: ReadBlob) -> ReadBlob:
-    """The blobs of one session: what a page says of an image may name no other one's."""
+    """Return a reader for the blobs of one session: an image's address may name one of another session."""
 
-    async def blob(name: str) -> Blob:
-        return await (read if name.startswith(f"{session_id}/") else no_blob_reader)(name)
+    async def read_own_blob(name: str) -> Blob:
+        if not name.startswith(f"{session_id}/"):
+            return await no_blob_reader(name)
+        return await read(name)
 
-    return blob
+    return read_own_blob
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model: the conversation so far, and what it may use to answer."""
+    """The conversation so far, and what the model may use to answer."""
 
     instructions: str
     messages: list[Message]
     tools: tuple[ToolSpec, ...] = ()
-    read_blob: ReadBlob = no_blob_reader  # images of tool results are named by their session and hash
-    max_tokens: int | None = None  # instead of the model's own limit
-    put_blob: PutBlob = no_blob_writer  # keeps files that the provider's tools made; returns their names
+    read_blob: ReadBlob = no_blob_reader  # of images in tool results
+    max_tokens: int | None = None  # None: the model's own limit
+    put_blob: PutBlob = no_blob_writer  # for files that the provider's tools create
 
 
 class ModelError(TurnlogError):
-    """A model failed. `code` is the provider's name of it or ours; `message` may be shown to users.
+    """A model failed. `code` is the provider's or ours; `message` may be shown to users.
 
-    Both go to the log, which ends the turn: a code that is no name there is `model_failed`.
+    Both are stored in the log; a code that the log would refuse becomes `model_failed`.
     """
 
     def __init__(
@@ -76,17 +78,17 @@ class ModelError(TurnlogError):
         self.code = code if CODE_PATTERN.fullmatch(code) else MODEL_FAILED
         self.message = message.encode(errors="replace").decode()
         self.retriable = retriable
-        self.retry_after_s = retry_after_s  # how long the provider asks to wait, if it does
+        self.retry_after_s = retry_after_s  # the provider's Retry-After
 
 
 class Model(Protocol):
-    """What an agent needs of a model."""
+    """Streams replies; any class with these members is one."""
 
     @property
     def name(self) -> str:
-        """The name that stands in the log."""
+        """The name that `agent.start` and `agent.usage` store."""
         ...
 
     def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
-        """The reply, batch by batch; a stream that ends before `done` has failed, as one that raises."""
+        """Yield the reply in batches. A stream that ends before `reply.done` counts as failed."""
         ...

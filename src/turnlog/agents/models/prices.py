@@ -1,11 +1,11 @@
-"""What a completion costs, from a table with a date. Pure.
+"""Compute the cost of a completion from a dated price table. Pure.
 
-A model that the table does not name has no price: a newer version of a known model is not that model. The
-table's id stands for itself and for its dated and hosted forms (`claude-sonnet-4-5-20250929`,
-`us.anthropic.claude-sonnet-4-5-20250929-v1:0`). Of several ids in one name the longest counts.
+A model that the table does not have has no price, not even as a newer version of a known model. An id of the
+table matches its dated and hosted forms too (`claude-sonnet-4-5-20250929`,
+`us.anthropic.claude-sonnet-4-5-20250929-v1:0`). If several ids match, the longest counts.
 
-`Usage.input_tokens` is what the Messages API says, and it says it without the tokens that were read from the
-cache or written to it; so nothing is subtracted, and the size of the input is the sum of the three.
+`Usage.input_tokens` of the Messages API excludes tokens that were read from the cache or written to it, so
+the size of the input is the sum of the three.
 """
 
 import re
@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from turnlog.events import Cost, Usage
 
-PRICES_DATE = "2026-04-28"  # when the prices were taken down
+PRICES_DATE = "2026-04-28"  # of the provider's price list
 LONG_CONTEXT_TOKENS = 200_000  # input of one completion beyond which a model with a long context costs more
-LONG_INPUT_FACTOR, LONG_OUTPUT_FACTOR = 2.0, 1.5
-CACHE_WRITE_FACTOR, CACHE_READ_FACTOR = 1.25, 0.1  # of the price of input
+LONG_INPUT_FACTOR = 2.0
+LONG_OUTPUT_FACTOR = 1.5
+CACHE_WRITE_FACTOR = 1.25  # of the price of input
+CACHE_READ_FACTOR = 0.1
 COST_DIGITS = 6
 MODEL_ID_PATTERN = r"(?<![\w-]){id}(?=$|[-@]\d{{8}}|-latest|-v\d|:|\[)"
 
@@ -45,31 +47,30 @@ PRICES: dict[str, Price] = {
 
 
 def find_price(model: str) -> Price | None:
-    """The price of a model, if the table knows it."""
-    named = [known for known in PRICES if re.search(MODEL_ID_PATTERN.format(id=re.escape(known)), model)]
-    return PRICES[max(named, key=len)] if named else None
+    matches = [
+        model_id for model_id in PRICES if re.search(MODEL_ID_PATTERN.format(id=re.escape(model_id)), model)
+    ]
+    return PRICES[max(matches, key=len)] if matches else None
 
 
 def compute_cost(model: str, usage: Usage) -> Cost | None:
-    """What one completion costs; None if the price is not known."""
+    """Return the cost of one completion; None if the price is not known."""
     price = find_price(model)
     if price is None:
         return None
-    size = usage.input_tokens + usage.cache_read_tokens + usage.cache_creation_tokens
-    long = price.has_long_price and size > LONG_CONTEXT_TOKENS
-    input_price = price.input * (LONG_INPUT_FACTOR if long else 1) / 1_000_000
-    output_price = price.output * (LONG_OUTPUT_FACTOR if long else 1) / 1_000_000
-    parts = (
-        usage.input_tokens * input_price,
-        usage.output_tokens * output_price,
-        usage.cache_read_tokens * input_price * CACHE_READ_FACTOR,
-        usage.cache_creation_tokens * input_price * CACHE_WRITE_FACTOR,
-    )
-    taken, said, read, written = (round(part, COST_DIGITS) for part in parts)
+    input_size = usage.input_tokens + usage.cache_read_tokens + usage.cache_creation_tokens
+    is_long = price.has_long_price and input_size > LONG_CONTEXT_TOKENS
+    input_price = price.input * (LONG_INPUT_FACTOR if is_long else 1) / 1_000_000
+    output_price = price.output * (LONG_OUTPUT_FACTOR if is_long else 1) / 1_000_000
+
+    input_cost = usage.input_tokens * input_price
+    output_cost = usage.output_tokens * output_price
+    read_cost = usage.cache_read_tokens * input_price * CACHE_READ_FACTOR
+    write_cost = usage.cache_creation_tokens * input_price * CACHE_WRITE_FACTOR
     return Cost(
-        total_cost=round(sum(parts), COST_DIGITS),
-        input_cost=taken,
-        output_cost=said,
-        cache_read_cost=read,
-        cache_write_cost=written,
+        total_cost=round(input_cost + output_cost + read_cost + write_cost, COST_DIGITS),
+        input_cost=round(input_cost, COST_DIGITS),
+        output_cost=round(output_cost, COST_DIGITS),
+        cache_read_cost=round(read_cost, COST_DIGITS),
+        cache_write_cost=round(write_cost, COST_DIGITS),
     )

@@ -1,19 +1,19 @@
-"""The offline model: its words are written beforehand.
+"""The offline model: plays a script, which is a Python function from the conversation to parts.
 
-`Scripted` plays a Python function from the conversation to parts; `turnlog.agents.models.script` reads such a
-function from a JSON file. Texts and thinking are spoken word by word. It is deterministic, needs no network
-and uses no tokens unless the script says so; `pace_s` per word and `first_s` before the first one are for
-people who watch. Its messages end with "tool_use" if they call, else with "end_turn", unless a `Stop` says
-otherwise.
+`turnlog.agents.models.script` reads such a function from a JSON file. Texts and thinking are streamed word by
+word. The model is deterministic, needs no network and reports no usage unless the script does;
+`word_delay_s` and `initial_delay_s` are for people who watch. A message ends with "tool_use" if it has calls,
+else with "end_turn", unless the script has an `EndMessage`.
 """
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import field
 
 from turnlog.agents.models.model import ModelError, Request
 from turnlog.agents.models.script_turn import ScriptTurn
@@ -25,77 +25,76 @@ from turnlog.parse.reply import ReplyBuilder
 NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
-    """A script asks for a tool."""
+class ScriptStruct(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A part of a script; a JSON script has the same fields under their encoded names."""
+
+
+class ToolUse(ScriptStruct, frozen=True):
+    """Call a tool."""
 
     tool: str
-    args: dict[str, Any] = field(default_factory=dict)
+    args: dict[str, Any] = {}
     call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """A script emits an event of the application, as an inline tag."""
+class Emit(ScriptStruct, frozen=True):
+    """Emit an event of the application, as an inline tag."""
 
     event: Payload
 
 
-@dataclass(frozen=True, slots=True)
-class Thinking:
-    """A script thinks. Only what is signed stays in the conversation."""
+class Thinking(ScriptStruct, frozen=True):
+    """Think. Only signed thinking stays in the conversation."""
 
-    text: str
+    text: str = field(name="think")
     signature: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cite:
-    """A source of the text that was just said."""
+class Cite(ScriptStruct, frozen=True):
+    """Cite a source of the text before it."""
 
-    citation: Citation
+    citation: Citation = field(name="cite")
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderCall:
-    """A tool that runs at the provider, with what it answers: a result, or the code of an error."""
+class ProviderCall(ScriptStruct, frozen=True):
+    """Call a tool that runs at the provider, and its outcome: a result, or the code of an error."""
 
-    tool: str
-    args: dict[str, Any] = field(default_factory=dict)
+    tool: str = field(name="provider")
+    args: dict[str, Any] = {}
     result: Any = None
     kind: str | None = None  # the provider's name of the result
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Files that were made on the way."""
+class Files(ScriptStruct, frozen=True):
+    """Report files that the provider's tools created."""
 
     files: tuple[File, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The model fails here, after what it has said."""
+class Fail(ScriptStruct, frozen=True):
+    """Fail after the parts before it.
 
-    code: str = "overloaded_error"
+    `times` is for JSON scripts: it limits the failures in one state of the conversation.
+    """
+
+    code: str = field(name="fail", default="overloaded_error")
     retriable: bool = True
     message: str = "The script says that the model fails."
     retry_after_s: float | None = None
+    times: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndMessage:
-    """The message ends here, for a reason of its own."""
+class EndMessage(ScriptStruct, frozen=True):
+    """End the message here, with this stop reason."""
 
-    reason: replies.MessageStop
+    reason: replies.MessageStop = field(name="stop")
 
 
-@dataclass(frozen=True, slots=True)
-class UsageReport:
-    """What the message costs; the last one counts."""
+class UsageReport(ScriptStruct, frozen=True):
+    """Report the usage of the message; the last report counts."""
 
-    usage: Usage
+    usage: Usage = field(name="spend")
 
 
 ScriptPart = str | ToolUse | Emit | Thinking | Cite | ProviderCall | Files | Fail | EndMessage | UsageReport
@@ -104,7 +103,7 @@ Script = Callable[[ScriptTurn], Iterable[ScriptPart]]
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """A model whose words are written beforehand."""
+    """A model that plays a script."""
 
     script: Script
     word_delay_s: float = 0.0
@@ -132,13 +131,17 @@ class Scripted:
                 if isinstance(part, str | Thinking):
                     await asyncio.sleep(self.word_delay_s)
                 yield batch
-        yield reply.done(stop or ("tool_use" if reply.has_deferred_calls else "end_turn"), usage)
+        if stop is None:
+            stop = "tool_use" if reply.has_deferred_calls else "end_turn"
+        yield reply.done(stop, usage)
 
 
 def split_words(text: str) -> list[str]:
-    """A text in the pieces a model would send; white space alone is one."""
-    # white space in front of a word can only begin the text: looked for elsewhere it costs a square of time
-    return re.findall(r"(?:^\s*)?\S+\s*", text) if text.strip() else [text] * bool(text)
+    """Return a text in the pieces a model would stream; a text of white space is one piece."""
+    if not text.strip():
+        return [text] if text else []
+    # only the start of the text may begin with white space: looking for it elsewhere takes quadratic time
+    return re.findall(r"(?:^\s*)?\S+\s*", text)
 
 
 def _text(reply: ReplyBuilder, part: str) -> Iterator[list[Payload]]:
@@ -176,21 +179,19 @@ def _provider_call(reply: ReplyBuilder, part: ProviderCall) -> Iterator[list[Pay
         return
     [start] = block.start()
     yield [start, *reply.close(block)]
-    error = (
-        ErrorInfo(code=part.error, message=part.error, details={"content": part.result})
-        if part.error
-        else None
+
+    error = None
+    if part.error:
+        error = ErrorInfo(code=part.error, message=part.error, details={"content": part.result})
+    result = ToolResult(
+        call_id=getattr(start, "call_id", ""),
+        tool=part.tool,
+        ok=error is None,
+        result=None if error else part.result,
+        error=error,
+        kind=part.kind or f"{part.tool}_tool_result",
     )
-    yield reply.result(
-        ToolResult(
-            call_id=getattr(start, "call_id", ""),
-            tool=part.tool,
-            ok=error is None,
-            result=None if error else part.result,
-            error=error,
-            kind=part.kind or f"{part.tool}_tool_result",
-        )
-    )
+    yield reply.result(result)
 
 
 def _files(reply: ReplyBuilder, part: Files) -> Iterator[list[Payload]]:

@@ -1,14 +1,14 @@
-"""A remote executor: another process that runs tools and is only a client of the server.
+"""A remote executor: a process that runs tools and is only a client of the server.
 
-It follows a session, runs the calls that are for another process (`executor="remote"`) and of its own tools,
-and posts each result like a page would. A result has an id made from its call, so posting it again changes
-nothing; a call that gets another answer meanwhile is stopped. It lives through restarts of the server: it
-comes back with its cursor, later and later while that fails. Begun anew it asks from behind the end, is told
-where the end is, and runs nothing before it has seen everything up to there: what was answered is not run
-again. A process that dies between running and posting runs the call again when it is back; the call's
-`idempotency_key` is for tools to whom that matters. A tool that needs approval waits until it is given, and
-one for certain roles does not run for a member who has none of them. What does not reach the log from here:
-progress, pictures, and questions of a tool.
+Input: the event stream of one session. Output: a posted `tool.result` for each call with `executor="remote"`
+of a tool that it has. The id of a result is derived from its call, so posting it again changes nothing. A
+call that gets another answer meanwhile is stopped.
+
+After a restart of the server it reconnects with its cursor and a growing delay. A new executor asks for a
+cursor past the end; the server answers with the position of the end and replays from the beginning. No call
+runs before that position is reached, so answered calls do not run again. If the process dies between running
+and posting, the call runs again: tools to which that matters use the call's `idempotency_key`.
+Not supported from here: progress, images, and tools that ask for input.
 """
 
 import asyncio
@@ -20,14 +20,23 @@ from urllib.parse import quote as quote_url
 
 import msgspec
 
-from turnlog.agents.remote.http_client import GONE, Door
+from turnlog.agents.remote.server_client import (
+    MAX_ERROR_BYTES,
+    TOO_MANY_REQUESTS,
+    ServerClient,
+    ServerUnavailable,
+    check_status,
+    error_text,
+    read_body,
+)
+from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.runtime.approvals import check_tool_roles
 from turnlog.agents.runtime.executor import Executor, HungTools
 from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.agents.runtime.user_input import remote_answer_id
 from turnlog.agents.tool_context import ToolContext, WaitForInput
 from turnlog.agents.tools import Tool, error_result
-from turnlog.errors import CallerError, PeerError, quote
+from turnlog.errors import CallerError
 from turnlog.events import (
     CATALOG,
     ApprovalDecision,
@@ -44,26 +53,26 @@ from turnlog.wire.sse import Decoder, ServerSentEvent
 
 log = logging.getLogger("turnlog.agents")
 
-# the last ones only because the log of a session that waits ends with one: then its end is seen at once
+# agent, process and session are requested because the log of an idle session ends with one of them: without
+# it the end of the replay would be noticed only with the next heartbeat
 EVENT_TYPES = "tool.call,tool.result,approval,ui.message,ui.action,agent,process,session"
-MAX_TURNS = 1024  # whose people are remembered; those that are open are among the last
-CURSOR_PAST_END = "9" * 18  # no log is that long: the server says where it ends, and begins at the beginning
-BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # between attempts; the last one for all that follow
+MAX_TURNS = 1024  # whose actors are remembered; open turns are among the last
+CURSOR_PAST_END = "9" * 18  # no log is that long: the server sends a reset and replays from the beginning
+RECONNECT = RetryPolicy(initial_delay_s=0.1, max_delay_s=30.0)  # without a last attempt
 CONFLICT = 409
-ACCEPTED_STATUSES = (202, 404, CONFLICT)  # taken; or the call has been answered or given up meanwhile
-TOO_MANY_REQUESTS = 429
+ACCEPTED_STATUSES = (202, 404, CONFLICT)  # 404 and 409: the call was answered or given up meanwhile
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class Reset(msgspec.Struct):
-    """Where the log ends, as the stream says it."""
+    """The data of a `reset` message: the seq at which the log ends."""
 
     last: int
 
 
 class PendingCall(NamedTuple):
-    """A call that is for this process."""
+    """A call of one of this executor's tools that has not started."""
 
     tool: Tool
     call: ToolCall
@@ -71,12 +80,11 @@ class PendingCall(NamedTuple):
     approved: bool
 
 
-class ServerUnavailable(ConnectionError):
-    """A server that cannot answer now."""
-
-
 class RemoteExecutor:
-    """Runs the remote calls of one session whose tools it has."""
+    """Runs the remote calls of one session whose tools it has.
+
+    `client` is a client that its owner closes; without one the executor opens and closes its own.
+    """
 
     def __init__(
         self,
@@ -87,36 +95,41 @@ class RemoteExecutor:
         *,
         sleep: Sleep = asyncio.sleep,
         hung: HungTools | None = None,
+        client: ServerClient | None = None,
+        trust_env: bool = False,
     ) -> None:
         self._tools = index_tools(tools)
         if others := [tool.name for tool in self._tools.values() if tool.executor != "remote"]:
             raise CallerError(f'expected tools with executor="remote", got {", ".join(others)}')
-        self._http = Door(url, token)
+        self._owns_client = client is None
+        self._client = client or ServerClient(url, token, trust_env=trust_env)
         self._session = session
         self._sleep = sleep
         self._executor = Executor(reject_images, hung=hung)
         self._decoder = Decoder()
-        self._replay_until: int | None = None
+        self._replay_until: int | None = None  # a seq; None: the replay is complete
         self._pending: dict[str, PendingCall] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._actors: dict[str, str] = {}
+        self._actors: dict[str, str] = {}  # by turn
         self._member_roles: dict[str, tuple[str, ...]] = {}
-        self._unknown_tools: set[str] = set()  # tools of other executors, each reported once
+        self._unknown_tools: set[str] = set()  # each is reported once
 
     async def run(self) -> None:
-        """Answer calls until the session is closed; cancelling stops what runs."""
+        """Answer calls until the session is closed. Cancelling stops the tools that run."""
         failures = 0
         try:
             while True:
-                before = self._decoder.last_id
+                last_id = self._decoder.last_id
                 try:
                     if await self._follow():
                         return
-                except GONE as error:
-                    log.warning("the stream of %s broke off: %r", self._session, error)
-                failures = 1 if self._decoder.last_id != before else failures + 1
+                except ServerUnavailable as error:
+                    log.warning("the stream of %s broke off: %s", self._session, error)
+
+                has_progressed = self._decoder.last_id != last_id
+                failures = 1 if has_progressed else failures + 1
                 self._decoder.flush()
-                await self._sleep(backoff_s(failures))
+                await self._sleep(RECONNECT.delay_s(failures))
         finally:
             await self._stop()
 
@@ -125,71 +138,85 @@ class RemoteExecutor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._owns_client:
+            await self._client.aclose()
+
+    # the stream
 
     async def _follow(self) -> bool:
-        """Take what the stream brings; True if there is nothing more to come."""
+        """Process one stream to its end. Return True if the session is closed."""
         path = f"/api/events?session={quote_url(self._session)}&types={EVENT_TYPES}"
         headers = {"accept": "text/event-stream", "last-event-id": self._decoder.last_id or CURSOR_PAST_END}
-        async with self._http.get(path, headers) as answer:
-            if answer.status == 204:
+        async with self._client.stream(path, headers) as response:
+            status = response.status_code
+            if status == 204:
                 return True
-            check_status(answer.status, b"" if answer.status == 200 else await answer.body(1000))
-            async for piece in answer.pieces():
-                self._process_messages(self._decoder.feed(piece))
+            if status != 200:
+                check_status(status, await read_body(response, MAX_ERROR_BYTES))
+            async for chunk in response.aiter_raw():
+                self._process_messages(self._decoder.feed(chunk))
         return False
 
     def _process_messages(self, messages: list[ServerSentEvent]) -> None:
-        """Everything that came is known before a call is begun: its answer may be there too."""
+        """Apply all messages before a call starts: its answer may be among them."""
         for message in messages:
-            if signal := MESSAGE_HANDLERS.get(message.event):
-                signal(self, message)
-        for wanted in list(self._pending.values()):
-            if wanted.approved and self._replay_until is None:
-                self._start_call(self._pending.pop(wanted.call.call_id))
+            handler = MESSAGE_HANDLERS.get(message.event)
+            if handler is not None:
+                handler(self, message)
+
+        if self._replay_until is not None:
+            return
+        for pending_call in list(self._pending.values()):
+            if pending_call.approved:
+                self._start_call(self._pending.pop(pending_call.call.call_id))
 
     def _on_event(self, message: ServerSentEvent) -> None:
         envelope = decode_envelope(message.data.encode())
         payload = CATALOG.decode_payload(envelope)
         self._executor.idempotency_cache.apply(envelope, payload)
-        if step := EVENT_HANDLERS.get(type(payload)):
-            step(self, envelope, payload)
+        handler = EVENT_HANDLERS.get(type(payload))
+        if handler is not None:
+            handler(self, envelope, payload)
         if self._replay_until is not None and envelope.seq >= self._replay_until:
             self._replay_until = None
 
     def _on_reset(self, message: ServerSentEvent) -> None:
-        """The stream begins anew: what runs goes on, what waits comes again."""
+        # the server replays from the beginning: running calls continue, waiting calls come again
         last = msgspec.json.decode(message.data, type=Reset).last
         self._replay_until = last if last >= 0 else None
         self._pending.clear()
 
     def _on_heartbeat(self, _: ServerSentEvent) -> None:
-        """The stream is silent: nothing is left to be replayed."""
+        # the server sends heartbeats only when it has nothing left to replay
         self._replay_until = None
 
     def _on_user_event(self, envelope: Envelope, _: UiMessage | UiAction) -> None:
-        """Calls are made for who spoke last in their turn."""
+        # a call is made on behalf of the last sender in its turn
         if envelope.trace_id and envelope.actor:
             self._actors[envelope.trace_id] = envelope.actor
             if len(self._actors) > MAX_TURNS:
                 del self._actors[next(iter(self._actors))]
 
     def _on_call(self, envelope: Envelope, call: ToolCall) -> None:
-        if (
-            call.executor == "remote"
-            and call.tool not in self._tools
-            and call.tool not in self._unknown_tools
-        ):
-            self._unknown_tools.add(call.tool)
-            names = ", ".join(self._tools)
-            log.warning("%s calls %s, which this executor does not have: %s", self._session, call.tool, names)
-        tool = self._tools.get(call.tool) if call.executor == "remote" else None
-        if tool is not None and call.call_id not in self._running and self._may_use(tool, envelope):
-            self._pending[call.call_id] = PendingCall(
-                tool, call, envelope, not tool.needs_approval(call.args)
-            )
+        if call.executor != "remote":
+            return
+        tool = self._tools.get(call.tool)
+        if tool is None:
+            self._report_unknown_tool(call.tool)
+            return
+        if call.call_id not in self._running and self._may_use(tool, envelope):
+            approved = not tool.needs_approval(call.args)
+            self._pending[call.call_id] = PendingCall(tool, call, envelope, approved)
+
+    def _report_unknown_tool(self, name: str) -> None:
+        if name in self._unknown_tools:
+            return
+        self._unknown_tools.add(name)
+        names = ", ".join(self._tools)
+        log.warning("%s calls %s, which this executor does not have: %s", self._session, name, names)
 
     def _may_use(self, tool: Tool, envelope: Envelope) -> bool:
-        """Whether who spoke last may use a tool: the server denies it too, but later than it is seen here."""
+        # the server denies such a call too, but its denial comes after the call
         actor = self._actors.get(envelope.trace_id or "")
         return actor is None or check_tool_roles(tool, self._member_roles.get(actor, ())) is None
 
@@ -197,19 +224,20 @@ class RemoteExecutor:
         self._member_roles[member.principal] = member.roles
 
     def _on_decision(self, _: Envelope, decision: ApprovalDecision) -> None:
-        """The server has judged who decided, and when; here it has to be about this very call."""
-        wanted = self._pending.get(decision.call_id)
-        if (
-            wanted
-            and decision.decision == "approve"
-            and decision.args_hash == hash_call_args(wanted.call.args)
-        ):
-            self._pending[decision.call_id] = wanted._replace(approved=True)
+        # the server has checked who decided and when; here the decision must be about the same arguments
+        pending_call = self._pending.get(decision.call_id)
+        if pending_call is None or decision.decision != "approve":
+            return
+        if decision.args_hash == hash_call_args(pending_call.call.args):
+            self._pending[decision.call_id] = pending_call._replace(approved=True)
 
     def _on_result(self, _: Envelope, result: ToolResult) -> None:
         self._pending.pop(result.call_id, None)
-        if task := self._running.get(result.call_id):
+        task = self._running.get(result.call_id)
+        if task is not None:
             task.cancel()
+
+    # calls
 
     def _start_call(self, pending_call: PendingCall) -> None:
         task = asyncio.create_task(self._run_call(pending_call))
@@ -218,44 +246,46 @@ class RemoteExecutor:
 
     def _on_call_done(self, call_id: str, task: asyncio.Task[None]) -> None:
         del self._running[call_id]
-        if not task.cancelled() and (error := task.exception()):
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             log.error("the result of %s could not be posted", call_id, exc_info=error)
 
     async def _run_call(self, pending_call: PendingCall) -> None:
-        """Run one call and post its result."""
-        call, envelope = pending_call.call, pending_call.envelope
+        call = pending_call.call
+        envelope = pending_call.envelope
         actor = self._actors.get(envelope.trace_id or "")
         context = ToolContext(call, self._session, envelope.agent_name or "", actor=actor)
         result = await self._executor.run(pending_call.tool, call, context)
         if isinstance(result, WaitForInput):
-            result = error_result(
-                call, "EXECUTION_ERROR", f"{call.tool} cannot ask for input from another process"
-            )
+            message = f"{call.tool} cannot ask for input from another process"
+            result = error_result(call, "EXECUTION_ERROR", message)
+
         event_id = remote_answer_id(self._session, envelope.agent_id, call.call_id)
-        status, problem = await self._post_result(event_id, result)
+        status, refusal = await self._post_result(event_id, result)
         if status == CONFLICT:
-            # Either the call has another answer, or another event has this id: a fresh one tells them apart.
-            status, problem = await self._post_result(new_id("evt_"), result)
+            # either the call has another answer, or another event has this id: a fresh id tells them apart
+            status, refusal = await self._post_result(new_id("evt_"), result)
+
         if status not in ACCEPTED_STATUSES:
-            log.error("the result of %s was refused: %d %s", call.call_id, status, problem)
-            refused = error_result(call, "EXECUTION_ERROR", f"the result of {call.tool} could not be sent")
-            await self._post_result(event_id, refused)
+            log.error("the result of %s was refused: %d %s", call.call_id, status, refusal)
+            message = f"the result of {call.tool} could not be sent"
+            await self._post_result(event_id, error_result(call, "EXECUTION_ERROR", message))
 
     async def _post_result(self, event_id: str, result: ToolResult) -> tuple[int, str]:
-        """Post a result until the server has taken or refused it."""
+        """Post a result until the server accepts or refuses it. Return the status and the refusal's text."""
         event = {"type": "tool.result", "id": event_id, "payload": result}
         body = msgspec.json.encode({"session": self._session, "events": [event]})
         failures = 0
         while True:
             try:
-                status, answer = await self._http.post("/api/events", body)
+                status, response_body = await self._client.post("/api/events", body)
                 if status < 500 and status != TOO_MANY_REQUESTS:
-                    return status, error_text(answer)
-                log.warning("the result of %s is not taken yet: %d", result.call_id, status)
-            except GONE as error:
-                log.warning("the result of %s is not sent yet: %r", result.call_id, error)
+                    return status, error_text(response_body)
+                log.warning("the server does not accept the result of %s now: %d", result.call_id, status)
+            except ServerUnavailable as error:
+                log.warning("the result of %s is not sent yet: %s", result.call_id, error)
             failures += 1
-            await self._sleep(backoff_s(failures))
+            await self._sleep(RECONNECT.delay_s(failures))
 
 
 MESSAGE_HANDLERS: dict[str, Callable[[RemoteExecutor, ServerSentEvent], None]] = {
@@ -274,32 +304,14 @@ EVENT_HANDLERS: dict[type, Callable[[RemoteExecutor, Envelope, Any], None]] = {
 
 
 def index_tools(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Tools by their names, each of which may be there once."""
-    found: dict[str, Tool] = {}
+    """Return the tools by name. Raise `CallerError` if two have the same name."""
+    by_name: dict[str, Tool] = {}
     for tool in tools:
-        if found.setdefault(tool.name, tool) is not tool:
+        if by_name.setdefault(tool.name, tool) is not tool:
             raise CallerError(f"expected each tool once, got {tool.name} twice")
-    return found
-
-
-def backoff_s(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
-    return BACKOFF_S[min(failures, len(BACKOFF_S)) - 1]
-
-
-def check_status(status: int, body: bytes) -> None:
-    """Refuse what is not a stream: for now, or for good."""
-    if status >= 500 or status == TOO_MANY_REQUESTS:
-        raise ServerUnavailable(f"the server answered {status}")
-    if status != 200:
-        raise PeerError(f"expected a stream of events, got {status}: {error_text(body)}")
-
-
-def error_text(body: bytes) -> str:
-    """What a refusal says."""
-    return quote(body.decode(errors="replace"))
+    return by_name
 
 
 async def reject_images(data: bytes, media_type: str) -> str:
-    """There is no door for pictures yet."""
-    raise CallerError("expected a result without pictures from a process elsewhere")
+    """Raise `CallerError`: the server has no route to which a remote executor could send an image."""
+    raise CallerError("expected a result without images from a remote executor")

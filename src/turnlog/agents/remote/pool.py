@@ -1,10 +1,10 @@
-"""Remote executors for every session of an application, those that are made later too.
+"""Remote executors for every session of an application, also for those that are created later.
 
-The server is asked every second for the sessions that were active last, now and then for all of them, and
-each open one of the application gets a `RemoteExecutor`. One that fails is begun anew as long as its session
-is listed. Which sessions that are, the server says: those in which the token's principal is a member, or all
-if it has its role everywhere. An application that the server does not serve is a `PeerError`; a session in
-which the principal has no role that answers calls is reported once and left alone.
+The pool polls the server every second for the sessions that were active last, and now and then for all of
+them. Each open session of the application gets a `RemoteExecutor`; one that fails is started again as long as
+its session is listed. The server lists the sessions in which the token's principal is a member, or all if it
+has a server role. A server that does not serve the application raises `PeerError`. A session in which the
+principal has no role that may answer calls is logged once and skipped.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from turnlog.agents.remote.executor import RemoteExecutor, Sleep, backoff_s, check_status
-from turnlog.agents.remote.http_client import GONE, Door
+from turnlog.agents.remote.executor import RECONNECT, RemoteExecutor, Sleep
+from turnlog.agents.remote.server_client import ServerClient, ServerUnavailable, check_status
 from turnlog.agents.runtime.executor import HungTools
 from turnlog.agents.tools import Tool
 from turnlog.errors import PeerError, quote
@@ -27,15 +27,15 @@ T = TypeVar("T")
 
 log = logging.getLogger("turnlog.agents")
 
-ANSWERING_ROLES = frozenset({EXECUTOR, OPERATOR, OWNER})  # roles whose results the server takes
-POLL_INTERVAL_S = 1.0  # nobody comes to the first call of a session sooner
+ANSWERING_ROLES = frozenset({EXECUTOR, OPERATOR, OWNER})  # roles whose results the server accepts
+POLL_INTERVAL_S = 1.0  # a new session waits at most this long for its executor
 PAGE_SESSIONS = 500
-FULL_POLL_EVERY = 30  # so often every page is read: an executor that failed in a quiet session begins anew
+FULL_POLL_EVERY = 30  # polls; a full poll restarts an executor that failed in an inactive session
 MAX_LIST_BYTES = 4 << 20  # a page has some 100 KiB
 
 
 class ListedSession(msgspec.Struct):
-    """What matters of a session."""
+    """The fields of a listed session that matter here."""
 
     session_id: str
     app: str
@@ -44,14 +44,14 @@ class ListedSession(msgspec.Struct):
 
 
 class SessionPage(msgspec.Struct):
-    """What the server says."""
+    """The response of `/api/sessions`."""
 
     sessions: list[ListedSession]
     next: str | None = None
 
 
 class TokenInfo(msgspec.Struct):
-    """What the token is on the server: its roles in every session, and the applications that are served."""
+    """The response of `/api/me`: the token's server roles and the served applications."""
 
     roles: tuple[str, ...]
     apps: tuple[str, ...]
@@ -68,52 +68,56 @@ class RemoteExecutorPool:
         token: str | None = None,
         *,
         sleep: Sleep = asyncio.sleep,
+        trust_env: bool = False,
     ) -> None:
-        self._http = Door(url, token)
+        self._client = ServerClient(url, token, trust_env=trust_env)
         self._app = app
         self._sleep = sleep
-        tools = tuple(tools)
         self._make_executor = partial(
-            RemoteExecutor, url, tools=tools, token=token, sleep=sleep, hung=HungTools()
+            RemoteExecutor, url, tools=tuple(tools), sleep=sleep, hung=HungTools(), client=self._client
         )
-        self._make_executor("")  # what is wrong with the tools is said now
+        self._make_executor("")  # raises now for tools that cannot be used
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._server_roles: tuple[str, ...] | None = None
+        self._server_roles: tuple[str, ...] | None = None  # None: the server was not asked yet
         self._without_role: set[str] = set()
         self._poll_count = 0
 
     async def run(self) -> None:
-        """Answer calls until it is cancelled, or the server says that it will not be asked."""
+        """Answer calls until it is cancelled. Raise `PeerError` if the server refuses the token."""
         failures = 0
         try:
             while True:
+                delay_s = POLL_INTERVAL_S
                 try:
                     await self._check_server()
                     await self._poll_sessions()
                     failures = 0
-                except GONE as error:
+                except ServerUnavailable as error:
                     failures += 1
-                    log.warning("the sessions are not known yet: %r", error)
-                await self._sleep(backoff_s(failures) if failures else POLL_INTERVAL_S)
+                    delay_s = RECONNECT.delay_s(failures)
+                    log.warning("the sessions could not be listed yet: %s", error)
+                await self._sleep(delay_s)
         finally:
             tasks = list(self._running.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._client.aclose()
 
     async def _check_server(self) -> None:
-        """Ask once what the token may do, and whether the server serves the application."""
+        """Ask once which roles the token has and whether the server serves the application."""
         if self._server_roles is not None:
             return
-        me = await self._get_json("/api/me", TokenInfo)
-        if self._app not in me.apps:
-            names = ", ".join(me.apps)
+        token_info = await self._get_json("/api/me", TokenInfo)
+        if self._app not in token_info.apps:
+            names = ", ".join(token_info.apps)
             raise PeerError(f"the server has no application {quote(self._app)}; it serves {names}")
-        self._server_roles = me.roles
+        self._server_roles = token_info.roles
 
     async def _poll_sessions(self) -> None:
-        """Begin what is new. A new session, and one in which something happens, is on the first page."""
-        is_full, path = self._poll_count % FULL_POLL_EVERY == 0, f"/api/sessions?limit={PAGE_SESSIONS}"
+        # a new session, and one in which something happens, is on the first page
+        path = f"/api/sessions?limit={PAGE_SESSIONS}"
+        is_full = self._poll_count % FULL_POLL_EVERY == 0
         page = await self._get_json(path, SessionPage)
         self._start_listed(page)
         while is_full and page.next is not None:
@@ -123,28 +127,27 @@ class RemoteExecutorPool:
 
     def _start_listed(self, page: SessionPage) -> None:
         for session in page.sessions:
-            mine = session.app == self._app and session.state != "closed"
-            if mine and session.session_id not in self._running and self._may_answer(session):
+            is_open = session.app == self._app and session.state != "closed"
+            if is_open and session.session_id not in self._running and self._may_answer(session):
                 self._start_executor(session.session_id)
 
     def _may_answer(self, session: ListedSession) -> bool:
-        """Whether the server takes results from this process; a session where it does not is reported."""
+        """Return whether the server accepts results for this session; log once if it does not."""
         roles = {*(self._server_roles or ()), *session.roles}
         if not ANSWERING_ROLES.isdisjoint(roles):
             self._without_role.discard(session.session_id)
             return True
         if session.session_id not in self._without_role:
             self._without_role.add(session.session_id)
-            found = ", ".join(sorted(roles)) or "none"
-            log.warning("%s: expected the role executor for this token, got %s", session.session_id, found)
+            names = ", ".join(sorted(roles)) or "none"
+            log.warning("%s: expected the role executor for this token, got %s", session.session_id, names)
         return False
 
-    async def _get_json(self, path: str, kind: type[T]) -> T:
-        async with self._http.get(path, {"connection": "close"}) as answer:
-            body = await answer.body(MAX_LIST_BYTES)
-        check_status(answer.status, body)
+    async def _get_json(self, path: str, type_: type[T]) -> T:
+        status, body = await self._client.get(path, MAX_LIST_BYTES)
+        check_status(status, body)
         try:
-            return msgspec.json.decode(body, type=kind)
+            return msgspec.json.decode(body, type=type_)
         except msgspec.DecodeError as error:
             raise PeerError(f"expected an answer to {path}: {error}") from None
 
@@ -155,5 +158,6 @@ class RemoteExecutorPool:
 
     def _on_executor_done(self, session_id: str, task: asyncio.Task[None]) -> None:
         del self._running[session_id]
-        if not task.cancelled() and (error := task.exception()):
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             log.warning("the executor of %s has ended: %s", session_id, error)

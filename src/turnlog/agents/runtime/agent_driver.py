@@ -1,9 +1,10 @@
-"""The driver: it follows one session's log and carries out what the loop makes of it.
+"""The driver of a session that agents answer: follows the log and executes the effects of the turn loop.
 
-Every effect follows from an event, so what a crash interrupted is in the log, and an answer may reach another
-process. The driver asks models, runs tools and appends; the loop decides. Tasks belong to the session: a stop
-ends them all, and what they left open is closed by events. A turn that runs too long is ended the same way,
-alone. Whoever decides by what is open does so alone too: the follower, page by page, or the end of a turn.
+The loop decides; the driver calls models, runs tools and appends events. Every effect follows from an event,
+so the log has what a crash interrupted, and another process can continue. Tasks belong to the session: a stop
+cancels them and appends events that close what they left open. A turn that runs too long is ended the same
+way, alone. `_decision_lock` serialises everything that reads the open tree and acts on it: the processing of
+pages and turn time-outs.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from turnlog.agents.models.prices import compute_cost
 from turnlog.agents.runtime.approvals import build_approval_request
 from turnlog.agents.runtime.delta_writer import DeltaWriter
 from turnlog.agents.runtime.executor import DescribeError, Executor, HungTools, mask_tool_error
-from turnlog.agents.runtime.loop_inputs import build_awaited_call
+from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.session_follower import SessionFollower
 from turnlog.agents.runtime.session_writer import AppState, SessionWriter
 from turnlog.agents.runtime.turn_loop import (
@@ -50,8 +51,8 @@ from turnlog.agents.runtime.turn_loop import (
 from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers, running_turns, timeout_events
 from turnlog.agents.tag_instructions import instructions_with_tags
 from turnlog.agents.tool_context import ToolContext, WaitForInput
-from turnlog.agents.tools import error_result, tool_not_found
-from turnlog.errors import CallerError, Conflict, InvalidEvent, SessionClosed, StoreError
+from turnlog.agents.tools import build_awaited_call, error_result, tool_not_found
+from turnlog.errors import CallerError, InvalidEvent, SessionClosed, StoreError
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -81,17 +82,17 @@ from turnlog.state.view_actions import OpenViews
 log = logging.getLogger("turnlog.agents")
 
 STOPPED_MESSAGE = "Stopped by the user."
-YIELD_EVERY_EVENTS = 64  # events that are taken into account before other tasks run
+YIELD_EVERY_EVENTS = 64  # folded events after which other tasks run: a page may have thousands
 
 
 def ignore_event(envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-    """Nobody counts."""
+    """For drivers whose events are not observed."""
 
 
 class AgentDriver:
     """Runs the agents of one session."""
 
-    def __init__(  # noqa: PLR0913  what a driver is made of, each by its name
+    def __init__(  # noqa: PLR0913  all but the first five are options
         self,
         log: Log,
         session_id: str,
@@ -119,38 +120,45 @@ class AgentDriver:
         self._decision_lock = asyncio.Lock()
         self._active_steps: set[str] = set()
         self._follower = SessionFollower(log, session_id, self.writer, self.tree, self._apply)
-        self.wait_for_seq, self.wait_until_idle = self._follower.wait_for_seq, self._follower.wait_until_idle
-        self.wait_for_head, self._replay_to_head = self._follower.wait_for_head, self._follower.replay_to_head
 
     @property
     def tree(self) -> Tree:
-        """What is open."""
         return self._turn_loop.tree
 
     @property
     def views(self) -> OpenViews:
-        """The views that are open."""
         return self._turn_loop.views
 
     @property
     def has_ended(self) -> bool:
-        """Whether nobody follows the session any more."""
         return self._follower.has_ended
 
-    # life
+    async def wait_for_seq(self, seq: int) -> None:
+        await self._follower.wait_for_seq(seq)
+
+    async def wait_until_idle(self, trace: str) -> None:
+        await self._follower.wait_until_idle(trace)
+
+    async def wait_for_head(self) -> int:
+        return await self._follower.wait_for_head()
+
+    # opening and closing
 
     async def open(self, pid: int | None = None) -> None:
-        """Read the log, close what a dead process left running, say that this one is here, and follow."""
+        """Read the log, close what a dead process left running, record this process, and follow the log.
+
+        Without a `pid` this process is not recorded. A closed session is only read.
+        """
         await self._replay_to_head()
         if (await self._log.info(self._session_id)).closed:
-            return  # nothing more happens in it; it can be looked at
+            return
         notices: list[Payload] = []
-        if self.tree.server_process is not None:
-            notices.append(
-                ProcessEnd(process="server", reason="process_crash", pid=self.tree.server_process.pid)
-            )
+        dead_server = self.tree.server_process
+        if dead_server is not None:
+            notices.append(ProcessEnd(process="server", reason="process_crash", pid=dead_server.pid))
         if pid is not None:
             notices.append(ProcessStart(process="server", pid=pid))
+
         stopped = self.tree.traces_to_stop
         await self._follower.append_closings(lambda: self._cancel_events(stopped), self._replay_to_head)
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
@@ -158,30 +166,33 @@ class AgentDriver:
         await self._replay_to_head()
         await self.writer.append_with_rules([], self._replay_to_head, "apply")
         await self._replay_to_head()
-        for invocation in self.tree.open.values():
-            for call in invocation.calls.values():
-                if (
-                    call.approval_request is not None
-                ):  # what a process before this one asked expires all the same
-                    self._spawn(
-                        self._expire_approval(invocation.scope, call.approval_request),
-                        invocation.scope.trace_id,
-                    )
-                elif call.is_waiting:
-                    await self._execute(self._turn_loop.start_call_timer(invocation, call.call))
+
+        await self._restart_call_timers()
         self._follower.start(self._follow())
 
+    async def _restart_call_timers(self) -> None:
+        """Start the timers of approvals and remote calls that an earlier process requested."""
+        for invocation in self.tree.open.values():
+            for call in invocation.calls.values():
+                if call.approval_request is not None:
+                    expiry = self._expire_approval(invocation.scope, call.approval_request)
+                    self._spawn(expiry, invocation.scope.trace_id)
+                elif call.is_waiting:
+                    await self._execute(self._turn_loop.start_call_timer(invocation, call.call))
+
     async def close(self) -> None:
-        """Stop working; what waits for the page stays open for the next process."""
+        """Stop all tasks and close what runs; calls that wait stay open for the next process."""
         await self._follower.stop()
         self._timers.update(set())
         await self._cancel_all()
-        with suppress(SessionClosed):  # what was open when the session was closed stays so
+        with suppress(SessionClosed):  # a closed session accepts no more events
             await self._close_open("error", "The server was stopped.", keep_waiting=True)
             if self.tree.server_process is not None:
                 end = ProcessEnd(process="server", reason="server_shutdown")
                 await self._append([TurnEvent(end, Scope(), "system")])
         self._follower.notify()
+
+    # following
 
     async def _follow(self) -> None:
         await self._execute(self._turn_loop.start_next_turn())
@@ -190,78 +201,84 @@ class AgentDriver:
                 await self._process_page(page)
 
     async def _process_page(self, page: Page, ending: Collection[Trace] = ()) -> None:
-        """Take a page into account and do what follows from it, but for turns that are being ended."""
+        """Fold a page and execute the effects of its events, except in turns that are `ending`."""
         for number, (row, envelope) in enumerate(zip(page, page.envelopes(), strict=True), 1):
             if number % YIELD_EVERY_EVENTS == 0:
-                await asyncio.sleep(0)  # a page may have thousands, and other sessions go on meanwhile
-            if row.seq > self.tree.last_seq:
-                payload = self._apply(row, envelope)
-                self._observe(envelope, payload)
-                if not row.live:  # pieces open and close nothing
-                    self._timers.update(running_turns(self.tree))
-                if envelope.trace_id not in ending and (effects := self._turn_loop.react(envelope, payload)):
-                    await self._execute(effects)
-        # events of a page open a turn, unless a message that came with them is still to be read
-        if (
-            self.tree.has_event_only_turn
-            and self.tree.last_seq == (await self._log.info(self._session_id)).last
-        ):
-            await self._execute(self._turn_loop.start_next_turn())
+                await asyncio.sleep(0)
+            if row.seq <= self.tree.last_seq:
+                continue
+            payload, first_answer = self._apply(row, envelope)
+            self._observe(envelope, payload)
+            if not row.live:  # live events open and close nothing
+                self._timers.update(running_turns(self.tree))
+            if envelope.trace_id not in ending:
+                await self._execute(self._turn_loop.react(envelope, payload, first_answer))
+
+        # a client's events open a turn, unless the message that came with them is still to be read
+        if self.tree.has_event_only_turn:
+            record = await self._log.info(self._session_id)
+            if self.tree.last_seq == record.last:
+                await self._execute(self._turn_loop.start_next_turn())
 
     async def _read_to_head(self, ending: Collection[Trace] = ()) -> None:
-        """See everything that is in the log now."""
+        """Process everything that is in the log now."""
         while page := await self._log.read(self._session_id, self.tree.last_seq):
             await self._process_page(page, ending)
 
-    def _apply(self, row: Row, envelope: Envelope) -> Payload | UnknownPayload:
+    async def _replay_to_head(self) -> int:
+        return await self._follower.replay_to_head()
+
+    def _apply(self, row: Row, envelope: Envelope) -> tuple[Payload | UnknownPayload, bool]:
+        """Fold one event. Return its payload and whether it is the first answer to an open call."""
         payload = self._catalog.decode_payload(envelope)
         self.writer.durable_count = row.durable_count
-        self._turn_loop.apply(envelope, payload)
-        if not row.live:  # what is only live is in no conversation
+        first_answer = self._turn_loop.apply(envelope, payload)
+        if not row.live:  # live events are in no conversation
             self._history.apply(envelope, payload)
             self.writer.app_state.apply(envelope, payload)
             self._executor.idempotency_cache.apply(envelope, payload)
         self._follower.notify()
-        return payload
+        return payload, first_answer
 
     async def _execute(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             await EFFECT_HANDLERS[type(effect)](self, effect)
 
-    # asking
+    # completions
 
     async def call_model(self, effect: CallModel) -> None:
-        """Ask the model, unless it is being asked."""
-        if effect.agent_id not in self._active_steps:
-            self._active_steps.add(effect.agent_id)
-            invocation = self.tree.open[effect.agent_id]
-            self._spawn(self._run_step(invocation), invocation.scope.trace_id)
+        if effect.agent_id in self._active_steps:
+            return
+        self._active_steps.add(effect.agent_id)
+        invocation = self.tree.open[effect.agent_id]
+        self._spawn(self._run_step(invocation), invocation.scope.trace_id)
 
     async def _run_step(self, invocation: Invocation) -> None:
-        """One completion, asked for again while that makes sense; what was shown is retracted first."""
-        patience = self._turn_loop.agent_of(invocation).retry
+        """Run one completion, with retries. The output of a failed attempt is retracted before the next."""
+        retry = self._turn_loop.agent_of(invocation).retry
         for failures in count(1):
             reply = self._make_reply(invocation)
-            fault = await self._attempt(invocation, reply)
-            if fault is None:
+            error = await self._attempt(invocation, reply)
+            if error is None:
                 return
-            if not fault.retriable or failures >= patience.max_attempts:
-                await self._fail_step(invocation, reply, fault)
+            if not error.retriable or failures >= retry.max_attempts:
+                await self._fail_step(invocation, reply, error)
                 return
-            await self._retract(invocation, reply, fault.code)
-            await asyncio.sleep(patience.delay_s(failures, fault.retry_after_s))
+            await self._retract(invocation, reply, error.code)
+            await asyncio.sleep(retry.delay_s(failures, error.retry_after_s))
 
     async def _attempt(self, invocation: Invocation, reply: ReplyBuilder) -> ModelError | None:
-        """One attempt at a completion, and why it failed."""
+        """Run one attempt at a completion. Return None if it succeeded, else its error."""
         try:
-            await self._complete_step(invocation, reply, await self._stream_reply(invocation, reply))
-        except ModelError as fault:
-            return fault
+            ending = await self._stream_reply(invocation, reply)
+            await self._complete_step(invocation, reply, ending)
+        except ModelError as error:
+            return error
         except SessionClosed:
-            raise  # the session takes no more events: there is nothing to fail
-        except (CallerError, ValueError) as error:  # the log's own rules: an event that nobody may write
-            log.exception("what a model said cannot be written")
-            return ModelError("refused_event", f"{type(error).__name__} in what the model said")
+            raise  # the session accepts no events, not even the failure of this agent
+        except (CallerError, ValueError) as error:  # the log refuses an event of the model
+            log.exception("the output of a model cannot be appended")
+            return ModelError("refused_event", f"{type(error).__name__} in the output of the model")
         return None
 
     def _make_reply(self, invocation: Invocation) -> ReplyBuilder:
@@ -269,13 +286,13 @@ class AgentDriver:
         return ReplyBuilder(new_id, tag_parser_factory(self._vocabulary_of(invocation)), agent.executor_of)
 
     def _vocabulary_of(self, invocation: Invocation) -> Vocabulary | None:
-        """What the model of an agent may emit, in the channel that it speaks in."""
+        """Return the events that a model may emit in the channel of its invocation."""
         return self._vocabularies.get(invocation.scope.channel or "", self._vocabulary)
 
     async def _stream_reply(self, invocation: Invocation, reply: ReplyBuilder) -> list[Payload]:
-        """What the model says goes to the log as it comes, but for its end, which goes with what follows."""
+        """Append the model's output as it arrives. Return the last batch: it is appended with the usage."""
         ending: list[Payload] = []
-        speaker = DeltaWriter(
+        writer = DeltaWriter(
             lambda batch: asyncio.ensure_future(self._append(model_events(batch, invocation.scope)))
         )
         try:
@@ -284,16 +301,16 @@ class AgentDriver:
                     if reply.complete:
                         ending += batch
                     else:
-                        await speaker.write(batch)
+                        await writer.write(batch)
         except (ModelError, InvalidEvent, SessionClosed, StoreError):
             raise
-        except (Exception, asyncio.CancelledError) as error:  # foreign code: its failure ends the agent
+        except (Exception, asyncio.CancelledError) as error:  # a model is foreign code: it may raise anything
             if is_being_cancelled(error):
                 raise
             log.exception("a model failed")
             raise ModelError(MODEL_FAILED, f"{type(error).__name__} in the model") from error
         finally:
-            await speaker.flush()
+            await writer.flush()
         if not reply.complete:
             code = reply.error.code if reply.error else "no_end"
             raise ModelError(code, "The model's answer broke off.", retriable=True)
@@ -303,8 +320,9 @@ class AgentDriver:
     async def _open_stream(
         self, invocation: Invocation, reply: ReplyBuilder
     ) -> AsyncIterator[AsyncIterator[list[Payload]]]:
-        """The model's words; whoever stops listening hangs up."""
-        batches = self._turn_loop.agent_of(invocation).mind.stream(self._build_request(invocation), reply)
+        """Yield the model's stream, and close it when the caller stops reading."""
+        model = self._turn_loop.agent_of(invocation).model
+        batches = model.stream(self._build_request(invocation), reply)
         try:
             yield batches
         finally:
@@ -316,16 +334,18 @@ class AgentDriver:
         messages = list(self._history.messages(invocation.agent_id, invocation.scope.channel))
         tools = agent.tool_specs
         if invocation.steps >= agent.max_steps:
-            messages, tools = [*messages, Message("user", [text_part(STEP_LIMIT_PROMPT)])], ()
+            messages.append(Message("user", [text_part(STEP_LIMIT_PROMPT)]))
+            tools = ()
         instructions = instructions_with_tags(agent.instructions, self._vocabulary_of(invocation))
-        blob = session_blob_reader(self._session_id, self._log.get_blob)
+        get_blob = session_blob_reader(self._session_id, self._log.get_blob)
         put_blob = partial(self._log.put_blob, self._session_id)
-        return Request(instructions, messages, tools, blob, put_blob=put_blob)
+        return Request(instructions, messages, tools, get_blob, put_blob=put_blob)
 
     async def _complete_step(
         self, invocation: Invocation, reply: ReplyBuilder, ending: list[Payload]
     ) -> None:
-        await self.wait_for_head()  # the end tells of everything that was said on the way
+        # the end of the agent needs all its blocks and calls in the tree
+        await self.wait_for_head()
         price = compute_cost(reply.model or invocation.start.model or "", reply.usage)
         items = self._turn_loop.completion_events(invocation, reply, ending, price)
         self._active_steps.discard(invocation.agent_id)
@@ -334,14 +354,14 @@ class AgentDriver:
             await self.wait_for_seq(last)
             await self._execute(self._turn_loop.call_model(invocation.agent_id))
 
-    async def _fail_step(self, invocation: Invocation, reply: ReplyBuilder, fault: ModelError) -> None:
+    async def _fail_step(self, invocation: Invocation, reply: ReplyBuilder, error: ModelError) -> None:
         await self.wait_for_head()
-        problem = SessionError(code=fault.code, message=fault.message, retriable=fault.retriable)
+        problem = SessionError(code=error.code, message=error.message, retriable=error.retriable)
         self._active_steps.discard(invocation.agent_id)
         await self._append(self._turn_loop.failure_events(invocation, reply, problem))
 
     async def _retract(self, invocation: Invocation, reply: ReplyBuilder, reason: str) -> None:
-        """Void what a failed attempt has shown."""
+        """Retract all blocks of a failed attempt."""
         batch = reply.abort()
         if reply.block_ids:
             batch.append(BlockRetract(block_ids=reply.block_ids, reason=reason))
@@ -350,28 +370,28 @@ class AgentDriver:
     # tools
 
     async def run_tool(self, effect: RunTool) -> None:
-        """Run a tool."""
         invocation = self.tree.open[effect.agent_id]
         self._spawn(self._run_tool(invocation, effect), invocation.scope.trace_id)
 
     async def _run_tool(self, invocation: Invocation, effect: RunTool) -> None:
-        call, scope = effect.call, invocation.scope
+        call = effect.call
+        scope = invocation.scope
         agent = self._turn_loop.agent_of(invocation)
         tool = agent.find_tool(call.tool)
-        if tool is None:  # the process that asked a person about it had one
-            await self._append_result(
-                tool_not_found(call, [spec.name for spec in agent.tool_specs]), call, scope
-            )
+        # an earlier process had this tool when it asked for approval or input
+        if tool is None:
+            result_not_found = tool_not_found(call, [spec.name for spec in agent.tool_specs])
+            await self._append_result(result_not_found, call, scope)
             return
 
-        async def progress(said: list[Payload]) -> None:
-            await self._append([TurnEvent(payload, scope, "tool") for payload in said])
+        async def append_progress(payloads: list[Payload]) -> None:
+            await self._append([TurnEvent(payload, scope, "tool") for payload in payloads])
 
         context = ToolContext(
             call,
             session_id=self._session_id,
             agent_name=invocation.start.name,
-            emit=progress,
+            emit=append_progress,
             values=effect.values,
             actor=self.tree.actors.get(scope.trace_id or ""),
         )
@@ -386,55 +406,59 @@ class AgentDriver:
         try:
             await self._append([TurnEvent(result, scope, "tool")])
         except InvalidEvent:
-            log.exception("the result of %s cannot be written", call.tool)
-            refused = error_result(call, "EXECUTION_ERROR", f"the result of {call.tool} cannot be written")
-            await self._append([TurnEvent(refused, scope, "tool")])
+            log.exception("the result of %s cannot be appended", call.tool)
+            message = f"the result of {call.tool} cannot be written"
+            await self._append([TurnEvent(error_result(call, "EXECUTION_ERROR", message), scope, "tool")])
 
     async def request_approval(self, effect: RequestApproval) -> None:
-        """Ask a person whether a call may run."""
         invocation = self.tree.open[effect.agent_id]
         tool = self._turn_loop.agent_of(invocation).find_tool(effect.call.tool)
         assert tool is not None
-        asked = build_approval_request(tool, effect.call, now_ms())
-        await self._append([TurnEvent(asked, invocation.scope, "system")])
-        self._spawn(self._expire_approval(invocation.scope, asked), invocation.scope.trace_id)
+        request = build_approval_request(tool, effect.call, now_ms())
+        await self._append([TurnEvent(request, invocation.scope, "system")])
+        self._spawn(self._expire_approval(invocation.scope, request), invocation.scope.trace_id)
 
     async def _expire_approval(self, scope: Scope, request: ApprovalRequest) -> None:
-        """Decide for a person who did not, when the time is over."""
+        """Append the decision `expired` if no person has decided in time."""
         if request.expires_at is None:
             return
-        await asyncio.sleep(max(0.0, parse_timestamp_ms(request.expires_at) - now_ms()) / 1000)
+        left_ms = parse_timestamp_ms(request.expires_at) - now_ms()
+        await asyncio.sleep(max(0.0, left_ms) / 1000)
         call = self.tree.find_call(scope.agent_id, request.call_id)
         if call is not None and call.approval_request == request:
-            over = ApprovalDecision(call_id=request.call_id, args_hash=request.args_hash, decision="expired")
-            await self._append([TurnEvent(over, scope, "system")])
+            decision = ApprovalDecision(
+                call_id=request.call_id, args_hash=request.args_hash, decision="expired"
+            )
+            await self._append([TurnEvent(decision, scope, "system")])
 
     async def start_call_timer(self, effect: StartCallTimer) -> None:
-        """Answer a call for another process when its time is over."""
         scope = self.tree.open[effect.agent_id].scope
         self._spawn(self._time_out_call(scope, effect.call, effect.timeout_s), scope.trace_id)
 
     async def _time_out_call(self, scope: Scope, call: ToolCall, timeout_s: float) -> None:
         await asyncio.sleep(timeout_s)
         message = f"{call.tool} took longer than {timeout_s:g} s, or no executor has it"
-        late = self.writer.build_event(TurnEvent(error_result(call, "TIMEOUT", message), scope, "tool"))
-        while (waiting := self.tree.find_call(scope.agent_id, call.call_id)) and waiting.call == call:
-            try:
-                await self.writer.write([late], expected_durable_count=self.writer.durable_count)
-            except Conflict:  # the answer may have come at this moment
-                await self.wait_for_head()
-            else:
-                log.warning("no executor answered %s of %s within %g s", call.call_id, call.tool, timeout_s)
-                return
+        result = error_result(call, "TIMEOUT", message)
+        event = self.writer.build_event(TurnEvent(result, scope, "tool"))
+
+        async def make_plan() -> AppendPlan | None:
+            # an executor may answer at this moment: then the call is not open any more
+            open_call = self.tree.find_call(scope.agent_id, call.call_id)
+            if open_call is None or open_call.call != call:
+                return None
+            expected = {"expected_durable_count": self.writer.durable_count}
+            return AppendPlan([event], self.tree.last_seq, expected)
+
+        if await append_if_unchanged(self.writer.write, make_plan, self.wait_for_seq):
+            log.warning("no executor answered %s of %s within %g s", call.call_id, call.tool, timeout_s)
 
     async def append_events(self, effect: AppendEvents) -> None:
-        """Append a batch."""
         self._spawn(self._append(effect.items), effect.items[0].scope.trace_id)
 
     # stopping
 
     async def stop_turns(self, effect: StopTurns) -> None:
-        """Cancel the tasks of this session, or of what a channel's stop reaches, and close what they left."""
+        """Cancel the tasks of a channel's turns, or of the whole session, and close what they left open."""
         if effect.channel is not None:
             traces = self._turn_loop.turns_to_stop(effect.channel)
             await self._end_turns(traces, lambda: self._cancel_events(traces))
@@ -444,16 +468,16 @@ class AgentDriver:
         await self._execute(self._turn_loop.start_next_turn())
 
     def _cancel_events(self, traces: Collection[Trace]) -> list[ClosingEvent]:
-        """What closes turns that somebody stopped."""
-        return build_closing_events(
-            restrict_to_turns(self.tree, traces), "cancelled", STOPPED_MESSAGE, keep_waiting=False
-        )
+        stopped_tree = restrict_to_turns(self.tree, traces)
+        return build_closing_events(stopped_tree, "cancelled", STOPPED_MESSAGE, keep_waiting=False)
 
     async def _end_turns(self, traces: Collection[Trace], closings: Callable[[], list[ClosingEvent]]) -> None:
-        """Cancel the tasks of some turns and close what they left open; other turns go on."""
-        await self._cancel_tasks([task for task, turn in self._tasks.items() if turn in traces])
+        """Cancel the tasks of some turns and close what they left open; other turns continue."""
+        await self._cancel_tasks([task for task, trace in self._tasks.items() if trace in traces])
         await self._read_to_head(traces)
-        self._active_steps -= {key for key, agent in self.tree.open.items() if agent.scope.trace_id in traces}
+        for agent_id, invocation in self.tree.open.items():
+            if invocation.scope.trace_id in traces:
+                self._active_steps.discard(agent_id)
         self._turn_loop.on_turns_stopped(traces)
         await self._follower.append_closings(closings, lambda: self._read_to_head(traces))
         await self._execute(self._turn_loop.start_next_turn())
@@ -465,18 +489,18 @@ class AgentDriver:
         await self._replay_to_head()
 
     async def _cancel_tasks(self, tasks: Iterable[asyncio.Task[None]]) -> None:
-        """Cancel tasks, but for the one that wants it; what they had under way is in the log afterwards."""
+        """Cancel tasks, except the current one, and wait until their writes are in the log."""
         others = [task for task in tasks if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await self._append([])
+        await self._append([])  # an empty append is queued behind theirs
 
     def _on_turn_timeout(self, trace: Trace) -> None:
         self._spawn(self._time_out_turn(trace), trace)
 
     async def _time_out_turn(self, trace: Trace) -> None:
-        """End a turn that ran too long; one that is over by now, or waits, is left alone."""
+        """End a turn that ran too long, unless it has ended or waits by now."""
         async with self._decision_lock:
             await self._read_to_head()
             if not self._timers.is_expired(trace):
@@ -484,7 +508,6 @@ class AgentDriver:
             await self._end_turns({trace}, lambda: timeout_events(self.tree, trace, self._timers.limit_s))
 
     async def _close_open(self, reason: StopReason, message: str, *, keep_waiting: bool = False) -> None:
-        """Close what is open, unless somebody answers it at the same moment: then look again."""
         await self._follower.append_closings(
             lambda: build_closing_events(self.tree, reason, message, keep_waiting=keep_waiting),
             self._replay_to_head,
@@ -493,12 +516,11 @@ class AgentDriver:
     # appending
 
     async def _append(self, items: Iterable[TurnEvent]) -> int:
-        """Append a batch; the seq of its last event."""
+        """Append a batch. Return the seq of its last event."""
         return await self.writer.append(items, self.tree.last_seq)
 
     def _spawn(self, work: Coroutine[Any, Any, Any], trace: Trace) -> None:
-        """Begin work of a turn."""
-        # a turn is not part of the request that happened to come first: it gets none of its context
+        # an empty context: a turn is not part of the request that happened to start it
         task = asyncio.create_task(work, context=contextvars.Context())
         self._tasks[task] = trace
         task.add_done_callback(self._tasks.pop)
@@ -506,7 +528,7 @@ class AgentDriver:
 
 
 def is_being_cancelled(error: BaseException) -> bool:
-    """Whether this task is to stop; a model may also have cancelled itself."""
+    """Return whether this task is being cancelled; a model may also raise `CancelledError` by itself."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 

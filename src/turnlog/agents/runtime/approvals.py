@@ -1,8 +1,8 @@
-"""Who may call a tool, and whether a person agreed. Pure: time and roles come in.
+"""Check who may call a tool, and whether a person approved a call. Pure: time and roles are passed in.
 
-An approval is bound to one call and its arguments, counts once, and only until it expires. What `judge` finds
-has two meanings: `DENIED` is the answer to the call, which is over; `VALIDATION_ERROR` refuses the decision
-only, as one that was not for this call or not from somebody entitled to, and the call goes on waiting.
+An approval is bound to one call and its arguments, counts once, and only until it expires. `check_decision`
+returns two kinds of errors: `DENIED` is the answer to the call; `VALIDATION_ERROR` refuses only the decision,
+because it is about another call or its sender lacks the role, and the call keeps waiting.
 """
 
 from collections.abc import Collection
@@ -20,21 +20,23 @@ __all__ = ["build_approval_request", "check_decision", "check_tool_roles", "hash
 
 
 def check_tool_roles(tool: Tool, roles: Collection[str]) -> ErrorInfo | None:
-    """Why these roles may not use a tool, if they may not."""
+    """Return the error if these roles may not use a tool, else None."""
     if has_any_role(tool.roles, roles):
         return None
     return ErrorInfo(code="DENIED", message=f"{tool.name} is for {format_roles(tool.roles)} only")
 
 
 def build_approval_request(tool: Tool, call: ToolCall, now_ms: int) -> ApprovalRequest:
-    """The question to a person, whether this call may run."""
+    expires_at = None
+    if not isinf(tool.expires_s):
+        expires_at = format_timestamp(now_ms + round(tool.expires_s * 1000))
     return ApprovalRequest(
         call_id=call.call_id,
         tool=call.tool,
         args_hash=hash_call_args(call.args),
         risk=tool.risk or tool.kind,
-        reason=tool.description.partition("\n")[0] or None,  # what a person agrees to, in its words
-        expires_at=None if isinf(tool.expires_s) else format_timestamp(now_ms + round(tool.expires_s * 1000)),
+        reason=tool.description.partition("\n")[0] or None,
+        expires_at=expires_at,
         roles=tool.roles,
     )
 
@@ -46,7 +48,7 @@ def check_decision(
     roles: Collection[str],
     now_ms: int,
 ) -> ErrorInfo | None:
-    """What stands against running a call after a decision; `request` is None once one has been made."""
+    """Return why a call may not run after a decision, or None. `request` is None if no approval is open."""
     if request is None:
         return invalid_decision("no approval of this call is asked for", "call_id")
     if not decision.call_id == request.call_id == call.call_id:
@@ -65,21 +67,21 @@ def check_decision(
 
 
 def is_approval_expired(request: ApprovalRequest, now_ms: int) -> bool:
-    """Whether it is too late to decide; times of one form compare as texts."""
+    # timestamps have one form, so they compare as texts
     return request.expires_at is not None and format_timestamp(now_ms) >= request.expires_at
 
 
 def has_any_role(required_roles: Collection[str], roles: Collection[str]) -> bool:
-    """Whether one of the roles is wanted; none in particular means all of them. An operator is an owner."""
+    """Return whether one of the roles is required; none required means all. An operator counts as owner."""
     return not required_roles or not add_implied_roles(frozenset(roles)).isdisjoint(required_roles)
 
 
 def format_roles(roles: Collection[str]) -> str:
-    """Roles in a sentence."""
-    shown = sorted(roles)[:MAX_ROLES_SHOWN]
-    return "the role " + " or ".join(shown) + (" or others" if len(roles) > MAX_ROLES_SHOWN else "")
+    names = sorted(roles)[:MAX_ROLES_SHOWN]
+    if len(roles) > MAX_ROLES_SHOWN:
+        names.append("others")
+    return "the role " + " or ".join(names)
 
 
 def invalid_decision(message: str, field: str) -> ErrorInfo:
-    """A decision that does not count."""
     return ErrorInfo(code="VALIDATION_ERROR", message=message, details={"path": [field]})

@@ -1,7 +1,7 @@
-"""What an agent says on its way to the log: in order, at once, merged only while a write is under way.
+"""Appends the deltas of a reply in order, and merges them only while a write is under way.
 
-The first delta is appended immediately. What comes during its write goes together into the next one, and
-deltas of one block become one event. Memory is bounded: when much is waiting, the model is made to wait.
+The first delta is appended immediately. Payloads that arrive during a write go into the next one, and deltas
+of one block become one event. Memory is bounded: above `MAX_PENDING_CHARS` the model has to wait.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ MAX_PENDING_CHARS = 64 * 1024  # a model that outruns the disk by this much is s
 
 
 class DeltaWriter:
-    """Appends the live part of one reply; `append` begins a write and gives its future."""
+    """Appends the live part of one reply; `append` starts a write and returns its future."""
 
     def __init__(self, append: Callable[[list[Payload]], asyncio.Future[Any]]) -> None:
         self._append = append
@@ -23,23 +23,23 @@ class DeltaWriter:
         self._error: BaseException | None = None
 
     async def write(self, payloads: Iterable[Payload]) -> None:
-        """Append soon; returns at once unless too much is waiting. Raises what went wrong in a write."""
+        """Append soon. Return at once unless too much is pending. Raise the error of an earlier write."""
         for payload in payloads:
             merge_delta(self._pending, payload)
         if self._pending and self._write_future is None:
             self._start_write()
         self._raise_error()
-        if sum(len(item.text) for item in self._pending if isinstance(item, BlockDelta)) > MAX_PENDING_CHARS:
+        pending_chars = sum(len(item.text) for item in self._pending if isinstance(item, BlockDelta))
+        if pending_chars > MAX_PENDING_CHARS:
             await self.flush()
 
     def _start_write(self) -> None:
-        """Begin the next write, unless an earlier one has failed."""
         if self._error is not None:
-            return
+            return  # nothing is written after a failed write
         batch, self._pending = self._pending, []
         try:
             self._write_future = self._append(batch)
-        except Exception as error:  # noqa: BLE001  whoever speaks is told, here or after a write
+        except Exception as error:  # noqa: BLE001  the next `write` or `flush` raises it
             self._error = error
         else:
             self._write_future.add_done_callback(self._on_write_done)
@@ -55,7 +55,7 @@ class DeltaWriter:
             raise self._error
 
     async def flush(self) -> None:
-        """Wait until everything said is in the log; who is cancelled meanwhile writes no more."""
+        """Wait until everything is in the log. If the caller is cancelled, the write is cancelled too."""
         while (writing := self._write_future) is not None:
             try:
                 await asyncio.wait([writing])
@@ -65,14 +65,10 @@ class DeltaWriter:
         self._raise_error()
 
 
-def merge_delta(waiting: list[Payload], payload: Payload) -> None:
-    """Add a payload; a delta joins the delta of the same block before it."""
-    before = waiting[-1] if waiting else None
-    if (
-        isinstance(payload, BlockDelta)
-        and isinstance(before, BlockDelta)
-        and before.block_id == payload.block_id
-    ):
-        waiting[-1] = BlockDelta(block_id=before.block_id, text=before.text + payload.text)
+def merge_delta(pending: list[Payload], payload: Payload) -> None:
+    """Add a payload; a delta is merged with the delta of the same block before it."""
+    last = pending[-1] if pending else None
+    if isinstance(payload, BlockDelta) and isinstance(last, BlockDelta) and last.block_id == payload.block_id:
+        pending[-1] = BlockDelta(block_id=last.block_id, text=last.text + payload.text)
     else:
-        waiting.append(payload)
+        pending.append(payload)

@@ -1,4 +1,4 @@
-"""Whoever answers in a session has a driver: one that asks the models of agents, or talks to a process."""
+"""The interface of session drivers, and `make_driver`: one driver calls models, the other runs a process."""
 
 from typing import Any, Protocol
 
@@ -17,43 +17,41 @@ Runtime = Agent | ClaudeCode
 
 
 class SessionDriver(Protocol):
-    """What others use of a driver."""
+    """Runs one session: follows its log and appends what its agents do."""
 
     writer: SessionWriter
 
     @property
-    def views(self) -> OpenViews:
-        """The views that are open."""
-        ...
+    def views(self) -> OpenViews: ...
 
     @property
     def tree(self) -> Tree:
-        """What is open."""
+        """The open agents and calls, as far as the log has been folded."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether nobody follows the session any more, though nobody closed this."""
+        """Whether the driver has stopped following without a `close`: it must be opened again."""
         ...
 
     async def open(self, pid: int | None = None) -> None:
-        """Close what a dead process left, and follow the session from now on."""
+        """Close what a dead process left open, and start to follow. `pid` is recorded in the log."""
         ...
 
     async def close(self) -> None:
-        """Stop working."""
+        """Stop all work and append the ends of what was running."""
         ...
 
     async def wait_for_seq(self, seq: int) -> None:
-        """Wait until everything up to a seq has been taken into account."""
+        """Wait until a seq has been folded. Raise `Unavailable` if the driver ends before."""
         ...
 
     async def wait_until_idle(self, trace: str) -> None:
-        """Wait until a turn is over, or everyone in it waits."""
+        """Wait until a turn has ended, or all its agents wait for an answer."""
         ...
 
     async def wait_for_head(self) -> int:
-        """Wait until everything that is in the log now has been taken into account; the last seq."""
+        """Wait until everything that is in the log now has been folded. Return the last seq."""
         ...
 
 
@@ -67,8 +65,11 @@ def make_driver(
     hung: HungTools | None = None,
     **options: Any,
 ) -> SessionDriver:
-    """The driver of a session; `describe` says what members read of a tool that failed, `hung` counts those
-    that did not stop."""
+    """Build the driver of a session.
+
+    `describe` builds the message of a tool that failed; `hung` counts tools that do not stop. A process runs
+    its tools itself, so both are for agents only.
+    """
     if isinstance(runtime, ClaudeCode):
         return ClaudeDriver(log, session_id, runtime, catalog, vocabulary, **options)
     return AgentDriver(log, session_id, runtime, catalog, vocabulary, describe=describe, hung=hung, **options)

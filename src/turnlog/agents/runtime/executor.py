@@ -1,12 +1,14 @@
-"""The executor: runs calls of tools and turns whatever happens into an answer.
+"""Runs tool calls. Input: a tool, a call and its context. Output: a `ToolResult`, or a question to a person.
 
-Arguments are validated first. At most `at_once` calls run; others wait for a place. An async function runs on
-the loop, another one in a thread of its own, so that one that hangs holds up neither the loop nor the end of
-the process. A call that takes too long is answered and its tool told to stop; what does not stop is left
-behind, up to a limit for the session and one for all sessions (`HungTools`). What a tool raises is logged
-here. The answer masks it, unless `describe` explains it (`turnlog serve --debug`); a `ToolFault` is the
-answer. A call whose idempotency key has been answered is answered again, and of two at once the second waits
-for the first. Cancelling `run` stops the tool and leaves the answer to who cancelled.
+- Arguments are validated first. At most `max_concurrent` calls run; others wait.
+- An async function runs on the event loop, any other in a thread of its own, so that a tool that hangs
+  blocks neither the loop nor the end of the process.
+- A call that takes too long is answered with `TIMEOUT` and its tool is told to stop. Tools that do not stop
+  are abandoned, up to a limit for the session and one for all sessions (`HungTools`).
+- What a tool raises is logged. The result masks it, unless `describe` explains it (`turnlog serve --debug`)
+  or it is a `ToolError`.
+- A call whose idempotency key has a result gets that result; of two at once the second waits for the first.
+- Cancelling `run` stops the tool; the caller then decides the result.
 """
 
 import asyncio
@@ -22,6 +24,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import structs
 
+from turnlog.agents.blob_urls import blob_url
 from turnlog.agents.models.model import PutBlob
 from turnlog.agents.runtime.idempotency import (
     CacheKey,
@@ -44,49 +47,46 @@ from turnlog.events import ErrorInfo, Image, ToolCall, ToolResult
 
 log = logging.getLogger("turnlog.agents")
 
-MAX_CONCURRENT_CALLS = 5  # as many as the original ran; a model seldom asks for more in one step
-STOP_GRACE_S = 0.5  # for the clean-up of a tool that is stopped; a stop is through within a second
+MAX_CONCURRENT_CALLS = 5  # a model seldom makes more calls in one step
+STOP_GRACE_S = 0.5  # for the clean-up of a tool that is stopped; a stop takes less than a second
 MAX_ERROR_CHARS = 500
-MAX_ABANDONED_TOOLS = (
-    32  # tools that did not stop; above that something is wrong with them, and no more are started
-)
-MAX_HUNG_TOOLS = 128  # of all sessions of a process; each may hold a thread and its stack
+MAX_ABANDONED_TOOLS = 32  # of one session; more mean that its tools are broken, and no more are started
+MAX_HUNG_TOOLS = 128  # of all sessions of a process; each may keep a thread and its stack
 
-
-DescribeError = Callable[[str, Exception], str]  # what an answer says of a tool that failed
+DescribeError = Callable[[str, Exception], str]  # (tool name, error) -> the message of the result
 
 
 def mask_tool_error(tool: str, error: Exception) -> str:
-    """Say only that a tool failed: what it raised may hold what members must not read."""
+    """Return a message without details: an exception may contain what members must not read."""
     return f"{tool} failed"
 
 
 def explain_tool_error(tool: str, error: Exception) -> str:
-    """Say what a tool raised, for whoever develops it: every member of the session reads this."""
+    """Return a message with the exception, for development: every member of the session reads it."""
     return f"{tool} failed: {type(error).__name__}: {str(error)[:MAX_ERROR_CHARS]}"
 
 
 class HungTools:
-    """The tools of all sessions of a process that were told to stop and did not. When there are `most`, no
-    session starts another tool."""
+    """The tools of all sessions of a process that were told to stop and did not.
+
+    At `max_tools` no session starts another tool.
+    """
 
     def __init__(self, max_tools: int = MAX_HUNG_TOOLS) -> None:
         self._max_tools = max_tools
         self._running: set[asyncio.Future[Any]] = set()
 
     def add(self, work: "asyncio.Future[Any]") -> None:
-        """Count a tool until it ends."""
         self._running.add(work)
         work.add_done_callback(self._running.discard)
 
     @property
     def is_full(self) -> bool:
-        """Whether there are too many of them."""
         return len(self._running) >= self._max_tools
 
 
 class Executor:
-    """Runs the calls of one session; its `calls` are fed from the log."""
+    """Runs the calls of one session. The driver feeds its `idempotency_cache` from the log."""
 
     def __init__(
         self,
@@ -104,15 +104,16 @@ class Executor:
         self._abandoned: set[asyncio.Future[Any]] = set()
 
     async def run(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolResult | WaitForInput:
-        """The answer to a call, or what its tool wants to ask first."""
+        """Run a call. Return its result, or the input that the tool asks for."""
         values = tool.validate(call)
         if isinstance(values, ErrorInfo):
             return error_info_result(call, values)
         if find_idempotency_key(call) is None:
             return await self._run_validated(tool, call, context, values)
         async with self._key_locks.setdefault(idempotency_cache_key(call), asyncio.Lock()):
-            if earlier := self.idempotency_cache.find_result(call):
-                return earlier
+            earlier_result = self.idempotency_cache.find_result(call)
+            if earlier_result is not None:
+                return earlier_result
             result = await self._run_validated(tool, call, context, values)
             if isinstance(result, ToolResult) and result.ok:
                 self.idempotency_cache.add_pending(call, result)
@@ -125,7 +126,7 @@ class Executor:
             values = values | {tool.context_parameter: context}
         async with self._slots:
             if len(self._abandoned) >= MAX_ABANDONED_TOOLS or self._hung_tools.is_full:
-                log.error("tool %s was not started: too many others did not stop", tool.name)
+                log.error("tool %s was not started: too many tools do not stop", tool.name)
                 return error_result(call, "EXECUTION_ERROR", f"{tool.name} cannot run now")
             context.open()
             work = start_tool(tool, values)
@@ -143,7 +144,7 @@ class Executor:
         return await self._build_result(tool, call, work)
 
     async def _stop_tool(self, work: "asyncio.Future[Any]", context: ToolContext) -> None:
-        """Stop a tool: a coroutine by cancelling it, a thread by telling it."""
+        """Stop a tool and wait shortly: a coroutine is cancelled, a thread must check `context.cancelled`."""
         context.cancel()
         if isinstance(work, asyncio.Task):
             work.cancel()
@@ -155,22 +156,22 @@ class Executor:
     def _on_abandoned_done(self, work: "asyncio.Future[Any]") -> None:
         self._abandoned.discard(work)
         if not work.cancelled():
-            work.exception()  # nobody waits for it any more
+            work.exception()  # marks it as retrieved; asyncio would log it otherwise
 
     async def _build_result(
         self, tool: Tool, call: ToolCall, work: "asyncio.Future[Any]"
     ) -> ToolResult | WaitForInput:
-        """What a tool did, as an answer that can be written."""
+        """Return the outcome of a tool as a result that can be appended."""
         try:
-            value, found = split_images(unwrap_result(work))
+            value, images = split_images(unwrap_result(work))
             if isinstance(value, WaitForInput):
                 return value
             if isinstance(value, ToolError):
                 return error_result(call, value.code, str(value), result_to_json(value.details))
-            # in a thread: a result may be far larger than what is taken, and others must not wait for it
+            # in a thread: a result may be far larger than the limit, and the event loop must not wait for it
             value = await asyncio.to_thread(result_to_json, value)
-            images = [Image(src=await self._store_image(item), media_type=item.media_type) for item in found]
-            return structs.replace(ok_result(call, value), images=tuple(images))
+            stored_images = [await self._store_image(image) for image in images]
+            return structs.replace(ok_result(call, value), images=tuple(stored_images))
         except ResultTooLarge as error:
             return error_result(call, "EXECUTION_ERROR", f"the result is {error}")
         except Exception as error:
@@ -178,67 +179,61 @@ class Executor:
             message = self._describe(tool.name, error).encode(errors="replace").decode()
             return error_result(call, "EXECUTION_ERROR", message)
 
-    async def _store_image(self, image: ImageContent) -> str:
-        return "api/blobs/" + await self._put_blob(image.data, image.media_type)
+    async def _store_image(self, image: ImageContent) -> Image:
+        name = await self._put_blob(image.data, image.media_type)
+        return Image(src=blob_url(name), media_type=image.media_type)
 
 
 class ToolCrash(Exception):
-    """A tool ended in a way that is neither a result nor an error of its own."""
+    """A tool ended neither with a result nor with an ordinary exception."""
 
 
 def unwrap_result(work: "asyncio.Future[Any]") -> Any:
-    """What a tool returned, what it asks, or what it has to say against the call."""
+    """Return what a tool returned, or its `WaitForInput` or `ToolError`. Raise anything else it raised."""
     if work.cancelled():
-        raise ToolCrash("it cancelled itself")
+        raise ToolCrash("the tool cancelled itself")
     try:
         return work.result()
-    except WaitForInput as question:
-        if not isinstance(asked := result_to_json(question.questions), dict):
-            raise ToolCrash("it asked for input with what is no object") from question
-        return WaitForInput(asked)
-    except ToolError as fault:
-        return fault
+    except WaitForInput as request:
+        questions = result_to_json(request.questions)
+        if not isinstance(questions, dict):
+            raise ToolCrash("the tool asked for input with a value that is no JSON object") from request
+        return WaitForInput(questions)
+    except ToolError as error:
+        return error
 
 
 def start_tool(tool: Tool, values: dict[str, Any]) -> "asyncio.Future[Any]":
-    """Run a function: on the loop if it is made for that, else in a thread."""
     if inspect.iscoroutinefunction(tool.function):
         return asyncio.create_task(run_coroutine(tool.function, values))
     return run_in_thread(tool.function, values)
 
 
 async def run_coroutine(function: ToolFunction, values: dict[str, Any]) -> Any:
-    """Call a tool that is a coroutine; its exit is not the end of the process."""
+    """Call an async tool. Raise `ToolCrash` in place of exceptions that would end the process."""
     try:
         return await function(**values)
     except (SystemExit, BaseExceptionGroup) as error:
-        raise ToolCrash("it wanted to end the process") from error
+        raise ToolCrash(f"the tool raised {type(error).__name__}") from error
 
 
 def run_in_thread(function: ToolFunction, values: dict[str, Any]) -> "asyncio.Future[Any]":
-    """Call a tool in a thread of its own, which the end of the process does not wait for."""
+    """Call a tool in a daemon thread: the end of the process does not wait for it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
     def work() -> None:
         try:
-            settle = partial(future.set_result, context.run(function, **values))
-        except Exception as error:  # noqa: BLE001  it goes to whoever waits for the tool
-            settle = partial(future.set_exception, wrap_stop_iteration(error))
-        except BaseException as error:  # noqa: BLE001  and the end of a thread is the end of nothing else
-            settle = partial(future.set_exception, ToolCrash(repr(error)))
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(settle)
+            set_outcome = partial(future.set_result, context.run(function, **values))
+        except StopIteration:  # a future cannot carry it
+            set_outcome = partial(future.set_exception, ToolCrash("the tool raised StopIteration"))
+        except Exception as error:  # noqa: BLE001  the future raises it
+            set_outcome = partial(future.set_exception, error)
+        except BaseException as error:  # noqa: BLE001  SystemExit ends only this thread
+            set_outcome = partial(future.set_exception, ToolCrash(repr(error)))
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(set_outcome)
 
     threading.Thread(target=work, name=f"tool {function.__name__}", daemon=True).start()
     return future
-
-
-def wrap_stop_iteration(error: Exception) -> Exception:
-    """An exception as a future can carry it."""
-    return (
-        ToolCrash("it stopped an iteration that is not its own")
-        if isinstance(error, StopIteration)
-        else error
-    )

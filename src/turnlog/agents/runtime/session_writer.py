@@ -1,10 +1,10 @@
-"""How a driver writes to its session: items become events and are appended, some together with what follows.
+"""Appends a driver's events to its session.
 
-A `Ledger` is what an application makes of a session. It is told every durable event, and asked what is to be
-appended together with the end of a completion. A batch that the rules may look at is written only if the log
-has not moved meanwhile: of two at the same moment, the second is seen with the first.
+`append_with_rules` adds the events that the application's rules emit, in the same batch. A batch to which
+rules may react is appended only if no durable event was appended meanwhile: of two at the same moment, the
+rules see the second one together with the first.
 
-A write that the store cannot take is made again with the same event ids, so nothing is doubled. When the
+A write that the store cannot take is repeated with the same event ids, so no event is stored twice. When the
 store does not recover within the sum of `PAUSES_S`, the `StoreError` is raised, and every further write is
 tried once until one succeeds.
 """
@@ -14,8 +14,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.turn_loop import TurnEvent
-from turnlog.errors import Conflict, RuleError, SessionDamaged, StoreError, Unavailable
+from turnlog.errors import RuleError, SessionDamaged, StoreError, Unavailable
 from turnlog.events import Catalog, Envelope, Event, Payload, Scope, SessionError, UnknownPayload
 from turnlog.ids import new_id
 from turnlog.log import Log
@@ -23,64 +24,52 @@ from turnlog.state.rules import Phase
 
 log = logging.getLogger("turnlog.agents")
 
-PAUSES_S: tuple[float, ...] = (
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    10.0,
-)  # half a minute: a disk that is being cleared, a failover
+# half a minute: as long as it takes to clear a disk, or to fail over
+PAUSES_S: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0)
 
 
 class AppState(Protocol):
-    """What an application makes of a session."""
+    """The application's state in one session, and its rules."""
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one durable event into account."""
+        """Fold one durable event."""
         ...
 
     def may_react_to(self, events: Sequence[Event]) -> bool:
-        """Whether what follows from a batch depends on where it stands."""
+        """Return whether rules may react to these events, so that the append needs an expected position."""
         ...
 
     def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """What is to be appended together with a batch that would come after a seq."""
+        """Return the events that rules emit if these events follow the seq `last`."""
         ...
 
 
 class NoAppState:
-    """Nothing follows from anything."""
+    """Null object for sessions without an application."""
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Nobody keeps books."""
+        pass
 
     def may_react_to(self, events: Sequence[Event]) -> bool:
-        """Never."""
         return False
 
     def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """Nothing."""
         return []
 
 
 class SessionWriter:
-    """Writes to one session."""
+    """Appends to one session."""
 
     def __init__(self, log: Log, session_id: str, catalog: Catalog, app_state: AppState | None) -> None:
         self._log = log
         self._session_id = session_id
         self._catalog = catalog
         self.app_state = app_state or NoAppState()
-        self.durable_count = 0  # how many durable events the ledger knows of
+        self.durable_count = 0  # of the durable events that the application's state has
         self._pauses_s = PAUSES_S
 
     def build_event(self, item: TurnEvent, event_id: str | None = None) -> Event:
-        """Build the event of an item."""
-        event_id = event_id or new_id("evt_")
-        return self._catalog.build_event(item.payload, id=event_id, origin=item.origin, scope=item.scope)
+        return item.build(self._catalog, event_id or new_id("evt_"))
 
     async def append(self, items: Iterable[TurnEvent], last: int) -> int:
         """Append a batch; return the seq of its last event, or `last` for an empty batch."""
@@ -88,7 +77,7 @@ class SessionWriter:
         return seqs[-1] if seqs else last
 
     async def write(self, events: Sequence[Event], **expected: Any) -> list[int]:
-        """Append events, again and again while the store fails; `StoreError` when it does not recover."""
+        """Append events, repeatedly while the store fails. Raise `StoreError` when it does not recover."""
         pauses_s = iter(self._pauses_s)
         while True:
             try:
@@ -112,31 +101,35 @@ class SessionWriter:
     async def append_with_rules(
         self, items: Sequence[TurnEvent], refresh: Callable[[], Awaitable[int]], phase: Phase = "submit"
     ) -> int:
-        """Append a batch together with what the rules make of it; the last seq of its own.
+        """Append a batch and the events that rules emit. Return the seq of the batch's own last event.
 
-        `look` brings the ledger up to date and gives the last seq.
+        `refresh` brings the application's state up to date and returns the last seq.
         """
         events = [self.build_event(item) for item in items]
-        while True:
+        last = -1
+
+        async def make_plan() -> AppendPlan | None:
+            nonlocal last
             last = await refresh()
-            both = [*events, *self._rule_events(events, last, phase)]
-            alone = len(both) == len(events) and not self.app_state.may_react_to(events)
-            if not both:
-                return last
-            try:
-                expected = None if alone else self.durable_count
-                seqs = await self.write(both, expected_durable_count=expected)
-                return seqs[len(events) - 1] if events else last
-            except Conflict as conflict:
-                if conflict.last == last:
-                    raise
+            rule_events = self._rule_events(events, last, phase)
+            if not events and not rule_events:
+                return None
+            is_independent = not rule_events and not self.app_state.may_react_to(events)
+            expected = None if is_independent else self.durable_count
+            return AppendPlan([*events, *rule_events], last, {"expected_durable_count": expected})
+
+        appended = await append_if_unchanged(self.write, make_plan)
+        if appended is None or not events:
+            return last
+        _, seqs = appended
+        return seqs[len(events) - 1]
 
     def _rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """What the rules say; that they cannot be followed is said too."""
+        """Return the events that rules emit; a rule that fails becomes a `session.error`."""
         try:
             return self.app_state.rule_events(events, last, phase)
-        except RuleError as fault:
+        except RuleError as error:
             scope = events[-1].scope if events else Scope()
-            problem = SessionError(code=fault.code, message=str(fault))
-            within = Scope(trace_id=scope.trace_id, channel=scope.channel)
-            return [self.build_event(TurnEvent(problem, within, "system"))]
+            problem = SessionError(code=error.code, message=str(error))
+            turn_scope = Scope(trace_id=scope.trace_id, channel=scope.channel)
+            return [self.build_event(TurnEvent(problem, turn_scope, "system"))]

@@ -1,9 +1,9 @@
-"""The limit of a turn: a clock for each turn that runs, and the events that end one (protocol 4.17).
+"""The time limit of turns: a timer for each running turn, and the events that end one (protocol 4.17).
 
-A turn runs while any agent in it does more than wait for somebody outside. Its clock starts with its first
-agent, stops when everyone in it waits, and starts again from nothing when one of them goes on: what a person
-takes to answer is not the turn's time, and an answer is new work. Time in the queue is not counted either.
-The clock is the event loop's.
+A turn runs while any of its agents does more than wait for an answer. Its timer starts with its first agent,
+stops when all its agents wait, and starts again from zero when one of them continues: the time that a person
+takes to answer does not count, and an answer is new work. Time in the queue does not count either. The timers
+use the clock of the event loop.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Trace = str | None
 
 
 class TurnTimers:
-    """The turns that run now; `ring` is called when one has run for `limit_s`, and each time again."""
+    """Timers of the running turns. `on_timeout` is called every `limit_s` while a turn runs."""
 
     def __init__(self, limit_s: float, on_timeout: Callable[[Trace], None]) -> None:
         self.limit_s = limit_s
@@ -26,7 +26,7 @@ class TurnTimers:
         self._expired: set[Trace] = set()
 
     def update(self, running: set[Trace]) -> None:
-        """Start the clocks of turns that run since now, and stop those of all others."""
+        """Start the timers of turns that are new in `running`, and stop those of all others."""
         for trace in self._timers.keys() - running:
             self._timers.pop(trace).cancel()
             self._expired.discard(trace)
@@ -34,7 +34,7 @@ class TurnTimers:
             self._start(trace)
 
     def is_expired(self, trace: Trace) -> bool:
-        """Whether a turn has run for too long, and still does."""
+        """Return whether a turn has run for too long and still runs."""
         return trace in self._expired
 
     def _start(self, trace: Trace) -> None:
@@ -42,24 +42,24 @@ class TurnTimers:
 
     def _on_timer(self, trace: Trace) -> None:
         self._expired.add(trace)
-        self._start(trace)  # a log that is full cannot take the end now, and perhaps later
+        self._start(trace)  # again: if the store fails now, it may accept the end later
         self._on_timeout(trace)
 
 
 def running_turns(tree: Tree) -> set[Trace]:
-    """The turns in which somebody does more than wait; one that is handed over runs too."""
-    waiters = tree.waiting_agents()
-    busy = {agent.scope.trace_id for agent_id, agent in tree.open.items() if agent_id not in waiters}
+    """Return the turns with an agent that does not wait; a turn that is being handed over runs too."""
+    waiting = tree.waiting_agents()
+    busy = {agent.scope.trace_id for agent_id, agent in tree.open.items() if agent_id not in waiting}
     return busy | set(tree.handoff_targets.values())
 
 
 def timeout_events(tree: Tree, trace: Trace, limit_s: float) -> list[ClosingEvent]:
-    """The events that end one turn: what went wrong, then the ends of all that is open in it."""
-    inside = restrict_to_turns(tree, {trace})
-    if not inside.open:
+    """Build the events that end one turn: the error, then the ends of everything open in it."""
+    turn_tree = restrict_to_turns(tree, {trace})
+    if not turn_tree.open:
         return []
     message = f"The turn took longer than {limit_s:g} s and was ended."
     problem = SessionError(code="turn_timeout", message=message, retriable=True)
-    first = next(iter(inside.open.values())).scope
-    ends = build_closing_events(inside, "timeout", message, keep_waiting=False)
-    return [ClosingEvent(problem, first, new_id("evt_")), *ends]
+    first_scope = next(iter(turn_tree.open.values())).scope
+    ends = build_closing_events(turn_tree, "timeout", message, keep_waiting=False)
+    return [ClosingEvent(problem, first_scope, new_id("evt_")), *ends]

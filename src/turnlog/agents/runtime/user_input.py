@@ -1,19 +1,16 @@
-"""What people say to agents, as batches: a message, and the answer to a call that waits. Pure.
+"""Build the events of a user's message, and of an answer to a call that waits. Pure.
 
-A message opens a turn, or goes to the agents that wait: their open questions are answered with `CANCELLED`,
-and they go on with the message. An answer has the scope of the call it answers: the page's own call gets its
-result, a tool that asked for input gets it, an approval is given or not.
+A message opens a turn, or resumes the agents that wait in its channel: their open questions get the result
+`CANCELLED`, and they continue with the message. An answer has the scope of its call: a call of the page gets
+its result, a tool that asked for input gets the input, an approval gets a decision.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from hashlib import sha256
 from typing import Any
 
-import msgspec
-
 from turnlog.agents.runtime.approvals import check_decision, format_roles, has_any_role
-from turnlog.agents.runtime.loop_inputs import action_values
-from turnlog.agents.runtime.turn_loop import TurnEvent
+from turnlog.agents.runtime.turn_loop import TurnEvent, action_values
 from turnlog.agents.tools import ok_result
 from turnlog.errors import InvalidEvent, NotFound
 from turnlog.events import (
@@ -30,36 +27,39 @@ from turnlog.events.ui import InputSubmit
 from turnlog.state.tree import Invocation, OpenCall, Tree, build_cancelled_result
 
 REMOTE_ANSWER_PREFIX = "evt_remote_"
+CANCELLED_BY_MESSAGE = "The user went on with a message."
 
 
 def remote_answer_id(session_id: str, agent_id: str | None, call_id: str) -> str:
-    """Return the id of the answer that another process gives to a call: the same however often it posts."""
-    return (
-        REMOTE_ANSWER_PREFIX + sha256(f"remote:{session_id}:{agent_id}:{call_id}".encode()).hexdigest()[:40]
-    )
+    """Return the id of a remote executor's answer to a call: the same however often it is posted."""
+    digest = sha256(f"remote:{session_id}:{agent_id}:{call_id}".encode()).hexdigest()
+    return REMOTE_ANSWER_PREFIX + digest[:40]
 
 
 def message_events(tree: Tree, message: UiMessage, trace: str) -> list[TurnEvent]:
-    """A message and what it frees in its channel; `trace` is for a new turn."""
-    waiting = [tree.open[agent_id] for agent_id in tree.agents_asking_page()]
-    waiting = [invocation for invocation in waiting if invocation.scope.channel == message.channel]
-    scope = waiting[-1].scope if waiting else Scope(trace_id=trace, channel=message.channel)
-    freed = [item for invocation in waiting for item in _cancel_waiting_calls(invocation)]
-    return [*freed, TurnEvent(message, scope, "ui")]
+    """Build the results that a message cancels in its channel, then the message.
+
+    `trace` is used if the message opens a new turn.
+    """
+    scope = Scope(trace_id=trace, channel=message.channel)
+    items: list[TurnEvent] = []
+    for agent_id in tree.agents_asking_page():
+        invocation = tree.open[agent_id]
+        if invocation.scope.channel == message.channel:
+            items += _cancel_waiting_calls(invocation)
+            scope = invocation.scope
+    return [*items, TurnEvent(message, scope, "ui")]
 
 
 def _cancel_waiting_calls(invocation: Invocation) -> Iterator[TurnEvent]:
     for call in invocation.own_calls.values():
         if call.is_waiting or call.is_pending_handoff:
-            yield TurnEvent(
-                build_cancelled_result(call.call, "The user went on with a message."),
-                invocation.scope,
-                "system",
-            )
+            result = build_cancelled_result(call.call, CANCELLED_BY_MESSAGE)
+            yield TurnEvent(result, invocation.scope, "system")
 
 
 def find_waiting_call(tree: Tree, call_id: str) -> tuple[Scope, OpenCall]:
-    """A call that somebody outside has to answer, and whose it is."""
+    """Return a call that waits for an answer, and the scope of its agent. Raise `NotFound` without one."""
     for invocation in tree.open.values():
         call = invocation.calls.get(call_id)
         if call and call.is_waiting:
@@ -68,29 +68,37 @@ def find_waiting_call(tree: Tree, call_id: str) -> tuple[Scope, OpenCall]:
 
 
 def answer_events(tree: Tree, call_id: str, value: Any) -> list[TurnEvent]:
-    """The answer to a call that waits: a result, an input (an object), or whether it may run."""
+    """Build the answer to a call that waits.
+
+    `value` is the result of a page's call, the input (an object) for a tool, or whether a call is approved.
+    """
     scope, call = find_waiting_call(tree, call_id)
     if call.approval_request is not None:
-        hashed, decision = call.approval_request.args_hash, "approve" if value else "deny"
-        given = msgspec.convert(
-            {"call_id": call_id, "args_hash": hashed, "decision": decision}, ApprovalDecision
+        decision = ApprovalDecision(
+            call_id=call_id,
+            args_hash=call.approval_request.args_hash,
+            decision="approve" if value else "deny",
         )
-        return [TurnEvent(given, scope, "ui")]
+        return [TurnEvent(decision, scope, "ui")]
     if call.call.executor == "backend":
-        action = InputSubmit(values=value if isinstance(value, dict) else {"value": value})
-        return [TurnEvent(UiAction(action=action, call_id=call_id), scope, "ui")]
+        values = value if isinstance(value, dict) else {"value": value}
+        action = UiAction(action=InputSubmit(values=values), call_id=call_id)
+        return [TurnEvent(action, scope, "ui")]
     return [TurnEvent(ok_result(call.call, value), scope, "ui")]
 
 
 def checked_answer_events(
     answer: Payload, scope: Scope, call: OpenCall, roles: Collection[str], now_ms: int
 ) -> list[TurnEvent]:
-    """What an answer from outside brings; one that does not fit the call is refused."""
+    """Build the events of a posted answer. Raise `InvalidEvent` if it does not fit the call."""
     check = ANSWER_CHECKS[type(answer)]
-    if problem := check(answer, call, roles, now_ms):
+    problem = check(answer, call, roles, now_ms)
+    if problem is not None:
         raise InvalidEvent(problem, "$.payload")
-    # an executor is a tool, though it posts its results as a page does
-    origin: Origin = "tool" if isinstance(answer, ToolResult) and call.call.executor == "remote" else "ui"
+
+    # a remote executor posts its results as a page does, but they are results of a tool
+    is_remote_result = isinstance(answer, ToolResult) and call.call.executor == "remote"
+    origin: Origin = "tool" if is_remote_result else "ui"
     items = [TurnEvent(answer, scope, origin)]
     if isinstance(answer, UiAction) and call.call.executor != "backend":
         items.append(TurnEvent(ok_result(call.call, action_values(answer)), scope, "ui"))
@@ -98,7 +106,7 @@ def checked_answer_events(
 
 
 def get_answered_call_id(answer: Payload | UnknownPayload) -> str | None:
-    """The call that an event answers, if it is an answer."""
+    """Return the id of the call that an event answers; None if it is no answer."""
     return getattr(answer, "call_id", None) if type(answer) in ANSWER_CHECKS else None
 
 
@@ -106,26 +114,34 @@ def _check_result(answer: ToolResult, call: OpenCall, roles: Collection[str], _:
     if not has_any_role(call.roles, roles):
         return f"{format_roles(call.roles)} may answer this"
     if answer.kind is not None:
-        return "expected no kind: that is for results of the provider"
+        return "expected no kind: only results of the provider have one"
     if call.call.executor == "backend" or call.approval_request is not None:
         return f"{answer.call_id} is not answered by a result"
-    return None if answer.tool == call.call.tool else f"expected a result of {call.call.tool}"
+    if answer.tool != call.call.tool:
+        return f"expected a result of {call.call.tool}"
+    return None
 
 
 def _check_action(answer: UiAction, call: OpenCall, roles: Collection[str], _: int) -> str | None:
     if not has_any_role(call.roles, roles):
         return f"{format_roles(call.roles)} may answer this"
-    return None if call.awaits_page else f"{answer.call_id} is not answered by an action"
+    if not call.awaits_page:
+        return f"{answer.call_id} is not answered by an action"
+    return None
 
 
 def _check_decision(
     answer: ApprovalDecision, call: OpenCall, roles: Collection[str], now_ms: int
 ) -> str | None:
     if answer.decision == "expired":
-        return "expected approve or deny: the time decides what is expired"
-    fault = check_decision(call.approval_request, answer, call.call, roles, now_ms)
-    void = fault is not None and (fault.code != "DENIED" or answer.decision == "approve")
-    return fault.message if fault and void else None
+        return "expected approve or deny: only the server may decide that an approval has expired"
+    error = check_decision(call.approval_request, answer, call.call, roles, now_ms)
+    if error is None:
+        return None
+    # DENIED is the expected outcome of a deny
+    if error.code == "DENIED" and answer.decision == "deny":
+        return None
+    return error.message
 
 
 ANSWER_CHECKS: dict[type, Callable[[Any, OpenCall, Collection[str], int], str | None]] = {

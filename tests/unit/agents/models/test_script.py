@@ -125,7 +125,7 @@ def test_the_words_of_a_result_with_images() -> None:
 
 def test_the_example_of_the_guide_is_a_script() -> None:
     assert guide
-    example = guide[guide.index("{") : guide.index("A bare list")]
+    example = guide[guide.index("{") : guide.index("A file may also")]
     play = read_script(example.encode(), "guide")
     assert (len(play.steps), play.pace_s, play.first_s) == (4, 0.03, 0.4)
 
