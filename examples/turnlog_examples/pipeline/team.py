@@ -11,14 +11,14 @@ and so are the instructions: with a model of your own the same team works in its
 import json
 import re
 from collections.abc import Iterator
-from importlib.resources import files
+from pathlib import Path
 
 from turnlog import Agent, App, tool
 from turnlog.agents import Model, Script, Scripted, ScriptPart, ScriptTurn, Tool, ToolContext, ToolUse
 from turnlog_examples.greetings import is_greeting
 from turnlog_examples.pipeline.archive import ARCHIVE, Archive, claims_about, verdict_on
 
-GUIDE = files("turnlog_examples.pipeline").joinpath("guide.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).with_name("guide.md")
 TRIES = ("honey, lightning and the Moon", "goldfish and the Great Wall", "quantum soup")
 NOTHING = "Nothing about"
 TRUE, FALSE, UNKNOWN = "Confirmed:", "Refuted:", "Nobody knows:"

@@ -1,6 +1,7 @@
 """`App`: an agent, the events of the application, and how they change its state."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from turnlog.agents import Agent
@@ -42,7 +43,8 @@ class App:
     Its agent answers everybody, or a process does; or there is an agent for each channel: it talks to the
     members of that role, and nobody else listens but the owner. A turn that runs, not counting the time in
     which it waits, longer than `turn_limit_s` is ended with `turn_timeout`. Pages show people its `title`, a
-    `guide` in Markdown, and `tries`: messages worth sending, in the first channel if there are some.
+    `guide` in Markdown, and `suggestions`: messages worth sending, in the first channel if there are some. A
+    `guide` that is a `Path` is read once, when the application is made.
     Readers may ask for its `dialects` by their names, beside those of Turnlog. A session without a title is
     listed as `untitled`.
     """
@@ -59,7 +61,7 @@ class App:
         turn_limit_s: float = TURN_LIMIT_S,
         roles: Roles = Roles(),  # noqa: B008
         title: str = "",
-        guide: str = "",
+        guide: str | Path = "",
         suggestions: Sequence[str] = (),
         dialects: Mapping[str, DialectFactory] = {},
         untitled: str = "",
@@ -84,7 +86,7 @@ class App:
         self.turn_limit_s = turn_limit_s
         self.roles = roles
         self.title = title or name
-        self.guide = guide
+        self.guide = read_guide(name, guide)
         self.suggestions = tuple(suggestions)
         self.dialects = check_dialect_names(dialects)
         self.untitled = untitled
@@ -158,6 +160,18 @@ def first_agent(name: str, agents: Mapping[str, Agent]) -> Agent:
     if not agents:
         raise CallerError(f"app {name}: expected an agent, got none")
     return next(iter(agents.values()))
+
+
+def read_guide(name: str, guide: str | Path) -> str:
+    """Return Markdown as it is, and the text of a file for a path."""
+    if isinstance(guide, str):
+        return guide
+
+    try:
+        return guide.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise CallerError(f"app {name}: cannot read the guide {guide}: {problem}") from error
 
 
 def check_reducers(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:
