@@ -134,6 +134,7 @@ def make_app(pace_s: float = 0.0, model: Model | str | None = None) -> App:
         vocabulary=BROKER,
         reducers=buttons.REDUCERS,
         rules=(*RULES, *buttons.RULES),
+        title_of=title.title,
         initial_state=start,
         roles=ROLES,
         title="Credit broker",

@@ -46,7 +46,9 @@ class App:
     `guide` in Markdown, and `suggestions`: messages worth sending, in the first channel if there are some. A
     `guide` that is a `Path` is read once, when the application is made.
     Readers may ask for its `dialects` by their names, beside those of Turnlog. A session without a title is
-    listed as `untitled`.
+    listed as `untitled`. `title_of` is a pure function of the application's state. When it returns another
+    title, the server appends a `session.title` with the events that changed the state. An empty title changes
+    nothing, and a title that a member gave stays.
     """
 
     def __init__(  # noqa: PLR0913  what an application is made of, each by its name
@@ -57,6 +59,7 @@ class App:
         vocabulary: Vocabulary | None = None,
         reducers: Reducers | None = None,
         rules: Sequence[Rule] = (),
+        title_of: Callable[[Any], str] | None = None,
         initial_state: Callable[[], Any] = dict,
         turn_limit_s: float = TURN_LIMIT_S,
         roles: Roles = Roles(),  # noqa: B008
@@ -76,6 +79,7 @@ class App:
         if reserved := SERVER_ROLES & role_names(self.channels, roles):
             raise CallerError(f"app {name}: {min(reserved)} is a role of the server's own, expected another")
         self.rules = tuple(rules)
+        self.title_of = title_of
         self.vocabulary = vocabulary
         own = [CLAUDE_CLI] if self.claude_code else []
         self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
@@ -133,6 +137,11 @@ class App:
         names.update(*(tool.roles for agent in tools for tool in agent.tools))
         names.update(self.channels or (GUEST,))
         return tuple(sorted(names - SERVER_ROLES))
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether events may follow from the state."""
+        return bool(self.rules) or self.title_of is not None
 
     @property
     def event_types(self) -> tuple[str, ...]:
