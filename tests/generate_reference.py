@@ -1,4 +1,4 @@
-"""Writes `docs/api.md` and the list of modules in `docs/architecture.md` from the code; `make docs` runs it."""
+"""Writes `docs/api.md` and the modules in `docs/architecture.md` from the code; `make docs` runs it."""
 
 import ast
 import enum
@@ -21,9 +21,9 @@ MODULES_END = "<!-- end of modules -->\n"
 
 API_HEAD = """# API reference
 
-Generated from the public modules by `make docs`; not edited by hand. A module that is not listed here is internal and
-may change. Event classes are in [events.md](events.md), HTTP routes in `GET /openapi.json`, the JavaScript client in
-[web/client](../web/client/README.md).
+Generated from the public modules by `make docs`; not edited by hand. A module that is not listed here is
+internal and may change. Event classes are in [events.md](events.md), HTTP routes in `GET /openapi.json`, the
+JavaScript client in [web/client](../web/client/README.md).
 """
 
 
@@ -63,6 +63,10 @@ def methods(cls: type[Any]) -> Iterator[str]:
             yield f"- `{name}{parameters}`: {first_paragraph(target)}\n"
 
 
+def is_event_class(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Payload) and value is not Payload
+
+
 def public_names(module: Any) -> list[str]:
     """Return what a module exports, without event classes."""
     listed = getattr(module, "__all__", None)
@@ -90,12 +94,11 @@ def module_section(name: str, described: set[int]) -> Iterator[str]:
         if id(value) in described:
             continue
         described.add(id(value))
-        shown = (
-            "" if isinstance(value, type) and issubclass(value, enum.Enum | Exception) else signature(value)
-        )
+        has_signature = not (isinstance(value, type) and issubclass(value, enum.Enum | Exception))
+        parameters = signature(value) if has_signature else ""
         yield f"\n### `{exported}`\n\n"
-        if shown:
-            yield f"```\n{exported}{shown}\n```\n\n"
+        if parameters:
+            yield f"```\n{exported}{parameters}\n```\n\n"
         if not isinstance(value, type) or is_own_docstring(value):
             yield f"{first_paragraph(value)}\n"
         if isinstance(value, type) and (lines := list(methods(value))):

@@ -1,4 +1,4 @@
-"""Generated pages are what the code says, and the searches that the architecture page names find something."""
+"""Generated pages are up to date, and the searches that the architecture page names find something."""
 
 import re
 import shlex

@@ -5,15 +5,13 @@ frontend tool), and notes the trip with an inline tag that becomes an applicatio
 scripted, the rest is real.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from turnlog import Agent, App, Vocabulary, tool
-from turnlog.agents import Scripted, ToolUse
+from turnlog.agents import Emit, Scripted, ScriptPart, ScriptTurn, ToolUse
 from turnlog.events import Envelope, Payload
-from turnlog.state.history import Message
-from turnlog_examples.conversation import is_greeting, last_text, results
+from turnlog_examples.greetings import is_greeting
 
 WEATHER = ("clear and 21 °C", "cloudy and 14 °C", "rain and 11 °C", "snow and -3 °C")
 SIGHTS = ("the harbour at dusk", "the old market hall", "the river path", "the hill with the view")
@@ -47,9 +45,10 @@ def confirm(question: str) -> bool:
     raise NotImplementedError  # the page answers
 
 
-def guide(messages: list[Message]) -> Iterator[str | ToolUse]:
+def guide(turn: ScriptTurn) -> Iterator[ScriptPart]:
     """What the guide says: one step for each result it has."""
-    city, found = last_text(messages), [result.text for result in results(messages) if result.ok]
+    city = turn.text
+    found = [result.text for result in turn.results if result.ok]
     if is_greeting(city):
         yield "Hello! Name a city, and I look at its weather and ask my scout what to see there."
     elif len(found) == 0:
@@ -63,15 +62,14 @@ def guide(messages: list[Message]) -> Iterator[str | ToolUse]:
         yield ToolUse("confirm", {"question": f"Note a trip to {city}?"})
     elif found[2] == "true":
         yield f"Noted: {city}, {found[0]}. Have a good time!\n"
-        trip = json.dumps({"city": city, "weather": found[0]}, ensure_ascii=False)
-        yield f"<agent-event type=\"note_trip\" data='{trip}' />"
+        yield Emit(NoteTrip(city=city, weather=found[0]))
     else:
         yield "As you like, nothing is noted. Name another place when you want one."
 
 
-def scout(messages: list[Message]) -> Iterator[str | ToolUse]:
+def scout(turn: ScriptTurn) -> Iterator[str | ToolUse]:
     """What the scout says."""
-    city = last_text(messages)
+    city = turn.text
     yield f"In {city}, do not miss {SIGHTS[len(city) % len(SIGHTS)]}."
 
 

@@ -15,15 +15,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from turnlog import Agent, App, tool
-from turnlog.agents import Scripted, ToolContext, ToolError, ToolUse, WaitForInput
+from turnlog.agents import RetryPolicy, Scripted, ScriptTurn, ToolContext, ToolError, ToolUse, WaitForInput
 from turnlog.agents.models.scripted import Cite, Fail, ScriptPart, Thinking, UsageReport
-from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.tools import ImageContent
 from turnlog.events import Citation, Usage
-from turnlog.state.history import Message
 from turnlog_examples import assistant, broker, pipeline, weights
 from turnlog_examples.assistant.chart import bars
-from turnlog_examples.conversation import last_text, results
 
 PACE_S = 0.01
 NAME = "scripted:claude-sonnet-4-5"  # whose prices are counted
@@ -143,8 +140,8 @@ ORDERS: dict[str, Callable[[str], Iterator[ScriptPart]]] = {
 }
 
 
-def planner(messages: list[Message]) -> Iterator[ScriptPart]:
-    said, found = last_text(messages), results(messages)
+def planner(turn: ScriptTurn) -> Iterator[ScriptPart]:
+    said, found = turn.text, turn.results
     order, _, rest = said.partition(" ")
     if found and order == "Plan":
         yield PLAN
@@ -155,21 +152,21 @@ def planner(messages: list[Message]) -> Iterator[ScriptPart]:
         yield f"Done: {found[-1].text}."
     else:
         yield from ORDERS[order](rest) if order in ORDERS else iter([f"I heard: {said}"])
-    yield UsageReport(Usage(input_tokens=len(repr(messages)) // 4, output_tokens=90))
+    yield UsageReport(Usage(input_tokens=len(repr(turn)) // 4, output_tokens=90))
 
 
-def scout(messages: list[Message]) -> Iterator[ScriptPart]:
-    yield "I was there in May. " if results(messages) else "I know somebody in the town."
-    if results(messages):
-        yield results(messages)[-1].text
+def scout(turn: ScriptTurn) -> Iterator[ScriptPart]:
+    yield "I was there in May. " if turn.results else "I know somebody in the town."
+    if turn.results:
+        yield turn.results[-1].text
     else:
-        yield ToolUse("guide", {"prompt": last_text(messages)})
+        yield ToolUse("guide", {"prompt": turn.text})
     yield UsageReport(Usage(input_tokens=420, output_tokens=40))
 
 
-def guide(messages: list[Message]) -> Iterator[ScriptPart]:
-    asked = last_text(messages).startswith("Ask")
-    if asked and not results(messages):
+def guide(turn: ScriptTurn) -> Iterator[ScriptPart]:
+    asked = turn.text.startswith("Ask")
+    if asked and not turn.results:
         yield "That depends on how you walk."
         yield ToolUse("confirm", {"question": "Do you walk more than ten kilometres a day?"})
     else:

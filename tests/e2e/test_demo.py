@@ -204,7 +204,7 @@ def test_the_link_leads_to_a_session_of_the_named_system_and_the_others_are_ther
 
 # the guide of the broker, word for word
 
-GUIDE = broker.GUIDE
+GUIDE = broker.app.guide
 INSTALLER, CUSTOMER = (
     re.findall(r"\*\*(.+?)\*\*", part)
     for part in re.findall(r"^\d\. (?:installer|customer): (.*(?:\n   .*)*)", GUIDE, re.M)

@@ -10,11 +10,11 @@ import click
 
 from turnlog import open_log
 from turnlog.agents import Agent
+from turnlog.cli.event_printers import TreePrinter, print_events
 from turnlog.cli.terminal import escape_controls
 from turnlog.errors import TurnlogError
 from turnlog.events import AwaitedCall, ToolAwait
 from turnlog_examples.assistant.team import make_agent
-from turnlog_examples.terminal import Everything, shown
 
 QUESTION = "Can we fly from Oslo?"
 PACE_S = 0.05  # a word: as fast as one reads
@@ -28,13 +28,15 @@ def question_of(call: AwaitedCall) -> str:
 async def talk(agent: Agent, question: str) -> None:
     """Show one turn; what it asks is asked here, and the turn goes on with the answer."""
     log = await open_log("memory:")
-    session, client = await log.create("assistant"), Everything()
+    session, client = await log.create("assistant"), TreePrinter()
     prompt: str | None = question
     answers: Mapping[str, Any] | None = None
     while prompt or answers:
         events = agent.run(prompt, answers=answers, log=log, session_id=session)
         waits = [
-            entry.payload async for entry in shown(events, client) if isinstance(entry.payload, ToolAwait)
+            entry.payload
+            async for entry in print_events(events, client)
+            if isinstance(entry.payload, ToolAwait)
         ]
         asked = [call for wait in waits for call in wait.calls]
         prompt, answers = None, {call.call_id: click.confirm(question_of(call)) for call in asked}

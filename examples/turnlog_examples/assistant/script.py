@@ -10,13 +10,22 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from turnlog.agents import ToolUse
-from turnlog.agents.models import Cite, Fail, Files, ProviderCall, ScriptPart, Thinking, UsageReport
-from turnlog.agents.models.scripted import Script
+from turnlog.agents import (
+    Cite,
+    Fail,
+    Files,
+    ProviderCall,
+    Script,
+    ScriptPart,
+    ScriptResult,
+    ScriptTurn,
+    Thinking,
+    ToolUse,
+    UsageReport,
+)
 from turnlog.events import Citation, File, Usage
-from turnlog.state.history import Message
 from turnlog_examples.assistant.tools import FIELDS, LIMIT_KNOTS, forecast
-from turnlog_examples.conversation import Result, is_greeting, last_text, results
+from turnlog_examples.greetings import is_greeting
 
 HANDBOOK = ("https://example.org/balloons/handbook", "The balloon pilot's handbook")
 RULE = "No launch when the wind near the ground is above ten knots."
@@ -31,12 +40,12 @@ class Unreliable:
     script: Script
     _failed: set[int] = field(default_factory=set)
 
-    def __call__(self, messages: list[Message]) -> Iterable[ScriptPart]:
-        conversation = hash(repr(messages))
-        greets = is_greeting(last_text(messages))
-        if greets or results(messages) or conversation in self._failed:
+    def __call__(self, turn: ScriptTurn) -> Iterable[ScriptPart]:
+        conversation = hash(repr(turn))
+        greets = is_greeting(turn.text)
+        if greets or turn.results or conversation in self._failed:
             self._failed.discard(conversation)
-            return self.script(messages)
+            return self.script(turn)
         self._failed.add(conversation)
         return [
             Thinking("A flight, then."),
@@ -51,16 +60,16 @@ def place_of(text: str) -> str:
     return (named[1] if named else text).strip(" .?!")
 
 
-def spent(messages: list[Message], output_tokens: int) -> UsageReport:
+def spent(turn: ScriptTurn, output_tokens: int) -> UsageReport:
     """What a message of so many tokens costs: the conversation is read again each time."""
-    return UsageReport(Usage(input_tokens=len(repr(messages)) // 4, output_tokens=output_tokens))
+    return UsageReport(Usage(input_tokens=len(repr(turn)) // 4, output_tokens=output_tokens))
 
 
-def pilot(messages: list[Message]) -> Iterator[ScriptPart]:
+def pilot(turn: ScriptTurn) -> Iterator[ScriptPart]:
     """What the assistant says: look, ask, write."""
-    place = place_of(last_text(messages))
-    found = {result.tool: result for result in results(messages)}
-    if is_greeting(last_text(messages)):
+    place = place_of(turn.text)
+    found = {result.tool: result for result in turn.results}
+    if is_greeting(turn.text):
         yield from greet()
     elif "wind" not in found:
         yield from look(place)
@@ -68,7 +77,7 @@ def pilot(messages: list[Message]) -> Iterator[ScriptPart]:
         yield from judge(place, found)
     else:
         yield from finish(place, found)
-    yield spent(messages, 120)
+    yield spent(turn, 120)
 
 
 def greet() -> Iterator[ScriptPart]:
@@ -93,7 +102,7 @@ def look(place: str) -> Iterator[ScriptPart]:
     yield ToolUse("tower", {"prompt": place})
 
 
-def judge(place: str, found: dict[str, Result]) -> Iterator[ScriptPart]:
+def judge(place: str, found: dict[str, ScriptResult]) -> Iterator[ScriptPart]:
     """Too much wind ends it; else the user decides."""
     strongest = json.loads(found["wind"].text)["strongest"]
     sky, field_, tower = found["camera"], found["register"], found["tower"]
@@ -111,7 +120,7 @@ def judge(place: str, found: dict[str, Result]) -> Iterator[ScriptPart]:
         yield ToolUse("confirm", {"question": question})
 
 
-def finish(place: str, found: dict[str, Result]) -> Iterator[ScriptPart]:
+def finish(place: str, found: dict[str, ScriptResult]) -> Iterator[ScriptPart]:
     """Write the plan, if it is wanted."""
     if found["confirm"].text != "true":
         yield "As you like. The balloon stays in its bag."
@@ -144,10 +153,10 @@ def finish(place: str, found: dict[str, Result]) -> Iterator[ScriptPart]:
     yield Files((File(file_id="file_plan", filename=name, storage_location="provider:file_plan"),))
 
 
-def tower(messages: list[Message]) -> Iterator[ScriptPart]:
+def tower(turn: ScriptTurn) -> Iterator[ScriptPart]:
     """The tower knows its own field; where there is none, its line is dead."""
-    place = last_text(messages)
+    place = turn.text
     if place.casefold() not in FIELDS:
         yield Fail("not_found_error", retriable=False, message=f"There is no tower at {place}.")
     yield f"{place} tower: free to launch until noon."
-    yield spent(messages, 20)
+    yield spent(turn, 20)

@@ -1,6 +1,6 @@
 """The assistant and the tower it calls, and the application around them."""
 
-from importlib.resources import files
+from pathlib import Path
 
 from turnlog import Agent, App
 from turnlog.agents import Model, RetryPolicy, Scripted
@@ -8,7 +8,7 @@ from turnlog.agents.models import AnthropicModel
 from turnlog_examples.assistant.script import Unreliable, pilot, tower
 from turnlog_examples.assistant.tools import LIMIT_KNOTS, camera, confirm, register, wind
 
-GUIDE = files("turnlog_examples.assistant").joinpath("guide.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).with_name("guide.md")
 TRIES = tuple(f"Can we fly from {place}?" for place in ("Göreme", "Oslo", "Bristol"))
 DEFAULT = RetryPolicy()
 NAMES = ("scripted:claude-sonnet-4-5", "scripted:claude-haiku-4-5")  # whose prices are counted

@@ -19,7 +19,7 @@ that the customer told about themselves.
 """
 
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 
 from turnlog import Agent, App
 from turnlog.agents import Model, Scripted
@@ -32,7 +32,7 @@ from turnlog_examples.broker.rules import RULES
 
 __all__ = ["EMITS", "POSTS", "ROLES", "RULES", "app", "make_agents", "make_app", "start"]
 
-GUIDE = files("turnlog_examples.broker").joinpath("guide.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).with_name("guide.md")
 TRIES = (
     "£12,500, no deposit, panels with a battery, 4 kWp",
     "£30,000, 20% deposit, panels, a battery and an EV charger, 8 kWp",
@@ -134,6 +134,7 @@ def make_app(pace_s: float = 0.0, model: Model | str | None = None) -> App:
         vocabulary=BROKER,
         reducers=buttons.REDUCERS,
         rules=(*RULES, *buttons.RULES),
+        title_of=title.title,
         initial_state=start,
         roles=ROLES,
         title="Credit broker",

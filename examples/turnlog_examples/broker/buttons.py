@@ -15,7 +15,6 @@ from turnlog.events.view_nodes import Button, Section, Text
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Rule
 from turnlog_examples.broker import case as cases
-from turnlog_examples.broker import title
 from turnlog_examples.broker.case import ENDS, Case, awaited, consented, disclosure
 from turnlog_examples.broker.disclosures import DISCLOSURES
 from turnlog_examples.broker.events import (
@@ -174,8 +173,7 @@ MEANT = (CaptureConsent, AcknowledgeDisclosure, AcceptCounterOffer, RefuseCounte
 REDUCERS: Reducers = {
     **cases.REDUCERS,
     **{payload: released(cases.REDUCERS[payload]) for payload in MEANT},
-    **title.REDUCERS,
     AssistantView: shown,
     UiAction: clicked,
 }  # of everything in a session that counts, on the broker's own pages and on others
-RULES = (Rule("click", "apply", to_mean, mean), Rule("buttons", "apply", to_show, show), *title.RULES)
+RULES = (Rule("click", "apply", to_mean, mean), Rule("buttons", "apply", to_show, show))

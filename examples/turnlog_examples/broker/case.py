@@ -75,7 +75,6 @@ class Case(TypedDict):
     createdAt: NotRequired[str]
     updatedAt: NotRequired[str]
     page: NotRequired[Facts]  # of `buttons`: what the customer's page asks
-    title: NotRequired[Facts]  # of `title`: what the session is called, and who said so
 
 
 def new_case(retailer_name: str = "") -> Case:

@@ -3,7 +3,6 @@
 import importlib.util
 import shutil
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from turnlog import App
@@ -15,7 +14,7 @@ from turnlog_examples.office.lines import MODEL
 from turnlog_examples.office.script import SCREEN
 from turnlog_examples.office.standin import COMMAND
 
-GUIDE = files("turnlog_examples.office").joinpath("guide.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).with_name("guide.md")
 TRIES = ("Good morning", "Write about ships", "Delete it", "I want a team of eight", "/stumble")
 PACE_S = 0.03  # the stand-in's words come as from a model
 TOLD = ("--append-system-prompt", INSTRUCTIONS, "--permission-mode", "acceptEdits", "--forward-subagent-text")

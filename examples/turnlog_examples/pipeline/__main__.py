@@ -6,9 +6,9 @@ import sys
 import click
 
 from turnlog.agents import Agent, all_ended
+from turnlog.cli.event_printers import AnswerPrinter, TreePrinter, print_events
 from turnlog.errors import TurnlogError
 from turnlog_examples.pipeline.team import make_team
-from turnlog_examples.terminal import Answers, Everything, shown
 
 TOPIC = "honey, lightning and the Moon"
 PACE_S = 0.05  # a word: as fast as one reads
@@ -16,12 +16,12 @@ PACE_S = 0.05  # a word: as fast as one reads
 
 async def top(planner: Agent, topic: str) -> None:
     """Show what the agents at the top say, until both of them have ended."""
-    await all_ended(shown(planner.run(topic, depth=0), Answers()))
+    await all_ended(print_events(planner.run(topic, depth=0), AnswerPrinter()))
 
 
 async def whole(planner: Agent, topic: str) -> None:
     """Show every level, until every agent that started has ended."""
-    ends = await all_ended(shown(planner.run(topic), Everything()))
+    ends = await all_ended(print_events(planner.run(topic), TreePrinter()))
     click.echo(f"{len(ends)} agents, {sum(end.steps or 0 for end in ends.values())} steps")
 
 

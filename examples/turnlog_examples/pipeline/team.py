@@ -11,16 +11,14 @@ and so are the instructions: with a model of your own the same team works in its
 import json
 import re
 from collections.abc import Iterator
-from importlib.resources import files
+from pathlib import Path
 
 from turnlog import Agent, App, tool
-from turnlog.agents import Model, Scripted, Tool, ToolContext, ToolUse
-from turnlog.agents.models.scripted import Script, ScriptPart
-from turnlog.state.history import Message
-from turnlog_examples.conversation import is_greeting, last_text, results
+from turnlog.agents import Model, Script, Scripted, ScriptPart, ScriptTurn, Tool, ToolContext, ToolUse
+from turnlog_examples.greetings import is_greeting
 from turnlog_examples.pipeline.archive import ARCHIVE, Archive, claims_about, verdict_on
 
-GUIDE = files("turnlog_examples.pipeline").joinpath("guide.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).with_name("guide.md")
 TRIES = ("honey, lightning and the Moon", "goldfish and the Great Wall", "quantum soup")
 NOTHING = "Nothing about"
 TRUE, FALSE, UNKNOWN = "Confirmed:", "Refuted:", "Nobody knows:"
@@ -32,13 +30,13 @@ def subjects_of(topic: str) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part)) or [topic]
 
 
-def planner(messages: list[Message]) -> Iterator[ScriptPart]:
+def planner(turn: ScriptTurn) -> Iterator[ScriptPart]:
     """Send somebody for each subject, then hand what they found to the writer."""
-    topic = " ".join(last_text(messages).split())
-    found = [result for result in results(messages) if result.ok]
+    topic = " ".join(turn.text.split())
+    found = [result for result in turn.results if result.ok]
     if is_greeting(topic):
         yield "Hello! Name one or more subjects, and I have them researched, checked and written up."
-    elif not results(messages):
+    elif not turn.results:
         subjects = subjects_of(topic)
         yield f"I send a researcher for each of these: {', '.join(subjects)}."
         for subject in subjects:
@@ -51,9 +49,9 @@ def planner(messages: list[Message]) -> Iterator[ScriptPart]:
         yield ToolUse("handoff_to_writer", {"prompt": f"{topic}\n{findings}"})
 
 
-def researcher(messages: list[Message]) -> Iterator[ScriptPart]:
+def researcher(turn: ScriptTurn) -> Iterator[ScriptPart]:
     """Search the shelves, and have every claim checked."""
-    subject, found = last_text(messages), results(messages)
+    subject, found = turn.text, turn.results
     claims: list[str] = json.loads(found[0].text) if found and found[0].ok else []
     if not found:
         yield ToolUse("search", {"subject": subject})
@@ -67,9 +65,9 @@ def researcher(messages: list[Message]) -> Iterator[ScriptPart]:
         yield "\n".join(result.text for result in found[1:] if result.ok)
 
 
-def fact_checker(messages: list[Message]) -> Iterator[ScriptPart]:
+def fact_checker(turn: ScriptTurn) -> Iterator[ScriptPart]:
     """Say whether one claim is true."""
-    claim, found = last_text(messages), results(messages)
+    claim, found = turn.text, turn.results
     if not found:
         yield ToolUse("look_up", {"claim": claim})
         return
@@ -79,9 +77,9 @@ def fact_checker(messages: list[Message]) -> Iterator[ScriptPart]:
     )
 
 
-def writer(messages: list[Message]) -> Iterator[ScriptPart]:
+def writer(turn: ScriptTurn) -> Iterator[ScriptPart]:
     """Turn the findings into a text that tells what holds from what does not."""
-    topic, *lines = last_text(messages).split("\n")
+    topic, *lines = turn.text.split("\n")
     sure = [line.removeprefix(TRUE).strip() for line in lines if line.startswith(TRUE)]
     wrong = [line.removeprefix(FALSE).strip() for line in lines if line.startswith(FALSE)]
     open_ = [line for line in lines if line.startswith((NOTHING, UNKNOWN))]

@@ -13,15 +13,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from turnlog.agents import ToolUse
-from turnlog.agents.models import ScriptPart
-from turnlog.agents.models.scripted import Script
+from turnlog.agents import Script, ScriptPart, ScriptResult, ScriptTurn, ToolUse
 from turnlog.events.ui import Action
-from turnlog.state.history import Message
-from turnlog_examples.conversation import Result, last_text, results
 from turnlog_examples.weights.words import Json, entries_in
 
-ACTED = re.compile(r"\[The user acted: (\{.*\})\]", re.DOTALL)
 AUDIT = re.compile(r"\b(history|audit|changes|changed)\b", re.IGNORECASE)
 SHOW = re.compile(r"\b(show|list|table|weights|entries)\b", re.IGNORECASE)
 HELP = (
@@ -30,18 +25,12 @@ HELP = (
 )
 
 
-class Told(msgspec.Struct):
-    """What the user did, as the history tells it."""
-
-    action: Action
-
-
-class Turn(NamedTuple):
-    """Where the conversation stands: what the user wrote or did, what calls have brought since."""
+class Step(NamedTuple):
+    """The input of the next step: what the user wrote or did, and the results of calls since then."""
 
     text: str
     action: Json
-    found: list[Result]
+    results: list[ScriptResult]
     table: list[Json]  # the rows as they were shown last
     zone: ZoneInfo
 
@@ -49,29 +38,29 @@ class Turn(NamedTuple):
 def make_script(zone: ZoneInfo) -> Script:
     """The script for a user in a time zone."""
 
-    def weights(messages: list[Message]) -> Iterator[ScriptPart]:
-        text = last_text(messages)
-        turn = Turn(text, action_in(text), results(messages), shown_last(messages), zone)
-        if turn.found:
-            return AFTER[turn.found[-1].tool](turn, turn.found[-1])
-        return FIRST.get(turn.action["kind"], unknown)(turn)
+    def weights(turn: ScriptTurn) -> Iterator[ScriptPart]:
+        step = Step(turn.text, read_action(turn), turn.results, find_last_table(turn), zone)
+        if step.results:
+            return AFTER[step.results[-1].tool](step, step.results[-1])
+        return FIRST.get(step.action["kind"], unknown)(step)
 
     return weights
 
 
-def action_in(text: str) -> Json:
-    """What the user did, as the history tells it; words that only look like it are words."""
-    acted = ACTED.fullmatch(text)
+def read_action(turn: ScriptTurn) -> Json:
+    """Return the user's action; text that only looks like one is a message."""
+    fields = turn.action or {}
     try:
-        told: Told | None = msgspec.json.decode(acted[1], type=Told) if acted else None
-    except (msgspec.MsgspecError, RecursionError):
-        told = None
-    return msgspec.to_builtins(told.action) if told else {"kind": "message"}
+        action = msgspec.convert(fields["action"], Action)
+    except (KeyError, msgspec.MsgspecError):
+        return {"kind": "message"}
+    values: Json = msgspec.to_builtins(action)
+    return values
 
 
-def shown_last(messages: list[Message]) -> list[Json]:
-    """The rows of the table as the agent showed it last."""
-    parts = [part for message in messages for part in message.content if part["type"] == "tool_use"]
+def find_last_table(turn: ScriptTurn) -> list[Json]:
+    """Return the rows of the table as the agent showed it last."""
+    parts = [part for message in turn for part in message.content if part["type"] == "tool_use"]
     tables: list[list[Json]] = [part["input"]["rows"] for part in parts if part["name"] == "weight_table"]
     return tables[-1] if tables else []
 
@@ -103,10 +92,10 @@ def is_saved(row_id: Any) -> bool:
 # what the user wrote or did
 
 
-def message(turn: Turn) -> Iterator[ScriptPart]:
+def message(step: Step) -> Iterator[ScriptPart]:
     """A weigh-in, a wish, or neither."""
-    entries = entries_in(turn.text)
-    if AUDIT.search(turn.text):
+    entries = entries_in(step.text)
+    if AUDIT.search(step.text):
         yield ToolUse("weight_audit_list", {})
     elif len(entries) == 1:
         yield "Got it. Please confirm the entry:"
@@ -114,81 +103,81 @@ def message(turn: Turn) -> Iterator[ScriptPart]:
     elif entries:
         yield "Got it. Please confirm the entries:"
         yield ToolUse("weight_table", {"rows": entries})
-    elif SHOW.search(turn.text):
+    elif SHOW.search(step.text):
         yield ToolUse("weight_entries_list", {})
     else:
         yield HELP
 
 
-def submitted(turn: Turn) -> Iterator[ScriptPart]:
-    yield ToolUse("weight_entry_save_batch", {"rows": [row_of(turn.action["values"], turn.zone)]})
+def submitted(step: Step) -> Iterator[ScriptPart]:
+    yield ToolUse("weight_entry_save_batch", {"rows": [row_of(step.action["values"], step.zone)]})
 
 
-def table_saved(turn: Turn) -> Iterator[ScriptPart]:
+def table_saved(step: Step) -> Iterator[ScriptPart]:
     """One call for all rows; rows that the user deleted are deleted after it."""
-    rows = [row_of(row, turn.zone) for row in turn.action["rows"]]
+    rows = [row_of(row, step.zone) for row in step.action["rows"]]
     if rows:
         yield ToolUse("weight_entry_save_batch", {"rows": rows})
     else:
-        yield from taken_out(turn)
+        yield from taken_out(step)
 
 
-def taken_out(turn: Turn) -> Iterator[ScriptPart]:
+def taken_out(step: Step) -> Iterator[ScriptPart]:
     """Delete the saved rows that the user deleted in the table, or show what there is."""
-    gone = [row_id for row_id in turn.action.get("deleted", ()) if is_saved(row_id)]
+    gone = [row_id for row_id in step.action.get("deleted", ()) if is_saved(row_id)]
     yield ToolUse("weight_entry_delete", {"ids": gone}) if gone else ToolUse("weight_entries_list", {})
 
 
-def row_deleted(turn: Turn) -> Iterator[ScriptPart]:
+def row_deleted(step: Step) -> Iterator[ScriptPart]:
     """A saved row is deleted by the executor; one that was never saved is only shown no more."""
-    row_id = turn.action["row_id"]
+    row_id = step.action["row_id"]
     if is_saved(row_id):
         yield ToolUse("weight_entry_delete", {"ids": [row_id]})
     else:
-        names = [row.get("id") or f"new_{number}" for number, row in enumerate(turn.table, 1)]
-        rest = [row for name, row in zip(names, turn.table, strict=True) if name != row_id]
+        names = [row.get("id") or f"new_{number}" for number, row in enumerate(step.table, 1)]
+        rest = [row for name, row in zip(names, step.table, strict=True) if name != row_id]
         yield ToolUse("weight_table", {"rows": rest})
 
 
-def row_added(turn: Turn) -> Iterator[ScriptPart]:
+def row_added(step: Step) -> Iterator[ScriptPart]:
     yield "Please fill in the new entry:"
     yield ToolUse("weight_entry_form", {"entry": {"measured_at": "today"}})
 
 
-def unknown(turn: Turn) -> Iterator[ScriptPart]:
+def unknown(step: Step) -> Iterator[ScriptPart]:
     yield HELP
 
 
 # what a call has brought
 
 
-def saved(turn: Turn, result: Result) -> Iterator[ScriptPart]:
+def saved(step: Step, result: ScriptResult) -> Iterator[ScriptPart]:
     """A sentence, or the table again; what was refused is shown where it is wrong."""
     if not result.ok:
-        yield from refused(turn, json.loads(result.text))
-    elif turn.action["kind"] == "table.save":
+        yield from refused(step, json.loads(result.text))
+    elif step.action["kind"] == "table.save":
         yield f"Saved: {json.loads(result.text)['saved']} entries."
-        yield from taken_out(turn)
+        yield from taken_out(step)
     else:
-        values = turn.action["values"]
+        values = step.action["values"]
         yield f"Saved: {values['weight_lbs']} lbs on {values['measured_at']}."
 
 
-def refused(turn: Turn, fault: Json) -> Iterator[ScriptPart]:
+def refused(step: Step, fault: Json) -> Iterator[ScriptPart]:
     """Show the user's own values again, with the objection at its place."""
     path = (fault.get("details") or {}).get("path", [])
     if fault["code"] != "VALIDATION_ERROR" or path[:1] != ["rows"]:
         yield f"It is not saved: {fault['message']}."
         return
     yield f"That cannot be saved: {fault['message']}. Please correct it:"
-    entered = [turn.action["values"]] if turn.action["kind"] == "form.submit" else turn.action["rows"]
+    entered = [step.action["values"]] if step.action["kind"] == "form.submit" else step.action["rows"]
     rows = [drafted(values) for values in entered]
     if len(path) > 1:
         rows[path[1]]["errors"] = {str(path[-1]): fault["message"]}
-    if turn.action["kind"] == "form.submit":
+    if step.action["kind"] == "form.submit":
         yield ToolUse("weight_entry_form", {"entry": rows[0]})
     else:
-        rows += [row for row in turn.table if row.get("id") in turn.action.get("deleted", ())]
+        rows += [row for row in step.table if row.get("id") in step.action.get("deleted", ())]
         yield ToolUse("weight_table", {"rows": rows})
 
 
@@ -199,7 +188,7 @@ def drafted(values: Json) -> Json:
     return kept | ({"id": row_id} if is_saved(row_id) else {})
 
 
-def deleted(turn: Turn, result: Result) -> Iterator[ScriptPart]:
+def deleted(step: Step, result: ScriptResult) -> Iterator[ScriptPart]:
     if result.ok:
         yield f"Deleted: {json.loads(result.text)['deleted']}."
     else:
@@ -207,7 +196,7 @@ def deleted(turn: Turn, result: Result) -> Iterator[ScriptPart]:
     yield ToolUse("weight_entries_list", {})
 
 
-def listed(turn: Turn, result: Result) -> Iterator[ScriptPart]:
+def listed(step: Step, result: ScriptResult) -> Iterator[ScriptPart]:
     if not result.ok:
         yield f"The entries cannot be shown: {json.loads(result.text)['message']}."
         return
@@ -216,7 +205,7 @@ def listed(turn: Turn, result: Result) -> Iterator[ScriptPart]:
     yield ToolUse("weight_table", {"rows": rows})
 
 
-def audited(turn: Turn, result: Result) -> Iterator[ScriptPart]:
+def audited(step: Step, result: ScriptResult) -> Iterator[ScriptPart]:
     """What changed, when, by whom and by which call."""
     if not result.ok:
         yield f"The history cannot be shown: {json.loads(result.text)['message']}."
@@ -242,19 +231,19 @@ def brief(entry: Json) -> str:
     return f"{entry['weight_lbs']:g} lbs on {entry['measured_at'][:10]}{notes}"
 
 
-def nothing(turn: Turn, result: Result) -> Iterator[ScriptPart]:
+def nothing(step: Step, result: ScriptResult) -> Iterator[ScriptPart]:
     """The view speaks for itself."""
     return iter(())
 
 
-FIRST: dict[str, Callable[[Turn], Iterator[ScriptPart]]] = {
+FIRST: dict[str, Callable[[Step], Iterator[ScriptPart]]] = {
     "message": message,
     "form.submit": submitted,
     "table.save": table_saved,
     "table.delete_row": row_deleted,
     "table.add_row": row_added,
 }
-AFTER: dict[str, Callable[[Turn, Result], Iterator[ScriptPart]]] = {
+AFTER: dict[str, Callable[[Step, ScriptResult], Iterator[ScriptPart]]] = {
     "weight_entry_save_batch": saved,
     "weight_entry_delete": deleted,
     "weight_entries_list": listed,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from importlib.resources import files
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from turnlog import Agent, App
@@ -18,7 +18,7 @@ from turnlog_examples.weights.script import make_script
 from turnlog_examples.weights.table import utc_now
 from turnlog_examples.weights.views import make_views
 
-GUIDE = files("turnlog_examples.weights").joinpath("guide.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).with_name("guide.md")
 TRIES = (
     "Weigh-in 187.6 today",
     "85 kg yesterday, after breakfast; 84.5 kg today",

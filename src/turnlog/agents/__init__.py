@@ -2,7 +2,27 @@
 
 from turnlog.agents.agent import Agent
 from turnlog.agents.claude.claude_code import ClaudeCode
-from turnlog.agents.models import AnthropicModel, Model, ModelError, Request, Scripted, ToolSpec, ToolUse
+from turnlog.agents.models import (
+    AnthropicModel,
+    Cite,
+    Emit,
+    EndMessage,
+    Fail,
+    Files,
+    Model,
+    ModelError,
+    ProviderCall,
+    Request,
+    Script,
+    Scripted,
+    ScriptPart,
+    ScriptResult,
+    ScriptTurn,
+    Thinking,
+    ToolSpec,
+    ToolUse,
+    UsageReport,
+)
 from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.run import all_ended
 from turnlog.agents.tool_context import ToolContext, ToolError, WaitForInput
@@ -12,19 +32,31 @@ from turnlog.parse.reply import ReplyBuilder
 __all__ = [
     "Agent",
     "AnthropicModel",
+    "Cite",
     "ClaudeCode",
+    "Emit",
+    "EndMessage",
+    "Fail",
+    "Files",
     "ImageContent",
     "Model",
     "ModelError",
+    "ProviderCall",
     "ReplyBuilder",
     "Request",
     "RetryPolicy",
+    "Script",
+    "ScriptPart",
+    "ScriptResult",
+    "ScriptTurn",
     "Scripted",
+    "Thinking",
     "Tool",
     "ToolContext",
     "ToolError",
     "ToolSpec",
     "ToolUse",
+    "UsageReport",
     "WaitForInput",
     "all_ended",
     "tool",

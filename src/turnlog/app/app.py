@@ -1,6 +1,7 @@
 """`App`: an agent, the events of the application, and how they change its state."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from turnlog.agents import Agent
@@ -43,9 +44,12 @@ class App:
     Its agent answers everybody, or a process does; or there is an agent for each channel: it talks to the
     members of that role, and nobody else listens but the owner. A turn that runs, not counting the time in
     which it waits, longer than `turn_limit_s` is ended with `turn_timeout`. Pages show people its `title`, a
-    `guide` in Markdown, and `tries`: messages worth sending, in the first channel if there are some.
+    `guide` in Markdown, and `suggestions`: messages worth sending, in the first channel if there are some. A
+    `guide` that is a `Path` is read once, when the application is made.
     Readers may ask for its `dialects` by their names, beside those of Turnlog. A session without a title is
-    listed as `untitled`.
+    listed as `untitled`. `title_of` is a pure function of the application's state. When it returns another
+    title, the server appends a `session.title` with the events that changed the state. An empty title changes
+    nothing, and a title that a member gave stays.
     """
 
     def __init__(  # noqa: PLR0913  what an application is made of, each by its name
@@ -56,11 +60,12 @@ class App:
         vocabulary: Vocabulary | None = None,
         reducers: Reducers | None = None,
         rules: Sequence[Rule] = (),
+        title_of: Callable[[Any], str] | None = None,
         initial_state: Callable[[], Any] = dict,
         turn_limit_s: float = TURN_LIMIT_S,
         roles: Roles = Roles(),  # noqa: B008
         title: str = "",
-        guide: str = "",
+        guide: str | Path = "",
         suggestions: Sequence[str] = (),
         dialects: Mapping[str, DialectFactory] = {},
         untitled: str = "",
@@ -75,6 +80,7 @@ class App:
         if reserved := SERVER_ROLES & role_names(self.channels, roles):
             raise CallerError(f"app {name}: {min(reserved)} is a role of the server's own, expected another")
         self.rules = tuple(rules)
+        self.title_of = title_of
         self.vocabulary = vocabulary
         own = [CLAUDE_CLI] if self.claude_code else []
         self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
@@ -85,7 +91,7 @@ class App:
         self.turn_limit_s = turn_limit_s
         self.roles = roles
         self.title = title or name
-        self.guide = guide
+        self.guide = read_guide(name, guide)
         self.suggestions = tuple(suggestions)
         self.dialects = check_dialect_names(dialects)
         self.untitled = untitled
@@ -134,6 +140,11 @@ class App:
         return tuple(sorted(names - SERVER_ROLES))
 
     @property
+    def has_rules(self) -> bool:
+        """Whether events may follow from the state."""
+        return bool(self.rules) or self.title_of is not None
+
+    @property
     def event_types(self) -> tuple[str, ...]:
         """The types of its own events: those that the folds take for the application's."""
         return tuple(kind.name for kind in self.catalog if not kind.payload_class.TYPE)
@@ -159,6 +170,18 @@ def first_agent(name: str, agents: Mapping[str, Agent]) -> Agent:
     if not agents:
         raise CallerError(f"app {name}: expected an agent, got none")
     return next(iter(agents.values()))
+
+
+def read_guide(name: str, guide: str | Path) -> str:
+    """Return Markdown as it is, and the text of a file for a path."""
+    if isinstance(guide, str):
+        return guide
+
+    try:
+        return guide.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise CallerError(f"app {name}: cannot read the guide {guide}: {problem}") from error
 
 
 def check_reducers(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:

@@ -385,7 +385,7 @@ class Sessions:
 
     async def _not_yet_appended(self, membership: Membership, events: Sequence[Event]) -> Sequence[Event]:
         """The events that are not in the log: from what happened before, nothing follows again."""
-        if not membership.app.rules:
+        if not membership.app.has_rules:
             return events
         rows = await self.log.find_events(membership.session_id, [event.id for event in events])
         return [event for event in events if event.id not in rows]

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 import turnlog
-from turnlog.cli import link, log, search, serve, sessions, state
+from turnlog.cli import chat, link, log, search, serve, sessions, state
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert_command as convert_command
 from turnlog.cli.demo import demo as demo_command
@@ -82,6 +82,7 @@ for command in (
     demo_command,
     new_command,
     *serve.COMMANDS,
+    *chat.COMMANDS,
     *link.COMMANDS,
     *sessions.COMMANDS,
     *log.COMMANDS,

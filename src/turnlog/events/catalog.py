@@ -26,6 +26,11 @@ _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+def tag_name(payload: type[Payload]) -> str:
+    """Return the bare name of an application's event: `NoteTrip` is `note_trip`."""
+    return _CAMEL_BOUNDARY.sub("_", payload.__name__).lower()
+
+
 class EventType(msgspec.Struct, frozen=True):
     """A declared type: its full name, its class, and the decoder of its payloads."""
 
@@ -78,8 +83,7 @@ class Vocabulary:
         if not (isinstance(payload_class, type) and issubclass(payload_class, Payload)):
             raise InvalidEvent(f"expected a subclass of Payload, got {quote(payload_class)}", self.name)
 
-        snake_case = _CAMEL_BOUNDARY.sub("_", payload_class.__name__).lower()
-        name = payload_class.TYPE or f"{self.name}.{snake_case}"
+        name = payload_class.TYPE or f"{self.name}.{tag_name(payload_class)}"
         check_type_name(name)
         if name in self.types:
             raise InvalidEvent(f"expected each type once, got {name} twice", self.name)

@@ -1,5 +1,6 @@
 """What an application ties together."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.logs import plain_log
 from turnlog.agents import Agent, Scripted
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.app import App
-from turnlog.errors import InvalidEvent
+from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import CATALOG, Envelope, Payload, UiMessage, Vocabulary
 from turnlog.state.descriptions import is_page_event
 from turnlog.state.fold import fold
@@ -94,3 +95,29 @@ def test_the_tour_keeps_its_trips_and_begins_each_session_without_any() -> None:
     cities = [trip["city"] for trip in state["trips"]]
     assert cities == ["Oslo", "Rome"]
     assert app.initial_state() == {"trips": []}
+
+
+def test_a_guide_that_is_a_path_is_read_when_the_application_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "guide.md"
+    path.write_bytes("# Grüße\n".encode())
+    app = App("plain", AGENT, guide=path)
+    path.write_text("changed")
+    assert app.guide == "# Grüße\n"
+
+
+def test_a_guide_that_is_text_is_no_file_name(tmp_path: Path) -> None:
+    path = tmp_path / "guide.md"
+    path.write_text("# In the file")
+    assert App("plain", AGENT, guide=str(path)).guide == str(path)
+
+
+def test_a_missing_guide_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CallerError, match=r"app plain: cannot read the guide .*absent\.md.*: No such file"):
+        App("plain", AGENT, guide=tmp_path / "absent.md")
+
+
+def test_a_guide_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "guide.md"
+    path.write_bytes(b"\xff")
+    with pytest.raises(CallerError, match=r"guide\.md.*: it is not UTF-8"):
+        App("plain", AGENT, guide=path)

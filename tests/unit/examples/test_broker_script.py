@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.tables import for_each_row
 from tests.unit.examples.broker_desk import CATALOG, Desk
-from turnlog.agents.models.scripted import Script
+from turnlog.agents import Script, ScriptTurn
 from turnlog.agents.tag_instructions import instructions_with_tags, is_for_models
 from turnlog.events import AssistantMessage, Payload, UiMessage
 from turnlog.parse import strip_event_tags
@@ -43,7 +43,7 @@ class Talk:
             ruled = self.desk.take(payload, channel=self.channel)
             for told in [payload, *(ruled if self.tells_rules else [])]:
                 self._add("user", describe_input(CATALOG.get_type_name(type(told)), told))
-        output = "".join(str(part) for part in self.script(self.messages))
+        output = "".join(str(part) for part in self.script(ScriptTurn(self.messages)))
         stripped = strip_event_tags(output, BROKER)
         assert stripped.rejects == []
         assert stripped.display.strip() == self._add("assistant", stripped.display.strip())

@@ -20,7 +20,7 @@ SECRET = "Sarah O'Neil"
 @for_each_row(
     ("project", "called"),
     [
-        ({}, "A new project"),
+        ({}, ""),
         ({"projectValue": 12_500.0}, "£12,500"),
         (
             {"projectValue": 1e9, "productSpec": "panels_battery_ev_other"},

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.support.tables import for_each_row
-from turnlog.agents import AnthropicModel, ToolUse
+from turnlog.agents import AnthropicModel, ScriptTurn, ToolUse
 from turnlog.events.view_nodes import find_view_error
 from turnlog.state.descriptions import describe_action
 from turnlog.state.history import Message
@@ -53,7 +53,7 @@ def conversation(*items: str | Call) -> list[Message]:
 
 def said(*items: str | Call) -> tuple[str, list[tuple[str, Any]]]:
     """What the agent says to a conversation, and what it calls."""
-    parts = list(make_script(ZONE)(conversation(*items)))
+    parts = list(make_script(ZONE)(ScriptTurn(conversation(*items))))
     calls = [(part.tool, part.args) for part in parts if isinstance(part, ToolUse)]
     return " ".join(part for part in parts if isinstance(part, str)), calls
 

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from turnlog.agents.models.anthropic import AnthropicModel
 from turnlog.agents.models.model import Model, ModelError, ReadBlob, Request, ToolSpec
 from turnlog.agents.models.script import load_script
+from turnlog.agents.models.script_turn import ScriptResult, ScriptTurn
 from turnlog.agents.models.scripted import (
     Cite,
+    Emit,
     EndMessage,
     Fail,
     Files,
     ProviderCall,
+    Script,
     Scripted,
     ScriptPart,
     Thinking,
@@ -26,6 +29,7 @@ from turnlog.errors import CallerError, quote
 __all__ = [
     "AnthropicModel",
     "Cite",
+    "Emit",
     "EndMessage",
     "Fail",
     "Files",
@@ -34,7 +38,10 @@ __all__ = [
     "ProviderCall",
     "ReadBlob",
     "Request",
+    "Script",
     "ScriptPart",
+    "ScriptResult",
+    "ScriptTurn",
     "Scripted",
     "Thinking",
     "ToolSpec",

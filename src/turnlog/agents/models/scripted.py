@@ -16,10 +16,11 @@ import msgspec
 from msgspec import field
 
 from turnlog.agents.models.model import ModelError, Request
+from turnlog.agents.models.script_turn import ScriptTurn
 from turnlog.events import Citation, ErrorInfo, File, Payload, ToolResult, Usage
+from turnlog.events.catalog import tag_name
 from turnlog.parse import reply as replies
 from turnlog.parse.reply import ReplyBuilder
-from turnlog.state.history import Message
 
 NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
@@ -34,6 +35,12 @@ class ToolUse(ScriptStruct, frozen=True):
     tool: str
     args: dict[str, Any] = {}
     call_id: str | None = None
+
+
+class Emit(ScriptStruct, frozen=True):
+    """Emit an event of the application, as an inline tag."""
+
+    event: Payload
 
 
 class Thinking(ScriptStruct, frozen=True):
@@ -90,8 +97,8 @@ class UsageReport(ScriptStruct, frozen=True):
     usage: Usage = field(name="spend")
 
 
-ScriptPart = str | ToolUse | Thinking | Cite | ProviderCall | Files | Fail | EndMessage | UsageReport
-Script = Callable[[list[Message]], Iterable[ScriptPart]]
+ScriptPart = str | ToolUse | Emit | Thinking | Cite | ProviderCall | Files | Fail | EndMessage | UsageReport
+Script = Callable[[ScriptTurn], Iterable[ScriptPart]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ class Scripted:
         await asyncio.sleep(self.initial_delay_s)
         stop: replies.MessageStop | None = None
         usage = NO_USAGE
-        for part in self.script(request.messages):
+        for part in self.script(ScriptTurn(request.messages)):
             if isinstance(part, EndMessage):
                 stop = part.reason
                 break
@@ -139,6 +146,16 @@ def split_words(text: str) -> list[str]:
 
 def _text(reply: ReplyBuilder, part: str) -> Iterator[list[Payload]]:
     return map(reply.text, split_words(part))
+
+
+def _emit(reply: ReplyBuilder, part: Emit) -> Iterator[list[Payload]]:
+    yield reply.text(format_tag(part.event))
+
+
+def format_tag(event: Payload) -> str:
+    """Return the tag that a model would write for an event, on a line of its own."""
+    data = msgspec.json.encode(event).decode().replace("'", "\\u0027")
+    return f"\n<agent-event type=\"{tag_name(type(event))}\" data='{data}' />"
 
 
 def _thinking(reply: ReplyBuilder, part: Thinking) -> Iterator[list[Payload]]:
@@ -185,6 +202,7 @@ PART_WRITERS: dict[type, Callable[[ReplyBuilder, Any], Iterator[list[Payload]]]]
     str: _text,
     Thinking: _thinking,
     ToolUse: _call,
+    Emit: _emit,
     Cite: _cite,
     ProviderCall: _provider_call,
     Files: _files,

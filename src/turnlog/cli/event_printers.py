@@ -1,9 +1,8 @@
-"""Two clients for a terminal: `Answers` shows what the top of the tree says, `Everything` shows every level.
+"""Prints events for people: `AnswerPrinter` the words of the top level, `TreePrinter` a line per event.
 
-Both take the events of `agent.run` one by one. `Answers` writes words as they come, which it can because only
-one agent speaks at a time at depth 0. `Everything` writes a line when something is whole, indented by depth:
-agents that work at once would mix their words. Text from events cannot control the terminal; there are
-colours where there is a terminal to show them.
+Both take events one by one. `AnswerPrinter` writes words as they stream; only one agent at a time writes at
+depth 0. `TreePrinter` writes a line when a message or a result is whole, indented by depth, because agents
+that work in parallel would mix their words. Text from events cannot control the terminal.
 """
 
 from collections import Counter
@@ -42,50 +41,49 @@ COLOURS = ("bold cyan", "bold magenta", "bold yellow", "bold blue")  # by depth
 SHORT_CHARS = 70  # of arguments and results: a compact line
 
 
-class Client(Protocol):
-    """What shows events."""
-
-    def show(self, entry: Entry) -> None:
-        """Show one event, or leave it out."""
+class EventPrinter(Protocol):
+    def print_event(self, entry: Entry) -> None: ...
 
 
-async def shown(events: AsyncGenerator[Entry, None], client: Client) -> AsyncGenerator[Entry, None]:
-    """The same events, each shown on its way."""
+async def print_events(
+    events: AsyncGenerator[Entry, None], printer: EventPrinter
+) -> AsyncGenerator[Entry, None]:
+    """Yield the same events; each is printed first."""
     async with aclosing(events):
         async for entry in events:
-            client.show(entry)
+            printer.print_event(entry)
             yield entry
 
 
-def harmless(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text whose lines stay lines, and nothing else in it acts on a terminal."""
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
-def short(value: object) -> str:
+def shorten(value: object) -> str:
     """A value in a few characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     line = escape_controls(" ".join(text.split()))
     return line if len(line) <= SHORT_CHARS else line[: SHORT_CHARS - 1] + "…"
 
 
-def call_line(tool: str, args: dict[str, Any]) -> str:
+def format_call(tool: str, args: dict[str, Any]) -> str:
     """A call as one would write it."""
-    arguments = ", ".join(f"{escape_controls(name)}={short(value)}" for name, value in args.items())
+    arguments = ", ".join(f"{escape_controls(name)}={shorten(value)}" for name, value in args.items())
     return f"{escape_controls(tool)}({arguments})"
 
 
-class Answers:
+class AnswerPrinter:
     """What the agents at depth 0 say, word by word."""
 
     def __init__(self, screen: Console | None = None) -> None:
         self._screen = screen or make_console()
-        self._open: set[str] = set()  # the texts that are being said
+        self._open: set[str] = set()  # ids of text blocks that stream
 
-    def show(self, entry: Entry) -> None:
-        show = self.SHOWS.get(type(entry.payload))
-        if show is not None and entry.depth == 0:
-            show(self, entry, entry.payload)
+    def print_event(self, entry: Entry) -> None:
+        print_payload = self.PRINTERS.get(type(entry.payload))
+        if print_payload is not None and entry.depth == 0:
+            print_payload(self, entry, entry.payload)
 
     def _write(self, text: str, style: str = "") -> None:
         self._screen.print(Text(text, style), end="", soft_wrap=True)
@@ -95,9 +93,9 @@ class Answers:
             self._open.add(start.block_id)
             self._write(f"{escape_controls(entry.agent_name or '')}  ", COLOURS[0])
 
-    def _go_on(self, _: Entry, delta: BlockDelta) -> None:
+    def _delta(self, _: Entry, delta: BlockDelta) -> None:
         if delta.block_id in self._open:
-            self._write(harmless(delta.text))
+            self._write(escape_text(delta.text))
 
     def _end(self, _: Entry, end: BlockEnd) -> None:
         if end.block_id in self._open:
@@ -109,14 +107,14 @@ class Answers:
 
     def _wait(self, _: Entry, wait: ToolAwait) -> None:
         for call in wait.calls:
-            self._write(f"?  {call_line(call.tool, call.args)}\n", "green")
+            self._write(f"?  {format_call(call.tool, call.args)}\n", "green")
 
     def _fail(self, _: Entry, error: SessionError) -> None:
-        self._write(f"{harmless(error.message)}\n", "red")
+        self._write(f"{escape_text(error.message)}\n", "red")
 
-    SHOWS: ClassVar[dict[type, Callable[["Answers", Entry, Any], None]]] = {
+    PRINTERS: ClassVar[dict[type, Callable[["AnswerPrinter", Entry, Any], None]]] = {
         BlockStart: _begin,
-        BlockDelta: _go_on,
+        BlockDelta: _delta,
         BlockEnd: _end,
         BlockRetract: _retract,
         ToolAwait: _wait,
@@ -124,7 +122,7 @@ class Answers:
     }
 
 
-class Everything:
+class TreePrinter:
     """What agents of every level do, a line for each thing that happened."""
 
     def __init__(self, screen: Console | None = None) -> None:
@@ -133,10 +131,10 @@ class Everything:
         self._labels: dict[str, str] = {}  # by agent
         self._calls: dict[tuple[str | None, str | None], ToolCall] = {}
 
-    def show(self, entry: Entry) -> None:
-        show = self.SHOWS.get(type(entry.payload))
-        if show is not None:
-            show(self, entry, entry.payload)
+    def print_event(self, entry: Entry) -> None:
+        print_payload = self.PRINTERS.get(type(entry.payload))
+        if print_payload is not None:
+            print_payload(self, entry, entry.payload)
 
     def _line(self, entry: Entry, sign: str, text: str, style: str = "") -> None:
         """One thing that happened, under the name of its agent."""
@@ -154,66 +152,68 @@ class Everything:
         number = self._numbers[start.name]
         self._calls.pop((start.parent_id, start.call_id), None)  # what comes of it, the agent says itself
         self._labels[entry.agent_id or ""] = start.name if number == 1 else f"{start.name} {number}"
-        self._line(entry, "◂", short(start.prompt or ""), "italic")
+        self._line(entry, "◂", shorten(start.prompt or ""), "italic")
 
     def _end(self, entry: Entry, end: AgentEnd) -> None:
-        spent = [f"{end.usage.input_tokens}+{end.usage.output_tokens} tokens"] if end.usage else []
-        spent = spent if end.usage and end.usage.output_tokens else []
-        cost = [f"${end.cost.total_cost:.4f}"] if end.cost else []
-        self._line(entry, "■", ", ".join([end.stop_reason, *spent, *cost]), "dim")
+        facts: list[str] = [end.stop_reason]
+        if end.usage and end.usage.output_tokens:
+            facts.append(f"{end.usage.input_tokens}+{end.usage.output_tokens} tokens")
+        if end.cost:
+            facts.append(f"${end.cost.total_cost:.4f}")
+        self._line(entry, "■", ", ".join(facts), "dim")
 
-    def _hand_over(self, entry: Entry, handoff: AgentHandoff) -> None:
+    def _handoff(self, entry: Entry, handoff: AgentHandoff) -> None:
         self._line(entry, "⇢", f"hands over to {escape_controls(handoff.to)}", "green")
 
-    def _say(self, entry: Entry, said: AssistantMessage) -> None:
-        self._line(entry, "│", harmless(said.text) + "".join(map(source_line, said.citations)))
+    def _message(self, entry: Entry, message: AssistantMessage) -> None:
+        self._line(entry, "│", escape_text(message.text) + "".join(map(format_source, message.citations)))
 
-    def _think(self, entry: Entry, thought: AssistantThinking) -> None:
-        self._line(entry, "…", harmless(thought.text), "dim italic")
+    def _thinking(self, entry: Entry, thinking: AssistantThinking) -> None:
+        self._line(entry, "…", escape_text(thinking.text), "dim italic")
 
     def _call(self, entry: Entry, call: ToolCall) -> None:
         self._calls[entry.agent_id, call.call_id] = call
 
     def _progress(self, entry: Entry, progress: ToolProgress) -> None:
-        self._line(entry, "·", short(progress.text), "dim")
+        self._line(entry, "·", shorten(progress.text), "dim")
 
     def _result(self, entry: Entry, result: ToolResult) -> None:
         """A call and what came of it, in one line; a call of an agent is not shown."""
         call = self._calls.pop((entry.agent_id, result.call_id), None)
         if call is None or call.tool.startswith("handoff_to_"):
             return
-        said = call_line(call.tool, call.args)
+        line = format_call(call.tool, call.args)
         if result.error is not None:
             self._line(
                 entry,
                 "✗",
-                f"{said} → {escape_controls(result.error.code)}, {short(result.error.message)}",
+                f"{line} → {escape_controls(result.error.code)}, {shorten(result.error.message)}",
                 "red",
             )
         else:
             images = "".join(f" [{image.media_type}]" for image in result.images)
-            self._line(entry, "→", f"{said} → {short(result.result)}{images}")
+            self._line(entry, "→", f"{line} → {shorten(result.result)}{images}")
 
     def _wait(self, entry: Entry, wait: ToolAwait) -> None:
         for call in wait.calls:
-            self._line(entry, "?", call_line(call.tool, call.args), "green")
+            self._line(entry, "?", format_call(call.tool, call.args), "green")
 
-    def _files(self, entry: Entry, made: AssistantFiles) -> None:
-        names = ", ".join(escape_controls(file.filename) for file in made.files)
+    def _files(self, entry: Entry, files: AssistantFiles) -> None:
+        names = ", ".join(escape_controls(file.filename) for file in files.files)
         self._line(entry, "→", f"files: {names}")
 
     def _retract(self, entry: Entry, retract: BlockRetract) -> None:
         self._line(entry, "↶", f"{escape_controls(retract.reason)}: begins again", "yellow")
 
     def _fail(self, entry: Entry, error: SessionError) -> None:
-        self._line(entry, "✗", f"{escape_controls(error.code)}: {short(error.message)}", "red")
+        self._line(entry, "✗", f"{escape_controls(error.code)}: {shorten(error.message)}", "red")
 
-    SHOWS: ClassVar[dict[type, Callable[["Everything", Entry, Any], None]]] = {
+    PRINTERS: ClassVar[dict[type, Callable[["TreePrinter", Entry, Any], None]]] = {
         AgentStart: _start,
         AgentEnd: _end,
-        AgentHandoff: _hand_over,
-        AssistantMessage: _say,
-        AssistantThinking: _think,
+        AgentHandoff: _handoff,
+        AssistantMessage: _message,
+        AssistantThinking: _thinking,
         AssistantFiles: _files,
         BlockRetract: _retract,
         ToolCall: _call,
@@ -224,7 +224,7 @@ class Everything:
     }
 
 
-def source_line(citation: Citation) -> str:
+def format_source(citation: Citation) -> str:
     """Where a text comes from."""
     place = citation.url or citation.document_title or citation.title or citation.type
-    return f"\n[{short(place)}: {short(citation.cited_text)}]"
+    return f"\n[{shorten(place)}: {shorten(citation.cited_text)}]"

@@ -15,13 +15,11 @@ from rich.console import Console
 from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
 from turnlog import Agent, tool
-from turnlog.agents import Scripted, ToolUse, all_ended
+from turnlog.agents import Scripted, ScriptTurn, ToolUse, all_ended
 from turnlog.agents.models import Cite, Fail, ScriptPart, Thinking
 from turnlog.agents.retry import RetryPolicy
+from turnlog.cli.event_printers import AnswerPrinter, EventPrinter, TreePrinter, print_events
 from turnlog.events import Citation
-from turnlog.state.history import Message
-from turnlog_examples.conversation import results
-from turnlog_examples.terminal import Answers, Client, Everything, shown
 
 TOP = """\
 Planner  I send a researcher for each of these: honey, the Moon.
@@ -211,14 +209,14 @@ def choose(colour: str) -> str:
     raise NotImplementedError
 
 
-Make = Callable[[Console], Client]
+Make = Callable[[Console], EventPrinter]
 
 
 def show(make: Make, *attempts: list[ScriptPart]) -> str:
     """What a client shows of an agent whose model makes these attempts, one after the other."""
     left = iter(attempts)
 
-    def script(_: list[Message]) -> Iterator[ScriptPart]:
+    def script(_: ScriptTurn) -> Iterator[ScriptPart]:
         yield from next(left)
 
     output = io.StringIO()
@@ -232,7 +230,7 @@ def show(make: Make, *attempts: list[ScriptPart]) -> str:
     client = make(Console(file=output, width=80, highlight=False))
 
     async def follow() -> None:
-        async for _ in shown(agent.run("hi"), client):
+        async for _ in print_events(agent.run("hi"), client):
             pass
 
     asyncio.run(follow())
@@ -241,39 +239,39 @@ def show(make: Make, *attempts: list[ScriptPart]) -> str:
 
 def test_what_is_taken_back_is_said_to_be() -> None:
     attempts: list[list[ScriptPart]] = [["Once ", Fail()], ["Twice."]]
-    assert show(Answers, *attempts) == (
+    assert show(AnswerPrinter, *attempts) == (
         "Ann  Once …\n(overloaded_error: that does not count, once more)\nAnn  Twice.\n"
     )
-    assert show(Everything, *attempts) == (
+    assert show(TreePrinter, *attempts) == (
         "Ann ◂ hi\nAnn ↶ overloaded_error: begins again\nAnn │ Twice.\nAnn ■ end_turn\n"
     )
 
 
 def test_a_model_that_gives_up_is_shown_with_what_it_said() -> None:
     attempt: list[ScriptPart] = ["Well, ", Fail("billing_error", retriable=False, message="Nobody pays.")]
-    assert show(Answers, attempt) == "Ann  Well, …\nNobody pays.\n"
-    assert show(Everything, attempt) == "Ann ◂ hi\nAnn ✗ billing_error: Nobody pays.\nAnn ■ error\n"
+    assert show(AnswerPrinter, attempt) == "Ann  Well, …\nNobody pays.\n"
+    assert show(TreePrinter, attempt) == "Ann ◂ hi\nAnn ✗ billing_error: Nobody pays.\nAnn ■ error\n"
 
 
 def test_thinking_is_for_those_who_want_everything() -> None:
     source = Citation(type="char_location", cited_text="A.", document_title="Book")
     attempt: list[ScriptPart] = [Thinking("Hm."), "So.", Cite(source)]
-    assert show(Answers, attempt) == "Ann  So.\n"
-    assert show(Everything, attempt) == "Ann ◂ hi\nAnn … Hm.\nAnn │ So.\n  [Book: A.]\nAnn ■ end_turn\n"
+    assert show(AnswerPrinter, attempt) == "Ann  So.\n"
+    assert show(TreePrinter, attempt) == "Ann ◂ hi\nAnn … Hm.\nAnn │ So.\n  [Book: A.]\nAnn ■ end_turn\n"
 
 
 def test_a_question_to_the_page_is_the_last_line() -> None:
     attempt: list[ScriptPart] = [ToolUse("choose", {"colour": "red or\nblue"})]
-    assert show(Answers, attempt) == "?  choose(colour=red or blue)\n"
-    assert show(Everything, attempt) == "Ann ◂ hi\nAnn ? choose(colour=red or blue)\n"
+    assert show(AnswerPrinter, attempt) == "?  choose(colour=red or blue)\n"
+    assert show(TreePrinter, attempt) == "Ann ◂ hi\nAnn ? choose(colour=red or blue)\n"
 
 
 def test_who_shows_the_top_only_can_still_wait_for_its_end() -> None:
-    def boss(messages: list[Message]) -> Iterator[ScriptPart]:
-        yield "Done." if results(messages) else ToolUse("clerk", {"prompt": "go"})
+    def boss(turn: ScriptTurn) -> Iterator[ScriptPart]:
+        yield "Done." if turn.results else ToolUse("clerk", {"prompt": "go"})
 
     clerk = Agent("Clerk", "", Scripted(lambda _: ["Secret."]))
     agent = Agent("Boss", "", Scripted(boss), agents=(clerk,))
     output = io.StringIO()
-    ends = asyncio.run(all_ended(shown(agent.run("hi", depth=0), Answers(Console(file=output)))))
+    ends = asyncio.run(all_ended(print_events(agent.run("hi", depth=0), AnswerPrinter(Console(file=output)))))
     assert (len(ends), output.getvalue()) == (1, "Boss  Done.\n")
