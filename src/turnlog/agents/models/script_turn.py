@@ -8,7 +8,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from turnlog.state.history import ContentPart, Message
+from turnlog.state.content_parts import ContentPart
+from turnlog.state.history import Message
 
 # The text that `state/descriptions` writes for an action or an event of a page.
 ACTION_TEXT = re.compile(r"^\[The user acted: (\{.*\})\]$", re.DOTALL | re.MULTILINE)
