@@ -25,7 +25,7 @@ def named(column: int) -> set[str]:
 
 
 def test_the_documents_are_the_columns() -> None:
-    assert [cell.strip() for cell in mapping()[0]] == ["event", "says", *NAMES]
+    assert [cell.strip() for cell in mapping()[0]] == ["event", "contents", *NAMES]
 
 
 def test_every_name_is_listed_once() -> None:
@@ -41,7 +41,7 @@ def test_every_name_is_listed_once() -> None:
 
 @for_each_row("seed", NAMES)
 def test_every_name_of_a_document_is_mapped(seed: str) -> None:
-    column = ["event", "says", *NAMES].index(seed)
+    column = ["event", "contents", *NAMES].index(seed)
     assert set(NAMES[seed]) - named(column) == set()
 
 

@@ -25,7 +25,11 @@ from turnlog.state.tree import Tree
 YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 
-@click.command("chat", short_help="Talk to an application in the terminal.")
+@click.command(
+    "chat",
+    short_help="Talk to an application in the terminal.",
+    epilog='Example: turnlog chat turnlog_examples.tour:app "Oslo"',
+)
 @click.argument("app_name", metavar="MODULE:APP")
 @click.argument("message", required=False)
 @click.option("--log", "log_url", **{**LOG_OPTION, "default": "memory:"})
@@ -35,9 +39,6 @@ def chat_command(app_name: str, message: str | None, log_url: str, show_all: boo
 
     With MESSAGE the command sends it, prints the turn and ends. Without, it reads lines until the end of
     input (Ctrl+D). An answer to a question is yes, no, JSON or text.
-
-    \b
-    Example: turnlog chat turnlog_examples.tour:app "Oslo"
     """
     printer = TreePrinter() if show_all else AnswerPrinter()
     run_command(hold_conversation(load_app(app_name), log_url, message, printer))

@@ -217,7 +217,7 @@ class TestWhatFails:
 
     def test_rules_that_do_not_settle_are_named_and_reported(self, caplog: Any) -> None:
         app = make()
-        with pytest.raises(RulesDidNotConverge, match=r"no end of ping$"):
+        with pytest.raises(RulesDidNotConverge, match=r"still matching: ping$"):
             SessionAppState(app, NAME).rule_events([note(app, "loop")], 0, "apply")
         assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
