@@ -1,1 +1,1 @@
-"""Events to state: folds, pure and the same for live, replay, command line and rebuild."""
+"""Events to state: pure folds, the same for live events, replay, command line and rebuild."""
