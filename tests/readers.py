@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from turnlog.cli.transcript import build_transcript
 from turnlog.client.assembler import Assembler
 from turnlog.client.blocks import AssembledBlock
 
@@ -30,8 +31,12 @@ def assemble(messages: list[Message]) -> dict[str, object]:
         "open": opened,
         "left": left,
         "json": assembler.as_json(),
-        "transcript": assembler.transcript(),
+        "transcript": transcript_text(assembler),
     }
+
+
+def transcript_text(assembler: Assembler) -> str:
+    return "\n".join(map(str, build_transcript(assembler.agents)))
 
 
 def exact(value: object) -> str:

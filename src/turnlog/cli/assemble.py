@@ -15,8 +15,8 @@ from rich.text import Text
 from turnlog.cli.convert import enumerate_lines, file_argument
 from turnlog.cli.log_access import INTERRUPT_EXIT_CODE
 from turnlog.cli.terminal import escape_controls, format_count, make_console, write_json
+from turnlog.cli.transcript import TranscriptLine, build_transcript
 from turnlog.client.assembler import BLOCK_HANDLERS, Assembler
-from turnlog.client.blocks import TranscriptLine, build_transcript
 from turnlog.client.portable_json import JsonObject, read_fields
 from turnlog.errors import BadInput, InvalidEvent, TurnlogError, quote
 from turnlog.events import CATALOG, Envelope, decode_envelope

@@ -1,1 +1,1 @@
-"""Readers of Turnlog streams: messages of the dialect `blocks` to whole blocks."""
+"""Readers of Turnlog streams: messages of the dialect `blocks` become whole blocks."""

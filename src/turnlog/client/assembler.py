@@ -1,14 +1,14 @@
 """The reader of the dialect `blocks`: messages in, whole blocks out, in the order in which they opened.
 
-`feed` takes the data of one SSE message with its id and gives the blocks that changed; `flush` says that no
-more will come. While a block is open it is known by (agent, type, id); `final` closes it. Results hang on
-their call, citations on the agent's last complete text, images on their result. A rollback takes back what
-the model said last, and with a call its results. Nothing is raised: what cannot be used is counted in
-`dropped`, unknown types and lines that are no JSON object are not even counted.
+`feed` takes the data of one SSE message with its id and returns the blocks that changed; `flush` ends the
+stream. An open block is known by (agent, type, id); `final` closes it. Results belong to their call,
+citations to the agent's last complete text, images to their result. A rollback voids what the model sent
+last, and the results of void calls.
 
-After a reconnect messages may come again: one whose id is not after the last one is left out. A new epoch or
-a `reset` makes everything void (protocol section 7). Work and memory are linear in the input.
-`web/client/assembler.js` is the same reader, and `reading` makes sure that both hold the same values.
+Nothing is raised. Messages that cannot be used are counted in `dropped`, except unknown types and lines that
+are no JSON object. After a reconnect, a message whose id is not after the last one is skipped. A new epoch or
+a `reset` voids everything (protocol section 7). Work and memory are linear in the input. The reader in
+`web/client` has the same rules; `portable_json` makes both hold the same values.
 """
 
 import math
@@ -21,7 +21,6 @@ from turnlog.client.blocks import (
     AssembledBlock,
     AssembledCitation,
     block_to_json,
-    build_transcript,
     last_valid_block,
 )
 from turnlog.client.portable_json import (
@@ -35,17 +34,23 @@ from turnlog.client.portable_json import (
     read_value,
 )
 from turnlog.errors import BadInput
-from turnlog.wire import cursor
+from turnlog.wire.cursor import parse_cursor
 
 CALL_TYPES = frozenset({"tool_call", "server_tool_call"})
 MODEL_TYPES = CALL_TYPES | {"text", "thinking", "server_tool_result"}  # what a rollback counts
-META_TYPES = frozenset({"meta_init", "meta_final", "rollback"})  # no blocks: they act when they are complete
+META_TYPES = frozenset({"meta_init", "meta_final", "rollback"})  # not listed: they act when they are complete
 
-StreamPosition = tuple[str, int, float]  # epoch, seq, chunk
+
+class StreamPosition(NamedTuple):
+    """The position of a message in the log. The last message of an event has an infinite chunk."""
+
+    epoch: str
+    seq: int
+    chunk: float
 
 
 class Assembler:
-    """Rebuilds what the agents of one session said."""
+    """Rebuilds the blocks of the agents of one session."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -55,37 +60,50 @@ class Assembler:
 
     @property
     def blocks(self) -> list[AssembledBlock]:
-        """The blocks of all agents as they opened; results with a call are found there."""
+        """Return the blocks of all agents as they opened. Results with a call are in the call."""
         return list(self._blocks)
 
     @property
     def pending(self) -> list[JsonObject]:
-        """The calls that the page must answer."""
+        """Return the calls that the page must answer."""
         return [call for agent in self.agents.values() for call in agent.pending_calls()]
 
     def feed(self, message: bytes | str, id: str = "") -> list[AssembledBlock]:
         """Take one message; return the blocks that changed, void ones too. A result changes its call."""
         text = message if isinstance(message, str) else message.decode(errors="replace")
         fields = read_fields(text)
-        if fields and fields.get("type") == "reset":  # has no id of its own: the reader's last one sticks
+        # A reset has no id of its own; SSE readers repeat the last one.
+        if fields and fields.get("type") == "reset":
             return self._clear()
-        gone = self._advance(id)
-        return [] if gone is None else gone + self._on_fields(fields)
+
+        position = parse_position(id) if id else None
+        if position is None:
+            return self._on_fields(fields)
+
+        last = self._last_position
+        if last is not None and position.epoch == last.epoch and position <= last:
+            return []
+        changed: list[AssembledBlock] = []
+        if last is not None and position.epoch != last.epoch:
+            changed = self._clear()
+        self._last_position = position
+        return changed + self._on_fields(fields)
 
     def flush(self) -> list[AssembledBlock]:
-        """The stream is over: what is open stays incomplete. Returns these blocks."""
-        left = []
+        """End the stream: open blocks stay incomplete. Return them."""
+        incomplete = []
         for agent in self.agents.values():
-            left += [
-                block.call or block for block in agent.open_blocks.values() if block.type not in META_TYPES
-            ]
-            self.dropped += sum(block.type in META_TYPES for block in agent.open_blocks.values())
+            for block in agent.open_blocks.values():
+                if block.type in META_TYPES:
+                    self.dropped += 1
+                else:
+                    incomplete.append(block.call or block)
             agent.open_blocks.clear()
             agent.open_citation = None
-        return left
+        return incomplete
 
     def as_json(self) -> JsonObject:
-        """Everything as plain JSON, the same in Python and JavaScript. Values are shared, not copied."""
+        """Return everything as plain JSON, the same in Python and JavaScript. Values are not copied."""
         agents = [
             {"agent": agent.id, "meta_init": agent.meta_init, "meta_final": agent.meta_final}
             for agent in self.agents.values()
@@ -93,64 +111,56 @@ class Assembler:
         blocks = [block_to_json(block) for block in self._blocks]
         return {"agents": agents, "blocks": blocks, "pending": self.pending, "dropped": self.dropped}
 
-    def transcript(self) -> str:
-        """Everything as text for people, one agent after the other."""
-        return "\n".join(map(str, build_transcript(self.agents)))
-
     def _count_dropped(self) -> list[AssembledBlock]:
         self.dropped += 1
         return []
 
     def _clear(self) -> list[AssembledBlock]:
-        gone = self.blocks
-        for block in gone:
+        """Void everything. Return the blocks that are void now."""
+        void_blocks = self.blocks
+        for block in void_blocks:
             block.void = True
-        self.agents, self._blocks, self._last_position = {}, {}, None
-        return gone
-
-    def _advance(self, id: str) -> list[AssembledBlock] | None:
-        """Go on to the place of an id: None when it was seen before, else what a new epoch makes void."""
-        place, last = parse_position(id) if id else None, self._last_position
-        if place is None:
-            return []
-        if last and place[0] == last[0] and place[1:] <= last[1:]:
-            return None
-        gone = self._clear() if last and place[0] != last[0] else []
-        self._last_position = place
-        return gone
+        self.agents = {}
+        self._blocks = {}
+        self._last_position = None
+        return void_blocks
 
     def _on_fields(self, fields: JsonObject | None) -> list[AssembledBlock]:
         if fields is None:
             return self._count_dropped()
-        kind = BLOCK_HANDLERS.get(str(fields.get("type")))
-        if kind is None:
+        handler = BLOCK_HANDLERS.get(str(fields.get("type")))
+        if handler is None:
             return []
         message = read_message(fields)
         if message is None:
             return self._count_dropped()
-        name = message.agent
-        agent = self.agents.get(name) or self.agents.setdefault(name, AssembledAgent(name))
-        return kind.on_message(self, agent, message)
+
+        agent = self.agents.get(message.agent)
+        if agent is None:
+            agent = self.agents[message.agent] = AssembledAgent(message.agent)
+        return handler.on_message(self, agent, message)
 
     def _on_streamed(self, agent: AssembledAgent, message: BlocksMessage) -> list[AssembledBlock]:
-        if (
-            message.final
-            and not message.delta
-            and (message.type, message.get_text("id")) not in agent.open_blocks
-        ):
-            return []  # the end of a text that never began
+        # The end of a text that never began opens no block.
+        is_bare_end = message.final and not message.delta
+        if is_bare_end and (message.type, message.get_text("id")) not in agent.open_blocks:
+            return []
         return self._on_block(agent, message)
 
     def _on_block(self, agent: AssembledAgent, message: BlocksMessage) -> list[AssembledBlock]:
-        block, kind = self._get_or_open_block(agent, message, message.type), BLOCK_HANDLERS[message.type]
+        block = self._get_or_open_block(agent, message, message.type)
         block.pieces.append(message.delta)
         if not message.final:
             return [] if block.type in META_TYPES else [block.call or block]
+
         del agent.open_blocks[block.type, block.id]
         block.complete = True
-        if kind.parse_value:
-            block.value = kind.parse_value(block.text)
-        return kind.on_complete(self, agent, block) if kind.on_complete else [block.call or block]
+        handler = BLOCK_HANDLERS[message.type]
+        if handler.parse_value:
+            block.value = handler.parse_value(block.text)
+        if handler.on_complete:
+            return handler.on_complete(self, agent, block)
+        return [block.call or block]
 
     def _on_image(self, agent: AssembledAgent, message: BlocksMessage) -> list[AssembledBlock]:
         src = message.get_text("src")
@@ -162,13 +172,13 @@ class Assembler:
 
     def _on_citation(self, agent: AssembledAgent, message: BlocksMessage) -> list[AssembledBlock]:
         text = self._find_cited_text(agent, message)
-        if (
-            message.index is not None
-            and agent.open_citation
-            and agent.open_citation[:2] == (message.index, text)
-        ):
-            citation = agent.open_citation[2]
-        else:
+        citation: AssembledCitation | None = None
+        if message.index is not None and agent.open_citation is not None:
+            open_index, open_text, open_citation = agent.open_citation
+            if open_index == message.index and open_text is text:
+                citation = open_citation
+
+        if citation is None:
             citation = AssembledCitation(message.extra)
             text.citations.append(citation)
         citation.pieces.append(message.delta)
@@ -176,27 +186,28 @@ class Assembler:
         return [text]
 
     def _find_cited_text(self, agent: AssembledAgent, message: BlocksMessage) -> AssembledBlock:
-        text = last_valid_block(agent.complete_texts) or agent.open_blocks.get(
-            ("text", message.get_text("id"))
-        )
+        """Return the text of a citation. Open an empty one if the agent has no text."""
+        text_id = message.get_text("id")
+        text = last_valid_block(agent.complete_texts) or agent.open_blocks.get(("text", text_id))
         if text is None:
-            text = AssembledBlock("text", agent.id, message.get_text("id"), complete=True)
+            text = AssembledBlock("text", agent.id, text_id, complete=True)
             agent.complete_texts.append(text)
             self._insert_block(agent, text)
         return text
 
     def _get_or_open_block(self, agent: AssembledAgent, message: BlocksMessage, type: str) -> AssembledBlock:
-        """The open block that a message belongs to; the first message opens it."""
-        block = agent.open_blocks.get((type, message.get_text("id")))
+        """Return the open block of a message. The first message opens it."""
+        block_id = message.get_text("id")
+        block = agent.open_blocks.get((type, block_id))
         if block is None:
-            block = AssembledBlock(type, agent.id, message.get_text("id"), message.get_text("name"))
-            agent.open_blocks[type, block.id] = block
+            block = AssembledBlock(type, agent.id, block_id, message.get_text("name"))
+            agent.open_blocks[type, block_id] = block
             if type not in META_TYPES:
                 self._insert_block(agent, block)
         return block
 
     def _insert_block(self, agent: AssembledAgent, block: AssembledBlock) -> None:
-        """Put a new block where it is found: with its call, or among the others."""
+        """List a new block in its call, or else among the blocks of the session."""
         agent.blocks[block] = None
         if block.type in MODEL_TYPES:
             agent.model_blocks.append(block)
@@ -204,7 +215,10 @@ class Assembler:
             agent.calls_by_id.setdefault(block.id, []).append(block)
         if block.id and block.type in RESULT_TYPES:
             block.call = last_valid_block(agent.calls_by_id.get(block.id, []))
-        (block.call.result_blocks if block.call else self._blocks)[block] = None
+        self._siblings(block)[block] = None
+
+    def _siblings(self, block: AssembledBlock) -> dict[AssembledBlock, None]:
+        return block.call.result_blocks if block.call else self._blocks
 
     def _finish_text(self, agent: AssembledAgent, block: AssembledBlock) -> list[AssembledBlock]:
         agent.complete_texts.append(block)
@@ -220,16 +234,18 @@ class Assembler:
         count = block.value.get("blocks") if isinstance(block.value, dict) else None
         if not is_count(count):
             return self._count_dropped()
+
         changed: dict[AssembledBlock, None] = {}
         for _ in range(min(count, len(agent.model_blocks))):
-            void = agent.model_blocks.pop()
-            self._void_block(agent, void)
-            changed[void.call or void] = None
+            model_block = agent.model_blocks.pop()
+            self._void_block(agent, model_block)
+            changed[model_block.call or model_block] = None
         return list(changed)
 
     def _void_block(self, agent: AssembledAgent, block: AssembledBlock) -> None:
         block.void = True
-        del agent.blocks[block], (block.call.result_blocks if block.call else self._blocks)[block]
+        del agent.blocks[block]
+        del self._siblings(block)[block]
         agent.open_blocks.pop((block.type, block.id), None)
         last_valid_block(agent.complete_texts)
         last_valid_block(agent.calls_by_id.get(block.id or "", []))
@@ -238,17 +254,20 @@ class Assembler:
 
 
 def parse_position(id: str) -> StreamPosition | None:
-    """The place an id names; its plain form is the last frame of an event. Foreign ids name none."""
+    """Return the position of an id; None for an id without an epoch, or in another form."""
     try:
-        place = cursor.parse_cursor(id)
+        cursor = parse_cursor(id)
     except BadInput:
         return None
-    chunk = math.inf if place.chunk is None else place.chunk
-    return (place.epoch, place.seq, chunk) if place.epoch and str(place) == id else None
+    if not cursor.epoch or str(cursor) != id:
+        return None
+    # The id of the last message of an event has no chunk.
+    chunk = math.inf if cursor.chunk is None else cursor.chunk
+    return StreamPosition(cursor.epoch, cursor.seq, chunk)
 
 
 class BlockHandler(NamedTuple):
-    """How a type is taken, read and finished."""
+    """How messages of a type are read, and how a complete block of it is decoded and finished."""
 
     parse_value: Callable[[str], object] | None = None
     on_message: Callable[[Assembler, AssembledAgent, BlocksMessage], list[AssembledBlock]] = (

@@ -67,16 +67,18 @@ def provider_block_part(payload: AssistantBlock) -> ContentPart | None:
 
 def provider_result_part(payload: ToolResult) -> ContentPart:
     """Return the result of a tool that the provider ran: a part of the model's message."""
-    if payload.ok:
-        content = payload.result
-    else:
-        # Without the provider's own content only the code is known, in an older log not even that.
-        code = payload.error.code if payload.error else "unavailable"
-        details = payload.error.details if payload.error else None
-        content = (details or {}).get("content", {"type": f"{payload.kind}_error", "error_code": code})
-
+    content = payload.result if payload.ok else provider_error_content(payload)
     part = {"type": payload.kind, "tool_use_id": payload.call_id, "content": content}
     return part | (payload.extra or {})
+
+
+def provider_error_content(payload: ToolResult) -> Any:
+    error = payload.error
+    if error is not None and error.details and "content" in error.details:
+        return error.details["content"]
+    # Without the provider's own content only the code is known, in an older log not even that.
+    code = error.code if error is not None else "unavailable"
+    return {"type": f"{payload.kind}_error", "error_code": code}
 
 
 def result_part(payload: ToolResult, agent_id: str | None = None) -> ContentPart:

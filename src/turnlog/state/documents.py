@@ -161,7 +161,7 @@ def _part(documents: Documents, envelope: Envelope, payload: Any) -> Bodies:
 
 
 def reply_id_and_speaker(envelope: Envelope, payload: Any) -> tuple[str, str | None]:
-    """Return the document of a block, and the team member who speaks; such a text is its own document."""
+    """Return the document of a block, and the team member who wrote it; such a text is its own document."""
     speaker = getattr(payload, "speaker", None)
     name = envelope.id
     if envelope.agent_id and payload.message_id and not speaker:

@@ -63,8 +63,8 @@ class ConversationCall:
 class Conversation:
     """Messages in order, in a channel ("" is none).
 
-    Calls are found by their id. Everything else is found from the end, where conversations change, so the
-    cost does not grow with the length.
+    Calls are looked up by their id, everything else from the end, where conversations change, so the cost
+    does not grow with the length.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -135,9 +135,8 @@ class Conversation:
         # A call must refer to the message that has its part now.
         for message in merged:
             for part in message.content:
-                call = self._calls.get(part["id"]) if is_tool_use_part(part) else None
-                if call is not None:
-                    call.message = message
+                if is_tool_use_part(part) and part["id"] in self._calls:
+                    self._calls[part["id"]].message = message
 
     def _index_part(self, message: Message, part: ContentPart) -> None:
         if is_tool_use_part(part):
@@ -354,6 +353,7 @@ def prepare_for_provider(messages: list[Message]) -> list[Message]:
 def continued_message_index(messages: list[Message]) -> int:
     """Return the index of the message that the model continues: the last one, or the one before results."""
     last = len(messages) - 1
-    if last > 0 and all(part["type"] == "tool_result" for part in messages[last].content):
-        return last - 1
-    return last
+    if last <= 0:
+        return last
+    has_only_results = all(part["type"] == "tool_result" for part in messages[last].content)
+    return last - 1 if has_only_results else last

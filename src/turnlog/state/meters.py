@@ -129,6 +129,9 @@ class Meters(Struct, kw_only=True):
         if reduce is not None:
             reduce(self, envelope, payload)
 
+    def open_calls(self, agent_id: str | None) -> dict[str, UnansweredCall]:
+        return self.unanswered_calls.get(agent_id or "", {})
+
     def meters_for(self, envelope: Envelope) -> Iterator[Meter]:
         """Yield the meters that an event counts for: of its session, turn and agent."""
         if self.session is not None:
@@ -149,8 +152,8 @@ class Meters(Struct, kw_only=True):
 
     def visible_in(self, channels: Collection[str]) -> "Meters":
         """Return the meters for a member of these channels. The session has the sums of the visible turns."""
-        turns = visible_meters(self.turns, channels)
-        agents = visible_meters(self.agents, channels)
+        turns = filter_meters(self.turns, channels)
+        agents = filter_meters(self.agents, channels)
         if self.session is None:
             return Meters(turns=turns, agents=agents)
 
@@ -162,14 +165,15 @@ class Meters(Struct, kw_only=True):
         return Meters(session=session, turns=turns, agents=agents)
 
 
-def visible_meters(meters: dict[str, Meter], channels: Collection[str]) -> dict[str, Meter]:
+def filter_meters(meters: dict[str, Meter], channels: Collection[str]) -> dict[str, Meter]:
     return {key: meter for key, meter in meters.items() if is_channel_visible(meter.channel, channels)}
 
 
 def _start(meters: Meters, envelope: Envelope, payload: AgentStart) -> None:
     if envelope.agent_id is None:
         return
-    meters.unanswered_calls.get(payload.parent_id or "", {}).pop(payload.call_id or "", None)
+    # A call that started an agent counts as that agent.
+    meters.open_calls(payload.parent_id).pop(payload.call_id or "", None)
     for meter in meters.meters_for(envelope):
         meter.agents += 1
         meter.running += 1
@@ -211,7 +215,7 @@ def _call(meters: Meters, envelope: Envelope, payload: ToolCall) -> None:
 
 
 def _wait(meters: Meters, envelope: Envelope, payload: ToolAwait | ApprovalRequest) -> None:
-    calls = meters.unanswered_calls.get(envelope.agent_id or "", {})
+    calls = meters.open_calls(envelope.agent_id)
     requests = payload.calls if isinstance(payload, ToolAwait) else (payload,)
     for request in requests:
         call = calls.get(request.call_id)
@@ -220,13 +224,13 @@ def _wait(meters: Meters, envelope: Envelope, payload: ToolAwait | ApprovalReque
 
 
 def _resume(meters: Meters, envelope: Envelope, payload: ApprovalDecision | UiAction) -> None:
-    call = meters.unanswered_calls.get(envelope.agent_id or "", {}).get(payload.call_id or "")
+    call = meters.open_calls(envelope.agent_id).get(payload.call_id or "")
     if call is not None:
         call.resume(envelope.ts)
 
 
 def _result(meters: Meters, envelope: Envelope, payload: ToolResult) -> None:
-    call = meters.unanswered_calls.get(envelope.agent_id or "", {}).pop(payload.call_id, None)
+    call = meters.open_calls(envelope.agent_id).pop(payload.call_id, None)
     if call is None:
         return
     call.resume(envelope.ts)

@@ -213,7 +213,9 @@ def build_action_error(problems: Sequence[ActionProblem]) -> ErrorInfo:
     code = "CONFLICT" if first.kind == "conflict" else "VALIDATION_ERROR"
     details = [{"path": list(problem.path), "message": problem.message} for problem in problems]
     return ErrorInfo(
-        code=code, message=first.message, details={"path": details[0]["path"], "problems": details}
+        code=code,
+        message=first.message,
+        details={"path": list(first.path), "problems": details},
     )
 
 
@@ -414,7 +416,8 @@ def _check_text(form_field: TextField, value: Any) -> str | None:
 
 
 def _check_number(form_field: NumberField, value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not is_finite(value):
         return "must be a number"
     if form_field.above is not None and value <= form_field.above:
         return f"must be > {form_field.above}"

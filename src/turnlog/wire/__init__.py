@@ -1,5 +1,6 @@
-"""Events to bytes: how the log is said to each kind of reader.
+"""Events to bytes, for each kind of reader.
 
-`chunks` cuts a payload into JSON messages of a bounded size, `sse` writes and reads the frames that carry
-them, and each dialect has a module of its own. Pure: what goes in decides what comes out, byte for byte.
+`chunks` splits a payload into JSON messages of a bounded size, `sse` writes and reads the frames that carry
+them, `cursor` their ids, and `dialects` has one module for each format. Pure: the same input gives the same
+bytes.
 """

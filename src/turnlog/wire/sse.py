@@ -2,9 +2,9 @@
 
 Both follow the EventSource chapter of the HTML standard. A line ends with CR, LF or CRLF and nothing else:
 U+2028, U+0085 and form feeds are ordinary text. The encoder refuses ids and event names that would forge
-fields (CR, LF, NUL). The decoder never fails on bad text; it replaces bad UTF-8 and ignores what it does not
-know. A line, with the data lines before it, may have `limit_bytes`; more raises `BadInput`, after the
-messages before it were handed out. However the stream is cut into pieces, messages and refusals are the same.
+fields (CR, LF, NUL). The decoder never fails on bad text: it replaces bad UTF-8 and ignores unknown fields. A
+line, with the data lines before it, may have `limit_bytes`; more raises `BadInput`, after the messages before
+it were returned. Messages and errors do not depend on how the stream is cut into pieces.
 """
 
 import re
@@ -14,17 +14,19 @@ from msgspec import Struct
 
 from turnlog.errors import BadInput, InvalidEvent, quote
 
-MAX_SSE_MESSAGE_BYTES = 16 << 20  # 1 MiB from the gate is at worst 6 MiB escaped, a 5 MB image 7 MB of base64
+MAX_SSE_MESSAGE_BYTES = 16 << 20  # 1 MiB of strict JSON is at most 6 MiB escaped, a 5 MB image 7 MB of base64
 MAX_RETRY_DIGITS = 15  # 30,000 years; int() refuses thousands of digits
 
 BOM = b"\xef\xbb\xbf"
 
-_CR, _LF = b"\r\n"  # as numbers: looking for a number in bytes is ten times faster than for bytes
+# As numbers: searching bytes for a number is ten times faster than for bytes.
+_CR = ord("\r")
+_LF = ord("\n")
 _UNSAFE_IN_FIELD = re.compile("[\r\n\0\ud800-\udfff]")
 
 
 class ServerSentEvent(Struct, frozen=True):
-    """One dispatched message. `id` is the last one seen, `retry_ms` only what this message itself said."""
+    """One dispatched message. `id` is the last one of the stream, `retry_ms` that of this message."""
 
     data: str
     event: str = "message"
@@ -39,13 +41,17 @@ def encode(
     event: str | None = None,
     retry_ms: int | None = None,
 ) -> bytes:
-    """One frame. Without data a reader only moves its cursor; line ends in data all arrive as LF."""
+    """Encode one frame. Without data a reader only moves its cursor. Line ends in data arrive as LF."""
+    # Nearly every frame: the general case below gives the same bytes.
     if data is not None and event is None and retry_ms is None and _LF not in data and _CR not in data:
         if id is None:
             return b"data: %b\n\n" % data
-        if id.isprintable():  # nearly every frame; the long way below would give the same
+        if id.isprintable():
             return b"".join((b"id: ", id.encode(), b"\ndata: ", data, b"\n\n"))
-    lines = [] if id is None else [encode_field("id", id)]
+
+    lines = []
+    if id is not None:
+        lines.append(encode_field("id", id))
     if event is not None:
         lines.append(encode_field("event", event))
     if retry_ms is not None:
@@ -56,21 +62,19 @@ def encode(
 
 
 def encode_field(name: str, value: str) -> bytes:
-    """One line of a frame."""
     if _UNSAFE_IN_FIELD.search(value):
         raise InvalidEvent(f"expected no CR, LF, NUL or lone surrogate, got {quote(value)}", name)
     return f"{name}: {value}\n".encode()
 
 
 def encode_retry_field(retry_ms: int) -> bytes:
-    """The line that says how long to wait before reconnecting."""
     if retry_ms < 0:
         raise InvalidEvent(f"expected milliseconds from 0, got {retry_ms}", "retry")
     return b"retry: %d\n" % retry_ms
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """Split on CR, LF and CRLF only; what follows the last line end is the last item."""
+    """Split on CR, LF and CRLF only. The last item is the text after the last line end."""
     if _CR in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return data.split(b"\n")
@@ -80,7 +84,7 @@ class Decoder:
     """Reads a stream fed in any pieces.
 
     `last_id` is the id to reconnect with: it moves when a message is complete, with data or without.
-    `retry_ms` is the last waiting time the server asked for.
+    `retry_ms` is the last reconnection time that the server sent.
     """
 
     def __init__(self, limit_bytes: int = MAX_SSE_MESSAGE_BYTES) -> None:
@@ -106,16 +110,19 @@ class Decoder:
         for line in self._take_complete_lines(chunk):
             if not self._fits_or_overflow(line):
                 break
-            if message := self._read_line(line):
+            message = self._read_line(line)
+            if message is not None:
                 messages.append(message)
         else:
             self._fits_or_overflow(self._line)
+
+        # Messages before an overflow are returned first; the next call raises.
         if not messages:
             self._raise_if_overflowed()
         return messages
 
     def flush(self) -> list[ServerSentEvent]:
-        """The stream ended: an unfinished message is dropped, and the next stream may begin."""
+        """End the stream: drop an unfinished message, and expect the next stream."""
         self._raise_if_overflowed()
         self._reset()
         return []
@@ -125,7 +132,7 @@ class Decoder:
             raise BadInput(f"expected an SSE message of at most {self.limit_bytes} bytes, got more", "stream")
 
     def _take_complete_lines(self, chunk: bytes) -> list[bytes]:
-        """The lines that this piece completes; the rest waits in `_line`."""
+        """Return the lines that this piece completes. The rest is buffered in `_line`."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -140,6 +147,7 @@ class Decoder:
         return lines
 
     def _fits_or_overflow(self, line: bytes | bytearray) -> bool:
+        """Return True if the line fits. Otherwise drop everything and mark the overflow."""
         if len(self._data) + len(line) <= self.limit_bytes:
             return True
         self._reset()
@@ -153,19 +161,23 @@ class Decoder:
         if not line:
             return self._dispatch()
         name, _, value = line.partition(b":")
-        if take := FIELD_READERS.get(name):  # a comment has no name
-            take(self, value.removeprefix(b" "))
+        read_field = FIELD_READERS.get(name)  # a comment has no name
+        if read_field is not None:
+            read_field(self, value.removeprefix(b" "))
         return None
 
     def _dispatch(self) -> ServerSentEvent | None:
+        """Return the message that a blank line completes; None if it has no data."""
         self.last_id = self._id
-        data, event, retry_ms = self._data, self._event, self._retry_ms
-        self._event, self._retry_ms = "", None
-        if not data:
+        event = self._event or "message"
+        retry_ms = self._retry_ms
+        self._event = ""
+        self._retry_ms = None
+        if not self._data:
             return None
-        text = data[:-1].decode(errors="replace")
-        data.clear()
-        return ServerSentEvent(text, event or "message", self.last_id, retry_ms)
+        text = self._data[:-1].decode(errors="replace")
+        self._data.clear()
+        return ServerSentEvent(text, event, self.last_id, retry_ms)
 
     def _read_data(self, value: bytes) -> None:
         self._data += value
@@ -180,7 +192,8 @@ class Decoder:
 
     def _read_retry(self, value: bytes) -> None:
         if value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
-            self.retry_ms = self._retry_ms = int(value)
+            self._retry_ms = int(value)
+            self.retry_ms = self._retry_ms
 
 
 FIELD_READERS: dict[bytes, Callable[[Decoder, bytes], None]] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.readers import transcript_text
 from tests.support.tables import check_laws, for_each_row
 from turnlog.client.assembler import Assembler
 from turnlog.client.blocks import AssembledBlock
@@ -46,7 +47,7 @@ def said(type: str, delta: str, final: bool, agent: str = "a1", **extra: object)
 def check_blocks_and_transcript(case: dict[str, Any]) -> None:
     assembler = assemble(messages_of(case))
     assert assembler.as_json() == case["expect"]
-    assert assembler.transcript() == "\n".join(case["transcript"])
+    assert transcript_text(assembler) == "\n".join(case["transcript"])
 
 
 def check_as_bytes_read_after_every_message(case: dict[str, Any]) -> None:
@@ -54,7 +55,7 @@ def check_as_bytes_read_after_every_message(case: dict[str, Any]) -> None:
     for data, id in messages_of(case):  # noqa: A001
         assembler.feed(data.encode(), id)
         assembler.as_json()
-        assembler.transcript()
+        transcript_text(assembler)
     assembler.flush()
     assert assembler.as_json() == case["expect"]
 
