@@ -297,7 +297,7 @@ class ApiRoutes:
         query = request.query_params
         seat = await self.find_membership(request, query.get("session", ""))
         wanted = parse_include(query)
-        at = parse_at_seq(query, seat.head)
+        at = parse_at_seq(query, seat.record)
         if at is not None and at >= 0 and not await self.sessions().log.has_event(seat.session_id, at):
             raise CursorGone(f"seq {at} is not kept any more")
         if at is None and not wanted:
@@ -339,7 +339,7 @@ class ApiRoutes:
     async def export_log(self, request: Request) -> Response:
         """A session's log as lines of JSON, as `turnlog export` writes it: what this member may see of it."""
         seat = await self.find_membership(request, request.query_params.get("session", ""))
-        after = resolve_resume_seq(cursor.parse_cursor(request.query_params.get("after", "")), seat.head)
+        after = resolve_resume_seq(cursor.parse_cursor(request.query_params.get("after", "")), seat.record)
         choice, spend = (
             EventFilter(channels=seat.visible_channels),
             self.start_read_meter(request).charge_and_wait,
@@ -476,7 +476,7 @@ def make_session_info(
     membership: Membership, state: str, last_activity: str, last: int | None
 ) -> SessionInfo:
     """A session as its member sees it."""
-    head = membership.head
+    head = membership.record
     return SessionInfo(
         head.session_id,
         head.app,

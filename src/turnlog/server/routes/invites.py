@@ -90,7 +90,7 @@ class InviteRoutes:
         return json_response(InvitesResponse([self._make_invite_info(one) for one in found]))
 
     def _make_invite_info(self, listed: ListedInvite) -> InviteInfo:
-        head, invite = listed.head, listed.invite
+        head, invite = listed.record, listed.invite
         return InviteInfo(
             head.session_id,
             listed.invite_id,

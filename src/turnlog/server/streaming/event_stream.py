@@ -130,7 +130,7 @@ class EventStreamRoute:
             meter.check_budget()
         text = request.headers.get("last-event-id") or query.get("after") or ""
         parsed = parse_cursors(text, len(memberships))
-        cursors = [with_epoch(at, seat.head) for at, seat in zip(parsed, memberships, strict=True)]
+        cursors = [with_epoch(at, seat.record) for at, seat in zip(parsed, memberships, strict=True)]
         if len(memberships) == 1:
             return await self._session_frames(memberships[0], wanted, choice, cursors[0], meter)
         if choice.turn is not None:
