@@ -168,9 +168,8 @@ class ReadModelStore:
             log.set_evict_callback(self._on_evict)
         self._code_versions: dict[str, str] = {}
         self._documents_code_version = code_fingerprint(Documents)
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = (
-            WeakValueDictionary()
-        )  # a lock lives while it is used
+        # a lock lives while it is in use
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # read models
 
